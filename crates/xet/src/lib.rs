@@ -1,0 +1,14 @@
+//! The XET protocol: hashes, chunking, compression, xorbs, shards, reconstruction plans and wire types.
+//!
+//! Pure: bytes in, values out. Nothing here knows a clock, a file, a socket, a thread or the environment.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]
+
+pub mod cursor;
+pub mod error;
+pub mod hash;
+pub mod limits;
+pub mod merkle;
+pub mod suite;
+
+pub use error::FormatError;
+pub use hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, ShardHash, XorbHash};

@@ -1,0 +1,28 @@
+//! What we accept from strangers. Every number from outside is compared with one of these before it sizes
+//! anything.
+
+use crate::suite;
+
+/// Raw bytes of one chunk.
+pub const CHUNK_BYTES_MAX: u32 = 128 * 1024;
+const _: () = assert!(CHUNK_BYTES_MAX as usize == suite::CHUNK_BYTES_MAX);
+
+/// Stored bytes of one chunk. The draft says 128 KiB; the reference reads up to twice that, because an encoder that
+/// does not fall back to raw storage may expand what it cannot shrink. We write less than the raw length.
+pub const CHUNK_STORED_BYTES_MAX: u32 = 256 * 1024;
+
+/// Raw bytes of all chunks of one xorb. Counting raw bytes, not stored ones, is what genuine clients do.
+pub const XORB_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Chunks in one xorb.
+pub const XORB_CHUNKS_MAX: u32 = 8192;
+
+/// A whole stored xorb of incompressible data, headers and version 1 footer included.
+pub const XORB_STORED_BYTES_MAX: u64 =
+    XORB_BYTES_MAX + 8 * XORB_CHUNKS_MAX as u64 + 92 + 4 + 40 * XORB_CHUNKS_MAX as u64;
+
+/// A whole shard; larger ones must be split before upload.
+pub const SHARD_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// One line of a shard upload's answer stream.
+pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
