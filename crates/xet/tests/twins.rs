@@ -22,12 +22,12 @@ enum Suffix {
 fn leaves(seed: u64, count: usize, suffix: Suffix) -> Vec<(twin::Bytes32, u64)> {
     let mut random = corpus::SplitMix64::new(seed);
     let leaf = |at: usize| {
-        let mut hash: twin::Bytes32 = corpus::noise(random.word(), 32).try_into().unwrap();
+        let mut hash: twin::Bytes32 = corpus::noise(random.word(), 32).try_into().expect("32 bytes");
         let ends = match suffix {
             Suffix::Free => None,
             Suffix::Never => Some(false),
             Suffix::Always => Some(true),
-            Suffix::Every(run) => Some(at % run == 0),
+            Suffix::Every(run) => Some(at.is_multiple_of(run)),
         };
         match ends {
             Some(true) => hash[24] &= 0xfc,

@@ -8,7 +8,7 @@ use xet::merkle::MerkleBuilder;
 use xet::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, XorbHash};
 
 fn leaves(chunks: &[Chunk]) -> Vec<(ChunkHash, u64)> {
-    chunks.iter().map(|(hash, bytes)| (hash.parse().unwrap(), *bytes)).collect()
+    chunks.iter().map(|(hash, bytes)| (hash.parse().expect("a hash"), *bytes)).collect()
 }
 
 fn tree(leaves: &[(ChunkHash, u64)]) -> MerkleBuilder {
