@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
 pub mod chunk;
+pub mod compress;
 pub mod cursor;
 pub mod error;
 pub mod hash;
