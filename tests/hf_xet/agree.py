@@ -3,7 +3,7 @@
 usage: agree.py DRYSTONE
 
 Makes files of many sizes and kinds, always the same ones, and compares file hash, size and SHA-256 of each.
-Ends with one line for each thing compared: `name: N passed, M failed`.
+One file is one test. Ends with a line `agree: N passed, M failed`.
 """
 
 import hashlib
@@ -67,13 +67,12 @@ def main():
         os.environ.update(HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_UPDATE_CHECK="1", HF_HOME=home)
         import hf_xet
 
-        results = {"hash": [], "size": [], "sha256": []}
+        outcomes = []
         for kind in KINDS:
             with tempfile.TemporaryDirectory() as folder:
-                compare(hf_xet, drystone, make_files(kind, Path(folder)), results)
-    for name, outcomes in results.items():
-        print(f"{name}: {outcomes.count(True)} passed, {outcomes.count(False)} failed")
-    sys.exit(not all(all(outcomes) for outcomes in results.values()))
+                outcomes += compare(hf_xet, drystone, make_files(kind, Path(folder)))
+    print(f"agree: {outcomes.count(True)} passed, {outcomes.count(False)} failed")
+    sys.exit(not all(outcomes))
 
 
 def make_files(kind, folder):
@@ -87,18 +86,23 @@ def make_files(kind, folder):
     return paths
 
 
-def compare(hf_xet, drystone, paths, results):
+def compare(hf_xet, drystone, paths):
     theirs = hf_xet.hash_files(paths)
-    ours = [
-        run_json([drystone, "hash", "--json", *paths]),
-        run_json([drystone, "hash", "--json", "--sha256", *paths]),
-    ]
-    for path, info, plain, full in zip(paths, theirs, *ours, strict=True):
-        size = os.path.getsize(path)
-        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        check(results, "hash", path, info.hash, (plain["path"] == path and plain["hash"], full["hash"]))
-        check(results, "size", path, size, (plain["size"], full["size"]))
-        check(results, "sha256", path, digest, (full.get("sha256"),))
+    plain = run_json([drystone, "hash", "--json", *paths])
+    with_digest = run_json([drystone, "hash", "--json", "--sha256", *paths])
+    return [agrees(*each) for each in zip(paths, theirs, plain, with_digest, strict=True)]
+
+
+def agrees(path, theirs, plain, with_digest):
+    expected = {"path": path, "size": os.path.getsize(path), "hash": theirs.hash}
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    good = True
+    for wanted, found in (expected, plain), (expected | {"sha256": digest}, with_digest):
+        for field, value in wanted.items():
+            if found.get(field) != value:
+                print(f"FAILED {os.path.basename(path)}: {field} should be {value}, found {found.get(field)}")
+                good = False
+    return good
 
 
 def run_json(command):
@@ -106,13 +110,6 @@ def run_json(command):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command[:3])} ended with status {done.returncode}")
     return json.loads(done.stdout)
-
-
-def check(results, name, path, expected, found):
-    good = all(value == expected for value in found)
-    results[name].append(good)
-    if not good:
-        print(f"FAILED {name} of {os.path.basename(path)}: expected {expected}, found {found}")
 
 
 if __name__ == "__main__":
