@@ -3,12 +3,14 @@
 //! Pure: bytes in, values out. Nothing here knows a clock, a file, a socket, a thread or the environment.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
+pub mod compress;
 pub mod cursor;
 pub mod error;
 pub mod hash;
 pub mod limits;
 pub mod merkle;
 pub mod suite;
+pub mod xorb;
 
 pub use error::FormatError;
 pub use hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, ShardHash, XorbHash};
