@@ -11,6 +11,7 @@ pub mod hash;
 pub mod limits;
 pub mod merkle;
 pub mod suite;
+pub mod xorb;
 
 pub use error::FormatError;
 pub use hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, ShardHash, XorbHash};
