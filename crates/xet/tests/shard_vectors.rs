@@ -2,6 +2,7 @@
 //!
 //! The data lies beside the repository, in `../shared/vectors`, or where `DRYSTONE_VECTORS` says. Without it these tests
 //! say so and pass.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

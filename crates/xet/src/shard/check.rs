@@ -158,3 +158,113 @@ fn check_term<'a>(
 fn expect_hash(at: u64, what: &'static str, expected: Hash, found: Hash) -> Result<(), FormatError> {
     if expected == found { Ok(()) } else { Err(FormatError::Hash { at, what, expected, found }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::{FileHash, HashKey};
+    use crate::shard::tests::sample;
+    use crate::shard::{Footing, Form, build};
+
+    fn shard() -> Shard {
+        let (files, xorbs) = sample();
+        let bytes = build::encode(&files, &xorbs, &Form::Stored(Footing::LOCAL)).unwrap();
+        Shard::parse_stored(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_true_shard_passes_whatever_its_xorbs_say_of_their_stored_length() {
+        let mut shard = shard();
+        shard.xorbs[0].stored_bytes = 77;
+        check(&shard).unwrap();
+    }
+
+    /// Each lie is found where it stands.
+    #[test]
+    fn every_lie_is_found_at_its_offset() {
+        let first = 48;
+        let last = shard().xorbs_at().last().unwrap().0;
+        type Lie = (u64, fn(&mut Shard));
+        let lies: [Lie; 13] = [
+            (first, |shard| shard.files[0].hash = FileHash::new([1; 32])),
+            (first + 48 + 36, |shard| shard.files[0].terms[0].raw_bytes += 1),
+            (first + 48 + 44, |shard| shard.files[0].terms[0].chunks.end += 1),
+            (first + 96 + 44, |shard| shard.files[0].terms[1].chunks = 3..u32::MAX),
+            (first + 48 * 4, |shard| shard.files[0].verification.as_mut().unwrap()[1] = RangeHash::ZERO),
+            (last, |shard| shard.xorbs[1].hash = XorbHash::new([1; 32])),
+            (last + 40, |shard| shard.xorbs[1].raw_bytes -= 1),
+            (last + 48, |shard| shard.xorbs[1].chunks[0].hash.0 = Hash::ZERO),
+            (last + 48 + 36, |shard| shard.xorbs[1].chunks[0].raw_bytes = 0),
+            (last + 96 + 36, |shard| shard.xorbs[1].chunks[1].raw_bytes = limits::CHUNK_BYTES_MAX + 1),
+            (last + 96 + 32, |shard| shard.xorbs[1].chunks[1].raw_start = 2),
+            (last + 36, |shard| shard.xorbs[1].chunks.clear()),
+            (last + 36, |shard| {
+                let chunk = shard.xorbs[1].chunks[0];
+                shard.xorbs[1].chunks.resize(8193, chunk);
+            }),
+        ];
+        for (n, (at, lie)) in lies.into_iter().enumerate() {
+            let mut shard = shard();
+            lie(&mut shard);
+            let error = check(&shard).unwrap_err();
+            // A wrong chunk hash shows in the root, which stands at the head.
+            let at = if n == 7 { last } else { at };
+            assert_eq!(error.at(), at, "lie {n}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_file_has_no_hash_but_zeros() {
+        let mut shard = shard();
+        shard.files[2].hash = FileHash::new([1; 32]);
+        let at = shard.files_at().nth(2).unwrap().0;
+        assert_eq!(check(&shard).unwrap_err().at(), at);
+    }
+
+    #[test]
+    fn a_file_is_proven_as_far_as_its_xorbs_are_known() {
+        let (files, xorbs) = sample();
+        let knows = |known: &'static [usize]| {
+            let xorbs = xorbs.clone();
+            move |hash: &XorbHash| {
+                let n = xorbs.iter().position(|xorb| xorb.hash == *hash)?;
+                known.contains(&n).then(|| &*xorbs[n].chunks.clone().leak())
+            }
+        };
+        let proof = |known, file: &FileEntry| check_file(0, file, true, knows(known), &mut Budget::default());
+        assert_eq!(proof(&[0, 1], &files[0]).unwrap(), FileProof::Whole);
+        assert_eq!(proof(&[1], &files[0]).unwrap(), FileProof::Partial);
+        assert_eq!(proof(&[], &files[2]).unwrap(), FileProof::Whole);
+        let mut wrong = files[0].clone();
+        wrong.terms[1].raw_bytes += 1;
+        assert_eq!(proof(&[0], &wrong).unwrap(), FileProof::Partial);
+        assert_eq!(proof(&[1], &wrong).unwrap_err().at(), 96 + 36);
+    }
+
+    #[test]
+    fn keyed_hashes_prove_lengths_only() {
+        let mut shard = shard();
+        let key = HashKey::new([9; 32]);
+        shard.footer.as_mut().unwrap().key = key;
+        for chunk in shard.xorbs.iter_mut().flat_map(|xorb| &mut xorb.chunks) {
+            chunk.hash = chunk.hash.keyed(&key);
+        }
+        check(&shard).unwrap();
+        shard.files[0].terms[0].raw_bytes += 1;
+        assert_eq!(check(&shard).unwrap_err().at(), 96 + 36);
+    }
+
+    #[test]
+    fn a_term_repeated_without_end_runs_out_of_budget() {
+        let (files, xorbs) = sample();
+        let mut budget = Budget { chunks_left: 5 };
+        let chunks = xorbs[0].chunks.as_slice();
+        // Two terms, one chunk each: three may still be looked at afterwards, one term at a time.
+        for left in [3, 1] {
+            check_file(0, &files[3], true, |_| Some(chunks), &mut budget).unwrap();
+            assert_eq!(budget.chunks_left, left);
+        }
+        let error = check_file(0, &files[3], true, |_| Some(chunks), &mut budget).unwrap_err();
+        assert_eq!(error.at(), 96);
+    }
+}

@@ -308,3 +308,41 @@ impl Sections {
         Ok(sections)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::{FileHash, XorbHash};
+    use crate::shard::record::FILE_WITH_VERIFICATION;
+
+    /// A count that could be true makes no room; only records do.
+    #[test]
+    fn a_large_count_alone_allocates_nothing() {
+        let (flags, terms) = (FILE_WITH_VERIFICATION, 600_000);
+        let file = Record::from(FileHead { hash: FileHash::ZERO, flags, terms }).encode();
+        let mut parser = ShardParser::default();
+        parser.push(&Header::UPLOAD.encode(), |_| {}).unwrap();
+        parser.push(&file, |_| panic!("no file yet")).unwrap();
+        let State::File(block) = &parser.state else { panic!("inside a file") };
+        assert_eq!(block.file.terms.capacity() + block.file.verification.as_ref().unwrap().capacity(), 0);
+
+        let head =
+            XorbHead { hash: XorbHash::ZERO, flags: 0, chunks: 1_300_000, raw_bytes: 0, stored_bytes: 0 };
+        let mut parser = ShardParser::at_xorb(96);
+        parser.push(&Record::from(head).encode(), |_| panic!("no xorb yet")).unwrap();
+        let State::Xorb(block) = &parser.state else { panic!("inside a xorb") };
+        assert_eq!(block.xorb.chunks.capacity(), 0);
+    }
+
+    #[test]
+    fn a_finished_parser_takes_nothing_more() {
+        let bytes = crate::shard::build::encode(&[], &[], &crate::shard::Form::Upload).unwrap();
+        let mut parser = ShardParser::default();
+        parser.push(&bytes, |_| {}).unwrap();
+        assert!(parser.is_done());
+        let mut more: &[u8] = &[1, 2, 3];
+        assert_eq!(parser.next(&mut more).unwrap(), None);
+        assert_eq!(more.len(), 3);
+        assert_eq!(parser.finish().unwrap(), 144);
+    }
+}
