@@ -10,6 +10,7 @@ pub mod error;
 pub mod hash;
 pub mod limits;
 pub mod merkle;
+pub mod shard;
 pub mod suite;
 pub mod xorb;
 

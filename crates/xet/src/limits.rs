@@ -24,5 +24,9 @@ pub const XORB_STORED_BYTES_MAX: u64 =
 /// A whole shard; larger ones must be split before upload.
 pub const SHARD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Chunks looked at while checking the files of one shard. A small term may name a whole xorb and be repeated, so a
+/// shard's length alone does not bound the work; this is 4 TiB of files at the mean chunk length.
+pub const SHARD_CHECK_CHUNKS_MAX: u64 = 1 << 26;
+
 /// One line of a shard upload's answer stream.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
