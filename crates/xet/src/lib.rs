@@ -8,7 +8,9 @@ pub mod error;
 pub mod hash;
 pub mod limits;
 pub mod merkle;
+pub mod plan;
 pub mod suite;
+pub mod wire;
 
 pub use error::FormatError;
 pub use hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, ShardHash, XorbHash};
