@@ -227,9 +227,9 @@ impl<'a> FetchSet<'a> {
 
     fn finish(self) -> Result<Vec<Fetch>, FormatError> {
         let fetch = |(xorb, ends, runs): (XorbHash, XorbEnds<'_>, Vec<Range<u32>>)| {
-            let ranges = merge(runs).into_iter().map(|chunks| {
-                Ok(FetchRange { stored_bytes: ends.stored_range(&chunks)?, chunks })
-            });
+            let ranges = merge(runs)
+                .into_iter()
+                .map(|chunks| Ok(FetchRange { stored_bytes: ends.stored_range(&chunks)?, chunks }));
             Ok(Fetch { xorb, ranges: ranges.collect::<Result<_, FormatError>>()? })
         };
         self.xorbs.into_iter().map(fetch).collect()

@@ -27,7 +27,8 @@ impl FakeXorb {
         };
         let mut raw_end = 0;
         for (i, len) in lens.iter().enumerate() {
-            let chunk: Vec<u8> = (0..*len).map(|b| (b * 7 + i * 31 + usize::from(number) * 101) as u8).collect();
+            let chunk: Vec<u8> =
+                (0..*len).map(|b| (b * 7 + i * 31 + usize::from(number) * 101) as u8).collect();
             xorb.stored.extend([number; HEADER_LEN]);
             xorb.stored.extend(&chunk);
             raw_end += len;
@@ -122,8 +123,7 @@ fn two_xorbs() -> Vec<FakeXorb> {
 #[test]
 fn a_whole_file_keeps_its_terms_and_merges_its_fetches() {
     let xorbs = two_xorbs();
-    let terms =
-        [xorbs[0].term(2..4), xorbs[1].term(0..1), xorbs[0].term(0..2), xorbs[0].term(1..3)];
+    let terms = [xorbs[0].term(2..4), xorbs[1].term(0..1), xorbs[0].term(0..2), xorbs[0].term(1..3)];
     let plan = covered(plan(&terms, None, look_up(&xorbs)).unwrap());
     assert_eq!(plan.offset_into_first_range, 0);
     assert_eq!(plan.terms, terms);

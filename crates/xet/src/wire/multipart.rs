@@ -67,7 +67,8 @@ impl Writer {
 
     /// What precedes the bytes of the next part, which must be exactly those of `range`.
     pub fn part(&mut self, range: HttpRange) -> String {
-        let mut head = if std::mem::replace(&mut self.begun, true) { String::from("\r\n") } else { String::new() };
+        let mut head =
+            if std::mem::replace(&mut self.begun, true) { String::from("\r\n") } else { String::new() };
         let content_range = ContentRange::Part { range, total_bytes: Some(self.total_bytes) };
         write!(
             head,
@@ -106,10 +107,14 @@ pub struct Part<'a> {
 }
 
 /// Parses a whole answer into its parts, in the order they came. What follows the last boundary is ignored.
-pub fn parse<'a>(body: &'a [u8], boundary: &Boundary, parts_max: usize) -> Result<Vec<Part<'a>>, FormatError> {
+pub fn parse<'a>(
+    body: &'a [u8],
+    boundary: &Boundary,
+    parts_max: usize,
+) -> Result<Vec<Part<'a>>, FormatError> {
     let delimiter = format!("--{}", boundary.0);
     let mut r = Reader::new(body);
-    skip_preamble(&mut r, body, &delimiter)?;
+    skip_preamble(&mut r, &delimiter)?;
 
     let mut parts = Vec::new();
     loop {
@@ -119,7 +124,7 @@ pub fn parse<'a>(body: &'a [u8], boundary: &Boundary, parts_max: usize) -> Resul
         }
         let max = parts_max as u64;
         expect_range(r.offset(), "number of parts", 0, max, parts.len() as u64 + 1)?;
-        let (range, total_bytes) = parse_head(&mut r, body)?;
+        let (range, total_bytes) = parse_head(&mut r)?;
         let len = usize::try_from(range.len_bytes()).unwrap_or(usize::MAX);
         parts.push(Part { range, total_bytes, bytes: r.take("part", len)? });
         expect_delimiter(&mut r, &delimiter)?;
@@ -127,29 +132,29 @@ pub fn parse<'a>(body: &'a [u8], boundary: &Boundary, parts_max: usize) -> Resul
 }
 
 /// Moves behind the first delimiter, which begins a line; what precedes it means nothing.
-fn skip_preamble(r: &mut Reader<'_>, body: &[u8], delimiter: &str) -> Result<(), FormatError> {
+fn skip_preamble(r: &mut Reader<'_>, delimiter: &str) -> Result<(), FormatError> {
     let mut left = limits::PART_HEADER_BYTES_MAX;
     loop {
-        if rest(r, body).starts_with(delimiter.as_bytes()) {
+        if rest(r).starts_with(delimiter.as_bytes()) {
             r.take("boundary", delimiter.len())?;
             return Ok(());
         }
-        line(r, body, &mut left)?;
+        line(r, &mut left)?;
     }
 }
 
 /// Reads the rest of a delimiter's line and the headers of a part, to the empty line.
-fn parse_head(r: &mut Reader<'_>, body: &[u8]) -> Result<(HttpRange, Option<u64>), FormatError> {
+fn parse_head(r: &mut Reader<'_>) -> Result<(HttpRange, Option<u64>), FormatError> {
     let at = r.offset();
     let mut left = limits::PART_HEADER_BYTES_MAX;
-    let padding = line(r, body, &mut left)?;
+    let padding = line(r, &mut left)?;
     if !padding.trim_ascii().is_empty() {
         return Err(text(at, "the end of the boundary's line", padding));
     }
     let mut found = None;
     loop {
         let at = r.offset();
-        let header = line(r, body, &mut left)?;
+        let header = line(r, &mut left)?;
         if header.is_empty() {
             return found.ok_or_else(|| text(at, "a Content-Range header", header));
         }
@@ -178,9 +183,9 @@ fn expect_delimiter(r: &mut Reader<'_>, delimiter: &str) -> Result<(), FormatErr
 }
 
 /// The next line without its end. `left` is what lines may still take, so that no search is long.
-fn line<'a>(r: &mut Reader<'a>, body: &'a [u8], left: &mut usize) -> Result<&'a [u8], FormatError> {
+fn line<'a>(r: &mut Reader<'a>, left: &mut usize) -> Result<&'a [u8], FormatError> {
     let at = r.offset();
-    let window = rest(r, body);
+    let window = rest(r);
     let window = window.get(..*left).unwrap_or(window);
     match window.iter().position(|byte| *byte == b'\n') {
         Some(end) => {
@@ -203,9 +208,9 @@ fn line<'a>(r: &mut Reader<'a>, body: &'a [u8], left: &mut usize) -> Result<&'a 
     }
 }
 
-/// What the reader has not read. The reader was made over `body`, so its offset is an index in it.
-fn rest<'a>(r: &Reader<'_>, body: &'a [u8]) -> &'a [u8] {
-    body.get(body.len() - r.left()..).unwrap_or_default()
+/// What the reader has not read.
+fn rest<'a>(r: &Reader<'a>) -> &'a [u8] {
+    r.clone().take("rest", r.left()).unwrap_or_default()
 }
 
 fn text(at: u64, expected: &'static str, found: &[u8]) -> FormatError {

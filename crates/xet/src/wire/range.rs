@@ -49,7 +49,7 @@ impl HttpRange {
     }
 
     /// The bytes of something `size` bytes long, half-open; `None` when the range begins past its end.
-    pub fn clamp(&self, size: u64) -> Option<Range<u64>> {
+    pub fn clip_to(&self, size: u64) -> Option<Range<u64>> {
         (self.first < size).then(|| self.first..self.half_open().end.min(size))
     }
 }
@@ -102,7 +102,7 @@ impl RangeSpec {
     /// The bytes of something `size` bytes long, half-open; `None` when not one of them is asked for, which is 416.
     pub fn resolve(&self, size: u64) -> Option<Range<u64>> {
         match *self {
-            Self::Bounded(range) => range.clamp(size),
+            Self::Bounded(range) => range.clip_to(size),
             Self::From(first) => (first < size).then_some(first..size),
             Self::Last(bytes) => (bytes > 0 && size > 0).then(|| size.saturating_sub(bytes)..size),
         }
@@ -285,8 +285,22 @@ mod tests {
     #[test]
     fn what_is_no_range_is_refused() {
         let bad = [
-            "", "bytes", "bytes=", "bytes=-", "bytes=5-3", "bytes=a-b", "bytes=+1-2", "bytes=1-+2", "bytes=1--2",
-            "chunks=0-1", "bytes=,,", "bytes=0-1;2-3", "bytes 0-1", "bytes=0x1-2", "bytes=é-1", "bytes=1 - 2",
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=-",
+            "bytes=5-3",
+            "bytes=a-b",
+            "bytes=+1-2",
+            "bytes=1-+2",
+            "bytes=1--2",
+            "chunks=0-1",
+            "bytes=,,",
+            "bytes=0-1;2-3",
+            "bytes 0-1",
+            "bytes=0x1-2",
+            "bytes=é-1",
+            "bytes=1 - 2",
         ];
         for header in bad {
             assert!(matches!(parse(header), Err(FormatError::Text { .. })), "{header:?}");
@@ -326,7 +340,9 @@ mod tests {
         for text in ["bytes 0-9/10", "bytes 5-5/*", "bytes */10", "bytes 0-18446744073709551614/*"] {
             assert_eq!(text.parse::<ContentRange>().unwrap().to_string(), text);
         }
-        for bad in ["", "bytes", "bytes 0-9", "bytes 0-9/9", "bytes 9-0/10", "bytes */*", "bytes=0-9/10", "b 0-1/2"] {
+        for bad in
+            ["", "bytes", "bytes 0-9", "bytes 0-9/9", "bytes 9-0/10", "bytes */*", "bytes=0-9/10", "b 0-1/2"]
+        {
             assert!(bad.parse::<ContentRange>().is_err(), "{bad:?}");
         }
     }

@@ -55,16 +55,22 @@ fn a_boundary_inside_the_data_is_data() {
 
 #[test]
 fn boundaries_are_found_quoted_or_not() {
-    let found = |header| Boundary::of_content_type(header).map(|b| b.0);
+    let found = |header: &str| Boundary::of_content_type(header).map(|b| b.0);
     assert_eq!(found("multipart/byteranges; boundary=SEP").as_deref(), Some("SEP"));
     assert_eq!(found("Multipart/ByteRanges;Boundary=\"a b:c\"").as_deref(), Some("a b:c"));
     assert_eq!(found("multipart/byteranges; x=\"1;2\"; boundary=SEP ; y=2").as_deref(), Some("SEP"));
     assert_eq!(found(&boundary().content_type()), Some(boundary().0));
     let long = format!("multipart/byteranges; boundary={}", "a".repeat(71));
     for bad in [
-        "", "application/octet-stream", "multipart/byteranges", "multipart/byteranges; boundary=",
-        "multipart/byteranges; boundary=\"open", "multipart/byteranges; bound=SEP",
-        "multipart/mixed; boundary=SEP", "multipart/byteranges; boundary=\"a\\\"b\"", &long,
+        "",
+        "application/octet-stream",
+        "multipart/byteranges",
+        "multipart/byteranges; boundary=",
+        "multipart/byteranges; boundary=\"open",
+        "multipart/byteranges; bound=SEP",
+        "multipart/mixed; boundary=SEP",
+        "multipart/byteranges; boundary=\"a\\\"b\"",
+        &long,
     ] {
         assert_eq!(found(bad), None, "{bad:?}");
     }
