@@ -3,6 +3,7 @@
 //! Chunk ranges are half-open in every form. Byte ranges are inclusive, ready for a `Range` header. Version 1 has a
 //! URL for each range; version 2 has one for many ranges of a xorb.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{FormatError, expect_range};
 use crate::hash::{FileHash, XorbHash};
+use crate::limits;
 use crate::plan::{BatchPlan, Fetch, FetchRange, Plan, PlanTerm};
 use crate::wire::range::HttpRange;
 
@@ -191,70 +193,94 @@ pub struct Reconstruction {
     /// What to concatenate. Each term's chunks lie in one range of `fetches`.
     pub terms: Vec<PlanTerm>,
     /// What to download, by xorb.
-    pub fetches: BTreeMap<XorbHash, Vec<UrlFetch>>,
+    pub fetches: BTreeMap<XorbHash, UrlFetch>,
 }
 
-/// Ranges of one xorb behind one URL.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What to download of one xorb, and where from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UrlFetch {
     /// Where from.
-    pub url: String,
-    /// What.
-    pub ranges: Vec<FetchRange>,
+    pub urls: Vec<String>,
+    /// What, ascending; none lies inside another.
+    pub ranges: Vec<UrlRange>,
+}
+
+/// One range to download, and where from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UrlRange {
+    /// Which of the URLs; ranges of the same URL may be asked for together.
+    pub url: usize,
+    /// Which chunks and bytes.
+    pub range: FetchRange,
 }
 
 impl Reconstruction {
     /// The URL and the range that hold a term's chunks.
     pub fn find(&self, term: &PlanTerm) -> Option<(&str, &FetchRange)> {
-        let holds = |r: &&FetchRange| r.chunks.start <= term.chunks.start && term.chunks.end <= r.chunks.end;
-        let urls = self.fetches.get(&term.xorb)?;
-        urls.iter().find_map(|fetch| Some((fetch.url.as_str(), fetch.ranges.iter().find(holds)?)))
+        let fetch = self.fetches.get(&term.xorb)?;
+        // Starts and ends both ascend, so of all ranges that begin early enough the last reaches furthest.
+        let after = fetch.ranges.partition_point(|at| at.range.chunks.start <= term.chunks.start);
+        let UrlRange { url, range } = fetch.ranges.get(after.checked_sub(1)?)?;
+        (term.chunks.end <= range.chunks.end).then_some((fetch.urls.get(*url)?.as_str(), range))
     }
 
-    /// Refuses what a server may not say, so that nobody downstream has to think of it.
+    /// Refuses what a server may not say, so that nobody downstream has to think of it. Offsets count terms.
     fn checked(self) -> Result<Self, FormatError> {
+        for range in self.fetches.values().flat_map(|fetch| &fetch.ranges).map(|at| &at.range) {
+            check_chunks(0, &range.chunks)?;
+            expect_range(0, "end of a fetch", 1, limits::XORB_STORED_BYTES_MAX, range.stored_bytes.end)?;
+        }
         for (at, term) in (0..).zip(&self.terms) {
             check_chunks(at, &term.chunks)?;
             if self.find(term).is_none() {
-                return Err(FormatError::Missing {
-                    at,
-                    what: "fetch range for a term of xorb",
-                    hash: term.xorb.0,
-                });
+                return Err(FormatError::Missing { at, what: "fetch for a term of xorb", hash: term.xorb.0 });
             }
         }
-        for range in self.fetches.values().flatten().flat_map(|fetch| &fetch.ranges) {
-            check_chunks(0, &range.chunks)?;
-        }
         let first = self.terms.first().map_or(0, |term| u64::from(term.raw_bytes));
-        expect_range(
-            0,
-            "offset into the first range",
-            0,
-            first.saturating_sub(1),
-            self.offset_into_first_range,
-        )?;
+        let offset = self.offset_into_first_range;
+        expect_range(0, "offset into the first range", 0, first.saturating_sub(1), offset)?;
         Ok(self)
+    }
+}
+
+impl UrlFetch {
+    fn add(&mut self, url: String, ranges: impl IntoIterator<Item = (ChunkSpan, HttpRange)>) {
+        let place = self.urls.len();
+        self.urls.push(url);
+        self.ranges.extend(ranges.into_iter().map(|(chunks, bytes)| UrlRange {
+            url: place,
+            range: FetchRange { chunks: chunks.half_open(), stored_bytes: bytes.half_open() },
+        }));
+    }
+
+    /// Sorts the ranges and drops those that lie inside another: whatever needs them finds the larger one.
+    fn sorted(mut self) -> Self {
+        self.ranges.sort_by_key(|at| (at.range.chunks.start, Reverse(at.range.chunks.end)));
+        let mut reached = 0;
+        self.ranges.retain(|at| {
+            let further = at.range.chunks.end > reached;
+            reached = reached.max(at.range.chunks.end);
+            further
+        });
+        self
     }
 }
 
 impl TryFrom<ReconstructionV1> for Reconstruction {
     type Error = FormatError;
 
-    /// Offsets in errors count terms.
     fn try_from(v1: ReconstructionV1) -> Result<Self, FormatError> {
-        let fetch = |info: FetchInfo| UrlFetch {
-            url: info.url,
-            ranges: vec![FetchRange {
-                chunks: info.range.half_open(),
-                stored_bytes: info.url_range.half_open(),
-            }],
+        let fetch = |list: Vec<FetchInfo>| {
+            let mut fetch = UrlFetch::default();
+            for info in list {
+                fetch.add(info.url, [(info.range, info.url_range)]);
+            }
+            fetch.sorted()
         };
-        let fetches = |list: Vec<FetchInfo>| list.into_iter().map(fetch).collect();
         Self {
             offset_into_first_range: v1.offset_into_first_range,
             terms: v1.terms.iter().map(Term::to_plan).collect(),
-            fetches: v1.fetch_info.into_iter().map(|(xorb, list)| (xorb, fetches(list))).collect(),
+            fetches: v1.fetch_info.into_iter().map(|(xorb, list)| (xorb, fetch(list))).collect(),
         }
         .checked()
     }
@@ -263,19 +289,18 @@ impl TryFrom<ReconstructionV1> for Reconstruction {
 impl TryFrom<ReconstructionV2> for Reconstruction {
     type Error = FormatError;
 
-    /// Offsets in errors count terms.
     fn try_from(v2: ReconstructionV2) -> Result<Self, FormatError> {
-        let range = |range: &XorbRange| FetchRange {
-            chunks: range.chunks.half_open(),
-            stored_bytes: range.bytes.half_open(),
+        let fetch = |list: Vec<XorbFetch>| {
+            let mut fetch = UrlFetch::default();
+            for XorbFetch { url, ranges } in list {
+                fetch.add(url, ranges.into_iter().map(|range| (range.chunks, range.bytes)));
+            }
+            fetch.sorted()
         };
-        let fetch =
-            |fetch: XorbFetch| UrlFetch { url: fetch.url, ranges: fetch.ranges.iter().map(range).collect() };
-        let fetches = |list: Vec<XorbFetch>| list.into_iter().map(fetch).collect();
         Self {
             offset_into_first_range: v2.offset_into_first_range,
             terms: v2.terms.iter().map(Term::to_plan).collect(),
-            fetches: v2.xorbs.into_iter().map(|(xorb, list)| (xorb, fetches(list))).collect(),
+            fetches: v2.xorbs.into_iter().map(|(xorb, list)| (xorb, fetch(list))).collect(),
         }
         .checked()
     }
@@ -297,7 +322,7 @@ impl Term {
 
 fn check_chunks(at: u64, chunks: &Range<u32>) -> Result<(), FormatError> {
     let least = u64::from(chunks.start) + 1;
-    expect_range(at, "end of a chunk range", least, u64::from(u32::MAX), u64::from(chunks.end))
+    expect_range(at, "end of a chunk range", least, u64::from(limits::XORB_CHUNKS_MAX), u64::from(chunks.end))
 }
 
 #[cfg(test)]

@@ -154,8 +154,11 @@ impl FrameReader {
         loop {
             let newline = piece.iter().position(|byte| *byte == b'\n');
             let (head, rest) = piece.split_at_checked(newline.unwrap_or(piece.len())).unwrap_or((piece, &[]));
-            let len = self.line.len() as u64 + head.len() as u64;
-            expect_range(self.line_at, "bytes of a frame", 0, limits::FRAME_BYTES_MAX as u64, len)?;
+            let max = limits::FRAME_BYTES_MAX;
+            if head.len() > max - self.line.len() {
+                let (at, max) = (self.line_at, max as u64);
+                return Err(FormatError::Range { at, what: "bytes of a frame", min: 0, max, found: max + 1 });
+            }
             self.line.extend_from_slice(head);
             *piece = rest.get(1..).unwrap_or_default();
             if newline.is_none() {

@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits;
 use crate::wire::{encode_json, parse_json};
 
 const FIRST: &str = "a1b2c3d4e5f6789012345678901234567890abcdef1234567890abcdef123456";
@@ -85,6 +84,59 @@ fn what_a_server_may_not_say_is_refused() {
 }
 
 #[test]
+fn ranges_in_any_order_are_found_and_nested_ones_dropped() {
+    let span = |start, end| ChunkSpan { start, end };
+    let bytes = |first, last| HttpRange::new(first, last).unwrap();
+    let info = |url: &str, range, url_range| FetchInfo { range, url: url.into(), url_range };
+    let hash = XorbHash::new([1; 32]);
+    let term = |range| Term { hash, unpacked_length: 1, range };
+    let list = vec![
+        info("late", span(10, 12), bytes(100, 119)),
+        info("nested", span(1, 2), bytes(10, 19)),
+        info("early", span(0, 5), bytes(0, 49)),
+        info("overlap", span(4, 7), bytes(40, 69)),
+    ];
+    let v1 = ReconstructionV1 {
+        terms: vec![
+            term(span(10, 11)),
+            term(span(1, 2)),
+            term(span(4, 5)),
+            term(span(4, 7)),
+            term(span(0, 4)),
+        ],
+        fetch_info: BTreeMap::from([(hash, list)]),
+        ..Default::default()
+    };
+    let checked = Reconstruction::try_from(v1).unwrap();
+    let urls: Vec<_> = checked.terms.iter().map(|term| checked.find(term).unwrap().0).collect();
+    assert_eq!(urls, ["late", "early", "overlap", "overlap", "early"]);
+    assert_eq!(checked.fetches[&hash].ranges.len(), 3);
+    assert_eq!(checked.find(&PlanTerm { xorb: hash, chunks: 6..8, raw_bytes: 1 }), None);
+}
+
+#[test]
+fn fetches_larger_than_any_xorb_are_refused() {
+    let hash = XorbHash::new([1; 32]);
+    let fetch = |end, last| ReconstructionV1 {
+        fetch_info: BTreeMap::from([(
+            hash,
+            vec![FetchInfo {
+                range: ChunkSpan { start: 0, end },
+                url: String::new(),
+                url_range: HttpRange::new(0, last).unwrap(),
+            }],
+        )]),
+        ..Default::default()
+    };
+    assert!(
+        Reconstruction::try_from(fetch(limits::XORB_CHUNKS_MAX, limits::XORB_STORED_BYTES_MAX - 1)).is_ok()
+    );
+    assert!(Reconstruction::try_from(fetch(limits::XORB_CHUNKS_MAX + 1, 9)).is_err());
+    assert!(Reconstruction::try_from(fetch(1, limits::XORB_STORED_BYTES_MAX)).is_err());
+    assert!(Reconstruction::try_from(fetch(1, u64::MAX)).is_err());
+}
+
+#[test]
 fn a_batch_has_files_and_one_fetch_map() {
     let xorb: XorbHash = FIRST.parse().unwrap();
     let term = PlanTerm { xorb, chunks: 0..1, raw_bytes: 5 };
@@ -160,7 +212,7 @@ proptest! {
             prop_assert_eq!(said.offset_into_first_range, plan.offset_into_first_range);
             prop_assert_eq!(&said.terms, &plan.terms);
             for fetch in &plan.fetches {
-                let ranges: Vec<_> = said.fetches[&fetch.xorb].iter().flat_map(|url| url.ranges.clone()).collect();
+                let ranges: Vec<_> = said.fetches[&fetch.xorb].ranges.iter().map(|at| at.range.clone()).collect();
                 prop_assert_eq!(&ranges, &fetch.ranges);
             }
             prop_assert_eq!(said.fetches.len(), plan.fetches.len());
