@@ -13,6 +13,9 @@ pub mod merkle;
 pub mod shard;
 pub mod suite;
 pub mod xorb;
+pub mod plan;
+pub mod suite;
+pub mod wire;
 
 pub use error::FormatError;
 pub use hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, ShardHash, XorbHash};

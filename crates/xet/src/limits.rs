@@ -30,3 +30,18 @@ pub const SHARD_CHECK_CHUNKS_MAX: u64 = 1 << 26;
 
 /// One line of a shard upload's answer stream.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+
+/// Ranges behind one signed URL of a reconstruction. More would make URLs that proxies refuse.
+pub const URL_RANGES_MAX: usize = 500;
+
+/// Ranges in one `Range` or `X-Range-Dirty` header: those of a full URL, and some more.
+pub const HEADER_RANGES_MAX: usize = 1024;
+
+/// Files in one batch reconstruction.
+pub const BATCH_FILES_MAX: usize = 1024;
+
+/// What precedes one part's bytes in a multipart answer: boundary line and headers, or the preamble.
+pub const PART_HEADER_BYTES_MAX: usize = 4096;
+
+/// One telemetry report.
+pub const TELEMETRY_BYTES_MAX: usize = 1024 * 1024;
