@@ -71,8 +71,7 @@ pub(super) fn kinds(seed: u64, len: usize) -> Vec<(&'static str, Vec<u8>)> {
     let mut numbers = Numbers(seed);
     let mut bell = Numbers(seed ^ 1);
     let mut rank = Numbers(seed ^ 2);
-    let mut weights: Vec<f32> = (0..len / 2).map(|_| bell.bell() * 0.02).collect();
-    weights.resize(len / 2 + 1, 0.0);
+    let weights: Vec<f32> = (0..=len).map(|_| bell.bell() * 0.02).collect();
     let words =
         |n: u64| format!("{}{}", WORDS[(n % 24) as usize], if n >> 8 & 15 == 0 { ".\n" } else { " " });
     let json = |n: u64| {
@@ -360,5 +359,52 @@ fn golden_byte_groups_are_ours() {
         assert_eq!(grouped, expected);
         bg4::ungroup(&grouped, &mut back);
         assert_eq!(back, raw);
+    }
+}
+
+/// Not a test of anything: prints what guessing and compressing cost. Run with `--release -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn cost_of_guessing() {
+    let mut encoder = Encoder::new();
+    let mut predictor = Predictor::new();
+    let mut compressor = Compressor::new();
+    let mut decompressor = Decompressor::new();
+    let mut out = Vec::with_capacity(1 << 20);
+    let best_us = |run: &mut dyn FnMut()| {
+        let rounds = (0..40).map(|_| {
+            let start = std::time::Instant::now();
+            (0..10).for_each(|_| run());
+            start.elapsed().as_nanos() as f64 / 1e4
+        });
+        rounds.fold(f64::MAX, f64::min)
+    };
+    for len in [65_536, 131_072] {
+        for (kind, data) in kinds(5, len) {
+            let guess = best_us(&mut || {
+                std::hint::black_box(predictor.guess(&data, |sample| encoder.try_both(sample)));
+            });
+            let verdict = predictor.guess(&data, |sample| encoder.try_both(sample));
+            let plain = best_us(&mut || {
+                std::hint::black_box(encoder.plain(&data).len());
+            });
+            let grouped = best_us(&mut || {
+                std::hint::black_box(encoder.grouped(&data).len());
+            });
+            let mut buffer = vec![0; len];
+            let group = best_us(&mut || bg4::group(&data, &mut buffer));
+            let ungroup = best_us(&mut || bg4::ungroup(&data, &mut buffer));
+            let auto = best_us(&mut || {
+                out.clear();
+                compressor.compress(Policy::Auto, &data, &mut out);
+            });
+            out.clear();
+            let scheme = compressor.compress(Policy::Auto, &data, &mut out);
+            let back = best_us(&mut || decompressor.decompress(0, scheme, &out, &mut buffer).unwrap());
+            println!(
+                "{len:6} {kind:21} guess {guess:6.1} auto {auto:6.1} lz4 {plain:6.1} bg4-lz4 {grouped:6.1} \
+                 group {group:4.1} ungroup {ungroup:4.1} back {back:5.1} us  {verdict:?}"
+            );
+        }
     }
 }
