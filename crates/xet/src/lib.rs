@@ -3,6 +3,7 @@
 //! Pure: bytes in, values out. Nothing here knows a clock, a file, a socket, a thread or the environment.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
+pub mod chunk;
 pub mod compress;
 pub mod cursor;
 pub mod error;

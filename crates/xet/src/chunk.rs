@@ -1,0 +1,149 @@
+//! Cutting a stream into chunks by its content.
+//!
+//! A cut falls after a byte where the gear hash has none of the mask's bits (a *candidate*), not before 8 KiB of a chunk,
+//! and at 128 KiB at the latest. The hash is a shift and an add, so it depends on the last 64 bytes only. Three
+//! things follow, and this module is made of them:
+//!
+//! - the first 8 KiB less 64 bytes of a chunk need not be hashed;
+//! - candidates can be searched anywhere, in any order, on any number of cores ([`candidates`]), and the cuts chosen
+//!   afterwards from about one candidate in 64 KiB ([`select`]);
+//! - a cutter that starts in the middle of a stream agrees with the true cuts as soon as they have one cut in common.
+
+mod gear;
+
+use std::ops::Range;
+
+use crate::suite::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GEAR_WINDOW};
+
+/// Cuts a stream that arrives in pieces of any size, holding none of it.
+#[derive(Debug, Clone, Default)]
+pub struct Chunker {
+    /// Bytes pushed so far.
+    offset: u64,
+    /// Where the open chunk began.
+    start: u64,
+    /// The gear hash of the bytes pushed so far.
+    hash: u64,
+    /// Candidates of the piece at hand, as offsets in the stream; kept for its allocation.
+    found: Vec<usize>,
+}
+
+impl Chunker {
+    /// A chunker whose first byte is at the beginning of a chunk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes of the stream and appends the cuts they decide to `cuts`, as offsets in the stream.
+    pub fn push(&mut self, piece: &[u8], cuts: &mut Vec<u64>) {
+        let (head, body) = piece.split_at(piece.len().min(GEAR_WINDOW));
+
+        // The hash of these positions reaches back into earlier pieces.
+        self.found.clear();
+        for (i, byte) in head.iter().enumerate() {
+            self.hash = gear::step(self.hash, *byte);
+            if gear::is_candidate(self.hash) {
+                self.found.push(i + 1);
+            }
+        }
+        if !body.is_empty() {
+            self.hash = gear::hash(piece);
+        }
+
+        let mut search = gear::Search::new(piece, head.len(), &mut self.found);
+        let end = self.offset + piece.len() as u64;
+        loop {
+            let earliest = self.start + CHUNK_BYTES_MIN as u64;
+            let latest = self.start + CHUNK_BYTES_MAX as u64;
+            if earliest > end {
+                break;
+            }
+            let earliest = within(earliest, self.offset);
+            let last = within(latest.min(end), self.offset);
+            let cut = match search.first(earliest..last + 1) {
+                Some(at) => self.offset + at as u64,
+                None if latest <= end => latest,
+                None => break,
+            };
+            cuts.push(cut);
+            self.start = cut;
+        }
+        self.offset = end;
+    }
+
+    /// The stream ends here: the cut that closes its last chunk, if one is open.
+    pub fn finish(self) -> Option<u64> {
+        (self.start < self.offset).then_some(self.offset)
+    }
+
+    /// Where the open chunk began.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+}
+
+/// `at` counted from the first byte of the piece that begins at `offset`; 0 when it lies before.
+fn within(at: u64, offset: u64) -> usize {
+    usize::try_from(at.saturating_sub(offset)).expect("a place inside a slice in memory")
+}
+
+/// All cuts of one whole buffer, the last being its length.
+pub fn cut(data: &[u8]) -> Vec<usize> {
+    let mut cuts = Vec::new();
+    let mut found = Vec::new();
+    let mut search = gear::Search::new(data, 0, &mut found);
+    let mut start = 0;
+    while start < data.len() {
+        let latest = data.len().min(start + CHUNK_BYTES_MAX);
+        start = search.first(start + CHUNK_BYTES_MIN..latest).unwrap_or(latest);
+        cuts.push(start);
+    }
+    cuts
+}
+
+/// Appends the candidates of `data` that lie in `range` to `found`, ascending: every place (the end of a byte) where
+/// the hash of the 64 bytes before it allows a cut.
+///
+/// Parts of one buffer may be searched on several cores and the results joined for [`select`]. Places closer than
+/// 64 bytes to the beginning of `data` are not judged: no cut can fall there.
+///
+/// # Panics
+///
+/// When `range` does not lie in `0..=data.len()`.
+pub fn candidates(data: &[u8], range: Range<usize>, found: &mut Vec<usize>) {
+    assert!(range.start <= range.end && range.end <= data.len(), "{range:?} lies in the buffer");
+    let from = range.start.max(GEAR_WINDOW) - 1;
+    if from < range.end {
+        gear::candidates(data, from, range.end, found);
+    }
+}
+
+/// The first candidate of `data` in its first 128 KiB: a likely cut of the stream that these bytes are a part of.
+pub fn first_candidate(data: &[u8]) -> Option<usize> {
+    let head = data.get(..CHUNK_BYTES_MAX).unwrap_or(data);
+    head.get(GEAR_WINDOW..).and_then(|_| gear::first(head, GEAR_WINDOW - 1, head.len()))
+}
+
+/// Chooses the cuts of a buffer of `len` bytes from all its candidates, ascending. The last cut is `len`.
+pub fn select(candidates: impl IntoIterator<Item = usize>, len: usize) -> Vec<usize> {
+    let mut cuts = Vec::new();
+    let mut start = 0;
+    for candidate in candidates {
+        while candidate >= start + CHUNK_BYTES_MAX {
+            start += CHUNK_BYTES_MAX;
+            cuts.push(start);
+        }
+        if candidate >= start + CHUNK_BYTES_MIN && candidate < len {
+            start = candidate;
+            cuts.push(start);
+        }
+    }
+    while start < len {
+        start = len.min(start + CHUNK_BYTES_MAX);
+        cuts.push(start);
+    }
+    cuts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! AVX-512 VBMI: eight lanes in one register and three in general registers, each on its own stretch of the block.
+//!
+//! The table of 256 words does not fit a gather that would pay. It is kept as eight planes of 256 bytes, and a plane
+//! is looked up for 64 bytes at once by four byte permutes. That leaves the load ports idle, so three more lanes run
+//! the plain loop between the permutes.
+#![allow(unsafe_code, clippy::indexing_slicing)]
+
+use std::arch::asm;
+use std::arch::x86_64::*;
+use std::sync::OnceLock;
+
+use super::portable;
+use crate::suite::{GEAR_TABLE, GEAR_WINDOW};
+
+/// Proof that the processor has what the kernel needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kernel(());
+
+impl Kernel {
+    pub(super) fn detect() -> Option<Self> {
+        let found = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi");
+        found.then_some(Self(()))
+    }
+
+    /// See [`super::candidates`].
+    pub(super) fn candidates(self, data: &[u8], from: usize, to: usize, found: &mut Vec<usize>) {
+        assert!(from <= to && to <= data.len(), "the block lies in the data");
+        let stretch = (to - from) / LANES / STEP * STEP;
+        if stretch < STRETCH_MIN {
+            return portable::candidates(data, from, to, found);
+        }
+        // Lanes warm up on the 64 bytes before their stretch.
+        let before = portable_until(data, from, GEAR_WINDOW, found);
+        if before + LANES * stretch > to {
+            return portable::candidates(data, before, to, found);
+        }
+        let first = found.len();
+        // SAFETY: `self` proves the features; `before >= 64`, and the lanes end at `before + LANES * stretch <= to`,
+        // which is inside `data`.
+        unsafe { lanes(data, before, stretch, found) };
+        if let Some(new) = found.get_mut(first..) {
+            new.sort_unstable();
+        }
+        portable::candidates(data, before + LANES * stretch, to, found);
+    }
+}
+
+/// Judges the places up to `until` by the plain loop, and says where it stopped.
+fn portable_until(data: &[u8], from: usize, until: usize, found: &mut Vec<usize>) -> usize {
+    if from >= until {
+        return from;
+    }
+    portable::candidates(data, from, until, found);
+    until
+}
+
+/// Appends the candidates of `LANES` stretches, each of `stretch` bytes, the first at `from`; in no order.
+///
+/// # Safety
+///
+/// The processor has the features; `stretch` is a multiple of eight; `from >= 64` and
+/// `from + LANES * stretch <= data.len()`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+unsafe fn lanes(data: &[u8], from: usize, stretch: usize, found: &mut Vec<usize>) {
+    let planes = planes();
+    let below = _mm512_set1_epi64(1 << 48);
+    // Lane `l` begins its warm-up here, `l` stretches on.
+    // SAFETY: `from >= 64`.
+    let base = unsafe { data.as_ptr().add(from - GEAR_WINDOW) };
+    // Pairs of lanes share 128 bits; this brings the same step of both together, for the unpacks below.
+    let pair_up = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+    let mut hashes = _mm512_setzero_si512();
+    let mut plain = [0u64; PLAIN_LANES];
+
+    let mut i = 0;
+    while i < stretch + GEAR_WINDOW {
+        // SAFETY: lane `l` reads eight bytes at `from - 64 + l * stretch + i`, and `i + 8 <= stretch + 64`.
+        let word = |lane: usize| unsafe { base.add(lane * stretch + i).cast::<u64>().read_unaligned() };
+
+        let bytes = _mm512_set_epi64(
+            word(7).cast_signed(),
+            word(6).cast_signed(),
+            word(5).cast_signed(),
+            word(4).cast_signed(),
+            word(3).cast_signed(),
+            word(2).cast_signed(),
+            word(1).cast_signed(),
+            word(0).cast_signed(),
+        );
+        let bytes = _mm512_shuffle_epi8(bytes, pair_up);
+
+        // Which quarter of a plane each byte falls in, by its two top bits.
+        let bit7 = _mm512_movepi8_mask(bytes);
+        let bit6 = _mm512_movepi8_mask(_mm512_add_epi8(bytes, bytes));
+        let look_up = |plane: usize| {
+            let quarter = |q: usize| {
+                // SAFETY: a plane is 256 bytes, aligned to 64.
+                unsafe { _mm512_load_si512(planes.0[plane].as_ptr().add(64 * q).cast()) }
+            };
+            let r = _mm512_permutexvar_epi8(bytes, quarter(0));
+            let r = _mm512_mask_permutexvar_epi8(r, bit6 & !bit7, bytes, quarter(1));
+            let r = _mm512_mask_permutexvar_epi8(r, bit7 & !bit6, bytes, quarter(2));
+            _mm512_mask_permutexvar_epi8(r, bit6 & bit7, bytes, quarter(3))
+        };
+        let p: [__m512i; 8] = std::array::from_fn(look_up);
+
+        for (lane, hash) in plain.iter_mut().enumerate() {
+            let bytes = opaque(word(VECTOR_LANES + lane));
+            for step in 0..STEP {
+                let gear = opaque(GEAR_TABLE[(bytes >> (8 * step) & 0xff) as usize]);
+                *hash = (*hash << 1).wrapping_add(gear);
+                if *hash < 1 << 48 {
+                    note(found, i, from + (VECTOR_LANES + lane) * stretch + step + 1);
+                }
+            }
+        }
+
+        // Bytes to pairs, pairs to quarters, quarters to words: one word a lane, four steps a half.
+        let low: [__m512i; 4] = std::array::from_fn(|j| _mm512_unpacklo_epi8(p[2 * j], p[2 * j + 1]));
+        let high: [__m512i; 4] = std::array::from_fn(|j| _mm512_unpackhi_epi8(p[2 * j], p[2 * j + 1]));
+        let [a, b, c, d] = words(low);
+        let [e, f, g, h] = words(high);
+        let gears = [a, b, c, d, e, f, g, h];
+
+        let before = hashes;
+        let mut least = below;
+        for gear in gears {
+            hashes = _mm512_add_epi64(_mm512_add_epi64(hashes, hashes), gear);
+            least = _mm512_min_epu64(least, hashes);
+        }
+        if _mm512_cmplt_epu64_mask(least, below) != 0 {
+            let mut hashes = before;
+            for (step, gear) in gears.into_iter().enumerate() {
+                hashes = _mm512_add_epi64(_mm512_add_epi64(hashes, hashes), gear);
+                let mut hits = _mm512_cmplt_epu64_mask(hashes, below);
+                while hits != 0 {
+                    note(found, i, from + hits.trailing_zeros() as usize * stretch + step + 1);
+                    hits &= hits - 1;
+                }
+            }
+        }
+        i += STEP;
+    }
+}
+
+/// Joins byte planes, already paired, into the table words of four steps: one word a lane.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn words(pairs: [__m512i; 4]) -> [__m512i; 4] {
+    let a = _mm512_unpacklo_epi16(pairs[0], pairs[1]);
+    let b = _mm512_unpackhi_epi16(pairs[0], pairs[1]);
+    let c = _mm512_unpacklo_epi16(pairs[2], pairs[3]);
+    let d = _mm512_unpackhi_epi16(pairs[2], pairs[3]);
+    [
+        _mm512_unpacklo_epi32(a, c),
+        _mm512_unpackhi_epi32(a, c),
+        _mm512_unpacklo_epi32(b, d),
+        _mm512_unpackhi_epi32(b, d),
+    ]
+}
+
+/// Records a candidate of step `i`, unless its lane was still warming up.
+#[cold]
+#[inline(never)]
+fn note(found: &mut Vec<usize>, i: usize, place: usize) {
+    if i >= GEAR_WINDOW {
+        found.push(place + i - GEAR_WINDOW);
+    }
+}
+
+/// The same value, but the compiler cannot see it: else it joins the plain lanes into gathers, which are slower.
+#[inline(always)]
+fn opaque(mut value: u64) -> u64 {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {0} */", inout(reg) value, options(pure, nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Plane `p` holds byte `p` of every table word.
+#[repr(align(64))]
+struct Planes([[u8; 256]; 8]);
+
+fn planes() -> &'static Planes {
+    static PLANES: OnceLock<Planes> = OnceLock::new();
+    PLANES.get_or_init(|| {
+        Planes(std::array::from_fn(|plane| std::array::from_fn(|byte| GEAR_TABLE[byte].to_le_bytes()[plane])))
+    })
+}
+
+const VECTOR_LANES: usize = 8;
+const PLAIN_LANES: usize = 3;
+const LANES: usize = VECTOR_LANES + PLAIN_LANES;
+/// Bytes each lane advances in one turn.
+const STEP: usize = 8;
+/// Below this the warm-up of the lanes costs more than they gain.
+const STRETCH_MIN: usize = 256;

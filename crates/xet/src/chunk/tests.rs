@@ -1,0 +1,162 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The loop of the draft, byte by byte.
+fn twin(data: &[u8]) -> Vec<usize> {
+    let (mut cuts, mut start, mut h) = (Vec::new(), 0, 0u64);
+    for (i, byte) in data.iter().enumerate() {
+        h = (h << 1).wrapping_add(crate::suite::GEAR_TABLE[usize::from(*byte)]);
+        let size = i - start + 1;
+        if size < 8192 {
+            continue;
+        }
+        if size >= 131_072 || h & 0xffff_0000_0000_0000 == 0 {
+            cuts.push(i + 1);
+            start = i + 1;
+            h = 0;
+        }
+    }
+    if start < data.len() {
+        cuts.push(data.len());
+    }
+    cuts
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    std::iter::repeat_with(|| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+    .flat_map(u64::to_le_bytes)
+    .take(len)
+    .collect()
+}
+
+fn pushed(data: &[u8], mut steps: impl FnMut() -> usize) -> Vec<usize> {
+    let mut chunker = Chunker::new();
+    let mut cuts = Vec::new();
+    let mut rest = data;
+    while !rest.is_empty() {
+        let (piece, next) = rest.split_at(steps().clamp(1, rest.len()));
+        chunker.push(piece, &mut cuts);
+        rest = next;
+    }
+    cuts.extend(chunker.finish());
+    cuts.into_iter().map(|cut| cut as usize).collect()
+}
+
+/// Published with the reference: one million bytes of SplitMix64 from seed 0.
+#[test]
+fn the_published_cuts_come_out() {
+    let cuts = [
+        84493, 134421, 144853, 243318, 271793, 336457, 467529, 494581, 582000, 596735, 616815, 653164,
+        678202, 724510, 815591, 827760, 958832, 991092, 1000000,
+    ];
+    let data = noise(0, 1_000_000);
+    assert_eq!(cut(&data), cuts);
+    assert_eq!(twin(&data), cuts);
+    assert_eq!(pushed(&data, || 4096), cuts);
+    assert_eq!(pushed(&data, || 1), cuts);
+}
+
+#[test]
+fn nothing_has_no_chunks_and_constant_bytes_cut_at_the_maximum() {
+    assert!(cut(&[]).is_empty());
+    assert!(Chunker::new().finish().is_none());
+    let data = vec![59; 1_000_000];
+    let cuts: Vec<_> = (1..8).map(|i| i * 131_072).chain([1_000_000]).collect();
+    assert_eq!(cut(&data), cuts);
+    assert_eq!(pushed(&data, || 100_000), cuts);
+    assert_eq!(select([], data.len()), cuts);
+}
+
+#[test]
+fn lengths_around_the_limits() {
+    let data = noise(3, 300_000);
+    for len in [1, 63, 64, 65, 8191, 8192, 8193, 8255, 8256, 131_071, 131_072, 131_073, 262_144] {
+        assert_eq!(cut(&data[..len]), twin(&data[..len]), "{len}");
+        assert_eq!(cut(&vec![0; len]), twin(&vec![0; len]), "{len} zeros");
+    }
+}
+
+/// A candidate exactly at the minimum, one before it, at the maximum, and at the very end.
+#[test]
+fn candidates_on_the_limits_cut_as_the_draft_says() {
+    let random = noise(5, 1 << 20);
+    let mut found = Vec::new();
+    candidates(&random, 0..random.len(), &mut found);
+    let trigger = &random[found[0] - 64..found[0]];
+    for end in [64, 100, 8191, 8192, 8193, 8256, 131_071, 131_072, 131_073] {
+        for len in [end, end + 1, end + 70, 200_000] {
+            let mut data = vec![0; len];
+            data[end - 64..end].copy_from_slice(trigger);
+            assert_eq!(cut(&data), twin(&data), "{end} of {len}");
+            assert_eq!(pushed(&data, || 1000), twin(&data), "{end} of {len}");
+        }
+    }
+}
+
+#[test]
+fn a_chunker_started_at_a_true_cut_agrees() {
+    let data = noise(11, 2 << 20);
+    let cuts = cut(&data);
+    for at in &cuts[..5] {
+        let rest: Vec<_> = cut(&data[*at..]).into_iter().map(|c| c + at).collect();
+        assert!(cuts.ends_with(&rest));
+    }
+    let first = first_candidate(&data).unwrap();
+    assert!(first <= 131_072 && gear::is_candidate(gear::hash(&data[..first])));
+    assert!(first_candidate(&data[..64]).is_none() && first_candidate(&vec![0; 200_000]).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Cuts depend on the bytes alone, never on how they arrive.
+    #[test]
+    fn cuts_ignore_arrival(seed: u64, len in 0..600_000_usize, max_step in 1..200_000_usize, text: bool) {
+        let mut data = noise(seed, len);
+        if text {
+            data.iter_mut().for_each(|b| *b = b'a' + *b % 26);
+        }
+        let mut state = seed;
+        let steps = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % max_step + 1
+        };
+        let expected = twin(&data);
+        prop_assert_eq!(pushed(&data, steps), expected.clone());
+        prop_assert_eq!(cut(&data), expected);
+    }
+
+    /// Candidates found in parts, in any order, give the same cuts.
+    #[test]
+    fn parts_of_a_buffer_can_be_searched_apart(seed: u64, len in 0..2_000_000_usize, parts in 1..9_usize) {
+        let data = noise(seed, len);
+        let mut lists: Vec<(usize, Vec<usize>)> = (0..parts).rev().map(|part| {
+            let mut found = Vec::new();
+            candidates(&data, len * part / parts..len * (part + 1) / parts, &mut found);
+            (part, found)
+        }).collect();
+        lists.sort_unstable();
+        prop_assert_eq!(select(lists.into_iter().flat_map(|(_, found)| found), len), twin(&data));
+    }
+}
+
+/// Several cores on one buffer.
+#[test]
+fn threads_may_share_the_search() {
+    let data = noise(21, 8 << 20);
+    let mut lists = vec![Vec::new(); 4];
+    std::thread::scope(|scope| {
+        for (part, found) in lists.iter_mut().enumerate() {
+            let data = &data;
+            scope.spawn(move || candidates(data, part * (2 << 20)..(part + 1) * (2 << 20), found));
+        }
+    });
+    assert_eq!(select(lists.into_iter().flatten(), data.len()), cut(&data));
+}
