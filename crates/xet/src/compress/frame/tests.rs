@@ -1,6 +1,6 @@
 use super::*;
-use crate::compress::tests::noise;
 use proptest::prelude::*;
+use testkit::corpus::noise;
 
 /// A frame as another encoder might write it.
 #[derive(Debug, Clone, Copy)]
