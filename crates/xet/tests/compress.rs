@@ -2,9 +2,10 @@
 
 use testkit::alloc::{CountingAllocator, Peak, measure};
 use testkit::vectors::Vectors;
+use testkit::vectors::model::Adversarial;
 use testkit::{corpus, damage, hex, sha256, unhex};
-use xet::ChunkHash;
 use xet::compress::{Compressor, Decompressor, Policy, Scheme, bg4};
+use xet::{ChunkHash, merkle};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -31,6 +32,31 @@ fn golden_chunk_records_decode_to_their_chunks() {
         let used = compressor.compress(Policy::Always(asked), &raw, &mut ours);
         assert_eq!((used, ours.len()), (scheme, payload.len()), "{name}");
     }
+}
+
+/// Linked blocks, content lengths and checksums, as the common LZ4 library writes them.
+#[test]
+fn frames_of_another_encoder_decode_to_the_chunks_of_their_xorb() {
+    let vectors = Vectors::open();
+    let foreign = |case: &&Adversarial| case.file.contains("foreign");
+    let mut seen = 0;
+    for case in vectors.manifest.adversarial.iter().filter(foreign) {
+        let bytes = vectors.read(&case.file);
+        let mut rest = &bytes[..];
+        let mut leaves = Vec::new();
+        while let [0, a, b, c, scheme, d, e, f, tail @ ..] = rest {
+            let (stored_len, raw_len) = ([*a, *b, *c, 0], [*d, *e, *f, 0]);
+            let (stored, next) = tail.split_at(u32::from_le_bytes(stored_len) as usize);
+            let mut raw = vec![0; u32::from_le_bytes(raw_len) as usize];
+            let scheme = Scheme::parse(0, *scheme).unwrap();
+            Decompressor::new().decompress(0, scheme, stored, &mut raw).unwrap();
+            leaves.push((ChunkHash::of(&raw), raw.len() as u64));
+            rest = next;
+        }
+        assert_eq!(Some(merkle::xorb_hash(leaves).to_string()), case.xorb_hash, "{}", case.file);
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
 }
 
 #[test]
