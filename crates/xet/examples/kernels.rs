@@ -40,14 +40,7 @@ fn table(data: &[u8], rounds: usize) {
 
     let mut probes: Vec<Probe<'_>> = vec![
         ("memcpy", Box::new(|| black_box(&mut copy).copy_from_slice(data))),
-<<<<<<< HEAD
-        (
-            "blake3, chunk by chunk",
-            Box::new(|| chunks.iter().for_each(|c| drop(black_box(ChunkHash::of(c))))),
-        ),
-=======
         ("blake3, chunk by chunk", Box::new(|| chunks.iter().for_each(|c| _ = black_box(ChunkHash::of(c))))),
->>>>>>> main
         ("gear", Box::new(|| drop(black_box(chunk::cut(data))))),
         ("gear + blake3, 512 KiB", Box::new(|| fused(data))),
         ("group", Box::new(|| chunks.iter().for_each(|c| bg4::group(c, &mut scratch[..c.len()])))),
@@ -135,14 +128,6 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Seconds this thread has spent on a processor.
 fn now() -> f64 {
-<<<<<<< HEAD
-    thread_local!(static START: Instant = Instant::now());
-    let on_processor = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = on_processor.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    nanoseconds
-        .map_or_else(|| START.with(|start| start.elapsed().as_secs_f64()), |nanoseconds| nanoseconds / 1e9)
-=======
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
->>>>>>> main
 }
