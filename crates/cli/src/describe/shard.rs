@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use xet::shard::{
-    ChunkEntry, FileEntry, Footing, Form, Shard, ShardBuilder, TableChoice, TableEntry, Tables, Term, XorbEntry,
+    ChunkEntry, FileEntry, Footing, Form, Shard, ShardBuilder, TableChoice, TableEntry, Tables, Term,
+    XorbEntry,
 };
 use xet::{ChunkHash, FileHash, FormatError, Hash, HashKey, RangeHash, Sha256, XorbHash};
 
@@ -160,7 +161,12 @@ impl ShardDescription {
             }
             for term in &file.terms {
                 let [start, end] = term.chunks;
-                write!(out, "  term  {} [{start}, {end})  {} bytes", term.xorb, grouped(term.raw_bytes.into()))?;
+                write!(
+                    out,
+                    "  term  {} [{start}, {end})  {} bytes",
+                    term.xorb,
+                    grouped(term.raw_bytes.into())
+                )?;
                 match term.verification {
                     Some(hash) => writeln!(out, "  verified by {hash}")?,
                     None => writeln!(out)?,
@@ -170,7 +176,12 @@ impl ShardDescription {
         writeln!(out, "\nxorbs   {}", self.xorbs.len())?;
         for xorb in &self.xorbs {
             let (raw, stored) = (grouped(xorb.raw_bytes.into()), grouped(xorb.stored_bytes.into()));
-            writeln!(out, "\nxorb    {}  {} chunks, {raw} raw, {stored} stored", xorb.hash, xorb.chunks.len())?;
+            writeln!(
+                out,
+                "\nxorb    {}  {} chunks, {raw} raw, {stored} stored",
+                xorb.hash,
+                xorb.chunks.len()
+            )?;
             for (i, chunk) in xorb.chunks.iter().enumerate() {
                 let ChunkDescription { hash, raw_start, raw_bytes, flags } = chunk;
                 write!(out, "{i:>7} {raw_start:>9} {raw_bytes:>7}  {hash}")?;
@@ -237,7 +248,11 @@ impl TablesDescription {
         Self {
             files: tables.files.iter().map(entry).collect(),
             xorbs: tables.xorbs.iter().map(entry).collect(),
-            chunks: tables.chunks.iter().map(|entry| (prefix(entry.prefix), entry.record, entry.chunk)).collect(),
+            chunks: tables
+                .chunks
+                .iter()
+                .map(|entry| (prefix(entry.prefix), entry.record, entry.chunk))
+                .collect(),
         }
     }
 }
@@ -274,7 +289,11 @@ impl FooterDescription {
             writeln!(out, "key     {} (chunk hashes are keyed)", self.chunk_hash_key)?;
         }
         let (files, xorbs) = (grouped(self.files_raw_bytes), grouped(self.xorbs_raw_bytes));
-        writeln!(out, "totals  files {files}, xorbs {xorbs} raw, {} stored", grouped(self.xorbs_stored_bytes))?;
+        writeln!(
+            out,
+            "totals  files {files}, xorbs {xorbs} raw, {} stored",
+            grouped(self.xorbs_stored_bytes)
+        )?;
         writeln!(
             out,
             "offsets files {}, xorbs {}, tables {} {} {}, footer {}",

@@ -53,12 +53,22 @@ pub fn verify(
     let mut scanner = XorbScanner::new(expected);
     scanner.push(bytes)?;
     let scanned = scanner.finish()?;
-    if need_footer && scanned.form == Form::Footerless {
-        let needed = Form::V1.footer_bytes(scanned.info.chunk_count());
-        let at = scanned.info.stored_bytes();
-        return Err(FormatError::Truncated { at, what: "xorb footer", needed, left: 0 });
+    if need_footer {
+        scanned.expect_footer()?;
     }
     Ok(scanned)
+}
+
+impl ScannedXorb {
+    /// Refuses the form that clients upload: what is stored has a footer.
+    pub fn expect_footer(&self) -> Result<(), FormatError> {
+        if self.form != Form::Footerless {
+            return Ok(());
+        }
+        let needed = Form::V1.footer_bytes(self.info.chunk_count());
+        let at = self.info.stored_bytes();
+        Err(FormatError::Truncated { at, what: "xorb footer", needed, left: 0 })
+    }
 }
 
 impl XorbScanner {
