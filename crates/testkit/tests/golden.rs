@@ -60,9 +60,28 @@ fn the_grouping_twin_gives_the_bytes_of_the_reference() {
     }
 }
 
+/// Whoever has only the repository must be able to run every test.
+#[test]
+fn the_committed_set_is_whole_and_says_the_same() {
+    let (full, part) = (Vectors::open(), Vectors::committed());
+    files_are_whole(&part);
+    assert!(part.manifest.official.is_none(), "files of others are not ours to commit");
+    for input in &part.manifest.inputs {
+        let same = full.manifest.inputs.iter().find(|other| other.name == input.name).unwrap();
+        assert_eq!(same.file_hash, input.file_hash, "{}", input.name);
+        assert_eq!(full.chunks(same), part.chunks(input), "{}", input.name);
+    }
+    for case in &part.manifest.adversarial {
+        assert_eq!(full.read(&case.file), part.read(&case.file), "{}", case.file);
+    }
+}
+
 #[test]
 fn every_file_of_the_manifest_is_there_in_its_size() {
-    let vectors = Vectors::open();
+    files_are_whole(&Vectors::open());
+}
+
+fn files_are_whole(vectors: &Vectors) {
     let manifest = &vectors.manifest;
     for record in &manifest.chunk_records {
         assert_eq!(vectors.read(&record.file).len() as u64, record.serialized_size, "{}", record.file);

@@ -10,7 +10,10 @@ pub mod error;
 pub mod hash;
 pub mod limits;
 pub mod merkle;
+pub mod plan;
+pub mod shard;
 pub mod suite;
+pub mod wire;
 pub mod xorb;
 
 pub use error::FormatError;

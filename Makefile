@@ -1,0 +1,52 @@
+# The front door. `make` or `make help` lists the targets.
+
+SHELL := /usr/bin/env bash
+.DEFAULT_GOAL := help
+
+FUZZ_SECONDS ?= 60
+TARGET ?=
+BENCH_ARGS ?=
+
+.PHONY: help run test check lint bench fuzz wheel install clean setup
+
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## build it and show what it does on a generated file
+	@scripts/demo.sh
+
+test: setup ## install what the tests need, then run all of them
+	@scripts/test.sh
+
+check: setup lint ## format, clippy and documentation without a warning, then all tests
+	@scripts/test.sh
+
+lint: ## format, clippy and documentation without a warning
+	cargo fmt --all --check
+	rustfmt --check --edition 2024 fuzz/fuzz_targets/*.rs
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+bench: setup ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
+	cargo build --release -p drystone -p drystone-testkit --bins
+	.venv/bin/python bench/run.py $(BENCH_ARGS)
+
+fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
+	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGET)
+
+wheel: ## build the Python wheel (not yet: it comes with the client)
+	@if [ -d python ]; then \
+	  cd python && maturin build --release --locked; \
+	else \
+	  echo "There is no Python wheel yet: it comes with the client, in python/." >&2; exit 1; \
+	fi
+
+install: ## install the command line tools into cargo's bin folder
+	cargo install --locked --path crates/cli
+
+clean: ## remove everything that was built or generated
+	cargo clean
+	rm -rf .venv bench/work fuzz/target fuzz/artifacts fuzz/coverage
+
+setup: ## install what the tests need (system packages, Python environment, cargo-fuzz)
+	@scripts/setup.sh

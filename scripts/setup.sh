@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Installs what the tests need and is not there yet. Running it again costs a second.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+HF_XET_VERSION=1.8.0
+
+say() { printf '==> %s\n' "$*"; }
+
+install_packages() {
+    local wanted=(build-essential ca-certificates git pkg-config python3 python3-venv) missing=() package
+    if ! command -v dpkg >/dev/null || ! command -v apt-get >/dev/null; then
+        local tool
+        for tool in cc git python3; do
+            command -v "$tool" >/dev/null || { echo "please install $tool" >&2; exit 1; }
+        done
+        return
+    fi
+    for package in "${wanted[@]}"; do
+        provided "$package" || missing+=("$package")
+    done
+    [ "${#missing[@]}" -eq 0 ] && return
+    say "installing system packages: ${missing[*]}"
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || { echo "not root and no sudo: please install ${missing[*]}" >&2; exit 1; }
+        as_root=(sudo)
+    fi
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# A tool that is there counts, whoever installed it.
+provided() {
+    case "$1" in
+        build-essential) command -v cc >/dev/null && command -v make >/dev/null ;;
+        git) command -v git >/dev/null ;;
+        pkg-config) command -v pkg-config >/dev/null ;;
+        python3) command -v python3 >/dev/null ;;
+        python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
+        *) dpkg -s "$1" 2>/dev/null | grep -q '^Status: .* installed' ;;
+    esac
+}
+
+require_rust() {
+    # A fresh rustup installation is often not on the path of a non-interactive shell; the other scripts do the same.
+    export PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin"
+    command -v cargo >/dev/null || { echo "no cargo found: please install Rust first" >&2; exit 1; }
+}
+
+make_venv() {
+    if [ "${SKIP_HF_XET:-}" = 1 ]; then
+        say "SKIP_HF_XET=1: no Python environment"
+        return
+    fi
+    if .venv/bin/python -c "
+import importlib.metadata as m, sys
+sys.exit(m.version('hf_xet') != '$HF_XET_VERSION')" 2>/dev/null; then
+        return
+    fi
+    say "making .venv with hf_xet $HF_XET_VERSION"
+    python3 -m venv --clear .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "hf_xet==$HF_XET_VERSION"
+}
+
+install_cargo_fuzz() {
+    command -v cargo-fuzz >/dev/null && return
+    if cargo +nightly --version >/dev/null 2>&1; then
+        say "installing cargo-fuzz"
+        cargo install --quiet --locked cargo-fuzz
+    fi
+}
+
+install_packages
+require_rust
+make_venv
+install_cargo_fuzz

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Runs every test there is and ends with one line: `N passed, M failed`.
+#
+# A runner that breaks before it can count counts as one failure, so nothing fails silently. What cannot run
+# here is named on a line that begins with "skipped".
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin"
+export CARGO_TERM_COLOR=never
+export FUZZ_SECONDS="${FUZZ_SECONDS:-5}"
+target_dir="${CARGO_TARGET_DIR:-target}"
+logs="$(mktemp -d)"
+trap 'rm -rf "$logs"' EXIT
+
+passed_total=0
+failed_total=0
+skipped=()
+
+say() { printf '\n==> %s\n' "$*"; }
+
+# run NAME COUNTER COMMAND...: shows and keeps the output, then lets COUNTER set `passed` and `failed` from it.
+run() {
+    local name="$1" counter="$2" status=0 passed=0 failed=0
+    shift 2
+    say "$name"
+    "$@" 2>&1 | tee "$logs/$name" || status=$?
+    "$counter" "$logs/$name"
+    if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+        echo "$name: stopped with status $status before it could count a failure"
+        failed=1
+    fi
+    if [ "$status" -eq 0 ] && [ "$((passed + failed))" -eq 0 ] && [ "$name" != "doc tests" ]; then
+        echo "$name: ran no tests"
+        failed=1
+    fi
+    passed_total=$((passed_total + passed))
+    failed_total=$((failed_total + failed))
+}
+
+skip() {
+    say "skipped: $*"
+    skipped+=("$*")
+}
+
+# Summary [   0.1s] 12 tests run: 11 passed (1 slow), 1 failed, 0 skipped
+count_nextest() {
+    local line
+    line="$(grep -E '^ *Summary \[' "$1" | tail -n 1 || true)"
+    if [[ "$line" =~ ([0-9]+)(/[0-9]+)?\ tests?\ run: ]]; then
+        local ran="${BASH_REMATCH[1]}"
+        if [[ "$line" =~ ([0-9]+)\ passed ]]; then passed="${BASH_REMATCH[1]}"; fi
+        failed=$((ran - passed))
+    fi
+}
+
+# test result: ok. 3 passed; 0 failed; 0 ignored; ... (one line for each test binary)
+count_libtest() {
+    read -r passed failed < <(awk '
+        /^test result:/ { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) p += $(i - 1); if ($i ~ /^failed/) f += $(i - 1) } }
+        END { print p + 0, f + 0 }' "$1")
+}
+
+# name: 40 passed, 0 failed
+count_plain() {
+    read -r passed failed < <(awk '
+        /^[a-z_ ]+: [0-9]+ passed, [0-9]+ failed$/ { p += $(NF - 3); f += $(NF - 1) }
+        END { print p + 0, f + 0 }' "$1")
+}
+
+rust_tests() {
+    if command -v cargo-nextest >/dev/null; then
+        run "unit and integration tests" count_nextest \
+            cargo nextest run --workspace --no-fail-fast --status-level slow --final-status-level fail
+    else
+        run "unit and integration tests" count_libtest \
+            cargo test --workspace --no-fail-fast --quiet --lib --bins --tests --examples
+    fi
+    run "doc tests" count_libtest cargo test --workspace --no-fail-fast --quiet --doc
+}
+
+hf_xet_agreement() {
+    if [ ! -d crates/cli ]; then
+        skip "agreement with hf_xet: the drystone command does not exist yet"
+    elif [ "${SKIP_HF_XET:-}" = 1 ]; then
+        skip "agreement with hf_xet: SKIP_HF_XET=1"
+    else
+        run "agreement with hf_xet" count_plain agree
+    fi
+}
+
+agree() {
+    cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/agree.py "$target_dir/debug/drystone"
+}
+
+fuzzing() {
+    if ! cargo +nightly --version >/dev/null 2>&1; then
+        skip "fuzzing: there is no nightly toolchain (rustup toolchain install nightly)"
+    elif ! command -v cargo-fuzz >/dev/null; then
+        skip "fuzzing: there is no cargo-fuzz (make setup installs it)"
+    else
+        run "fuzzing, $FUZZ_SECONDS s each" count_plain scripts/fuzz.sh
+    fi
+}
+
+rust_tests
+hf_xet_agreement
+fuzzing
+
+echo
+for reason in "${skipped[@]}"; do
+    echo "skipped: $reason"
+done
+echo "$passed_total passed, $failed_total failed"
+[ "$failed_total" -eq 0 ]
