@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let Some(([a, b], bytes)) = data.split_first_chunk() else { return };
     let mut decoder = ChunkDecoder::new();
     let mut reader = ChunkReader::new(bytes, 0, &mut decoder);
-    let (mut chunks, mut raw, mut end) = (Vec::new(), Vec::new(), 0);
+    let (mut chunks, mut raw, mut end) = (Vec::new(), Vec::<u8>::new(), 0);
     let whole = loop {
         match reader.next_chunk() {
             Ok(Some(chunk)) => {
@@ -40,7 +40,7 @@ fuzz_target!(|data: &[u8]| {
     let (a, b) = (u32::from(*a) % count, u32::from(*b) % count);
     let range = a.min(b)..a.max(b);
     let wanted = info.raw_range(range.clone()).unwrap();
-    let mut read = Vec::new();
+    let mut read = Vec::<u8>::new();
     read_chunks(info, range, bytes, 0, &mut Decompressor::new(), &mut read).unwrap();
     assert_eq!(read, raw[wanted.start as usize..wanted.end as usize]);
 });

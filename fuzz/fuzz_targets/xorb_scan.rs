@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
 
 fn scan(bytes: &[u8], step: usize) -> (Result<ScannedXorb, FormatError>, Vec<u8>) {
     let mut scanner = XorbScanner::new(None);
-    let mut raw = Vec::new();
+    let mut raw = Vec::<u8>::new();
     for piece in bytes.chunks(step) {
         if let Err(error) = scanner.push_with(piece, &mut |chunk| raw.extend(chunk.raw)) {
             return (Err(error), raw);

@@ -1,4 +1,5 @@
 //! The page about the xorb format says what the code does.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
 //! Reading and building xorbs takes little memory, and none that a stranger's number asks for.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use testkit::alloc::{CountingAllocator, Peak, measure};
 use testkit::{corpus, damage};

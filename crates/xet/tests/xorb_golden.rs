@@ -1,4 +1,5 @@
 //! Xorbs written by the reference implementation: read exactly, and their footers written exactly.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::cell::Cell;
 
