@@ -157,7 +157,8 @@ impl XorbScanner {
             let (now, rest) = piece.split_at_checked(missing).unwrap_or((piece, &[]));
             self.pending.extend(now);
             piece = rest;
-            if len == Some(self.pending.len()) {
+            // Again, now that there is more: a bad header is refused when its last byte arrives, not one later.
+            if self.whole_len(&self.pending)? == Some(self.pending.len()) {
                 let whole = std::mem::take(&mut self.pending);
                 let result = self.take_whole(&whole, each);
                 self.pending = whole;
