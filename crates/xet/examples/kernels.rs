@@ -41,7 +41,10 @@ fn table(data: &[u8], rounds: usize) {
 
     let mut probes: Vec<Probe<'_>> = vec![
         ("memcpy", Box::new(|| black_box(&mut copy).copy_from_slice(data))),
-        ("blake3, chunk by chunk", Box::new(|| chunks.iter().for_each(|c| drop(black_box(ChunkHash::of(c)))))),
+        (
+            "blake3, chunk by chunk",
+            Box::new(|| chunks.iter().for_each(|c| drop(black_box(ChunkHash::of(c))))),
+        ),
         ("gear", Box::new(|| drop(black_box(chunk::cut(data))))),
         ("gear + blake3, 512 KiB", Box::new(|| fused(data))),
         ("group", Box::new(|| chunks.iter().for_each(|c| bg4::group(c, &mut scratch[..c.len()])))),
@@ -132,5 +135,6 @@ fn now() -> f64 {
     thread_local!(static START: Instant = Instant::now());
     let on_processor = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = on_processor.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    nanoseconds.map_or_else(|| START.with(|start| start.elapsed().as_secs_f64()), |nanoseconds| nanoseconds / 1e9)
+    nanoseconds
+        .map_or_else(|| START.with(|start| start.elapsed().as_secs_f64()), |nanoseconds| nanoseconds / 1e9)
 }
