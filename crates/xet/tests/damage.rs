@@ -5,10 +5,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use testkit::alloc::{CountingAllocator, measure};
+use testkit::vectors::Vectors;
 use testkit::{corpus, damage};
 use xet::chunk::Chunker;
 use xet::cursor::Reader;
-use xet::{FormatError, Hash, Sha256};
+use xet::shard::{
+    Event, FileEntry, Form, Shard, ShardParser, ShardView, Term, build, verify_stored, verify_upload,
+};
+use xet::{FileHash, FormatError, Hash, Sha256, XorbHash};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -113,4 +117,55 @@ fn a_chunker_holds_no_more_than_its_cuts() {
         }
     });
     assert!(peak.bytes < 1 << 16, "{peak:?}");
+}
+
+/// Both forms, and the questions a view answers. What follows an upload is not looked at.
+#[test]
+fn shards_endure_damage() {
+    let vectors = Vectors::committed();
+    let upload = vectors.read("shards/no_sha256.upload.shard");
+    endures("uploaded shard", &upload, Prefixes::Refused, verify_upload);
+    for stored in ["shards/no_sha256.stored.shard", "shards/single_text.dedup_lookup.shard"] {
+        let stored = vectors.read(stored);
+        let sound = Shard::parse_stored(&stored).expect("a golden shard");
+        endures("stored shard", &stored, Prefixes::Refused, verify_stored);
+        endures("shard view", &stored, Prefixes::Refused, |bytes| {
+            let view = ShardView::new(bytes)?;
+            for file in &sound.files {
+                view.file(&file.hash)?;
+            }
+            for xorb in &sound.xorbs {
+                view.xorb(&xorb.hash)?;
+                // In an answer these are keyed already, so that they are found nowhere; a search is a search.
+                view.dedup(&xorb.chunks.iter().map(|chunk| chunk.hash).collect::<Vec<_>>())?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A shard of 2 MiB in pieces, one file at a time: what is held is one file, whatever came before.
+#[test]
+fn a_shard_parser_holds_one_block() {
+    let terms = vec![Term { xorb: XorbHash::ZERO, flags: 0, raw_bytes: 1, chunks: 0..1 }; 16];
+    let file = |n: u64| {
+        let mut hash = [0; 32];
+        hash[..8].copy_from_slice(&n.to_le_bytes());
+        FileEntry { hash: FileHash::new(hash), terms: terms.clone(), verification: None, sha256: None }
+    };
+    let files: Vec<_> = (0..2500).map(file).collect();
+    let bytes = build::encode(&files, &[], &Form::Upload).expect("it is small");
+    assert!(bytes.len() > 2_000_000);
+    let (seen, peak) = measure(|| {
+        let mut parser = ShardParser::default();
+        let mut seen = 0;
+        for piece in bytes.chunks(1000) {
+            parser
+                .push(piece, |event| seen += u64::from(matches!(event, Event::File { .. })))
+                .expect("it is sound");
+        }
+        seen
+    });
+    assert_eq!(seen, 2500);
+    assert!(peak.bytes < 8 << 10, "{peak:?}");
 }
