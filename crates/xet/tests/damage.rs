@@ -12,6 +12,8 @@ use xet::cursor::Reader;
 use xet::shard::{
     Event, FileEntry, Form, Shard, ShardParser, ShardView, Term, build, verify_stored, verify_upload,
 };
+use xet::wire::multipart::{self, Boundary};
+use xet::wire::{self, Frame, FrameReader, Reconstruction, ReconstructionV1, ReconstructionV2, range};
 use xet::{FileHash, FormatError, Hash, Sha256, XorbHash};
 
 #[global_allocator]
@@ -70,6 +72,47 @@ fn hash_text_endures_damage() {
     endures("sha256", &text, Prefixes::Refused, |bytes| as_text(bytes).parse::<Sha256>());
 }
 
+/// Bodies that clients and servers read from each other.
+#[test]
+fn wire_bodies_endure_damage() {
+    let hash = "07060504030201000f0e0d0c0b0a0908".repeat(2);
+    let terms = format!(r#"[{{"hash":"{hash}","unpacked_length":9,"range":{{"start":0,"end":4}}}}]"#);
+    let v1 = format!(
+        r#"{{"offset_into_first_range":3,"terms":{terms},"fetch_info":{{"{hash}":[{{"range":{{"start":0,"end":4}},"url":"u","url_range":{{"start":0,"end":99}}}}]}}}}"#
+    );
+    endures("reconstruction version 1", v1.as_bytes(), Prefixes::Refused, |bytes| {
+        wire::parse_json::<ReconstructionV1>(bytes).and_then(Reconstruction::try_from)
+    });
+    let v2 = format!(
+        r#"{{"offset_into_first_range":3,"terms":{terms},"xorbs":{{"{hash}":[{{"url":"u","ranges":[{{"chunks":{{"start":0,"end":4}},"bytes":{{"start":0,"end":99}}}}]}}]}}}}"#
+    );
+    endures("reconstruction version 2", v2.as_bytes(), Prefixes::Refused, |bytes| {
+        wire::parse_json::<ReconstructionV2>(bytes).and_then(Reconstruction::try_from)
+    });
+
+    let frames =
+        b"{\"type\":\"validating\",\"verified\":1,\"total\":2}\n{\"type\":\"result\",\"result\":1}\n";
+    endures("frames", frames, Prefixes::MayParse, |mut bytes| {
+        let mut reader = FrameReader::new();
+        let mut frames: Vec<Frame> = Vec::new();
+        while let Some(frame) = reader.read(&mut bytes)? {
+            frames.push(frame);
+        }
+        frames.extend(reader.finish()?.frame);
+        Ok(frames)
+    });
+
+    let parts = b"--SEP\r\nContent-Range: bytes 0-2/9\r\n\r\nabc\r\n--SEP\r\nContent-Range: bytes 7-7/9\r\n\r\nx\r\n--SEP--";
+    let boundary = Boundary::new("SEP").expect("three letters are a boundary");
+    endures("multipart", parts, Prefixes::Refused, |bytes| {
+        multipart::parse(bytes, &boundary, 9).map(|parts| parts.len())
+    });
+
+    endures("range header", b" bytes=0-18446744073709551614, 5-,-7", Prefixes::MayParse, |bytes| {
+        range::parse_ranges(&String::from_utf8_lossy(bytes), 4)
+    });
+}
+
 /// A stranger's text is quoted in the error, but not all of it.
 #[test]
 fn an_error_does_not_grow_with_the_text_it_quotes() {
@@ -77,6 +120,11 @@ fn an_error_does_not_grow_with_the_text_it_quotes() {
     let (error, peak) = measure(|| long.parse::<Hash>().unwrap_err());
     assert!(error.to_string().len() < 500);
     assert!(peak.bytes < 1000, "{peak:?}");
+
+    let json = format!(r#"{{"was_inserted":"{long}"}}"#);
+    let error = wire::parse_json::<wire::XorbUploaded>(json.as_bytes()).unwrap_err();
+    assert!(error.to_string().len() < 1000);
+    assert!(range::parse_ranges(&long, 4).unwrap_err().to_string().len() < 500);
 }
 
 /// The pattern all records follow: a count, then as many fields as it says.

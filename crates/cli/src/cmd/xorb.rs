@@ -142,7 +142,7 @@ impl Unpack {
                 })?;
             }
             (None, Some(output)) => {
-                write_whole(output, |out| self.scan(|_, _, raw| Ok(out.write_all(raw)?)))?
+                write_whole(output, |out| self.scan(|_, _, raw| Ok(out.write_all(raw)?)))?;
             }
             (None, None) => unreachable!("the arguments demand one of the two"),
         }
