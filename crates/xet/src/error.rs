@@ -125,6 +125,16 @@ pub enum FormatError {
         /// What the decoder said.
         reason: String,
     },
+    /// Text that does not follow its grammar.
+    #[error("offset {at}: should be {expected}, found {found:?}")]
+    Text {
+        /// Where the text, or the bad part of it, begins.
+        at: u64,
+        /// What it should look like.
+        expected: &'static str,
+        /// The text, cut to a sensible length.
+        found: String,
+    },
     /// Text that is not a hash.
     #[error("a hash is 64 hexadecimal digits, found {found:?}")]
     HashText {
@@ -147,7 +157,8 @@ impl FormatError {
             | Self::Hash { at, .. }
             | Self::Missing { at, .. }
             | Self::Order { at, .. }
-            | Self::Payload { at, .. } => *at,
+            | Self::Payload { at, .. }
+            | Self::Text { at, .. } => *at,
             Self::HashText { .. } => 0,
         }
     }

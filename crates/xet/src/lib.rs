@@ -4,12 +4,17 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
 pub mod chunk;
+pub mod compress;
 pub mod cursor;
 pub mod error;
 pub mod hash;
 pub mod limits;
 pub mod merkle;
+pub mod plan;
+pub mod shard;
 pub mod suite;
+pub mod wire;
+pub mod xorb;
 
 pub use error::FormatError;
 pub use hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, ShardHash, XorbHash};

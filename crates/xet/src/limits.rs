@@ -24,5 +24,24 @@ pub const XORB_STORED_BYTES_MAX: u64 =
 /// A whole shard; larger ones must be split before upload.
 pub const SHARD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Chunks looked at while checking the files of one shard. A small term may name a whole xorb and be repeated, so a
+/// shard's length alone does not bound the work; this is 4 TiB of files at the mean chunk length.
+pub const SHARD_CHECK_CHUNKS_MAX: u64 = 1 << 26;
+
 /// One line of a shard upload's answer stream.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+
+/// Ranges behind one signed URL of a reconstruction. More would make URLs that proxies refuse.
+pub const URL_RANGES_MAX: usize = 500;
+
+/// Ranges in one `Range` or `X-Range-Dirty` header: those of a full URL, and some more.
+pub const HEADER_RANGES_MAX: usize = 1024;
+
+/// Files in one batch reconstruction.
+pub const BATCH_FILES_MAX: usize = 1024;
+
+/// What precedes one part's bytes in a multipart answer: boundary line and headers, or the preamble.
+pub const PART_HEADER_BYTES_MAX: usize = 4096;
+
+/// One telemetry report.
+pub const TELEMETRY_BYTES_MAX: usize = 1024 * 1024;

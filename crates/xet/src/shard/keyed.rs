@@ -1,0 +1,57 @@
+//! Dedup answers: shards that tell which chunks exist without telling their hashes.
+//!
+//! Every chunk hash is replaced by its keyed hash, the key stands in the footer, and whoever has a chunk can find it;
+//! whoever has not learns nothing to ask for. Xorb hashes stay plain. Tables are optional and made from keyed hashes.
+
+use crate::error::FormatError;
+use crate::hash::HashKey;
+use crate::shard::build::{Footing, Form, ShardBuilder, TableChoice};
+use crate::shard::{Shard, XorbEntry};
+
+/// How to answer a dedup query.
+#[derive(Debug, Clone)]
+pub struct AnswerOptions {
+    /// Protects the chunk hashes; zero leaves them plain.
+    pub key: HashKey,
+    /// Now, Unix seconds.
+    pub created_s: u64,
+    /// Until when the answer may be used. In the past, clients drop it at once.
+    pub expires_s: u64,
+    /// Whether to add xorb and chunk tables. Without them the reader makes its own.
+    pub tables: bool,
+}
+
+/// A dedup answer that tells of these xorbs, whose chunk hashes must be plain.
+pub fn answer(
+    xorbs: impl IntoIterator<Item = XorbEntry>,
+    options: &AnswerOptions,
+) -> Result<Vec<u8>, FormatError> {
+    let mut builder = ShardBuilder::default();
+    for xorb in xorbs {
+        builder.push_xorb(xorb);
+    }
+    builder.key_chunks(&options.key);
+    builder.encode(&Form::Stored(Footing {
+        tables: TableChoice { files: false, xorbs: options.tables, chunks: options.tables },
+        key: options.key,
+        created_s: options.created_s,
+        expires_s: options.expires_s,
+    }))
+}
+
+impl Shard {
+    /// What the chunk hashes are keyed with; zero when they are plain.
+    pub fn key(&self) -> HashKey {
+        self.footer.as_ref().map_or(HashKey::ZERO, |footer| footer.key)
+    }
+}
+
+/// Fails when chunk hashes are keyed already: keyed twice, or mixed with plain ones, they match nothing.
+pub(crate) fn expect_plain(shard: &Shard) -> Result<(), FormatError> {
+    if shard.key().is_zero() {
+        return Ok(());
+    }
+    let at = shard.footer.as_ref().map_or(0, |footer| footer.footer_offset + 72);
+    let (expected, found) = ("zero".into(), "a key".into());
+    Err(FormatError::Ident { at, what: "key of the chunk hashes", expected, found })
+}

@@ -1,0 +1,364 @@
+//! Finds one file, xorb or run of chunks in a stored shard, without parsing the rest.
+//!
+//! With a table a search takes a logarithm of its entries; without one, the section is read from its start. A view
+//! checks every offset it follows but believes the tables otherwise: a wrong table hides things or tells of blocks that
+//! are not there. Bytes from a stranger go through [`Shard::parse_stored`](crate::shard::Shard::parse_stored) first.
+
+use std::ops::Range;
+
+use crate::cursor::Reader;
+use crate::error::{FormatError, expect_number};
+use crate::hash::{ChunkHash, FileHash, HashKey, XorbHash};
+use crate::shard::footer::{ChunkTableEntry, Footer, TableEntry};
+use crate::shard::parse::{Event, ShardParser};
+use crate::shard::record::{FileHead, Header, RECORD_LEN, Record, XorbHead};
+use crate::shard::{ChunkEntry, FileEntry, XorbEntry};
+
+/// Places looked at for one first chunk. A chunk that is everywhere, such as one of zeros, would otherwise cost a search
+/// over the whole shard; the price of the limit is a shorter run.
+pub const CANDIDATES_MAX: usize = 1024;
+
+/// A stored shard in memory or mapped, with its footer read.
+#[derive(Debug, Clone)]
+pub struct ShardView<'a> {
+    bytes: &'a [u8],
+    footer: Footer,
+}
+
+/// A run of chunks somebody has already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DedupMatch {
+    /// The xorb that holds the run.
+    pub xorb: XorbHash,
+    /// Its chunks.
+    pub chunks: Range<u32>,
+    /// Their raw bytes together.
+    pub raw_bytes: u64,
+    /// How many of the asked chunks, from the first, the run covers.
+    pub matched: usize,
+}
+
+impl<'a> ShardView<'a> {
+    /// Reads header and footer and checks that the footer's offsets fit together and the sections end in bookends.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, FormatError> {
+        let header = Header::parse(&mut Reader::new(bytes))?;
+        expect_number(40, "footer size", Header::STORED.footer_bytes, header.footer_bytes)?;
+        let view = Self { bytes, footer: Footer::parse_at_end(bytes)? };
+        for end in [view.footer.xorb_section_offset, view.footer.file_table_offset] {
+            let at = end - RECORD_LEN as u64;
+            if !view.record(at)?.is_bookend() {
+                return Err(FormatError::Payload {
+                    at,
+                    reason: "a section should end in a bookend here".into(),
+                });
+            }
+        }
+        Ok(view)
+    }
+
+    /// The footer.
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// What the chunk hashes are keyed with.
+    pub fn key(&self) -> &HashKey {
+        &self.footer.key
+    }
+
+    /// The file of this hash.
+    pub fn file(&self, hash: &FileHash) -> Result<Option<FileEntry>, FormatError> {
+        let section = self.file_section();
+        let find = |at: u64| match self.record_in(&section, at)?.hash == hash.0 {
+            true => self.parse_file(&section, at),
+            false => Ok(None),
+        };
+        if self.footer.file_table_entries == 0 {
+            return self
+                .file_heads()
+                .find_map(|head| head.and_then(|(at, _)| find(at)).transpose())
+                .transpose();
+        }
+        let (offset, entries) = (self.footer.file_table_offset, self.footer.file_table_entries);
+        self.find_block(&section, offset, entries, hash.0.prefix(), find)
+    }
+
+    /// The xorb of this hash.
+    pub fn xorb(&self, hash: &XorbHash) -> Result<Option<XorbEntry>, FormatError> {
+        let section = self.xorb_section();
+        let find = |at: u64| match self.record_in(&section, at)?.hash == hash.0 {
+            true => self.parse_xorb(&section, at),
+            false => Ok(None),
+        };
+        if self.footer.xorb_table_entries == 0 {
+            return self
+                .xorb_heads()
+                .find_map(|head| head.and_then(|(at, _)| find(at)).transpose())
+                .transpose();
+        }
+        let (offset, entries) = (self.footer.xorb_table_offset, self.footer.xorb_table_entries);
+        self.find_block(&section, offset, entries, hash.0.prefix(), find)
+    }
+
+    /// One place of this chunk, asked by its plain hash: a xorb, and the chunk's number in it.
+    pub fn chunk(&self, hash: &ChunkHash) -> Result<Option<(XorbHash, u32)>, FormatError> {
+        let found = self.dedup(std::slice::from_ref(hash))?;
+        Ok(found.map(|found| (found.xorb, found.chunks.start)))
+    }
+
+    /// The longest run in one xorb that holds these consecutive chunks, from the first on. The hashes are plain; the
+    /// shard's key is applied here.
+    pub fn dedup(&self, chunks: &[ChunkHash]) -> Result<Option<DedupMatch>, FormatError> {
+        let mut query = Query::new(chunks, self.footer.key);
+        let Some(first) = query.hash(0) else { return Ok(None) };
+        let mut best = None;
+        if self.footer.chunk_table_entries == 0 {
+            self.dedup_by_scan(first, &mut query, &mut best)?;
+        } else {
+            self.dedup_by_table(first, &mut query, &mut best)?;
+        }
+        Ok(best)
+    }
+
+    fn dedup_by_table(
+        &self,
+        first: ChunkHash,
+        query: &mut Query<'_>,
+        best: &mut Option<DedupMatch>,
+    ) -> Result<(), FormatError> {
+        let section = self.xorb_section();
+        let (offset, entries) = (self.footer.chunk_table_offset, self.footer.chunk_table_entries);
+        let prefix = first.0.prefix();
+        let start = self.lower_bound(offset, entries, ChunkTableEntry::LEN, prefix)?;
+        for n in (start..entries).take(CANDIDATES_MAX) {
+            let at = offset + n * ChunkTableEntry::LEN as u64;
+            let entry = ChunkTableEntry::parse(&mut self.reader(at)?)?;
+            if entry.prefix != prefix {
+                break;
+            }
+            let at = block_at(&section, entry.record);
+            let head = XorbHead::from(self.record_in(&section, at)?);
+            if entry.chunk < head.chunks {
+                self.extend(&section, at, head, entry.chunk, query, best)?;
+            }
+            if query.is_answered(best.as_ref()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn dedup_by_scan(
+        &self,
+        first: ChunkHash,
+        query: &mut Query<'_>,
+        best: &mut Option<DedupMatch>,
+    ) -> Result<(), FormatError> {
+        let section = self.xorb_section();
+        let mut candidates = 0;
+        for head in self.xorb_heads() {
+            let (at, head) = head?;
+            for chunk in 0..head.chunks {
+                if self.record_in(&section, chunk_at(at, chunk))?.hash != first.0 {
+                    continue;
+                }
+                self.extend(&section, at, head, chunk, query, best)?;
+                candidates += 1;
+                if query.is_answered(best.as_ref()) || candidates == CANDIDATES_MAX {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows the query along the xorb at `at` from `start` on; keeps the run when it is the longest yet.
+    fn extend(
+        &self,
+        section: &Range<u64>,
+        at: u64,
+        head: XorbHead,
+        start: u32,
+        query: &mut Query<'_>,
+        best: &mut Option<DedupMatch>,
+    ) -> Result<(), FormatError> {
+        let mut raw_bytes = 0;
+        let mut matched = 0;
+        for chunk in start..head.chunks {
+            let Some(wanted) = query.hash(matched) else { break };
+            let entry = ChunkEntry::from(self.record_in(section, chunk_at(at, chunk))?);
+            if entry.hash != wanted {
+                break;
+            }
+            raw_bytes += u64::from(entry.raw_bytes);
+            matched += 1;
+        }
+        if matched > best.as_ref().map_or(0, |best| best.matched) {
+            let end = start.saturating_add(u32::try_from(matched).unwrap_or(u32::MAX));
+            *best = Some(DedupMatch { xorb: head.hash, chunks: start..end, raw_bytes, matched });
+        }
+        Ok(())
+    }
+
+    /// The first `find` that finds, among the blocks a table names under `prefix`.
+    fn find_block<T>(
+        &self,
+        section: &Range<u64>,
+        offset: u64,
+        entries: u64,
+        prefix: u64,
+        find: impl Fn(u64) -> Result<Option<T>, FormatError>,
+    ) -> Result<Option<T>, FormatError> {
+        let start = self.lower_bound(offset, entries, TableEntry::LEN, prefix)?;
+        for n in start..entries {
+            let entry = TableEntry::parse(&mut self.reader(offset + n * TableEntry::LEN as u64)?)?;
+            if entry.prefix != prefix {
+                break;
+            }
+            if let Some(found) = find(block_at(section, entry.record))? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first entry whose prefix is not below `prefix`.
+    fn lower_bound(&self, offset: u64, entries: u64, len: usize, prefix: u64) -> Result<u64, FormatError> {
+        let (mut low, mut high) = (0, entries);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let found = self.reader(offset + middle * len as u64)?.u64("table entry")?;
+            if found < prefix {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Heads of all files, by walking.
+    fn file_heads(&self) -> impl Iterator<Item = Result<(u64, FileHead), FormatError>> + '_ {
+        self.heads(self.file_section(), |record| {
+            let head = FileHead::from(record);
+            (head, head.records_after())
+        })
+    }
+
+    /// Heads of all xorbs, by walking.
+    fn xorb_heads(&self) -> impl Iterator<Item = Result<(u64, XorbHead), FormatError>> + '_ {
+        self.heads(self.xorb_section(), |record| {
+            let head = XorbHead::from(record);
+            (head, u64::from(head.chunks))
+        })
+    }
+
+    /// Walks from block to block until the bookend. Ends after an error.
+    fn heads<H>(
+        &self,
+        section: Range<u64>,
+        head: impl Fn(Record) -> (H, u64),
+    ) -> impl Iterator<Item = Result<(u64, H), FormatError>> {
+        let mut next = Some(section.start);
+        std::iter::from_fn(move || {
+            let at = next.take()?;
+            match self.record_in(&section, at) {
+                Err(error) => Some(Err(error)),
+                Ok(record) if record.is_bookend() => None,
+                Ok(record) => {
+                    let (head, records_after) = head(record);
+                    next = Some(at + (1 + records_after) * RECORD_LEN as u64);
+                    Some(Ok((at, head)))
+                }
+            }
+        })
+    }
+
+    /// The file at `at`; none when that is the bookend.
+    fn parse_file(&self, section: &Range<u64>, at: u64) -> Result<Option<FileEntry>, FormatError> {
+        let mut parser = ShardParser::at_file(at);
+        match parser.next(&mut self.section_from(section, at))? {
+            Some(Event::File { file, .. }) => Ok(Some(file)),
+            Some(_) => Ok(None),
+            None => parser.finish().map(|_| None),
+        }
+    }
+
+    /// The xorb at `at`; none when that is the bookend.
+    fn parse_xorb(&self, section: &Range<u64>, at: u64) -> Result<Option<XorbEntry>, FormatError> {
+        let mut parser = ShardParser::at_xorb(at);
+        match parser.next(&mut self.section_from(section, at))? {
+            Some(Event::Xorb { xorb, .. }) => Ok(Some(xorb)),
+            Some(_) => Ok(None),
+            None => parser.finish().map(|_| None),
+        }
+    }
+
+    fn file_section(&self) -> Range<u64> {
+        self.footer.file_section_offset..self.footer.xorb_section_offset
+    }
+
+    fn xorb_section(&self) -> Range<u64> {
+        self.footer.xorb_section_offset..self.footer.file_table_offset
+    }
+
+    fn section_from(&self, section: &Range<u64>, at: u64) -> &'a [u8] {
+        let range = usize::try_from(at).ok().zip(usize::try_from(section.end).ok());
+        range.and_then(|(at, end)| self.bytes.get(at..end)).unwrap_or_default()
+    }
+
+    /// The record at `at`, which must lie in `section`.
+    fn record_in(&self, section: &Range<u64>, at: u64) -> Result<Record, FormatError> {
+        if section.contains(&at) {
+            return self.record(at);
+        }
+        let left = section.end.saturating_sub(at);
+        Err(FormatError::Truncated { at, what: "record in its section", needed: RECORD_LEN as u64, left })
+    }
+
+    fn record(&self, at: u64) -> Result<Record, FormatError> {
+        Ok(Record::parse(&self.reader(at)?.array("record")?))
+    }
+
+    fn reader(&self, at: u64) -> Result<Reader<'a>, FormatError> {
+        match usize::try_from(at).ok().and_then(|at| self.bytes.get(at..)) {
+            Some(bytes) => Ok(Reader::at(bytes, at)),
+            None => Err(FormatError::Truncated { at, what: "record", needed: 1, left: 0 }),
+        }
+    }
+}
+
+/// The hashes asked for, keyed when they are first needed: most queries end at the first.
+struct Query<'a> {
+    plain: &'a [ChunkHash],
+    keyed: Vec<ChunkHash>,
+    key: HashKey,
+}
+
+impl<'a> Query<'a> {
+    fn new(plain: &'a [ChunkHash], key: HashKey) -> Self {
+        Self { plain, keyed: Vec::new(), key }
+    }
+
+    /// The hash of the `n`-th chunk asked for, as the shard shows it.
+    fn hash(&mut self, n: usize) -> Option<ChunkHash> {
+        while self.keyed.len() <= n {
+            let plain = self.plain.get(self.keyed.len())?;
+            self.keyed.push(plain.keyed(&self.key));
+        }
+        self.keyed.get(n).copied()
+    }
+
+    fn is_answered(&self, best: Option<&DedupMatch>) -> bool {
+        best.is_some_and(|best| best.matched == self.plain.len())
+    }
+}
+
+/// Offset of a section's record; far from overflow, as a record number has 32 bits.
+fn block_at(section: &Range<u64>, record: u32) -> u64 {
+    section.start + u64::from(record) * RECORD_LEN as u64
+}
+
+fn chunk_at(xorb_at: u64, chunk: u32) -> u64 {
+    xorb_at + (1 + u64::from(chunk)) * RECORD_LEN as u64
+}

@@ -1,0 +1,162 @@
+//! The lookup tables of a stored shard: made from its content, or read and compared with it.
+//!
+//! Each is sorted by the first word of the hash. Where two entries share it, ours go on by record and chunk; the format
+//! leaves that open, so any order among them is accepted.
+
+use crate::cursor::Reader;
+use crate::error::{FormatError, expect_number};
+use crate::shard::footer::{ChunkTableEntry, Footer, TableEntry};
+use crate::shard::{FileEntry, TableChoice, XorbEntry};
+
+/// The three tables. An empty one is an absent one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tables {
+    /// Where each file's block is.
+    pub files: Vec<TableEntry>,
+    /// Where each xorb's block is.
+    pub xorbs: Vec<TableEntry>,
+    /// Where each chunk is.
+    pub chunks: Vec<ChunkTableEntry>,
+}
+
+impl Tables {
+    /// The tables of these blocks, which must stand in this order in their sections.
+    pub fn of(files: &[FileEntry], xorbs: &[XorbEntry]) -> Self {
+        let mut tables = Self::default();
+        let mut record = 0;
+        for file in files {
+            tables.files.push(TableEntry { prefix: file.hash.0.prefix(), record: narrow(record) });
+            record += file.records();
+        }
+        let mut record = 0;
+        for xorb in xorbs {
+            tables.xorbs.push(TableEntry { prefix: xorb.hash.0.prefix(), record: narrow(record) });
+            tables.chunks.extend((0..).zip(&xorb.chunks).map(|(chunk, entry)| ChunkTableEntry {
+                prefix: entry.hash.0.prefix(),
+                record: narrow(record),
+                chunk,
+            }));
+            record += xorb.records();
+        }
+        tables.files.sort_unstable();
+        tables.xorbs.sort_unstable();
+        tables.chunks.sort_unstable();
+        tables
+    }
+
+    /// The same, without the tables not chosen.
+    pub fn chosen(mut self, choice: TableChoice) -> Self {
+        if !choice.files {
+            self.files.clear();
+        }
+        if !choice.xorbs {
+            self.xorbs.clear();
+        }
+        if !choice.chunks {
+            self.chunks.clear();
+        }
+        self
+    }
+
+    /// Whether all three are absent.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.xorbs.is_empty() && self.chunks.is_empty()
+    }
+
+    /// Reads the tables the footer tells of, and fails unless each is absent or exactly the table of these blocks.
+    pub(crate) fn parse(
+        bytes: &[u8],
+        footer: &Footer,
+        files: &[FileEntry],
+        xorbs: &[XorbEntry],
+    ) -> Result<Self, FormatError> {
+        let no_tables = footer.file_table_entries == 0
+            && footer.xorb_table_entries == 0
+            && footer.chunk_table_entries == 0;
+        if no_tables {
+            return Ok(Self::default());
+        }
+        let whole = Self::of(files, xorbs);
+        let at = footer.footer_offset;
+        Ok(Self {
+            files: Table {
+                count_at: at + 32,
+                count: footer.file_table_entries,
+                offset: footer.file_table_offset,
+                what: "file table",
+                len: TableEntry::LEN,
+            }
+            .parse(bytes, &whole.files, TableEntry::parse, |entry| entry.prefix)?,
+            xorbs: Table {
+                count_at: at + 48,
+                count: footer.xorb_table_entries,
+                offset: footer.xorb_table_offset,
+                what: "xorb table",
+                len: TableEntry::LEN,
+            }
+            .parse(bytes, &whole.xorbs, TableEntry::parse, |entry| entry.prefix)?,
+            chunks: Table {
+                count_at: at + 64,
+                count: footer.chunk_table_entries,
+                offset: footer.chunk_table_offset,
+                what: "chunk table",
+                len: ChunkTableEntry::LEN,
+            }
+            .parse(bytes, &whole.chunks, ChunkTableEntry::parse, |entry| entry.prefix)?,
+        })
+    }
+}
+
+/// One table as the footer describes it.
+struct Table {
+    count_at: u64,
+    count: u64,
+    offset: u64,
+    what: &'static str,
+    len: usize,
+}
+
+impl Table {
+    fn parse<E: Ord + Copy>(
+        &self,
+        bytes: &[u8],
+        whole: &[E],
+        entry: impl Fn(&mut Reader<'_>) -> Result<E, FormatError>,
+        prefix: impl Fn(&E) -> u64,
+    ) -> Result<Vec<E>, FormatError> {
+        if self.count == 0 {
+            return Ok(Vec::new());
+        }
+        expect_number(self.count_at, self.what, whole.len() as u64, self.count)?;
+        let rest =
+            usize::try_from(self.offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+        let mut r = Reader::at(rest, self.offset);
+        let mut found: Vec<E> = Vec::with_capacity(whole.len());
+        for _ in whole {
+            let at = r.offset();
+            let entry = entry(&mut r)?;
+            if found.last().is_some_and(|last| prefix(last) > prefix(&entry)) {
+                return Err(FormatError::Order { at, what: self.what });
+            }
+            found.push(entry);
+        }
+        // In one order now, an entry that is not exactly ours names a wrong place, or one place twice.
+        let mut ordered = found.clone();
+        ordered.sort_unstable();
+        match ordered.iter().zip(whole).position(|(found, expected)| found != expected) {
+            None => Ok(found),
+            Some(n) => {
+                let at = self.offset + n as u64 * self.len as u64;
+                Err(FormatError::Payload {
+                    at,
+                    reason: format!("entry {n} of the {} names no such record", self.what),
+                })
+            }
+        }
+    }
+}
+
+/// Record numbers of a shard within its limit always fit; beyond it, `encode` has refused already.
+fn narrow(record: u64) -> u32 {
+    u32::try_from(record).unwrap_or(u32::MAX)
+}
