@@ -148,7 +148,7 @@ fn an_unreadable_entry_of_a_folder_does_not_stop_the_rest() {
     folder.put("c", "2");
     let locked = folder.path().join("d");
     fs::create_dir(&locked).unwrap();
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     let is_superuser = fs::read_dir(&locked).is_ok();
 
     let ended = drystone(["hash", &folder.at("")]).run();

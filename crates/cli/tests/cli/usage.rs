@@ -1,6 +1,7 @@
 //! What holds for every verb: help, exit codes, pipes that close.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use testkit::corpus;
 
@@ -133,6 +134,13 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_drystone"));
         let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
+        let end = Instant::now() + Duration::from_secs(30);
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > end {
+                child.kill().unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let ended = child.wait_with_output().unwrap();
         let complaint = String::from_utf8_lossy(&ended.stderr);
         assert_eq!((ended.status.code(), complaint.as_ref()), (Some(0), ""), "{args:?}");
