@@ -203,7 +203,10 @@ mod tests {
             let footer = shard.footer.as_mut().unwrap();
             let at = footer.footer_offset + at;
             lie(footer);
-            assert!(matches!(check(&shard), Err(FormatError::Number { at: found, .. }) if found == at), "{at}");
+            assert!(
+                matches!(check(&shard), Err(FormatError::Number { at: found, .. }) if found == at),
+                "{at}"
+            );
         }
     }
 
