@@ -1,40 +1,8 @@
 use proptest::prelude::*;
+use testkit::corpus::noise;
+use testkit::twin::cuts as twin;
 
 use super::*;
-
-/// The loop of the draft, byte by byte.
-fn twin(data: &[u8]) -> Vec<usize> {
-    let (mut cuts, mut start, mut h) = (Vec::new(), 0, 0u64);
-    for (i, byte) in data.iter().enumerate() {
-        h = (h << 1).wrapping_add(crate::suite::GEAR_TABLE[usize::from(*byte)]);
-        let size = i - start + 1;
-        if size < 8192 {
-            continue;
-        }
-        if size >= 131_072 || h & 0xffff_0000_0000_0000 == 0 {
-            cuts.push(i + 1);
-            start = i + 1;
-            h = 0;
-        }
-    }
-    if start < data.len() {
-        cuts.push(data.len());
-    }
-    cuts
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    std::iter::repeat_with(|| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    })
-    .flat_map(u64::to_le_bytes)
-    .take(len)
-    .collect()
-}
 
 fn pushed(data: &[u8], mut steps: impl FnMut() -> usize) -> Vec<usize> {
     let mut chunker = Chunker::new();
