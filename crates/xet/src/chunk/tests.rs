@@ -58,12 +58,15 @@ fn candidates_on_the_limits_cut_as_the_draft_says() {
     let mut found = Vec::new();
     candidates(&random, 0..random.len(), &mut found);
     let trigger = &random[found[0] - 64..found[0]];
-    for end in [64, 100, 8191, 8192, 8193, 8256, 131_071, 131_072, 131_073] {
-        for len in [end, end + 1, end + 70, 200_000] {
-            let mut data = vec![0; len];
-            data[end - 64..end].copy_from_slice(trigger);
-            assert_eq!(cut(&data), twin(&data), "{end} of {len}");
-            assert_eq!(pushed(&data, || 1000), twin(&data), "{end} of {len}");
+    for plain in [false, true] {
+        gear::tests::WITHOUT_BLOCKS.set(plain);
+        for end in [64, 100, 8191, 8192, 8193, 8256, 131_071, 131_072, 131_073] {
+            for len in [end, end + 1, end + 70, 200_000] {
+                let mut data = vec![0; len];
+                data[end - 64..end].copy_from_slice(trigger);
+                assert_eq!(cut(&data), twin(&data), "{end} of {len}");
+                assert_eq!(pushed(&data, || 1000), twin(&data), "{end} of {len}");
+            }
         }
     }
 }
@@ -86,7 +89,7 @@ proptest! {
 
     /// Cuts depend on the bytes alone, never on how they arrive.
     #[test]
-    fn cuts_ignore_arrival(seed: u64, len in 0..600_000_usize, max_step in 1..200_000_usize, text: bool) {
+    fn cuts_ignore_arrival(seed: u64, len in 0..600_000_usize, max_step in 1..200_000_usize, text: bool, plain: bool) {
         let mut data = noise(seed, len);
         if text {
             data.iter_mut().for_each(|b| *b = b'a' + *b % 26);
@@ -97,8 +100,11 @@ proptest! {
             (state >> 33) as usize % max_step + 1
         };
         let expected = twin(&data);
-        prop_assert_eq!(pushed(&data, steps), expected.clone());
-        prop_assert_eq!(cut(&data), expected);
+        gear::tests::WITHOUT_BLOCKS.set(plain);
+        let (pushed, cut) = (pushed(&data, steps), cut(&data));
+        gear::tests::WITHOUT_BLOCKS.set(false);
+        prop_assert_eq!(pushed, expected.clone());
+        prop_assert_eq!(cut, expected);
     }
 
     /// Candidates found in parts, in any order, give the same cuts.
