@@ -193,7 +193,8 @@ mod tests {
 
     #[test]
     fn totals_must_be_the_sums_of_their_parts() {
-        let lies: [(u64, fn(&mut Footer)); 3] = [
+        type Lie = (u64, fn(&mut Footer));
+        let lies: [Lie; 3] = [
             (168, |footer| footer.xorbs_stored_bytes += 1),
             (176, |footer| footer.files_raw_bytes += 1),
             (184, |footer| footer.xorbs_raw_bytes -= 1),
