@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod check;
+#[cfg(target_os = "linux")]
+mod guide;
 mod hash;
 mod inspect;
 mod shard;
