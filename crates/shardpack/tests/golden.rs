@@ -153,7 +153,7 @@ fn an_unknown_section_is_ignored_unless_it_is_critical() {
         match found {
             Ok(outline) => assert!(sound && outline.is_sound(), "{kind} {flags}"),
             Err(error) => {
-                assert!(!sound && matches!(error, FormatError::Section { found, .. } if found == kind))
+                assert!(!sound && matches!(error, FormatError::Section { found, .. } if found == kind));
             }
         }
     }
