@@ -1,8 +1,12 @@
 //! The verbs, one file each.
 
+mod check;
 mod chunks;
 mod completions;
 mod hash;
+mod inspect;
+mod shard;
+mod xorb;
 
 use std::process::ExitCode;
 
@@ -22,6 +26,10 @@ pub(crate) struct Drystone {
 enum Verb {
     Hash(hash::Hash),
     Chunks(chunks::Chunks),
+    Inspect(inspect::Inspect),
+    Check(check::Check),
+    Xorb(xorb::Xorb),
+    Shard(shard::Shard),
     Completions(completions::Completions),
 }
 
@@ -30,6 +38,10 @@ impl Drystone {
         match self.verb {
             Verb::Hash(verb) => verb.run(),
             Verb::Chunks(verb) => verb.run(),
+            Verb::Inspect(verb) => verb.run(),
+            Verb::Check(verb) => verb.run(),
+            Verb::Xorb(verb) => verb.run(),
+            Verb::Shard(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }
     }

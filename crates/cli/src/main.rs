@@ -1,6 +1,8 @@
 //! `drystone`: the hub's command line.
 
 mod cmd;
+mod describe;
+mod files;
 mod output;
 mod progress;
 

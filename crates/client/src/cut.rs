@@ -9,8 +9,10 @@ mod join;
 mod pool;
 mod run;
 
+use std::fs::File;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use xet::{ChunkHash, FileHash, Sha256};
@@ -93,6 +95,21 @@ pub fn chunk_file(
     let mut result = None;
     pool::run(std::iter::once(Ok(path)), options, progress, Some(&mut chunk), |file| result = Some(file));
     result.expect("one path gives one result")
+}
+
+/// Reads one file from start to end on this thread and hands each chunk with its bytes to `each`, until that fails.
+pub fn read_chunks<X: From<crate::Error>>(
+    path: &Path,
+    mut each: impl FnMut(ChunkHash, &[u8]) -> std::result::Result<(), X>,
+) -> std::result::Result<(), X> {
+    let file = File::open(path).map_err(|error| crate::Error::io(path, error))?;
+    let mut result = Ok(());
+    let cut = blocks::Scratch::default().cut(0, blocks::stream(file), |chunk, raw| {
+        result = each(chunk.hash, raw);
+        if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    cut.map_err(|error| crate::Error::io(path, error))?;
+    result
 }
 
 #[cfg(test)]

@@ -174,4 +174,11 @@ impl Shard {
             Some((start, xorb))
         })
     }
+
+    /// Where the sections end: the upload form ends there, tables and footer of the stored form begin there.
+    pub fn sections_end(&self) -> u64 {
+        let files = self.files.iter().map(FileEntry::records).sum::<u64>();
+        let xorbs = self.xorbs.iter().map(XorbEntry::records).sum::<u64>();
+        (build::FRAME_RECORDS + files + xorbs) * RECORD_LEN as u64
+    }
 }

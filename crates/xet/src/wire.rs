@@ -23,8 +23,11 @@ use crate::error::FormatError;
 
 /// Parses one JSON value. Whoever read the bytes has limited their number.
 pub fn parse_json<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, FormatError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| FormatError::Payload { at: offset_of(bytes, &error), reason: error.to_string() })
+    serde_json::from_slice(bytes).map_err(|error| {
+        // The reason may quote a stranger's text, so it is cut.
+        let reason = error.to_string().chars().take(200).collect();
+        FormatError::Payload { at: offset_of(bytes, &error), reason }
+    })
 }
 
 /// Encodes one of the types here, or an own one as simple, as JSON.

@@ -5,10 +5,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use testkit::alloc::{CountingAllocator, measure};
+use testkit::vectors::Vectors;
 use testkit::{corpus, damage};
 use xet::chunk::Chunker;
+use xet::compress::{Compressor, Decompressor, Policy, Scheme};
 use xet::cursor::Reader;
-use xet::{FormatError, Hash, Sha256};
+use xet::shard::{
+    self, Event, FileEntry, Shard, ShardParser, ShardView, Term, build, verify_stored, verify_upload,
+};
+use xet::wire::multipart::{self, Boundary};
+use xet::wire::{self, Frame, FrameReader, Reconstruction, ReconstructionV1, ReconstructionV2, range};
+use xet::xorb::{self, ChunkDecoder, ChunkReader, Footer, Form, XorbBuilder};
+use xet::{ChunkHash, FileHash, FormatError, Hash, Sha256, XorbHash};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -66,6 +74,47 @@ fn hash_text_endures_damage() {
     endures("sha256", &text, Prefixes::Refused, |bytes| as_text(bytes).parse::<Sha256>());
 }
 
+/// Bodies that clients and servers read from each other.
+#[test]
+fn wire_bodies_endure_damage() {
+    let hash = "07060504030201000f0e0d0c0b0a0908".repeat(2);
+    let terms = format!(r#"[{{"hash":"{hash}","unpacked_length":9,"range":{{"start":0,"end":4}}}}]"#);
+    let v1 = format!(
+        r#"{{"offset_into_first_range":3,"terms":{terms},"fetch_info":{{"{hash}":[{{"range":{{"start":0,"end":4}},"url":"u","url_range":{{"start":0,"end":99}}}}]}}}}"#
+    );
+    endures("reconstruction version 1", v1.as_bytes(), Prefixes::Refused, |bytes| {
+        wire::parse_json::<ReconstructionV1>(bytes).and_then(Reconstruction::try_from)
+    });
+    let v2 = format!(
+        r#"{{"offset_into_first_range":3,"terms":{terms},"xorbs":{{"{hash}":[{{"url":"u","ranges":[{{"chunks":{{"start":0,"end":4}},"bytes":{{"start":0,"end":99}}}}]}}]}}}}"#
+    );
+    endures("reconstruction version 2", v2.as_bytes(), Prefixes::Refused, |bytes| {
+        wire::parse_json::<ReconstructionV2>(bytes).and_then(Reconstruction::try_from)
+    });
+
+    let frames =
+        b"{\"type\":\"validating\",\"verified\":1,\"total\":2}\n{\"type\":\"result\",\"result\":1}\n";
+    endures("frames", frames, Prefixes::MayParse, |mut bytes| {
+        let mut reader = FrameReader::new();
+        let mut frames: Vec<Frame> = Vec::new();
+        while let Some(frame) = reader.read(&mut bytes)? {
+            frames.push(frame);
+        }
+        frames.extend(reader.finish()?.frame);
+        Ok(frames)
+    });
+
+    let parts = b"--SEP\r\nContent-Range: bytes 0-2/9\r\n\r\nabc\r\n--SEP\r\nContent-Range: bytes 7-7/9\r\n\r\nx\r\n--SEP--";
+    let boundary = Boundary::new("SEP").expect("three letters are a boundary");
+    endures("multipart", parts, Prefixes::Refused, |bytes| {
+        multipart::parse(bytes, &boundary, 9).map(|parts| parts.len())
+    });
+
+    endures("range header", b" bytes=0-18446744073709551614, 5-,-7", Prefixes::MayParse, |bytes| {
+        range::parse_ranges(&String::from_utf8_lossy(bytes), 4)
+    });
+}
+
 /// A stranger's text is quoted in the error, but not all of it.
 #[test]
 fn an_error_does_not_grow_with_the_text_it_quotes() {
@@ -73,6 +122,11 @@ fn an_error_does_not_grow_with_the_text_it_quotes() {
     let (error, peak) = measure(|| long.parse::<Hash>().unwrap_err());
     assert!(error.to_string().len() < 500);
     assert!(peak.bytes < 1000, "{peak:?}");
+
+    let json = format!(r#"{{"was_inserted":"{long}"}}"#);
+    let error = wire::parse_json::<wire::XorbUploaded>(json.as_bytes()).unwrap_err();
+    assert!(error.to_string().len() < 1000);
+    assert!(range::parse_ranges(&long, 4).unwrap_err().to_string().len() < 500);
 }
 
 /// The pattern all records follow: a count, then as many fields as it says.
@@ -113,4 +167,101 @@ fn a_chunker_holds_no_more_than_its_cuts() {
         }
     });
     assert!(peak.bytes < 1 << 16, "{peak:?}");
+}
+
+/// All three forms, whole, footer alone and record by record.
+#[test]
+fn xorbs_endure_damage() {
+    let mut builder = XorbBuilder::new(Policy::Auto);
+    for chunk in [corpus::noise(1, 60), corpus::text(2, 700), corpus::constant(0, 9000)] {
+        builder.push(ChunkHash::of(&chunk), &chunk).expect("three small chunks fit");
+    }
+    let sealed = builder.seal(Form::V1).expect("it has chunks");
+    let records = usize::try_from(sealed.info.stored_bytes()).expect("a small number");
+    let expected = Some(sealed.info.hash());
+    let mut v0 = sealed.bytes[..records].to_vec();
+    sealed.info.encode_footer(Form::V0, &mut v0);
+
+    let stored = |bytes: &[u8]| xorb::verify(bytes, expected, true);
+    endures("xorb with footer", &sealed.bytes, Prefixes::Refused, stored);
+    endures("xorb with old footer", &v0, Prefixes::Refused, stored);
+    let upload = |bytes: &[u8]| xorb::verify(bytes, expected, false);
+    endures("uploaded xorb", &sealed.bytes[..records], Prefixes::Refused, upload);
+    endures("xorb footer", &sealed.bytes, Prefixes::Refused, |bytes| Footer::parse(bytes, 0));
+    endures("chunk records", &sealed.bytes[..records], Prefixes::MayParse, |bytes| {
+        let mut decoder = ChunkDecoder::new();
+        let mut reader = ChunkReader::new(bytes, 0, &mut decoder);
+        let mut chunks = 0;
+        while reader.next_chunk()?.is_some() {
+            chunks += 1;
+        }
+        Ok(chunks)
+    });
+}
+
+/// A frame cannot make the decoder write or hold more than the chunk it was asked for.
+#[test]
+fn compressed_chunks_endure_damage() {
+    for (scheme, chunk) in
+        [(Scheme::Lz4, corpus::text(3, 3000)), (Scheme::GroupedLz4, corpus::f32_ramp(1.0, 0.5, 4001))]
+    {
+        let mut stored = Vec::new();
+        let used = Compressor::new().compress(Policy::Always(scheme), &chunk, &mut stored);
+        assert_eq!(used, scheme);
+        endures(scheme.name(), &stored, Prefixes::Refused, |bytes| {
+            let mut raw = vec![0; chunk.len()];
+            Decompressor::new().decompress(0, scheme, bytes, &mut raw)
+        });
+    }
+}
+
+/// Both forms, and the questions a view answers. What follows an upload is not looked at.
+#[test]
+fn shards_endure_damage() {
+    let vectors = Vectors::committed();
+    let upload = vectors.read("shards/no_sha256.upload.shard");
+    endures("uploaded shard", &upload, Prefixes::Refused, verify_upload);
+    for stored in ["shards/no_sha256.stored.shard", "shards/single_text.dedup_lookup.shard"] {
+        let stored = vectors.read(stored);
+        let sound = Shard::parse_stored(&stored).expect("a golden shard");
+        endures("stored shard", &stored, Prefixes::Refused, verify_stored);
+        endures("shard view", &stored, Prefixes::Refused, |bytes| {
+            let view = ShardView::new(bytes)?;
+            for file in &sound.files {
+                view.file(&file.hash)?;
+            }
+            for xorb in &sound.xorbs {
+                view.xorb(&xorb.hash)?;
+                // In an answer these are keyed already, so that they are found nowhere; a search is a search.
+                view.dedup(&xorb.chunks.iter().map(|chunk| chunk.hash).collect::<Vec<_>>())?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A shard of 2 MiB in pieces, one file at a time: what is held is one file, whatever came before.
+#[test]
+fn a_shard_parser_holds_one_block() {
+    let terms = vec![Term { xorb: XorbHash::ZERO, flags: 0, raw_bytes: 1, chunks: 0..1 }; 16];
+    let file = |n: u64| {
+        let mut hash = [0; 32];
+        hash[..8].copy_from_slice(&n.to_le_bytes());
+        FileEntry { hash: FileHash::new(hash), terms: terms.clone(), verification: None, sha256: None }
+    };
+    let files: Vec<_> = (0..2500).map(file).collect();
+    let bytes = build::encode(&files, &[], &shard::Form::Upload).expect("it is small");
+    assert!(bytes.len() > 2_000_000);
+    let (seen, peak) = measure(|| {
+        let mut parser = ShardParser::default();
+        let mut seen = 0;
+        for piece in bytes.chunks(1000) {
+            parser
+                .push(piece, |event| seen += u64::from(matches!(event, Event::File { .. })))
+                .expect("it is sound");
+        }
+        seen
+    });
+    assert_eq!(seen, 2500);
+    assert!(peak.bytes < 8 << 10, "{peak:?}");
 }

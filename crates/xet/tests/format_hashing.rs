@@ -146,7 +146,7 @@ fn table(page: &str, first: &str) -> Vec<(String, String)> {
         // The line under the heading draws the rule.
         let body = lines.by_ref().skip(1).take_while(|line| line.starts_with('|'));
         rows.extend(body.map(|line| {
-            let (name, value) = line.trim_matches(['|', ' ']).split_once(" | ").unwrap();
+            let (name, value) = line.trim_matches(['|', ' ']).split_once(" | ").expect("a row has two cells");
             (name.to_owned(), value.trim_matches('`').to_owned())
         }));
     }

@@ -29,7 +29,7 @@ impl Scratch {
         &mut self,
         start: u64,
         mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
-        mut each: impl FnMut(Chunk) -> ControlFlow<()>,
+        mut each: impl FnMut(Chunk, &[u8]) -> ControlFlow<()>,
     ) -> io::Result<()> {
         self.buffer.resize(OPEN_BYTES_MAX + BLOCK_BYTES, 0);
         let mut chunker = Chunker::new();
@@ -46,11 +46,11 @@ impl Scratch {
             let mut done = 0;
             for cut in self.cuts.iter().copied().chain(last) {
                 let bytes = u32::try_from(cut - chunk_start).expect("a chunk is at most 128 KiB");
-                let chunk = &self.buffer[done..done + bytes as usize];
-                done += chunk.len();
+                let raw = &self.buffer[done..done + bytes as usize];
+                done += raw.len();
                 chunk_start = cut;
-                let chunk = Chunk { end: start + cut, bytes, hash: ChunkHash::of(chunk) };
-                if each(chunk).is_break() {
+                let chunk = Chunk { end: start + cut, bytes, hash: ChunkHash::of(raw) };
+                if each(chunk, raw).is_break() {
                     return Ok(());
                 }
             }

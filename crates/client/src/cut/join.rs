@@ -44,7 +44,7 @@ impl<'a> Join<'a> {
     ) -> io::Result<()> {
         if self.end < run.end() && run.chunks_from(self.end).is_none() {
             let start = self.end;
-            scratch.cut(start, reader(file, start, bytes), |chunk| {
+            scratch.cut(start, reader(file, start, bytes), |chunk, _| {
                 self.push(chunk);
                 let met = chunk.end >= run.end() || run.chunks_from(chunk.end).is_some();
                 if met { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -210,7 +210,7 @@ where
             Ok(bytes)
         };
         let mut join = Join::new(sink);
-        let cut = scratch.cut(0, read, |chunk| {
+        let cut = scratch.cut(0, read, |chunk, _| {
             join.push(chunk);
             self.progress.add_bytes(u64::from(chunk.bytes));
             ControlFlow::Continue(())

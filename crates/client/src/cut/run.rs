@@ -48,7 +48,7 @@ pub(super) fn cut(
     // A chunk that begins in the range ends within this.
     let end = file_bytes.min(range.end + CHUNK_BYTES_MAX as u64);
     if start < range.end {
-        scratch.cut(start, reader(file, start, end), |chunk| {
+        scratch.cut(start, reader(file, start, end), |chunk, _| {
             chunks.push(chunk);
             progress.add_bytes(u64::from(chunk.bytes));
             if chunk.end < range.end { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -61,30 +61,9 @@ fn first_lens(len: usize) -> [usize; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compress::tests::noise;
     use proptest::prelude::*;
-
-    /// The draft's `byte_group_4`, word for word.
-    fn draft_group(data: &[u8]) -> Vec<u8> {
-        let mut groups = [vec![], vec![], vec![], vec![]];
-        for i in 0..data.len() {
-            groups[i % 4].push(data[i]);
-        }
-        groups.concat()
-    }
-
-    /// The draft's `byte_ungroup_4`, word for word.
-    fn draft_ungroup(grouped: &[u8], n: usize) -> Vec<u8> {
-        let (base_size, remainder) = (n / 4, n % 4);
-        let sizes: Vec<_> = (0..4).map(|i| if i < remainder { base_size + 1 } else { base_size }).collect();
-        let mut groups = vec![];
-        let mut offset = 0;
-        for size in sizes {
-            groups.push(&grouped[offset..offset + size]);
-            offset += size;
-        }
-        (0..n).map(|i| groups[i % 4][i / 4]).collect()
-    }
+    use testkit::corpus::noise;
+    use testkit::twin::{byte_group_4, byte_ungroup_4};
 
     /// Every way to group that runs here, by name.
     fn all_grouped(raw: &[u8], into: &mut [u8]) -> Vec<(&'static str, Vec<u8>)> {
@@ -130,11 +109,11 @@ mod tests {
         let data = noise(1, 600);
         let mut into = vec![0; 600];
         for len in 0..=600 {
-            let expected = draft_group(&data[..len]);
+            let expected = byte_group_4(&data[..len]);
             for (name, grouped) in all_grouped(&data[..len], &mut into[..len]) {
                 assert_eq!(grouped, expected, "{name}, length {len}");
             }
-            assert_eq!(draft_ungroup(&expected, len), &data[..len]);
+            assert_eq!(byte_ungroup_4(&expected, len), &data[..len]);
             for (name, raw) in all_ungrouped(&expected, &mut into[..len]) {
                 assert_eq!(raw, &data[..len], "{name}, length {len}");
             }
@@ -149,7 +128,7 @@ mod tests {
             let data = noise(seed, from + len);
             let raw = &data[from..];
             let mut into = vec![0; to + len];
-            let expected = draft_group(raw);
+            let expected = byte_group_4(raw);
             for (name, grouped) in all_grouped(raw, &mut into[to..]) {
                 prop_assert_eq!(&grouped, &expected, "{}", name);
             }

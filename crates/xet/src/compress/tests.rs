@@ -1,38 +1,21 @@
 use super::*;
-use crate::hash::ChunkHash;
 use proptest::prelude::*;
-use std::path::PathBuf;
+use testkit::corpus::{SplitMix64, noise};
 
-/// A stream of numbers that look random and never change.
-struct Numbers(u64);
-
-impl Iterator for Numbers {
-    type Item = u64;
-
-    fn next(&mut self) -> Option<u64> {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Some(z ^ (z >> 31))
-    }
+/// About the normal distribution, as trained weights are.
+fn bell(numbers: &mut SplitMix64) -> f32 {
+    let sum: f64 = numbers.take(12).map(unit).sum();
+    (sum - 6.0) as f32
 }
 
-impl Numbers {
-    /// About the normal distribution, as trained weights are.
-    fn bell(&mut self) -> f32 {
-        let sum: f64 = self.take(12).map(|n| (n >> 11) as f64 / (1_u64 << 53) as f64).sum();
-        (sum - 6.0) as f32
-    }
-
-    /// Small numbers often, large ones seldom, as words in a text.
-    fn rank(&mut self, below: u32) -> u32 {
-        let part = (self.next().unwrap() >> 11) as f64 / (1_u64 << 53) as f64;
-        (f64::from(below).powf(part) - 1.0) as u32
-    }
+/// Small numbers often, large ones seldom, as words in a text.
+fn rank(numbers: &mut SplitMix64, below: u32) -> u32 {
+    (f64::from(below).powf(unit(numbers.word())) - 1.0) as u32
 }
 
-pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    fill(len, Numbers(seed).map(u64::to_le_bytes))
+/// A number from 0 to 1.
+fn unit(word: u64) -> f64 {
+    (word >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// `len` bytes of an endless stream of pieces.
@@ -63,16 +46,15 @@ fn f16(value: f32) -> [u8; 2] {
 }
 
 /// One chunk of each kind of data we know, by name.
-pub(super) fn kinds(seed: u64, len: usize) -> Vec<(&'static str, Vec<u8>)> {
+fn kinds(seed: u64, len: usize) -> Vec<(&'static str, Vec<u8>)> {
     const WORDS: [&str; 24] = [
         "the", "stone", "of", "wall", "and", "field", "a", "in", "to", "water", "is", "model", "that",
         "weight", "for", "training", "it", "was", "data", "with", "measure", "as", "chunk", "river",
     ];
-    let mut numbers = Numbers(seed);
-    let mut bell = Numbers(seed ^ 1);
-    let mut rank = Numbers(seed ^ 2);
-    let mut weights: Vec<f32> = (0..len / 2).map(|_| bell.bell() * 0.02).collect();
-    weights.resize(len / 2 + 1, 0.0);
+    let mut numbers = SplitMix64::new(seed);
+    let mut bells = SplitMix64::new(seed ^ 1);
+    let mut ranks = SplitMix64::new(seed ^ 2);
+    let weights: Vec<f32> = (0..=len).map(|_| bell(&mut bells) * 0.02).collect();
     let words =
         |n: u64| format!("{}{}", WORDS[(n % 24) as usize], if n >> 8 & 15 == 0 { ".\n" } else { " " });
     let json = |n: u64| {
@@ -140,11 +122,11 @@ pub(super) fn kinds(seed: u64, len: usize) -> Vec<(&'static str, Vec<u8>)> {
         ("i32 counter", fill(len, (0_i32..).map(i32::to_le_bytes))),
         (
             "i32 small",
-            fill(len, rank.by_ref().take(len).map(|n| (n % 1000) as i32 - 500).map(i32::to_le_bytes)),
+            fill(len, ranks.by_ref().take(len).map(|n| (n % 1000) as i32 - 500).map(i32::to_le_bytes)),
         ),
         ("i64 counter", fill(len, (1_000_000_i64..).map(i64::to_le_bytes))),
-        ("u16 tokens", fill(len, (0..len).map(|_| (rank.rank(50_000) as u16).to_le_bytes()))),
-        ("u32 tokens", fill(len, (0..len).map(|_| rank.rank(150_000).to_le_bytes()))),
+        ("u16 tokens", fill(len, (0..len).map(|_| (rank(&mut ranks, 50_000) as u16).to_le_bytes()))),
+        ("u32 tokens", fill(len, (0..len).map(|_| rank(&mut ranks, 150_000).to_le_bytes()))),
         ("int8 weights", fill(len, (0..len).map(|i| [(weights[i % weights.len()] * 1500.0) as i8 as u8]))),
         ("random", random.clone()),
         ("random with a hole", {
@@ -196,7 +178,7 @@ fn round_trip(compressor: &mut Compressor, decompressor: &mut Decompressor, chun
 fn every_length_comes_back_under_every_policy() {
     let (mut compressor, mut decompressor) = (Compressor::new(), Decompressor::new());
     let random = noise(2, 131_072);
-    let text = fill(131_072, Numbers(3).map(|n| format!("{} sheep in field {}, ", n % 50, n % 7)));
+    let text = fill(131_072, SplitMix64::new(3).map(|n| format!("{} sheep in field {}, ", n % 50, n % 7)));
     let ramp = fill(131_072, (0_u32..).map(|n| (n as f32 * 0.001).to_le_bytes()));
     let lens = (0..=300).chain([4095, 8191, 8192, 8193, 65_535, 65_536, 65_537, 131_071, 131_072]);
     for len in lens {
@@ -311,54 +293,49 @@ proptest! {
     }
 }
 
-/// The golden data beside the repository, where it is.
-fn vectors() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
-    let folder = std::env::var_os("DRYSTONE_VECTORS").map_or_else(beside, PathBuf::from);
-    folder.join("manifest.json").exists().then_some(folder)
-}
-
-fn manifest() -> Option<(PathBuf, serde_json::Value)> {
-    let folder = vectors()?;
-    let text = std::fs::read(folder.join("manifest.json")).unwrap();
-    Some((folder, serde_json::from_slice(&text).unwrap()))
-}
-
+/// Not a test of anything: prints what guessing and compressing cost. Run with `--release -- --ignored --nocapture`.
 #[test]
-fn golden_chunk_records_decode_to_their_chunks() {
-    let Some((folder, manifest)) = manifest() else { return };
-    let (mut compressor, mut decompressor) = (Compressor::new(), Decompressor::new());
-    for record in manifest["chunk_records"].as_array().unwrap() {
-        let file = record["file"].as_str().unwrap();
-        let bytes = std::fs::read(folder.join(file)).unwrap();
-        let (header, payload) = bytes.split_at(8);
-        let scheme = Scheme::parse(4, header[4]).unwrap();
-        let raw_len = u32::from_le_bytes([header[5], header[6], header[7], 0]);
-        let mut raw = vec![0; raw_len as usize];
-        decompressor.decompress(8, scheme, payload, &mut raw).unwrap();
-        let expected: ChunkHash = record["chunk_hash"].as_str().unwrap().parse().unwrap();
-        assert_eq!(ChunkHash::of(&raw), expected, "{file}");
-        // Not asked for by the format, but the same encoder should do no worse than the reference.
-        if let Ok(asked) = record["requested_scheme"].as_str().unwrap().parse() {
-            let (_, ours) = stored(&mut compressor, Policy::Always(asked), &raw);
-            assert_eq!(ours.len(), payload.len(), "{file}");
-        }
-    }
-}
-
-#[test]
-fn golden_byte_groups_are_ours() {
-    let Some((_, manifest)) = manifest() else { return };
-    let bytes = |value: &serde_json::Value| -> Vec<u8> {
-        let digits = value.as_str().unwrap();
-        (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
+#[ignore = "measures"]
+fn cost_of_guessing() {
+    let mut encoder = Encoder::new();
+    let mut predictor = Predictor::new();
+    let mut compressor = Compressor::new();
+    let mut decompressor = Decompressor::new();
+    let mut out = Vec::with_capacity(1 << 20);
+    let best_us = |run: &mut dyn FnMut()| {
+        let rounds = (0..40).map(|_| {
+            let start = std::time::Instant::now();
+            (0..10).for_each(|_| run());
+            start.elapsed().as_nanos() as f64 / 1e4
+        });
+        rounds.fold(f64::MAX, f64::min)
     };
-    for pair in manifest["byte_grouping"].as_array().unwrap() {
-        let (raw, expected) = (bytes(&pair["raw"]), bytes(&pair["grouped"]));
-        let (mut grouped, mut back) = (vec![0; raw.len()], vec![0; raw.len()]);
-        bg4::group(&raw, &mut grouped);
-        assert_eq!(grouped, expected);
-        bg4::ungroup(&grouped, &mut back);
-        assert_eq!(back, raw);
+    for len in [65_536, 131_072] {
+        for (kind, data) in kinds(5, len) {
+            let guess = best_us(&mut || {
+                std::hint::black_box(predictor.guess(&data, |sample| encoder.try_both(sample)));
+            });
+            let verdict = predictor.guess(&data, |sample| encoder.try_both(sample));
+            let plain = best_us(&mut || {
+                std::hint::black_box(encoder.plain(&data).len());
+            });
+            let grouped = best_us(&mut || {
+                std::hint::black_box(encoder.grouped(&data).len());
+            });
+            let mut buffer = vec![0; len];
+            let group = best_us(&mut || bg4::group(&data, &mut buffer));
+            let ungroup = best_us(&mut || bg4::ungroup(&data, &mut buffer));
+            let auto = best_us(&mut || {
+                out.clear();
+                compressor.compress(Policy::Auto, &data, &mut out);
+            });
+            out.clear();
+            let scheme = compressor.compress(Policy::Auto, &data, &mut out);
+            let back = best_us(&mut || decompressor.decompress(0, scheme, &out, &mut buffer).unwrap());
+            println!(
+                "{len:6} {kind:21} guess {guess:6.1} auto {auto:6.1} lz4 {plain:6.1} bg4-lz4 {grouped:6.1} \
+                 group {group:4.1} ungroup {ungroup:4.1} back {back:5.1} us  {verdict:?}"
+            );
+        }
     }
 }

@@ -123,6 +123,13 @@ impl ShardBuilder {
         }
     }
 
+    /// Leaves out the SHA-256 of every file.
+    pub fn drop_sha256(&mut self) {
+        for file in self.files.values_mut() {
+            self.records -= u64::from(file.sha256.take().is_some());
+        }
+    }
+
     /// Takes out every file.
     pub fn drop_files(&mut self) {
         self.records -= self.files.values().map(FileEntry::records).sum::<u64>();

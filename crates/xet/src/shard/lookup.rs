@@ -312,7 +312,8 @@ impl<'a> ShardView<'a> {
         if section.contains(&at) {
             return self.record(at);
         }
-        let left = section.end.saturating_sub(at);
+        // A table may name a place far away; the error names the end it should lie before.
+        let (at, left) = (at.min(section.end), 0);
         Err(FormatError::Truncated { at, what: "record in its section", needed: RECORD_LEN as u64, left })
     }
 

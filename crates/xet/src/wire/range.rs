@@ -131,8 +131,8 @@ impl fmt::Display for RangeSpec {
 /// Parses a `Range` header: `bytes=a-b`, `a-`, `-n`, or a list of them, at most `ranges_max`.
 pub fn parse_ranges(header: &str, ranges_max: usize) -> Result<Vec<RangeSpec>, FormatError> {
     let refuse = |at| text(at, "bytes=a-b, bytes=a- or bytes=-n", header);
-    let (unit, list) = header.trim_matches(OWS).split_once('=').ok_or_else(|| refuse(0))?;
-    if !unit.trim_end_matches(OWS).eq_ignore_ascii_case("bytes") {
+    let (unit, list) = header.split_once('=').ok_or_else(|| refuse(0))?;
+    if !unit.trim_matches(OWS).eq_ignore_ascii_case("bytes") {
         return Err(refuse(0));
     }
     let mut ranges = Vec::new();
@@ -149,7 +149,7 @@ pub fn parse_ranges(header: &str, ranges_max: usize) -> Result<Vec<RangeSpec>, F
         }
         at += element.len() as u64 + 1;
     }
-    if ranges.is_empty() { Err(refuse(at)) } else { Ok(ranges) }
+    if ranges.is_empty() { Err(refuse(0)) } else { Ok(ranges) }
 }
 
 /// Parses a header that may only hold ranges with both ends: `X-Range-Dirty`, and the ranges of a signed URL.

@@ -53,12 +53,22 @@ pub fn verify(
     let mut scanner = XorbScanner::new(expected);
     scanner.push(bytes)?;
     let scanned = scanner.finish()?;
-    if need_footer && scanned.form == Form::Footerless {
-        let needed = Form::V1.footer_bytes(scanned.info.chunk_count());
-        let at = scanned.info.stored_bytes();
-        return Err(FormatError::Truncated { at, what: "xorb footer", needed, left: 0 });
+    if need_footer {
+        scanned.expect_footer()?;
     }
     Ok(scanned)
+}
+
+impl ScannedXorb {
+    /// Refuses the form that clients upload: what is stored has a footer.
+    pub fn expect_footer(&self) -> Result<(), FormatError> {
+        if self.form != Form::Footerless {
+            return Ok(());
+        }
+        let needed = Form::V1.footer_bytes(self.info.chunk_count());
+        let at = self.info.stored_bytes();
+        Err(FormatError::Truncated { at, what: "xorb footer", needed, left: 0 })
+    }
 }
 
 impl XorbScanner {
@@ -147,7 +157,8 @@ impl XorbScanner {
             let (now, rest) = piece.split_at_checked(missing).unwrap_or((piece, &[]));
             self.pending.extend(now);
             piece = rest;
-            if len == Some(self.pending.len()) {
+            // Again, now that there is more: a bad header is refused when its last byte arrives, not one later.
+            if self.whole_len(&self.pending)? == Some(self.pending.len()) {
                 let whole = std::mem::take(&mut self.pending);
                 let result = self.take_whole(&whole, each);
                 self.pending = whole;

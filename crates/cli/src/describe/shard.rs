@@ -1,0 +1,315 @@
+//! The structure of a shard: every field there is. `shard build --from` reads the same JSON back.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use xet::shard::{
+    ChunkEntry, FileEntry, Footing, Form, Shard, ShardBuilder, TableChoice, TableEntry, Tables, Term,
+    XorbEntry,
+};
+use xet::{ChunkHash, FileHash, FormatError, Hash, HashKey, RangeHash, Sha256, XorbHash};
+
+use super::{grouped, hex};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ShardDescription {
+    pub(crate) kind: Kind,
+    pub(crate) header: HeaderDescription,
+    pub(crate) files: Vec<FileDescription>,
+    pub(crate) xorbs: Vec<XorbDescription>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tables: Option<TablesDescription>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) footer: Option<FooterDescription>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    Shard,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HeaderDescription {
+    pub(crate) version: u64,
+    /// What the header says; in an upload nothing need be there.
+    pub(crate) footer_size: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FileDescription {
+    pub(crate) hash: FileHash,
+    pub(crate) size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sha256: Option<Sha256>,
+    pub(crate) terms: Vec<TermDescription>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct TermDescription {
+    pub(crate) xorb: XorbHash,
+    #[serde(default)]
+    pub(crate) flags: u32,
+    /// First chunk, and the one after the last.
+    pub(crate) chunks: [u32; 2],
+    pub(crate) raw_bytes: u32,
+    /// The range hash of the verification entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) verification: Option<RangeHash>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct XorbDescription {
+    pub(crate) hash: XorbHash,
+    #[serde(default)]
+    pub(crate) flags: u32,
+    pub(crate) raw_bytes: u32,
+    pub(crate) stored_bytes: u32,
+    pub(crate) chunks: Vec<ChunkDescription>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ChunkDescription {
+    pub(crate) hash: ChunkHash,
+    pub(crate) raw_start: u32,
+    pub(crate) raw_bytes: u32,
+    #[serde(default)]
+    pub(crate) flags: u32,
+}
+
+/// Entries name the truncated hash (16 digits) and the record in its section, for chunks also the chunk in its xorb.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct TablesDescription {
+    pub(crate) files: Vec<(String, u32)>,
+    pub(crate) xorbs: Vec<(String, u32)>,
+    pub(crate) chunks: Vec<(String, u32, u32)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FooterDescription {
+    pub(crate) version: u64,
+    pub(crate) file_section_offset: u64,
+    pub(crate) xorb_section_offset: u64,
+    pub(crate) file_table_offset: u64,
+    pub(crate) file_table_entries: u64,
+    pub(crate) xorb_table_offset: u64,
+    pub(crate) xorb_table_entries: u64,
+    pub(crate) chunk_table_offset: u64,
+    pub(crate) chunk_table_entries: u64,
+    /// Plain hexadecimal of the 32 bytes.
+    pub(crate) chunk_hash_key: String,
+    pub(crate) created: u64,
+    pub(crate) expires: u64,
+    pub(crate) xorbs_stored_bytes: u64,
+    pub(crate) files_raw_bytes: u64,
+    pub(crate) xorbs_raw_bytes: u64,
+    pub(crate) footer_offset: u64,
+}
+
+impl ShardDescription {
+    pub(crate) fn of(shard: &Shard) -> Self {
+        let footer_size = shard.header.footer_bytes;
+        Self {
+            kind: Kind::Shard,
+            header: HeaderDescription { version: 2, footer_size },
+            files: shard.files.iter().map(FileDescription::of).collect(),
+            xorbs: shard.xorbs.iter().map(XorbDescription::of).collect(),
+            tables: shard.tables.as_ref().map(TablesDescription::of),
+            footer: shard.footer.as_ref().map(FooterDescription::of),
+        }
+    }
+
+    /// What to build from: the blocks, and the form the description came from.
+    pub(crate) fn into_builder(self) -> Result<(ShardBuilder, Form), FormatError> {
+        let form = self.form()?;
+        let mut builder = ShardBuilder::default();
+        for file in self.files {
+            builder.push_file(file.into_entry());
+        }
+        for xorb in self.xorbs {
+            builder.push_xorb(xorb.into_entry());
+        }
+        Ok((builder, form))
+    }
+
+    fn form(&self) -> Result<Form, FormatError> {
+        let Some(footer) = &self.footer else { return Ok(Form::Upload) };
+        let tables = self.tables.as_ref().map_or(TableChoice::NONE, |tables| TableChoice {
+            files: !tables.files.is_empty(),
+            xorbs: !tables.xorbs.is_empty(),
+            chunks: !tables.chunks.is_empty(),
+        });
+        let key = parse_key(&footer.chunk_hash_key)?;
+        Ok(Form::Stored(Footing { tables, key, created_s: footer.created, expires_s: footer.expires }))
+    }
+
+    pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let form = match &self.footer {
+            None => "upload form, no footer",
+            Some(_) if self.tables.is_none() => "stored form, no tables",
+            Some(_) => "stored form, with tables",
+        };
+        writeln!(out, "shard   version {}, {form}", self.header.version)?;
+        if let Some(footer) = &self.footer {
+            footer.print(out)?;
+        }
+        writeln!(out, "files   {}", self.files.len())?;
+        for file in &self.files {
+            writeln!(out, "\nfile    {}  {} bytes", file.hash, grouped(file.size))?;
+            if let Some(sha256) = file.sha256 {
+                writeln!(out, "sha256  {sha256}")?;
+            }
+            for term in &file.terms {
+                let [start, end] = term.chunks;
+                write!(
+                    out,
+                    "  term  {} [{start}, {end})  {} bytes",
+                    term.xorb,
+                    grouped(term.raw_bytes.into())
+                )?;
+                match term.verification {
+                    Some(hash) => writeln!(out, "  verified by {hash}")?,
+                    None => writeln!(out)?,
+                }
+            }
+        }
+        writeln!(out, "\nxorbs   {}", self.xorbs.len())?;
+        for xorb in &self.xorbs {
+            let (raw, stored) = (grouped(xorb.raw_bytes.into()), grouped(xorb.stored_bytes.into()));
+            writeln!(
+                out,
+                "\nxorb    {}  {} chunks, {raw} raw, {stored} stored",
+                xorb.hash,
+                xorb.chunks.len()
+            )?;
+            for (i, chunk) in xorb.chunks.iter().enumerate() {
+                let ChunkDescription { hash, raw_start, raw_bytes, flags } = chunk;
+                write!(out, "{i:>7} {raw_start:>9} {raw_bytes:>7}  {hash}")?;
+                writeln!(out, "{}", if flags >> 31 == 1 { "  dedup" } else { "" })?;
+            }
+        }
+        if let Some(tables) = &self.tables {
+            let TablesDescription { files, xorbs, chunks } = tables;
+            writeln!(out, "\ntables  {} files, {} xorbs, {} chunks", files.len(), xorbs.len(), chunks.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl FileDescription {
+    fn of(file: &FileEntry) -> Self {
+        let term = |(i, term): (usize, &Term)| TermDescription {
+            xorb: term.xorb,
+            flags: term.flags,
+            chunks: [term.chunks.start, term.chunks.end],
+            raw_bytes: term.raw_bytes,
+            verification: file.verification.as_ref().and_then(|hashes| hashes.get(i).copied()),
+        };
+        let terms = file.terms.iter().enumerate().map(term).collect();
+        Self { hash: file.hash, size: file.raw_bytes(), sha256: file.sha256, terms }
+    }
+
+    /// A file without terms carries verification in name only: it has none to carry.
+    fn into_entry(self) -> FileEntry {
+        let verification = self.terms.iter().map(|term| term.verification).collect();
+        let term = |term: TermDescription| {
+            let [start, end] = term.chunks;
+            Term { xorb: term.xorb, flags: term.flags, raw_bytes: term.raw_bytes, chunks: start..end }
+        };
+        let terms = self.terms.into_iter().map(term).collect();
+        FileEntry { hash: self.hash, terms, verification, sha256: self.sha256 }
+    }
+}
+
+impl XorbDescription {
+    fn of(xorb: &XorbEntry) -> Self {
+        let chunk = |chunk: &ChunkEntry| {
+            let ChunkEntry { hash, raw_start, raw_bytes, flags } = *chunk;
+            ChunkDescription { hash, raw_start, raw_bytes, flags }
+        };
+        let XorbEntry { hash, flags, raw_bytes, stored_bytes, .. } = *xorb;
+        Self { hash, flags, raw_bytes, stored_bytes, chunks: xorb.chunks.iter().map(chunk).collect() }
+    }
+
+    fn into_entry(self) -> XorbEntry {
+        let chunk = |chunk: ChunkDescription| {
+            let ChunkDescription { hash, raw_start, raw_bytes, flags } = chunk;
+            ChunkEntry { hash, raw_start, raw_bytes, flags }
+        };
+        let Self { hash, flags, raw_bytes, stored_bytes, chunks } = self;
+        XorbEntry { hash, flags, raw_bytes, stored_bytes, chunks: chunks.into_iter().map(chunk).collect() }
+    }
+}
+
+impl TablesDescription {
+    fn of(tables: &Tables) -> Self {
+        let prefix = |prefix: u64| format!("{prefix:016x}");
+        let entry = |entry: &TableEntry| (prefix(entry.prefix), entry.record);
+        Self {
+            files: tables.files.iter().map(entry).collect(),
+            xorbs: tables.xorbs.iter().map(entry).collect(),
+            chunks: tables
+                .chunks
+                .iter()
+                .map(|entry| (prefix(entry.prefix), entry.record, entry.chunk))
+                .collect(),
+        }
+    }
+}
+
+impl FooterDescription {
+    fn of(footer: &xet::shard::Footer) -> Self {
+        Self {
+            version: xet::shard::Footer::VERSION,
+            file_section_offset: footer.file_section_offset,
+            xorb_section_offset: footer.xorb_section_offset,
+            file_table_offset: footer.file_table_offset,
+            file_table_entries: footer.file_table_entries,
+            xorb_table_offset: footer.xorb_table_offset,
+            xorb_table_entries: footer.xorb_table_entries,
+            chunk_table_offset: footer.chunk_table_offset,
+            chunk_table_entries: footer.chunk_table_entries,
+            chunk_hash_key: hex(footer.key.as_bytes()),
+            created: footer.created_s,
+            expires: footer.expires_s,
+            xorbs_stored_bytes: footer.xorbs_stored_bytes,
+            files_raw_bytes: footer.files_raw_bytes,
+            xorbs_raw_bytes: footer.xorbs_raw_bytes,
+            footer_offset: footer.footer_offset,
+        }
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let expires = match self.expires {
+            u64::MAX => "never".to_owned(),
+            expires => expires.to_string(),
+        };
+        writeln!(out, "created {}, expires {expires} (Unix seconds)", self.created)?;
+        if self.chunk_hash_key.bytes().any(|digit| digit != b'0') {
+            writeln!(out, "key     {} (chunk hashes are keyed)", self.chunk_hash_key)?;
+        }
+        let (files, xorbs) = (grouped(self.files_raw_bytes), grouped(self.xorbs_raw_bytes));
+        writeln!(
+            out,
+            "totals  files {files}, xorbs {xorbs} raw, {} stored",
+            grouped(self.xorbs_stored_bytes)
+        )?;
+        writeln!(
+            out,
+            "offsets files {}, xorbs {}, tables {} {} {}, footer {}",
+            self.file_section_offset,
+            self.xorb_section_offset,
+            self.file_table_offset,
+            self.xorb_table_offset,
+            self.chunk_table_offset,
+            self.footer_offset
+        )
+    }
+}
+
+/// A key is written as the plain hexadecimal of its bytes.
+pub(crate) fn parse_key(text: &str) -> Result<HashKey, FormatError> {
+    // A SHA-256 is printed plainly too, so its parser reads what we need.
+    let plain: Sha256 = text.parse()?;
+    Ok(HashKey::new(*Hash::new(*plain.as_bytes()).as_bytes()))
+}
