@@ -257,3 +257,20 @@ fn other_files_are_not_taken_for_ours() {
     assert!(drystone(["inspect", &missing]).run().fails(1).contains(&missing));
     assert!(drystone(["inspect", &folder.at("")]).run().fails(1).contains(&folder.at("")));
 }
+
+#[test]
+fn a_pack_is_recognised_whole_or_cut() {
+    let path = testkit::vectors::repository().join("testdata/packs/small.pack");
+    let found = json(drystone(["inspect", "--json", path.to_str().unwrap()]));
+    assert_eq!((text(&found, "kind"), number(&found["footer"], "record_count")), ("shardpack", 12));
+    let shown = drystone(["inspect", path.to_str().unwrap()]).run().ok();
+    assert!(shown.contains("records  12") && shown.contains("images2/image000011"), "{shown}");
+
+    let folder = Folder::new();
+    let cut = folder.put("cut.pack", &std::fs::read(path).unwrap()[..3000]);
+    let ended = drystone(["inspect", &cut]).run();
+    let shown = String::from_utf8(ended.stdout.clone()).unwrap();
+    assert!(shown.contains("images0/image000000"), "{shown}");
+    let complaint = ended.fails(1);
+    assert!(complaint.contains("offset 2920") && complaint.contains(&cut), "{complaint}");
+}
