@@ -189,7 +189,10 @@ impl Build {
                 footing(TableChoice::NONE)
             }
             (None, Form::Stored(_)) => footing(had.tables),
-            (Some(FormChoice::Minimal), _) | (None, Form::Upload) => footing(TableChoice::NONE),
+            (Some(FormChoice::Minimal), _) | (None, Form::Upload) => {
+                builder.flag_file_starts();
+                footing(TableChoice::NONE)
+            }
         })
     }
 }
