@@ -75,6 +75,8 @@ pub struct Limits {
     pub requests_per_s: u32,
     /// How long a client may send nothing in the middle of a body.
     pub body_timeout_s: u64,
+    /// How long a connection may be silent in both directions, also while the server works on an answer.
+    pub idle_timeout_s: u64,
 }
 
 /// Whose chunks a dedup query may find.
@@ -141,6 +143,7 @@ impl Default for Limits {
             connections_max: 4096,
             requests_per_s: 0,
             body_timeout_s: 60,
+            idle_timeout_s: 900,
         }
     }
 }

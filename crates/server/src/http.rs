@@ -4,15 +4,22 @@ pub mod error;
 pub mod health;
 pub mod observe;
 pub mod telemetry;
+pub mod token;
+pub mod upload;
 
-use axum::Router;
-use axum::http::{HeaderName, Method, header};
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderName, Method, Response, header};
+use axum::middleware::Next;
+use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, any, get};
+use axum::{Extension, Router};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use xet::wire::ErrorCode;
 use xet::wire::routes::{Endpoint, header as names};
 
+use crate::door::Peer;
 use crate::state::AppState;
 use error::Refused;
 
@@ -58,6 +65,7 @@ pub fn finish(routes: Router<AppState>, state: AppState) -> Router {
     routes
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
+        .layer(axum::middleware::from_fn_with_state(state.clone(), limit_rate))
         .layer(CatchPanicLayer::custom(error::caught_panic))
         .layer(cors())
         .layer(axum::middleware::from_fn(observe::observe))
@@ -97,6 +105,24 @@ fn cors() -> CorsLayer {
             name(names::LINKED_ETAG),
         ])
         .max_age(std::time::Duration::from_secs(24 * 3600))
+}
+
+/// Turns away an address that asks too often. Health is not counted: whoever asks for it restarts servers.
+async fn limit_rate(
+    State(state): State<AppState>,
+    peer: Option<Extension<ConnectInfo<Peer>>>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
+    if let (Some(rate), Some(Extension(ConnectInfo(Peer(address))))) = (&state.rate, peer)
+        && request.uri().path() != "/health"
+        && let Err(wait) = rate.admit(address.ip(), state.started.elapsed())
+    {
+        let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        let refused = Refused::new(ErrorCode::TooManyRequests, "too many requests from this address");
+        return refused.retry_after(seconds).into_response();
+    }
+    next.run(request).await
 }
 
 async fn nothing_here() -> Refused {

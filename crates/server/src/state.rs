@@ -1,11 +1,13 @@
 //! What handlers share.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Uri, header};
+use xet::wire::HttpRange;
 use xet::wire::routes::TokenScope;
 
 use crate::auth::{self, CasTokens, Claims};
@@ -13,8 +15,9 @@ use crate::budget::Budget;
 use crate::config::ServeConfig;
 use crate::http::health::Health;
 use crate::metrics::Metrics;
+use crate::rate::RateLimit;
 use crate::secret::KeyRing;
-use crate::sign::Signer;
+use crate::sign::{self, DataKey, Grant, RangeCount, Signer};
 
 /// Tells the time in Unix seconds; tests bring their own.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -25,6 +28,8 @@ pub struct AppState(Arc<Shared>);
 
 /// The fields of [`AppState`].
 pub struct Shared {
+    /// What clients append paths to.
+    pub base_url: String,
     /// What the server was told.
     pub config: ServeConfig,
     /// Signs data URLs.
@@ -37,15 +42,23 @@ pub struct Shared {
     pub health: Health,
     /// The numbers, if they are kept.
     pub metrics: Option<Metrics>,
+    /// The limit on requests, if there is one.
+    pub(crate) rate: Option<RateLimit>,
+    /// What the limit counts from.
+    pub(crate) started: Instant,
     /// The time.
     pub clock: Clock,
 }
 
 impl AppState {
-    /// The state of a server with these settings and keys, on the system's clock, without metrics.
-    pub fn new(config: ServeConfig, keys: &KeyRing) -> Self {
+    /// The state of a server that listens at `bound` with these settings and keys, on the system's clock, without
+    /// metrics.
+    pub fn new(config: ServeConfig, keys: &KeyRing, bound: SocketAddr) -> Self {
         let budget = Budget::new(config.limits.memory_bytes, u64::from(config.limits.connections_max));
         let shared = Shared {
+            base_url: config.base_url(bound),
+            rate: RateLimit::new(config.limits.requests_per_s),
+            started: Instant::now(),
             config,
             signer: Signer::new(keys),
             tokens: CasTokens::new(keys),
@@ -96,6 +109,23 @@ impl AppState {
         let claims = self.tokens.verify(auth::bearer(text)?, self.now_s())?;
         claims.allow(needed, None)?;
         Ok(Some(claims))
+    }
+
+    /// A URL that opens `ranges` of an object for at least as long as URLs are good.
+    ///
+    /// It expires on a round time, so that for a while everyone who may read the same ranges gets the same URL, and
+    /// caches on the way have a use.
+    pub fn data_url(&self, key: &DataKey, ranges: &[HttpRange]) -> Result<String, RangeCount> {
+        let ttl_s = self.config.url_ttl_s;
+        let expires_s = self.now_s().saturating_add(ttl_s).checked_next_multiple_of((ttl_s / 8).max(1));
+        let path = self.signer.sign(key, ranges, expires_s.unwrap_or(u64::MAX))?;
+        Ok(format!("{}{path}", self.base_url))
+    }
+
+    /// What a request on a data URL may have.
+    pub fn grant(&self, uri: &Uri, headers: &HeaderMap) -> Result<Grant, sign::Refusal> {
+        let range = headers.get(header::RANGE).map(|value| value.to_str().unwrap_or_default());
+        self.signer.verify(uri.path(), uri.query().unwrap_or_default(), range, self.now_s())
     }
 
     fn change(mut self, change: impl FnOnce(&mut Shared)) -> Self {

@@ -26,6 +26,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("connections_max", "connections at the same time"),
     ("requests_per_s", "requests per second from one address; 0 for any number"),
     ("body_timeout_s", "seconds a client may send nothing in the middle of a body"),
+    ("idle_timeout_s", "seconds a connection may be silent in both directions"),
     ("dedup", "whose chunks a dedup query may find: off, namespace or global"),
     ("url_ttl_s", "seconds a data URL is good"),
     ("token_ttl_s", "seconds a CAS token is good"),
@@ -68,6 +69,7 @@ pub(super) fn apply(
         "connections_max" => count(text, 1, 1_000_000).map(|v| limits.connections_max = v),
         "requests_per_s" => count(text, 0, 1_000_000).map(|v| limits.requests_per_s = v),
         "body_timeout_s" => number(text, 1, 3600).map(|v| limits.body_timeout_s = v),
+        "idle_timeout_s" => number(text, 10, 86_400).map(|v| limits.idle_timeout_s = v),
         "dedup" => {
             let words = [
                 ("off", DedupPolicy::Off),

@@ -52,6 +52,7 @@ fn every_setting_can_be_said_in_every_way() {
         ("connections_max", "10"),
         ("requests_per_s", "5"),
         ("body_timeout_s", "7"),
+        ("idle_timeout_s", "11"),
         ("dedup", "global"),
         ("url_ttl_s", "900"),
         ("token_ttl_s", "901"),
@@ -91,6 +92,7 @@ fn every_setting_can_be_said_in_every_way() {
         connections_max: 10,
         requests_per_s: 5,
         body_timeout_s: 7,
+        idle_timeout_s: 11,
     };
     assert_eq!(config.limits, limits);
     assert_eq!((config.url_ttl_s, config.token_ttl_s, config.shutdown_grace_s), (900, 901, 3));

@@ -2,9 +2,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use axum::body::Body;
-use axum::extract::Request;
-use axum::http::{HeaderMap, Response};
+use axum::http::HeaderMap;
 use axum::routing::post;
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
@@ -22,7 +20,11 @@ const NOW: u64 = 1_800_000_000;
 
 fn state() -> AppState {
     let keys = KeyRing::new(Key::new([7; 32]));
-    AppState::new(ServeConfig::default(), &keys).with_clock(Arc::new(|| NOW))
+    AppState::new(ServeConfig::default(), &keys, bound()).with_clock(Arc::new(|| NOW))
+}
+
+fn bound() -> std::net::SocketAddr {
+    "127.0.0.1:8080".parse().unwrap()
 }
 
 fn token(state: &AppState, ttl_s: u64) -> String {
@@ -136,7 +138,7 @@ async fn telemetry_is_taken_from_those_with_a_token_up_to_a_mebibyte() {
 #[tokio::test]
 async fn without_auth_no_token_is_asked_for() {
     let keys = KeyRing::new(Key::new([7; 32]));
-    let state = AppState::new(ServeConfig { auth: false, ..ServeConfig::default() }, &keys);
+    let state = AppState::new(ServeConfig { auth: false, ..ServeConfig::default() }, &keys, bound());
     assert_eq!(state.authorize(&HeaderMap::new(), TokenScope::Write), Ok(None));
 }
 
@@ -260,4 +262,47 @@ fn logs_name_the_request_and_neither_token_nor_signature() {
         assert!(log.contains("0192-session"), "{log}");
         assert!(!log.contains("secretsignature") && !log.contains("eyJ") && !log.contains("Bearer"), "{log}");
     }
+}
+
+#[tokio::test]
+async fn a_data_url_is_the_same_for_a_while_and_opens_what_it_was_made_for() {
+    use crate::sign::{DataKey, Refusal};
+    use xet::wire::HttpRange;
+
+    let key = DataKey { xorb: xet::XorbHash::new([1; 32]), digest: [2; 32] };
+    let ranges = [HttpRange::new(0, 99).unwrap()];
+    let at = |now_s: u64| {
+        let keys = KeyRing::new(Key::new([7; 32]));
+        AppState::new(ServeConfig::default(), &keys, bound()).with_clock(Arc::new(move || now_s))
+    };
+    let url = at(NOW).data_url(&key, &ranges).unwrap();
+    assert!(url.starts_with("http://127.0.0.1:8080/v1/data/"));
+    let urls: HashSet<_> = (0..3600).map(|s| at(NOW + s).data_url(&key, &ranges).unwrap()).collect();
+    assert!((8..=9).contains(&urls.len()), "{}", urls.len());
+
+    let uri = url.parse().unwrap();
+    let headers = HeaderMap::from_iter([(header::RANGE, "bytes=0-99".parse().unwrap())]);
+    assert_eq!(at(NOW + 3599).grant(&uri, &headers).unwrap().key, key);
+    assert_eq!(at(NOW + 2 * 3600).grant(&uri, &headers), Err(Refusal::Expired));
+    assert_eq!(at(NOW).grant(&uri, &HeaderMap::new()), Err(Refusal::NoRange));
+}
+
+#[tokio::test]
+async fn an_address_that_asks_too_often_is_told_to_wait() {
+    let mut config = ServeConfig::default();
+    config.limits.requests_per_s = 1;
+    let app = app(AppState::new(config, &KeyRing::new(Key::new([7; 32])), bound()));
+    let from = |address: &str, uri: &str| {
+        let mut request = request(Method::GET, uri);
+        request.extensions_mut().insert(ConnectInfo(Peer(address.parse().unwrap())));
+        send(app.clone(), request)
+    };
+    for _ in 0..10 {
+        assert_eq!(from("10.0.0.1:1", "/x").await.status().as_u16(), 404);
+    }
+    let refused = from("10.0.0.1:2", "/x").await;
+    assert_eq!(refused.status().as_u16(), 429);
+    assert!(refused.headers().contains_key("retry-after") && refused.headers().contains_key("x-request-id"));
+    assert_eq!(from("10.0.0.1:1", "/health").await.status().as_u16(), 200);
+    assert_eq!(from("10.0.0.2:1", "/x").await.status().as_u16(), 404);
 }
