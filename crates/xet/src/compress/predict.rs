@@ -28,6 +28,9 @@ pub(super) enum Guess {
     One(Scheme),
     /// LZ4 with and without grouping, for the shorter result.
     Either,
+    /// None, unless [`Predictor::repeats`] says otherwise. To be asked once the chunk is copied: in order it comes
+    /// faster from memory than stride by stride.
+    RawUnlessRepeated,
 }
 
 /// LZ4 block lengths of a sample.
@@ -56,15 +59,16 @@ impl Predictor {
             return Guess::Either;
         }
         if noise::looks_random(chunk) {
-            // Either: what comes again 64 KiB away and more is in reach of LZ4 only when grouped.
-            return if self.repeats.found(chunk) { Guess::Either } else { Guess::One(Scheme::Raw) };
+            return Guess::RawUnlessRepeated;
         }
         let groups = self.counts.judge(chunk);
         if !groups.skewed || groups.alike {
             return Guess::One(Scheme::Lz4);
         }
-        if groups.mixed && groups.strong && !self.repeats.found(chunk) {
-            return Guess::One(Scheme::GroupedLz4);
+        if groups.mixed && groups.strong {
+            // Plain LZ4 needs whole words that come again, and grouped LZ4 does as well where they are long.
+            let few = self.repeats.met(chunk) <= FEW_MET;
+            return if few { Guess::One(Scheme::GroupedLz4) } else { Guess::Either };
         }
 
         let Trial { plain_bytes, grouped_bytes } = trial(self.take_sample(chunk));
@@ -78,6 +82,11 @@ impl Predictor {
             (true, true) if grouped_bytes + grouped_bytes / 8 < plain_bytes => Guess::One(Scheme::GroupedLz4),
             (true, true) => Guess::Either,
         }
+    }
+
+    /// Whether a chunk of noise repeats itself.
+    pub(super) fn repeats(&mut self, chunk: &[u8]) -> bool {
+        self.repeats.met(chunk) > 0
     }
 
     /// Two pieces, around a third and two thirds of the chunk.
@@ -95,6 +104,8 @@ impl Predictor {
 /// Below this guessing would cost about as much as compressing.
 const SMALL_BYTES: usize = 8 * 1024;
 const _: () = assert!(noise::BYTES_MIN <= SMALL_BYTES);
+/// Words of 16-bit numbers are met again now and then by chance; rows from a table of some thousand more often.
+const FEW_MET: u32 = 8;
 /// Length of the sample that is compressed; its pieces must fit into the smallest chunk guessed for.
 const SAMPLE_BYTES: usize = 4 * 1024;
 const _: () = assert!(SAMPLE_BYTES <= SMALL_BYTES);

@@ -174,10 +174,11 @@ fn cost_of_guessing() {
     };
     for len in [65_536, 131_072] {
         for (kind, data) in kinds(5, len) {
+            let mut verdict = Guess::Either;
             let guess = best_us(&mut || {
-                std::hint::black_box(predictor.guess(&data, |sample| encoder.try_both(sample)));
+                verdict = predictor.guess(&data, |sample| encoder.try_both(sample));
+                std::hint::black_box(verdict == Guess::RawUnlessRepeated && predictor.repeats(&data));
             });
-            let verdict = predictor.guess(&data, |sample| encoder.try_both(sample));
             let plain = best_us(&mut || {
                 std::hint::black_box(encoder.plain(&data).len());
             });

@@ -18,8 +18,8 @@ impl Repeats {
         Self { tags: Box::new([0; SLOTS as usize]) }
     }
 
-    /// Whether a noted word was met again; by chance in one of 100 chunks of noise.
-    pub(super) fn found(&mut self, chunk: &[u8]) -> bool {
+    /// How many noted words were met again: by chance some in one of 100 chunks of noise.
+    pub(super) fn met(&mut self, chunk: &[u8]) -> u32 {
         let tags = &mut *self.tags;
         tags.fill(0);
         let (strides, _) = chunk.as_chunks::<STRIDE_BYTES>();
@@ -36,13 +36,12 @@ impl Repeats {
                 }
             }
         }
-        // Counted, not returned at the first: the loop has no branch to guess.
         let mut met = 0;
         for [a, b, c, d, ..] in strides {
             let (slot, tag) = place(u32::from_le_bytes([*a, *b, *c, *d]).into());
             met += u32::from(tags.get(slot) == Some(&tag));
         }
-        met > 0
+        met
     }
 }
 

@@ -214,11 +214,18 @@ fn packed(seed: u64, random: &[u8], weights: &[f32]) -> Vec<Kind> {
     let halves: Vec<u8> =
         weights.iter().zip(weights.iter().rev()).map(|(&a, &b)| four_bits(a) | four_bits(b) << 4).collect();
     let scaled = halves.chunks(16).zip(weights).map(|(halves, &scale)| [&f16(scale)[..], halves].concat());
+    let rows: Vec<_> = weights
+        .chunks_exact(6)
+        .take(2000)
+        .map(|row| row.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>())
+        .collect();
+    let picked: Vec<_> = (0..len / 24 + 1).map(|_| numbers.word() as usize % rows.len()).collect();
     let hashes = numbers.by_ref().scan(0, |sum, number| {
         *sum += number % 100_000;
         Some([&noise(number, 32)[..], &u64::to_le_bytes(*sum)].concat())
     });
     vec![
+        ("f32 rows of a table", fill(len, picked.iter().map(|&row| &rows[row]))),
         ("base64", random.iter().enumerate().map(base64).collect()),
         ("sparse bitmap", bitmap),
         ("safetensors", tensors),
