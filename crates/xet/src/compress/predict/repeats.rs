@@ -19,7 +19,7 @@ impl Repeats {
     }
 
     /// How many noted words were met again: by chance some in one of 100 chunks of noise.
-    pub(super) fn met(&mut self, chunk: &[u8]) -> u32 {
+    pub(super) fn met(&mut self, chunk: &[u8]) -> usize {
         let tags = &mut *self.tags;
         tags.fill(0);
         let (strides, _) = chunk.as_chunks::<STRIDE_BYTES>();
@@ -39,10 +39,15 @@ impl Repeats {
         let mut met = 0;
         for [a, b, c, d, ..] in strides {
             let (slot, tag) = place(u32::from_le_bytes([*a, *b, *c, *d]).into());
-            met += u32::from(tags.get(slot) == Some(&tag));
+            met += usize::from(tags.get(slot) == Some(&tag));
         }
         met
     }
+}
+
+/// How many words are looked up in a chunk.
+pub(super) fn lookups(chunk: &[u8]) -> usize {
+    chunk.len() / STRIDE_BYTES
 }
 
 /// Which of `len` strides is noted: one in each part of the chunk, in another place of each, lest all of them miss the
