@@ -79,7 +79,9 @@ impl Predictor {
         let Trial { plain_bytes, grouped_bytes } = trial(self.take_sample(chunk));
         let gains = |bytes: usize| bytes + bytes / 64 < SAMPLE_BYTES;
         match (gains(plain_bytes), gains(grouped_bytes)) {
-            // The sample is too short for the repeats inside one group of noisy numbers: there the skew counts.
+            // The sample is too short for the repeats inside one group of noisy numbers: there the skew counts, and
+            // any sign of them.
+            (false, false) if groups.strong && grouped_bytes < plain_bytes => Guess::One(Scheme::GroupedLz4),
             (false, false) if groups.strong => Guess::Either,
             (_, false) => Guess::One(Scheme::Lz4),
             (false, true) => Guess::One(Scheme::GroupedLz4),
@@ -111,6 +113,7 @@ const SMALL_BYTES: usize = 8 * 1024;
 const _: () = assert!(noise::BYTES_MIN <= SMALL_BYTES);
 /// Words of 16-bit numbers are met again now and then by chance; rows from a table of some thousand more often.
 const FEW_MET: usize = 4;
-/// Length of the sample that is compressed: twice as much chose no better. Its pieces must fit into the smallest chunk guessed for.
+/// Length of the sample that is compressed: twice as much chose no better. Its pieces must fit into the smallest chunk
+/// guessed for.
 const SAMPLE_BYTES: usize = 2 * 1024;
 const _: () = assert!(SAMPLE_BYTES <= SMALL_BYTES);

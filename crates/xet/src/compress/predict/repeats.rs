@@ -10,12 +10,12 @@
 
 /// The table of words, reused from chunk to chunk.
 pub(super) struct Repeats {
-    tags: Box<[u16; SLOTS as usize]>,
+    tags: Box<[u16; SLOTS]>,
 }
 
 impl Repeats {
     pub(super) fn new() -> Self {
-        Self { tags: Box::new([0; SLOTS as usize]) }
+        Self { tags: Box::new([0; SLOTS]) }
     }
 
     /// How many noted words were met again: by chance some in one of 100 chunks of noise.
@@ -60,12 +60,13 @@ fn noted(number: usize, len: usize) -> usize {
 /// Where in the table the first four bytes of `word` belong, and what stands for them there. They are not hashed:
 /// noise is its own hash. The zeros of the empty table are taken for words now and then; so be it.
 fn place(word: u64) -> (usize, u16) {
-    let (slot, tag) = (word % SLOTS, word >> 16 & 0xffff);
-    (usize::try_from(slot).unwrap_or_default(), u16::try_from(tag).unwrap_or_default())
+    let [slot, tag] =
+        [word & 0xffff, word >> 16 & 0xffff].map(|part| u16::try_from(part).unwrap_or_default());
+    (usize::from(slot) % SLOTS, tag)
 }
 
 /// Twice the words noted. With their tags of two bytes they take a sixth of the nearest cache.
-const SLOTS: u64 = 4096;
+const SLOTS: usize = 4096;
 /// Strides whose words are noted.
 const NOTED: usize = 16;
 /// Odd, to keep no step with records and pages.

@@ -170,7 +170,7 @@ fn almost_random(seed: u64, random: &[u8], words: impl Fn(u64) -> String) -> Vec
     (100..len - 4).step_by(1999).for_each(|at| picture[at..at + 4].copy_from_slice(b"IDAT"));
     let mut twice = [&random[..len / 2], &random[..len - len / 2]].concat();
     (len / 2 + 11..len).step_by(701).for_each(|at| twice[at] ^= 0x55);
-    let far = len / 3 & !4095;
+    let far = (len / 3) & !4095;
     vec![
         ("random with text", with(len / 3 + 77, &text(4096))),
         ("random with late text", with(len - 4500, &text(4096))),
