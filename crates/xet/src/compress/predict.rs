@@ -68,11 +68,14 @@ impl Predictor {
             return Guess::One(Scheme::Lz4);
         }
         if groups.mixed && groups.strong {
-            match self.repeats.met(chunk) {
-                ..=FEW_MET => return Guess::One(Scheme::GroupedLz4),
-                met if met < repeats::lookups(chunk) / 8 => return Guess::Either,
-                // So many that a sample will show them.
-                _ => {}
+            let (met, of) = (self.repeats.met(chunk), repeats::lookups(chunk));
+            // Words of 16-bit numbers are met again by chance, one in 1000; rows from a table of 2000 one in 30.
+            if met <= of / 128 {
+                return Guess::One(Scheme::GroupedLz4);
+            }
+            // More than these, and the sample will show them.
+            if met < of / 8 {
+                return Guess::Either;
             }
         }
 
@@ -111,8 +114,6 @@ impl Predictor {
 /// Below this guessing would cost about as much as compressing.
 const SMALL_BYTES: usize = 8 * 1024;
 const _: () = assert!(noise::BYTES_MIN <= SMALL_BYTES);
-/// Words of 16-bit numbers are met again now and then by chance; rows from a table of some thousand more often.
-const FEW_MET: usize = 4;
 /// Length of the sample that is compressed: twice as much chose no better. Its pieces must fit into the smallest chunk
 /// guessed for.
 const SAMPLE_BYTES: usize = 2 * 1024;

@@ -1,6 +1,6 @@
 //! Looks for bytes that come again anywhere in a chunk, near or far.
 //!
-//! The chunk is seen as strides of one length. The words of a few strides go into a table, all but the first of each;
+//! The chunk is seen as strides of one length. The words of a few strides go into a table, but not the first of each;
 //! then the first word of every stride is looked up. Wherever a copy of a noted stride stands, some stride begins in
 //! it, and at one of the noted words unless it stands whole strides away. What comes again and again, as a tag in
 //! records, is met somewhere.
