@@ -1,5 +1,6 @@
 //! Routes and what all of them share.
 
+pub mod data;
 pub mod error;
 pub mod health;
 pub mod observe;

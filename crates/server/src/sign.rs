@@ -95,8 +95,8 @@ impl Refusal {
     /// The code it is sent with.
     pub fn code(self) -> ErrorCode {
         match self {
-            Self::Malformed | Self::UnknownKey | Self::Signature => ErrorCode::Forbidden,
-            Self::Expired | Self::NoRange | Self::OutOfRange => ErrorCode::UrlExpired,
+            Self::Malformed | Self::UnknownKey | Self::Signature | Self::NoRange => ErrorCode::Forbidden,
+            Self::Expired | Self::OutOfRange => ErrorCode::UrlExpired,
         }
     }
 }

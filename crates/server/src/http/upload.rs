@@ -25,10 +25,9 @@ pub struct Upload {
 impl Upload {
     /// The bytes in one piece. Copies unless they came in one, so the permit should be for twice their number.
     pub fn into_contiguous(self) -> (Bytes, Permit) {
-        let mut pieces = self.pieces.into_iter();
-        let bytes = match (pieces.len(), pieces.next()) {
-            (1, Some(only)) => only,
-            (_, first) => first.into_iter().chain(pieces).flatten().collect(),
+        let bytes = match <[Bytes; 1]>::try_from(self.pieces) {
+            Ok([only]) => only,
+            Err(pieces) => pieces.concat().into(),
         };
         (bytes, self.permit)
     }
