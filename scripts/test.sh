@@ -103,6 +103,18 @@ fuzzing() {
     fi
 }
 
+# The same order as testkit::vectors looks in; passing tests keep their output to themselves.
+name_vectors() {
+    if [ -n "${DRYSTONE_VECTORS:-}" ]; then
+        say "golden vectors: $DRYSTONE_VECTORS (DRYSTONE_VECTORS)"
+    elif [ -f ../shared/vectors/manifest.json ]; then
+        say "golden vectors: the full set, ../shared/vectors"
+    else
+        say "golden vectors: the committed part, testdata/vectors"
+    fi
+}
+
+name_vectors
 rust_tests
 hf_xet_agreement
 fuzzing

@@ -8,13 +8,15 @@ use testkit::alloc::{CountingAllocator, measure};
 use testkit::vectors::Vectors;
 use testkit::{corpus, damage};
 use xet::chunk::Chunker;
+use xet::compress::{Compressor, Decompressor, Policy, Scheme};
 use xet::cursor::Reader;
 use xet::shard::{
-    Event, FileEntry, Form, Shard, ShardParser, ShardView, Term, build, verify_stored, verify_upload,
+    self, Event, FileEntry, Shard, ShardParser, ShardView, Term, build, verify_stored, verify_upload,
 };
 use xet::wire::multipart::{self, Boundary};
 use xet::wire::{self, Frame, FrameReader, Reconstruction, ReconstructionV1, ReconstructionV2, range};
-use xet::{FileHash, FormatError, Hash, Sha256, XorbHash};
+use xet::xorb::{self, ChunkDecoder, ChunkReader, Footer, Form, XorbBuilder};
+use xet::{ChunkHash, FileHash, FormatError, Hash, Sha256, XorbHash};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -167,6 +169,52 @@ fn a_chunker_holds_no_more_than_its_cuts() {
     assert!(peak.bytes < 1 << 16, "{peak:?}");
 }
 
+/// All three forms, whole, footer alone and record by record.
+#[test]
+fn xorbs_endure_damage() {
+    let mut builder = XorbBuilder::new(Policy::Auto);
+    for chunk in [corpus::noise(1, 60), corpus::text(2, 700), corpus::constant(0, 9000)] {
+        builder.push(ChunkHash::of(&chunk), &chunk).expect("three small chunks fit");
+    }
+    let sealed = builder.seal(Form::V1).expect("it has chunks");
+    let records = usize::try_from(sealed.info.stored_bytes()).expect("a small number");
+    let expected = Some(sealed.info.hash());
+    let mut v0 = sealed.bytes[..records].to_vec();
+    sealed.info.encode_footer(Form::V0, &mut v0);
+
+    let stored = |bytes: &[u8]| xorb::verify(bytes, expected, true);
+    endures("xorb with footer", &sealed.bytes, Prefixes::Refused, stored);
+    endures("xorb with old footer", &v0, Prefixes::Refused, stored);
+    let upload = |bytes: &[u8]| xorb::verify(bytes, expected, false);
+    endures("uploaded xorb", &sealed.bytes[..records], Prefixes::Refused, upload);
+    endures("xorb footer", &sealed.bytes, Prefixes::Refused, |bytes| Footer::parse(bytes, 0));
+    endures("chunk records", &sealed.bytes[..records], Prefixes::MayParse, |bytes| {
+        let mut decoder = ChunkDecoder::new();
+        let mut reader = ChunkReader::new(bytes, 0, &mut decoder);
+        let mut chunks = 0;
+        while reader.next_chunk()?.is_some() {
+            chunks += 1;
+        }
+        Ok(chunks)
+    });
+}
+
+/// A frame cannot make the decoder write or hold more than the chunk it was asked for.
+#[test]
+fn compressed_chunks_endure_damage() {
+    for (scheme, chunk) in
+        [(Scheme::Lz4, corpus::text(3, 3000)), (Scheme::GroupedLz4, corpus::f32_ramp(1.0, 0.5, 4001))]
+    {
+        let mut stored = Vec::new();
+        let used = Compressor::new().compress(Policy::Always(scheme), &chunk, &mut stored);
+        assert_eq!(used, scheme);
+        endures(scheme.name(), &stored, Prefixes::Refused, |bytes| {
+            let mut raw = vec![0; chunk.len()];
+            Decompressor::new().decompress(0, scheme, bytes, &mut raw)
+        });
+    }
+}
+
 /// Both forms, and the questions a view answers. What follows an upload is not looked at.
 #[test]
 fn shards_endure_damage() {
@@ -202,7 +250,7 @@ fn a_shard_parser_holds_one_block() {
         FileEntry { hash: FileHash::new(hash), terms: terms.clone(), verification: None, sha256: None }
     };
     let files: Vec<_> = (0..2500).map(file).collect();
-    let bytes = build::encode(&files, &[], &Form::Upload).expect("it is small");
+    let bytes = build::encode(&files, &[], &shard::Form::Upload).expect("it is small");
     assert!(bytes.len() > 2_000_000);
     let (seen, peak) = measure(|| {
         let mut parser = ShardParser::default();

@@ -1,19 +1,8 @@
 use std::fs;
 
-use super::*;
+use testkit::corpus::noise;
 
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    std::iter::repeat_with(|| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    })
-    .flat_map(u64::to_le_bytes)
-    .take(len)
-    .collect()
-}
+use super::*;
 
 fn threads(threads: usize) -> CutOptions {
     CutOptions { threads: NonZeroUsize::new(threads).unwrap(), sha256: true }

@@ -33,7 +33,9 @@ pub(super) fn hash(data: &[u8]) -> u64 {
 /// the first of them, or at the beginning of `data`.
 pub(super) fn candidates(data: &[u8], from: usize, to: usize, found: &mut Vec<usize>) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(kernel) = vbmi::Kernel::detect() {
+    if has_block_kernel()
+        && let Some(kernel) = vbmi::Kernel::detect()
+    {
         return kernel.candidates(data, from, to, found);
     }
     let mut from = from;
@@ -103,6 +105,10 @@ impl<'a> Search<'a> {
 }
 
 fn has_block_kernel() -> bool {
+    #[cfg(test)]
+    if tests::WITHOUT_BLOCKS.get() {
+        return false;
+    }
     #[cfg(target_arch = "x86_64")]
     return vbmi::Kernel::detect().is_some();
     #[cfg(not(target_arch = "x86_64"))]
@@ -113,20 +119,16 @@ fn has_block_kernel() -> bool {
 const BLOCK_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::cell::Cell;
+
+    use testkit::corpus::noise;
+
     use super::*;
 
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
-        let mut state = seed;
-        std::iter::repeat_with(|| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        })
-        .flat_map(u64::to_le_bytes)
-        .take(len)
-        .collect()
+    thread_local! {
+        /// Makes this thread search as machines without the block kernel do.
+        pub(crate) static WITHOUT_BLOCKS: Cell<bool> = const { Cell::new(false) };
     }
 
     fn twin(data: &[u8], from: usize, to: usize) -> Vec<usize> {

@@ -1,40 +1,8 @@
 use proptest::prelude::*;
+use testkit::corpus::noise;
+use testkit::twin::cuts as twin;
 
 use super::*;
-
-/// The loop of the draft, byte by byte.
-fn twin(data: &[u8]) -> Vec<usize> {
-    let (mut cuts, mut start, mut h) = (Vec::new(), 0, 0u64);
-    for (i, byte) in data.iter().enumerate() {
-        h = (h << 1).wrapping_add(crate::suite::GEAR_TABLE[usize::from(*byte)]);
-        let size = i - start + 1;
-        if size < 8192 {
-            continue;
-        }
-        if size >= 131_072 || h & 0xffff_0000_0000_0000 == 0 {
-            cuts.push(i + 1);
-            start = i + 1;
-            h = 0;
-        }
-    }
-    if start < data.len() {
-        cuts.push(data.len());
-    }
-    cuts
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    std::iter::repeat_with(|| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    })
-    .flat_map(u64::to_le_bytes)
-    .take(len)
-    .collect()
-}
 
 fn pushed(data: &[u8], mut steps: impl FnMut() -> usize) -> Vec<usize> {
     let mut chunker = Chunker::new();
@@ -90,12 +58,15 @@ fn candidates_on_the_limits_cut_as_the_draft_says() {
     let mut found = Vec::new();
     candidates(&random, 0..random.len(), &mut found);
     let trigger = &random[found[0] - 64..found[0]];
-    for end in [64, 100, 8191, 8192, 8193, 8256, 131_071, 131_072, 131_073] {
-        for len in [end, end + 1, end + 70, 200_000] {
-            let mut data = vec![0; len];
-            data[end - 64..end].copy_from_slice(trigger);
-            assert_eq!(cut(&data), twin(&data), "{end} of {len}");
-            assert_eq!(pushed(&data, || 1000), twin(&data), "{end} of {len}");
+    for plain in [false, true] {
+        gear::tests::WITHOUT_BLOCKS.set(plain);
+        for end in [64, 100, 8191, 8192, 8193, 8256, 131_071, 131_072, 131_073] {
+            for len in [end, end + 1, end + 70, 200_000] {
+                let mut data = vec![0; len];
+                data[end - 64..end].copy_from_slice(trigger);
+                assert_eq!(cut(&data), twin(&data), "{end} of {len}");
+                assert_eq!(pushed(&data, || 1000), twin(&data), "{end} of {len}");
+            }
         }
     }
 }
@@ -132,7 +103,7 @@ proptest! {
 
     /// Cuts depend on the bytes alone, never on how they arrive.
     #[test]
-    fn cuts_ignore_arrival(seed: u64, len in 0..600_000_usize, max_step in 1..200_000_usize, text: bool) {
+    fn cuts_ignore_arrival(seed: u64, len in 0..600_000_usize, max_step in 1..200_000_usize, text: bool, plain: bool) {
         let mut data = noise(seed, len);
         if text {
             data.iter_mut().for_each(|b| *b = b'a' + *b % 26);
@@ -143,8 +114,11 @@ proptest! {
             (state >> 33) as usize % max_step + 1
         };
         let expected = twin(&data);
-        prop_assert_eq!(pushed(&data, steps), expected.clone());
-        prop_assert_eq!(cut(&data), expected);
+        gear::tests::WITHOUT_BLOCKS.set(plain);
+        let (pushed, cut) = (pushed(&data, steps), cut(&data));
+        gear::tests::WITHOUT_BLOCKS.set(false);
+        prop_assert_eq!(pushed, expected.clone());
+        prop_assert_eq!(cut, expected);
     }
 
     /// Candidates found in parts, in any order, give the same cuts.

@@ -11,7 +11,7 @@ use crate::hash::{Hash, RangeHash, XorbHash};
 use crate::limits;
 use crate::merkle::{self, MerkleBuilder};
 use crate::shard::record::RECORD_LEN;
-use crate::shard::{ChunkEntry, FileEntry, Shard, Term, XorbEntry};
+use crate::shard::{ChunkEntry, FileEntry, Footer, Shard, Term, XorbEntry};
 
 /// Parses and checks a shard as clients send it.
 pub fn verify_upload(bytes: &[u8]) -> Result<Shard, FormatError> {
@@ -70,7 +70,18 @@ pub fn check(shard: &Shard) -> Result<(), FormatError> {
     for (at, file) in shard.files_at() {
         check_file(at, file, plain, |xorb| chunks_of.get(xorb).copied(), &mut budget)?;
     }
-    Ok(())
+    shard.footer.as_ref().map_or(Ok(()), |footer| check_totals(shard, footer))
+}
+
+/// Checks that the footer's totals are the sums of what the sections say.
+fn check_totals(shard: &Shard, footer: &Footer) -> Result<(), FormatError> {
+    let stored_bytes = shard.xorbs.iter().map(|xorb| u64::from(xorb.stored_bytes)).sum();
+    let files_bytes = shard.files.iter().map(FileEntry::raw_bytes).sum();
+    let raw_bytes = shard.xorbs.iter().map(|xorb| u64::from(xorb.raw_bytes)).sum();
+    let at = footer.footer_offset;
+    expect_number(at + 168, "stored bytes of all xorbs", stored_bytes, footer.xorbs_stored_bytes)?;
+    expect_number(at + 176, "bytes of all files", files_bytes, footer.files_raw_bytes)?;
+    expect_number(at + 184, "raw bytes of all xorbs", raw_bytes, footer.xorbs_raw_bytes)
 }
 
 /// Checks the block of a xorb at `at`. `plain`: chunk hashes are not keyed, so the xorb hash must follow from them.
@@ -176,7 +187,28 @@ mod tests {
     fn a_true_shard_passes_whatever_its_xorbs_say_of_their_stored_length() {
         let mut shard = shard();
         shard.xorbs[0].stored_bytes = 77;
+        shard.footer.as_mut().unwrap().xorbs_stored_bytes = 77;
         check(&shard).unwrap();
+    }
+
+    #[test]
+    fn totals_must_be_the_sums_of_their_parts() {
+        type Lie = (u64, fn(&mut Footer));
+        let lies: [Lie; 3] = [
+            (168, |footer| footer.xorbs_stored_bytes += 1),
+            (176, |footer| footer.files_raw_bytes += 1),
+            (184, |footer| footer.xorbs_raw_bytes -= 1),
+        ];
+        for (at, lie) in lies {
+            let mut shard = shard();
+            let footer = shard.footer.as_mut().unwrap();
+            let at = footer.footer_offset + at;
+            lie(footer);
+            assert!(
+                matches!(check(&shard), Err(FormatError::Number { at: found, .. }) if found == at),
+                "{at}"
+            );
+        }
     }
 
     /// Each lie is found where it stands.

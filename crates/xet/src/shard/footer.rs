@@ -67,11 +67,11 @@ pub struct Footer {
     pub created_s: u64,
     /// After this Unix second the shard is no longer to be used.
     pub expires_s: u64,
-    /// Sum over the xorbs. Not checked, as the parts are not.
+    /// Sum over the xorbs of what they say; [`check`](super::check) compares the totals, parsing does not.
     pub xorbs_stored_bytes: u64,
-    /// Sum over the terms of the files. Not checked: nothing is decided by it.
+    /// Sum over the terms of the files.
     pub files_raw_bytes: u64,
-    /// Sum over the xorbs. Not checked: nothing is decided by it.
+    /// Sum over the xorbs.
     pub xorbs_raw_bytes: u64,
     /// Where this footer begins.
     pub footer_offset: u64,
