@@ -3,10 +3,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use xet::wire::range::{self, ContentRange};
-use xet::wire::routes;
 
-fuzz_target!(|input: (&str, u64)| {
-    let (text, size) = input;
+fuzz_target!(|data: &[u8]| {
+    // The first eight bytes are the size of what the ranges are of.
+    let Some((size, text)) = data.split_first_chunk() else { return };
+    let (size, Ok(text)) = (u64::from_le_bytes(*size), std::str::from_utf8(text)) else { return };
     if let Ok(specs) = range::parse_ranges(text, 16) {
         assert!((1..=16).contains(&specs.len()));
         for spec in &specs {
@@ -23,5 +24,4 @@ fuzz_target!(|input: (&str, u64)| {
     if let Ok(content) = text.parse::<ContentRange>() {
         assert_eq!(content.to_string().parse::<ContentRange>(), Ok(content));
     }
-    let _ = routes::parse_batch_query(text, 16);
 });

@@ -1,5 +1,6 @@
 //! The structure of a file, as JSON and as text for people. What `inspect` prints and `shard dump` writes.
 
+pub(crate) mod pack;
 pub(crate) mod shard;
 pub(crate) mod xorb;
 

@@ -39,6 +39,7 @@ pub struct Store {
     memory: Memory,
     footers: Footers,
     dedup: DedupOptions,
+    shard_chunks_max: u64,
 }
 
 /// How much a store may use, and how it answers dedup queries.
@@ -50,6 +51,8 @@ pub struct Options {
     pub footer_bytes_max: u64,
     /// Threads for hashing and decompressing.
     pub threads: usize,
+    /// Chunks that are looked at to prove the files of one shard. A small shard may name many, many times over.
+    pub shard_chunks_max: u64,
     /// How dedup queries are answered.
     pub dedup: DedupOptions,
 }
@@ -60,6 +63,7 @@ impl Default for Options {
             body_bytes_max: 512 * 1024 * 1024,
             footer_bytes_max: 128 * 1024 * 1024,
             threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
+            shard_chunks_max: xet::limits::SHARD_CHECK_CHUNKS_MAX,
             dedup: DedupOptions::default(),
         }
     }
@@ -76,7 +80,8 @@ impl Store {
         let workers = Workers::new(options.threads);
         let footers = Footers::new(objects.clone(), workers.clone(), options.footer_bytes_max);
         let memory = Memory::new(options.body_bytes_max);
-        Self { objects, catalog, clock, workers, memory, footers, dedup: options.dedup.clone() }
+        let Options { shard_chunks_max, dedup, .. } = options.clone();
+        Self { objects, catalog, clock, workers, memory, footers, dedup, shard_chunks_max }
     }
 
     /// The objects.

@@ -149,9 +149,16 @@ pub struct Listed {
 }
 
 /// The objects of one store.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
+}
+
+impl fmt::Debug for Objects {
+    /// By name only: what a bucket's client would tell of itself includes the keys to it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Objects({})", self.store)
+    }
 }
 
 impl Objects {

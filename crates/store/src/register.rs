@@ -13,8 +13,8 @@ use bytes::Bytes;
 use futures::Stream;
 use xet::limits::SHARD_BYTES_MAX;
 use xet::shard::check::check_xorb;
-use xet::shard::{Footing, Form, Shard, ShardBuilder, XorbEntry};
-use xet::{FormatError, ShardHash, XorbHash};
+use xet::shard::{FileEntry, Footing, Form, Shard, ShardBuilder, XorbEntry};
+use xet::{FileHash, FormatError, Sha256, ShardHash, XorbHash};
 
 use crate::Store;
 use crate::access::Grant;
@@ -90,7 +90,7 @@ impl Store {
             shard: ShardRow { hash, object_bytes, created_s: now_s },
             xorbs: xorbs.keys().copied().collect(),
             files: proven.files,
-            sha256s: shard.files.iter().filter_map(|file| Some((file.sha256?, file.hash))).collect(),
+            sha256s: sha256s(&shard),
             dedup: eligible(&shard, proven.dedup),
             now_s,
         };
@@ -158,6 +158,20 @@ fn seal(shard: &Shard, rows: &HashMap<XorbHash, XorbRow>) -> std::result::Result
     builder.flag_file_starts();
     builder.encode(&Form::Stored(Footing::LOCAL))
 }
+
+/// The digests the uploader claims. That of the empty file we know, and genuine clients send zeros for it.
+fn sha256s(shard: &Shard) -> Vec<(Sha256, FileHash)> {
+    let digest = |file: &FileEntry| match file.terms.is_empty() {
+        true => Some(EMPTY_SHA256),
+        false => file.sha256,
+    };
+    shard.files.iter().filter_map(|file| Some((digest(file)?, file.hash))).collect()
+}
+
+const EMPTY_SHA256: Sha256 = Sha256::new([
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27,
+    0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+]);
 
 /// Chunks to be found again: those the terms showed, and those of the shard's own xorbs.
 fn eligible(shard: &Shard, of_terms: Vec<DedupRow>) -> Vec<DedupRow> {

@@ -9,13 +9,13 @@ use futures::stream;
 use house::{House, Upload, pieces, shard, writer};
 use store::catalog::rows::XorbState;
 use store::plan::Planned;
-use store::{DedupOptions, ErrorKind, Grant};
+use store::{ErrorKind, Grant, Options};
 use testkit::corpus;
 use testkit::postgres::Postgres;
 use xet::compress::{Policy, Scheme};
 use xet::shard::{Term, XorbEntry};
 use xet::xorb::Form;
-use xet::{ChunkHash, FileHash, RangeHash, XorbHash};
+use xet::{ChunkHash, FileHash, RangeHash, Sha256, XorbHash};
 
 fn sample() -> (Vec<Vec<u8>>, Upload) {
     let mut data =
@@ -37,7 +37,7 @@ async fn what_goes_in_comes_out_whole_and_in_parts() {
 async fn what_goes_in_comes_out_of_postgres_too() {
     let Some(server) = Postgres::start() else { return };
     let catalog = store::catalog::open(&server.fresh_database()).await.unwrap();
-    comes_out(House::over(tempfile::tempdir().unwrap(), catalog, DedupOptions::default())).await;
+    comes_out(House::over(tempfile::tempdir().unwrap(), catalog, &Options::default())).await;
 }
 
 async fn comes_out(house: House) {
@@ -323,7 +323,7 @@ async fn a_shard_may_not_refer_to_a_condemned_xorb() {
 /// A small term may name a whole xorb and be repeated; a shard cannot buy endless work with that.
 #[tokio::test]
 async fn a_shard_of_endless_terms_runs_out_of_budget() {
-    let house = House::new().await;
+    let house = House::with_options(&Options { shard_chunks_max: 100 * 8192, ..Options::default() }).await;
     let grant = writer("ann/repo");
     let chunks: Vec<u8> = corpus::noise(1, 8192);
     let mut builder = xet::xorb::XorbBuilder::new(Policy::Always(Scheme::Raw));
@@ -334,14 +334,29 @@ async fn a_shard_of_endless_terms_runs_out_of_budget() {
     house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
     let term = Term { xorb: xorb.info.hash(), flags: 0, raw_bytes: 8192, chunks: 0..8192 };
     let range = RangeHash::of(xorb.info.chunks().iter().map(|place| &place.hash));
-    let file = xet::shard::FileEntry {
-        hash: FileHash::new([1; 32]),
-        terms: vec![term; 8200],
-        verification: Some(vec![range; 8200]),
-        sha256: None,
-    };
-    let error = house.register(&grant, &shard(&[file], &[])).await.unwrap_err();
-    assert!(error.to_string().contains("chunks of all files of a shard"), "{error}");
+    for (terms, reason) in [(100, "file hash"), (101, "chunks of all files of a shard")] {
+        let file = xet::shard::FileEntry {
+            hash: FileHash::new([1; 32]),
+            terms: vec![term.clone(); terms],
+            verification: Some(vec![range; terms]),
+            sha256: None,
+        };
+        let error = house.register(&grant, &shard(&[file], &[])).await.unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+/// Genuine clients send zeros for the digest of nothing.
+#[tokio::test]
+async fn the_empty_file_is_found_by_its_true_digest() {
+    let house = House::new().await;
+    let grant = writer("ann/repo");
+    let mut upload = Upload::of(&[b""], 100, Policy::Auto);
+    let truth = upload.files[0].sha256.replace(Sha256::default()).unwrap();
+    house.upload(&grant, &upload).await.unwrap();
+    let found = house.catalog.files_by_sha256(grant.scope(), &[truth, Sha256::default()]).await.unwrap();
+    assert_eq!(found, [(truth, FileHash::ZERO)]);
+    assert!(house.read(&grant, FileHash::ZERO, None).await.unwrap().is_empty());
 }
 
 /// Fail at the first, second, third … operation, before or after it took effect: nothing half done is visible, and the

@@ -101,8 +101,8 @@ pub fn cut(data: &[u8]) -> Vec<usize> {
     cuts
 }
 
-/// Appends the candidates of `data` that lie in `range` to `found`, ascending: every place (the end of a byte) where
-/// the hash of the 64 bytes before it allows a cut.
+/// Appends the candidates that the bytes `range` of `data` end to `found`, ascending: every place (the end of a byte)
+/// where the hash of the 64 bytes before it allows a cut. So a place between two parts belongs to the first.
 ///
 /// Parts of one buffer may be searched on several cores and the results joined for [`select`]. Places closer than
 /// 64 bytes to the beginning of `data` are not judged: no cut can fall there.
@@ -112,7 +112,7 @@ pub fn cut(data: &[u8]) -> Vec<usize> {
 /// When `range` does not lie in `0..=data.len()`.
 pub fn candidates(data: &[u8], range: Range<usize>, found: &mut Vec<usize>) {
     assert!(range.start <= range.end && range.end <= data.len(), "{range:?} lies in the buffer");
-    let from = range.start.max(GEAR_WINDOW) - 1;
+    let from = range.start.max(GEAR_WINDOW - 1);
     if from < range.end {
         gear::candidates(data, from, range.end, found);
     }

@@ -144,10 +144,15 @@ impl Compressor {
         };
         let tried = match guess {
             Guess::One(scheme) => encoder.put(scheme, chunk, out, start, chunk.len()),
-            Guess::Either => {
-                let plain = encoder.put(Scheme::Lz4, chunk, out, start, chunk.len());
-                let limit = plain.map_or(chunk.len(), |_| out.len() - start);
-                encoder.put(Scheme::GroupedLz4, chunk, out, start, limit).or(plain)
+            Guess::Either => encoder.put_shorter(chunk, out, start),
+            Guess::RawUnlessRepeated => {
+                out.extend_from_slice(chunk);
+                if !predictor.repeats(chunk) {
+                    return Scheme::Raw;
+                }
+                out.truncate(start);
+                // Grouped too: only so does LZ4 reach back more than 64 KiB.
+                encoder.put_shorter(chunk, out, start)
             }
         };
         tried.unwrap_or_else(|| {
@@ -205,6 +210,13 @@ impl Encoder {
         out.truncate(start);
         frame::write(code, block, out);
         Some(scheme)
+    }
+
+    /// Puts `chunk` under either scheme, whichever makes it shorter, as [`put`](Self::put) does.
+    fn put_shorter(&mut self, chunk: &[u8], out: &mut Vec<u8>, start: usize) -> Option<Scheme> {
+        let plain = self.put(Scheme::Lz4, chunk, out, start, chunk.len());
+        let limit = plain.map_or(chunk.len(), |_| out.len() - start);
+        self.put(Scheme::GroupedLz4, chunk, out, start, limit).or(plain)
     }
 
     /// Block lengths of both ways to compress a sample.

@@ -1,5 +1,6 @@
 //! `drystone check`: is a file of our formats sound?
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use xet::xorb::{Form, XorbScanner};
 use xet::{FormatError, Hash, ShardHash, XorbHash, shard};
 
 use crate::files::{PIECE_BYTES, each_piece, read_shard};
-use crate::output::CliError;
+use crate::output::{CliError, complain};
 
 /// Verify a xorb or a shard in full
 ///
@@ -90,7 +91,7 @@ impl Check {
                 if self.json {
                     print(&Verdict { sound: true, hash: Some(hash), offset: None, reason: None })?;
                 } else {
-                    println!("{path}: sound, {summary}");
+                    writeln!(io::stdout(), "{path}: sound, {summary}")?;
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -99,7 +100,7 @@ impl Check {
                     let (offset, reason) = (Some(error.at()), Some(error.to_string()));
                     print(&Verdict { sound: false, hash: None, offset, reason })?;
                 }
-                eprintln!("{path}: rejected at {error}");
+                complain(&format_args!("{path}: rejected at {error}"));
                 Ok(ExitCode::from(1))
             }
             Err(Fault::Other(error)) => Err(error),
@@ -108,16 +109,7 @@ impl Check {
 
     fn xorb(&self, needs_footer: bool) -> Result<(Hash, String), Fault> {
         let mut scanner = XorbScanner::new(self.hash.map(XorbHash));
-        let mut fault = None;
-        each_piece(&self.file, PIECE_BYTES, |piece| {
-            if fault.is_none() {
-                fault = scanner.push(piece).err();
-            }
-            Ok(())
-        })?;
-        if let Some(error) = fault {
-            return Err(error.into());
-        }
+        each_piece(&self.file, PIECE_BYTES, |piece| scanner.push(piece).map_err(Fault::Format))?;
         let scanned = scanner.finish()?;
         if needs_footer {
             scanned.expect_footer()?;
@@ -147,6 +139,5 @@ impl Check {
 }
 
 fn print(verdict: &Verdict) -> Result<(), CliError> {
-    println!("{}", serde_json::to_string(verdict)?);
-    Ok(())
+    Ok(writeln!(io::stdout(), "{}", serde_json::to_string(verdict)?)?)
 }

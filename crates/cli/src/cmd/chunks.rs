@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use client::cut::{CutOptions, Progress};
 
-use crate::output::CliError;
+use crate::output::{CliError, end_now};
 use crate::progress;
 
 /// Print the chunks of a file
@@ -28,24 +28,21 @@ impl Chunks {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let progress = Progress::default();
         let mut out = BufWriter::new(io::stdout());
-        let mut written = Ok(());
         let mut offset = 0;
         let print = |hash: xet::ChunkHash, bytes: u32| {
-            if written.is_ok() {
-                written = if !self.json {
-                    writeln!(out, "{hash} {bytes}")
-                } else {
-                    let before = if offset == 0 { "[\n" } else { ",\n" };
-                    write!(out, "{before}  {{\"hash\":\"{hash}\",\"offset\":{offset},\"length\":{bytes}}}")
-                };
-            }
+            let written = if !self.json {
+                writeln!(out, "{hash} {bytes}")
+            } else {
+                let before = if offset == 0 { "[\n" } else { ",\n" };
+                write!(out, "{before}  {{\"hash\":\"{hash}\",\"offset\":{offset},\"length\":{bytes}}}")
+            };
+            written.unwrap_or_else(|error| end_now(error));
             offset += u64::from(bytes);
         };
         let path = self.path.clone();
         progress::watch(&progress, std::slice::from_ref(&self.path), || {
             client::cut::chunk_file(path, &CutOptions::default(), &progress, print)
         })?;
-        written?;
         if self.json {
             out.write_all(if offset == 0 { b"[]\n" } else { b"\n]\n" })?;
         }

@@ -9,7 +9,7 @@ use clap::Args;
 use client::cut::{CutFile, CutOptions, Progress};
 use serde::Serialize;
 
-use crate::output::CliError;
+use crate::output::{CliError, complain, end_now};
 use crate::progress;
 
 /// Print the XET hash of files
@@ -52,21 +52,19 @@ impl Hash {
         let progress = Progress::default();
         let mut printer = Printer { out: BufWriter::new(io::stdout()), json: self.json, printed: 0 };
         let mut failed = false;
-        let mut written = Ok(());
 
         progress::watch(&progress, &self.paths, || {
             let files = client::walk::files(self.paths.clone());
             client::cut::hash_files(files, &options, &progress, |file| match file {
-                Ok(file) if written.is_ok() => written = printer.print(&file),
-                Ok(_) => {}
+                Ok(file) => printer.print(&file).unwrap_or_else(|error| end_now(error)),
                 Err(error) => {
-                    eprintln!("drystone: {error}");
+                    complain(&error);
                     failed = true;
                 }
             });
         });
 
-        written.and_then(|()| printer.finish())?;
+        printer.finish()?;
         Ok(ExitCode::from(u8::from(failed)))
     }
 }
@@ -80,8 +78,8 @@ struct Printer<W> {
 
 impl<W: Write> Printer<W> {
     fn print(&mut self, file: &CutFile) -> io::Result<()> {
-        let path = file.path.to_string_lossy();
         if self.json {
+            let path = file.path.to_string_lossy();
             self.out.write_all(if self.printed == 0 { b"[\n  " } else { b",\n  " })?;
             let line = Line { path, size: file.bytes, hash: file.hash, sha256: file.sha256 };
             serde_json::to_writer(&mut self.out, &line)?;
@@ -90,7 +88,10 @@ impl<W: Write> Printer<W> {
             if let Some(sha256) = file.sha256 {
                 write!(self.out, "{sha256} ")?;
             }
-            writeln!(self.out, "{} {path}", file.bytes)?;
+            write!(self.out, "{} ", file.bytes)?;
+            // A name need not be text.
+            self.out.write_all(file.path.as_os_str().as_encoded_bytes())?;
+            writeln!(self.out)?;
         }
         self.printed += 1;
         Ok(())

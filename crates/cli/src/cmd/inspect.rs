@@ -9,9 +9,10 @@ use clap::Args;
 use xet::shard::Shard;
 use xet::xorb::XorbScanner;
 
+use crate::describe::pack::PackDescription;
 use crate::describe::shard::ShardDescription;
 use crate::describe::xorb::{ChunkDescription, XorbDescription, print_chunks};
-use crate::files::{PIECE_BYTES, read_shard};
+use crate::files::{PIECE_BYTES, read_at_most, read_shard};
 use crate::output::CliError;
 
 /// Show the structure of a xorb, a shard or a ShardPack file
@@ -35,6 +36,7 @@ impl Inspect {
         let shown = match recognise(&self.file)? {
             Kind::Shard => self.show_shard(&mut out),
             Kind::Xorb => self.show_xorb(&mut out),
+            Kind::Pack => self.show_pack(&mut out),
         };
         out.flush()?;
         shown.map(|()| ExitCode::SUCCESS)
@@ -43,6 +45,21 @@ impl Inspect {
     fn show_shard(&self, out: &mut impl Write) -> Result<(), CliError> {
         let description = describe_shard(&self.file, &read_shard(&self.file)?)?;
         if self.json { print_json(out, &description) } else { Ok(description.print(out)?) }
+    }
+
+    /// A pack is a dataset and may be long: it is looked at in memory as long as that is reasonable.
+    fn show_pack(&self, out: &mut impl Write) -> Result<(), CliError> {
+        let bytes = read_at_most(&self.file, PACK_BYTES_MAX, "a pack that is inspected in memory")?;
+        let refuse =
+            |error: &dyn std::fmt::Display| CliError::Message(format!("{}: {error}", self.file.display()));
+        let outline = shardpack::Outline::parse(&bytes).map_err(|error| refuse(&error))?;
+        let description = PackDescription::of(&outline);
+        if self.json {
+            print_json(out, &description)?;
+        } else {
+            description.print(out)?;
+        }
+        description.faults.first().map_or(Ok(()), |fault| Err(refuse(fault)))
     }
 
     fn show_xorb(&self, out: &mut impl Write) -> Result<(), CliError> {
@@ -95,7 +112,11 @@ pub(super) fn print_json(out: &mut impl Write, value: &impl serde::Serialize) ->
 enum Kind {
     Shard,
     Xorb,
+    Pack,
 }
+
+/// Longer packs want a reader that does not hold them.
+const PACK_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// Tells the kind by the first bytes and the last.
 fn recognise(path: &Path) -> Result<Kind, CliError> {
@@ -110,6 +131,9 @@ fn recognise(path: &Path) -> Result<Kind, CliError> {
 
     if first.get(15..32) == Some(&xet::shard::record::MAGIC) {
         return Ok(Kind::Shard);
+    }
+    if shardpack::looks_like_pack(&first, &last) {
+        return Ok(Kind::Pack);
     }
     let header = xet::xorb::ChunkHeader::parse(&mut xet::cursor::Reader::new(&first));
     if header.is_ok() || first.starts_with(&xet::shard::record::APPLICATION) {

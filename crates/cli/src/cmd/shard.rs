@@ -7,7 +7,8 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Subcommand, ValueEnum};
 use xet::compress::Policy;
 use xet::shard::{Footing, Form, ShardBuilder, TableChoice};
 use xet::{HashKey, ShardHash};
@@ -52,7 +53,7 @@ struct Build {
     #[arg(short, long, value_name = "SHARD")]
     output: PathBuf,
 
-    /// What surrounds the sections [default: upload, or what --from says]
+    /// What surrounds the sections [default: what --from says, else upload; minimal where an option needs a footer]
     #[arg(long, value_enum)]
     form: Option<FormChoice>,
 
@@ -120,6 +121,10 @@ impl Shard {
 
 impl Build {
     fn run(self) -> Result<ExitCode, CliError> {
+        if matches!(self.form, Some(FormChoice::Upload)) && self.needs_footer() {
+            let text = "--key, --created and --expires have their place in a footer: an upload has none";
+            super::Drystone::command().error(ErrorKind::ArgumentConflict, text).exit();
+        }
         let (mut builder, described) = match &self.from {
             Some(path) => from_json(path)?,
             None => (self.pack()?, Form::Upload),
@@ -130,14 +135,14 @@ impl Build {
         if self.no_sha256 {
             builder.drop_sha256();
         }
-        let form = self.form(described, &mut builder);
+        let form = self.form(described, &mut builder)?;
         if let (Form::Stored(footing), None) = (&form, &self.from) {
             builder.key_chunks(&footing.key);
         }
         let bytes = builder.encode(&form).map_err(|error| CliError::format(&self.output, error))?;
         write_whole(&self.output, |out| Ok(out.write_all(&bytes)?))?;
         if self.output != Path::new("-") {
-            println!("{}", ShardHash::of(&bytes));
+            writeln!(io::stdout(), "{}", ShardHash::of(&bytes))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -150,8 +155,12 @@ impl Build {
         packing.finish()
     }
 
+    fn needs_footer(&self) -> bool {
+        self.key.is_some() || self.created.is_some() || self.expires.is_some()
+    }
+
     /// What was asked for, else what the description had.
-    fn form(&self, described: Form, builder: &mut ShardBuilder) -> Form {
+    fn form(&self, described: Form, builder: &mut ShardBuilder) -> Result<Form, CliError> {
         let had = match &described {
             Form::Stored(footing) => footing.clone(),
             Form::Upload => Footing::LOCAL,
@@ -164,8 +173,15 @@ impl Build {
                 expires_s: self.expires.unwrap_or(had.expires_s),
             })
         };
-        match (self.form, described) {
-            (Some(FormChoice::Upload), _) | (None, Form::Upload) if self.key.is_none() => Form::Upload,
+        Ok(match (self.form, described) {
+            (Some(FormChoice::Upload), _) if !had.key.is_zero() => {
+                let text =
+                    "its chunk hashes are keyed, and only a footer can say so: it cannot become an upload";
+                let from = self.from.as_deref().unwrap_or(Path::new("-"));
+                return Err(CliError::Message(format!("{}: {text}", from.display())));
+            }
+            (Some(FormChoice::Upload), _) => Form::Upload,
+            (None, Form::Upload) if !self.needs_footer() => Form::Upload,
             (Some(FormChoice::Stored), _) => footing(TableChoice::ALL),
             (Some(FormChoice::Dedup), _) => {
                 builder.flag_file_starts();
@@ -173,9 +189,11 @@ impl Build {
                 footing(TableChoice::NONE)
             }
             (None, Form::Stored(_)) => footing(had.tables),
-            // A key has its place in the footer only.
-            _ => footing(TableChoice::NONE),
-        }
+            (Some(FormChoice::Minimal), _) | (None, Form::Upload) => {
+                builder.flag_file_starts();
+                footing(TableChoice::NONE)
+            }
+        })
     }
 }
 

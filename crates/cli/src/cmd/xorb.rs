@@ -1,5 +1,6 @@
 //! `drystone xorb`: making a xorb from files, and files from a xorb.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -112,7 +113,7 @@ impl Build {
             .map_err(|_| CliError::Message("the files are empty: a xorb has at least one chunk".into()))?;
         write_whole(&self.output, |out| Ok(out.write_all(&sealed.bytes)?))?;
         if self.output != Path::new("-") {
-            println!("{}", sealed.info.hash());
+            writeln!(io::stdout(), "{}", sealed.info.hash())?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
+use xet::shard::record::{FILE_WITH_METADATA, FILE_WITH_VERIFICATION};
 use xet::shard::{
     ChunkEntry, FileEntry, Footing, Form, Shard, ShardBuilder, TableChoice, TableEntry, Tables, Term,
     XorbEntry,
@@ -39,6 +40,9 @@ pub(crate) struct HeaderDescription {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FileDescription {
     pub(crate) hash: FileHash,
+    /// Bit 31: range hashes follow the terms; bit 30: a SHA-256 does. Counts for a file without terms, else the fields say it.
+    #[serde(default)]
+    pub(crate) flags: Option<u32>,
     pub(crate) size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sha256: Option<Sha256>,
@@ -206,12 +210,22 @@ impl FileDescription {
             verification: file.verification.as_ref().and_then(|hashes| hashes.get(i).copied()),
         };
         let terms = file.terms.iter().enumerate().map(term).collect();
-        Self { hash: file.hash, size: file.raw_bytes(), sha256: file.sha256, terms }
+        let mut flags = 0;
+        if file.verification.is_some() {
+            flags |= FILE_WITH_VERIFICATION;
+        }
+        if file.sha256.is_some() {
+            flags |= FILE_WITH_METADATA;
+        }
+        Self { hash: file.hash, flags: Some(flags), size: file.raw_bytes(), sha256: file.sha256, terms }
     }
 
-    /// A file without terms carries verification in name only: it has none to carry.
     fn into_entry(self) -> FileEntry {
-        let verification = self.terms.iter().map(|term| term.verification).collect();
+        // A file without terms carries verification in name only, and all files of a shard must agree on it.
+        let is_verified =
+            !self.terms.is_empty() || self.flags.is_none_or(|flags| flags & FILE_WITH_VERIFICATION != 0);
+        let verification =
+            is_verified.then(|| self.terms.iter().map(|term| term.verification).collect()).flatten();
         let term = |term: TermDescription| {
             let [start, end] = term.chunks;
             Term { xorb: term.xorb, flags: term.flags, raw_bytes: term.raw_bytes, chunks: start..end }

@@ -265,7 +265,7 @@ async fn batches_may_be_large_and_repeat_themselves(catalog: Any) {
 
 /// Writers of overlapping sets in opposite orders: each row has one winner, and nobody gives up.
 async fn many_writers_at_once_agree(catalog: Any) {
-    let writers = (0..8).map(|writer| {
+    let writers = (0..16).map(|writer| {
         let catalog = catalog.clone();
         tokio::spawn(async move {
             let mut rows: Vec<_> = (0..50).map(row).collect();

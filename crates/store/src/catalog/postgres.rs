@@ -1,7 +1,7 @@
 //! The catalog in PostgreSQL, for many machines.
 //!
-//! Batches travel as arrays. Transactions that read before they write are serializable: one that saw something another
-//! changed fails and is tried again, here.
+//! Batches travel as arrays. A registration is serializable: if what it found was changed by another transaction, it
+//! fails and is tried again, here. Smaller writes lock the rows they change, which is enough.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl PostgresCatalog {
     }
 
     async fn try_add_xorbs(&self, rows: &[XorbRow]) -> Sql<Vec<(XorbColumns, bool)>> {
-        let mut tx = self.pool.begin_with(BEGIN).await?;
+        let mut tx = self.pool.begin().await?;
         let column_of =
             |of: fn(&XorbRow) -> u64| rows.iter().map(|row| column(of(row))).collect::<Vec<i64>>();
         let hashes: Vec<_> = rows.iter().map(|row| row.key.hash.as_bytes().as_slice()).collect();
@@ -71,14 +71,10 @@ impl PostgresCatalog {
     }
 
     async fn try_touch(&self, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
-        let mut tx = self.pool.begin_with(BEGIN).await?;
-        let live = touch(&mut tx, hashes, now_s).await?;
-        tx.commit().await?;
-        Ok(live)
+        touch(&mut *self.pool.acquire().await?, hashes, now_s).await
     }
 
     async fn try_condemn(&self, hashes: &[XorbHash], before_s: u64) -> Sql<Vec<Vec<u8>>> {
-        let mut tx = self.pool.begin_with(BEGIN).await?;
         let update = "UPDATE xorbs SET state = $1 WHERE state = $2 AND referenced_s < $3 AND hash = ANY($4) \
             RETURNING hash";
         let update = sqlx::query_as(update)
@@ -86,8 +82,7 @@ impl PostgresCatalog {
             .bind(XorbState::Live.number())
             .bind(column(before_s))
             .bind(unique(hashes));
-        let rows: Vec<(Vec<u8>,)> = update.fetch_all(&mut *tx).await?;
-        tx.commit().await?;
+        let rows: Vec<(Vec<u8>,)> = update.fetch_all(&self.pool).await?;
         Ok(rows.into_iter().map(|(hash,)| hash).collect())
     }
 

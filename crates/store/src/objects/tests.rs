@@ -84,3 +84,14 @@ fn a_store_of_no_known_kind_is_refused() {
         assert_eq!(Objects::open(url, []).unwrap_err().kind(), ErrorKind::Invalid, "{url}");
     }
 }
+
+/// No network is touched until something is asked for.
+#[cfg(feature = "aws")]
+#[test]
+fn a_bucket_is_opened_by_its_url() {
+    let options = [("aws_region", "nowhere"), ("aws_access_key_id", "id"), ("aws_secret_access_key", "hush")];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let objects = Objects::open("s3://bucket/some/prefix", options).unwrap();
+    let shown = format!("{objects:?}");
+    assert!(shown.contains("some/prefix") && !shown.contains("hush"), "{shown}");
+}

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::future::try_join_all;
-use xet::limits::SHARD_CHECK_CHUNKS_MAX;
 use xet::merkle::MerkleBuilder;
 use xet::shard::record::RECORD_LEN;
 use xet::shard::{FileEntry, Shard, Term};
@@ -42,7 +41,7 @@ impl Store {
         let total = shard.files.iter().map(|file| file.terms.len() as u64).sum();
         progress.total.store(total, Ordering::Relaxed);
 
-        let mut prover = Prover::new(shard.clone(), rows.clone(), now_s);
+        let mut prover = Prover::new(shard.clone(), rows.clone(), now_s, self.shard_chunks_max);
         while let Some(xorbs) = prover.window() {
             let load = xorbs.iter().filter_map(|hash| rows.get(hash)).map(|row| {
                 let laid = row.laid();
@@ -79,7 +78,7 @@ struct Prover {
 const WINDOW_TERMS: usize = 32;
 
 impl Prover {
-    fn new(shard: Arc<Shard>, rows: Arc<HashMap<XorbHash, XorbRow>>, now_s: u64) -> Self {
+    fn new(shard: Arc<Shard>, rows: Arc<HashMap<XorbHash, XorbRow>>, now_s: u64, chunks_left: u64) -> Self {
         Self {
             shard,
             rows,
@@ -89,7 +88,7 @@ impl Prover {
             term: 0,
             merkle: MerkleBuilder::default(),
             layout: LayoutBuilder::default(),
-            chunks_left: SHARD_CHECK_CHUNKS_MAX,
+            chunks_left,
             verified: 0,
             seen_files: HashSet::new(),
             seen_chunks: HashSet::new(),

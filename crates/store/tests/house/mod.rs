@@ -43,20 +43,23 @@ impl House {
     }
 
     pub(crate) async fn with_dedup(dedup: DedupOptions) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let catalog = SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap();
-        Self::over(folder, Arc::new(catalog), dedup)
+        Self::with_options(&Options { dedup, ..Options::default() }).await
     }
 
-    pub(crate) fn over(folder: TempDir, catalog: Arc<dyn Catalog>, dedup: DedupOptions) -> Self {
+    pub(crate) async fn with_options(options: &Options) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap();
+        Self::over(folder, Arc::new(catalog), options)
+    }
+
+    pub(crate) fn over(folder: TempDir, catalog: Arc<dyn Catalog>, options: &Options) -> Self {
         let objects = folder.path().join("objects");
         std::fs::create_dir_all(&objects).unwrap();
         let (faults, clock) = (Faults::default(), Arc::new(ManualClock::at(NOW_S)));
         let local = LocalFileSystem::new_with_prefix(objects).unwrap();
         let objects = Objects::new(Arc::new(FaultyObjects::new(Arc::new(local), faults.clone())));
         let faulty = Arc::new(FaultyCatalog::new(catalog.clone(), faults.clone()));
-        let options = Options { threads: 2, dedup, ..Options::default() };
-        let store = Store::new(objects, faulty, clock.clone(), &options);
+        let store = Store::new(objects, faulty, clock.clone(), options);
         Self { store, clock, faults, catalog, folder }
     }
 

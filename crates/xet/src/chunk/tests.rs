@@ -71,6 +71,20 @@ fn candidates_on_the_limits_cut_as_the_draft_says() {
     }
 }
 
+/// A candidate on the border of two parts was once found by both.
+#[test]
+fn every_candidate_belongs_to_one_part() {
+    let data = noise(5, 1 << 20);
+    let mut whole = Vec::new();
+    candidates(&data, 0..data.len(), &mut whole);
+    for border in [0, 63, 64, whole[0] - 1, whole[0], whole[0] + 1, whole[1], data.len()] {
+        let mut found = Vec::new();
+        candidates(&data, 0..border, &mut found);
+        candidates(&data, border..data.len(), &mut found);
+        assert_eq!(found, whole, "{border}");
+    }
+}
+
 #[test]
 fn a_chunker_started_at_a_true_cut_agrees() {
     let data = noise(11, 2 << 20);

@@ -1,147 +1,9 @@
+mod kinds;
+
 use super::*;
+use kinds::{fill, kinds};
 use proptest::prelude::*;
 use testkit::corpus::{SplitMix64, noise};
-
-/// About the normal distribution, as trained weights are.
-fn bell(numbers: &mut SplitMix64) -> f32 {
-    let sum: f64 = numbers.take(12).map(unit).sum();
-    (sum - 6.0) as f32
-}
-
-/// Small numbers often, large ones seldom, as words in a text.
-fn rank(numbers: &mut SplitMix64, below: u32) -> u32 {
-    (f64::from(below).powf(unit(numbers.word())) - 1.0) as u32
-}
-
-/// A number from 0 to 1.
-fn unit(word: u64) -> f64 {
-    (word >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// `len` bytes of an endless stream of pieces.
-fn fill<P: AsRef<[u8]>>(len: usize, pieces: impl Iterator<Item = P>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(len + 64);
-    for piece in pieces {
-        if out.len() >= len {
-            break;
-        }
-        out.extend_from_slice(piece.as_ref());
-    }
-    out.truncate(len);
-    out
-}
-
-fn bf16(value: f32) -> [u8; 2] {
-    let [_, _, low, high] = value.to_le_bytes();
-    [low, high]
-}
-
-/// IEEE half precision of a value well inside its range, cut, not rounded.
-fn f16(value: f32) -> [u8; 2] {
-    let bits = value.to_bits();
-    let exponent = ((bits >> 23) & 0xff).saturating_sub(112).min(30);
-    (((bits >> 16) & 0x8000) | (exponent << 10) | ((bits >> 13) & 0x3ff)).to_le_bytes()[..2]
-        .try_into()
-        .unwrap()
-}
-
-/// One chunk of each kind of data we know, by name.
-fn kinds(seed: u64, len: usize) -> Vec<(&'static str, Vec<u8>)> {
-    const WORDS: [&str; 24] = [
-        "the", "stone", "of", "wall", "and", "field", "a", "in", "to", "water", "is", "model", "that",
-        "weight", "for", "training", "it", "was", "data", "with", "measure", "as", "chunk", "river",
-    ];
-    let mut numbers = SplitMix64::new(seed);
-    let mut bells = SplitMix64::new(seed ^ 1);
-    let mut ranks = SplitMix64::new(seed ^ 2);
-    let weights: Vec<f32> = (0..=len).map(|_| bell(&mut bells) * 0.02).collect();
-    let words =
-        |n: u64| format!("{}{}", WORDS[(n % 24) as usize], if n >> 8 & 15 == 0 { ".\n" } else { " " });
-    let json = |n: u64| {
-        format!(
-            "{{\"id\": {}, \"name\": \"{}\", \"score\": 0.{:04}, \"tags\": [\"{}\"]}}\n",
-            n % 100_000,
-            WORDS[(n >> 20) as usize % 24],
-            (n >> 30) % 10_000,
-            WORDS[(n >> 50) as usize % 24]
-        )
-    };
-    let random = noise(seed, len);
-    let period = |period: usize| fill(len, std::iter::repeat(&random[..period.min(len)]));
-    let page = 4096;
-    let pages: Vec<usize> =
-        (0..len / page + 1).map(|i| if i % 4 == 3 { i.saturating_sub(6) } else { i }).collect();
-    let f32s = |f: &dyn Fn(usize) -> f32| fill(len, (0..).map(|i| f(i).to_le_bytes()));
-    vec![
-        ("zeros", vec![0; len]),
-        ("text", fill(len, numbers.by_ref().map(words))),
-        ("json", fill(len, numbers.by_ref().map(json))),
-        (
-            "csv",
-            fill(
-                len,
-                numbers.by_ref().map(|n| format!("{},{:.3},{}\n", n % 7, (n >> 9) as f32 / 1e15, n & 1)),
-            ),
-        ),
-        ("hexadecimal", fill(len, numbers.by_ref().map(|n| format!("{n:016x}")))),
-        ("period 10000", period(10_000)),
-        ("period 3001", period(3001)),
-        ("period 40000", period(40_000)),
-        ("period 60001", period(60_001)),
-        (
-            "repeated pages",
-            fill(
-                len,
-                pages.iter().map(|p| &random[(p * page).min(len - 1)..]).map(|p| &p[..page.min(p.len())]),
-            ),
-        ),
-        ("byte ramp", (0..len).map(|i| i as u8).collect()),
-        ("f32 ramp", f32s(&|i| i as f32 * 0.001)),
-        ("f32 wave", f32s(&|i| (i as f32 * 0.01).sin())),
-        ("f32 weights", f32s(&|i| weights[i % weights.len()])),
-        (
-            "f32 shifted weights",
-            fill(
-                len,
-                [&[7_u8; 1][..]].into_iter().chain(
-                    [weights.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()]
-                        .iter()
-                        .map(Vec::as_slice),
-                ),
-            ),
-        ),
-        ("f32 repeated weights", f32s(&|i| weights[i % 9000.min(weights.len())])),
-        (
-            "f32 sparse weights",
-            f32s(&|i| if random[i % len] < 40 { weights[i % weights.len()] } else { 0.0 }),
-        ),
-        ("bf16 weights", fill(len, weights.iter().map(|&w| bf16(w)))),
-        ("f16 weights", fill(len, weights.iter().map(|&w| f16(w)))),
-        ("f64 wave", fill(len, (0..).map(|i| (f64::from(i) * 0.01).sin().to_le_bytes()))),
-        ("f64 integers", fill(len, (0..).map(|i| f64::from(i % 1000).to_le_bytes()))),
-        ("i32 counter", fill(len, (0_i32..).map(i32::to_le_bytes))),
-        (
-            "i32 small",
-            fill(len, ranks.by_ref().take(len).map(|n| (n % 1000) as i32 - 500).map(i32::to_le_bytes)),
-        ),
-        ("i64 counter", fill(len, (1_000_000_i64..).map(i64::to_le_bytes))),
-        ("u16 tokens", fill(len, (0..len).map(|_| (rank(&mut ranks, 50_000) as u16).to_le_bytes()))),
-        ("u32 tokens", fill(len, (0..len).map(|_| rank(&mut ranks, 150_000).to_le_bytes()))),
-        ("int8 weights", fill(len, (0..len).map(|i| [(weights[i % weights.len()] * 1500.0) as i8 as u8]))),
-        ("random", random.clone()),
-        ("random with a hole", {
-            let mut data = random.clone();
-            data[len / 2..len / 2 + len / 8].fill(0);
-            data
-        }),
-        ("text then random", [&fill(len / 2, numbers.by_ref().map(words))[..], &random[len / 2..]].concat()),
-        ("weights then zeros", {
-            let mut data = fill(len, weights.iter().map(|&w| bf16(w)));
-            data[len / 2..].fill(0);
-            data
-        }),
-    ]
-}
 
 fn stored(compressor: &mut Compressor, policy: Policy, chunk: &[u8]) -> (Scheme, Vec<u8>) {
     let mut out = b"before".to_vec();
@@ -312,10 +174,11 @@ fn cost_of_guessing() {
     };
     for len in [65_536, 131_072] {
         for (kind, data) in kinds(5, len) {
+            let mut verdict = Guess::Either;
             let guess = best_us(&mut || {
-                std::hint::black_box(predictor.guess(&data, |sample| encoder.try_both(sample)));
+                verdict = predictor.guess(&data, |sample| encoder.try_both(sample));
+                std::hint::black_box(verdict == Guess::RawUnlessRepeated && predictor.repeats(&data));
             });
-            let verdict = predictor.guess(&data, |sample| encoder.try_both(sample));
             let plain = best_us(&mut || {
                 std::hint::black_box(encoder.plain(&data).len());
             });

@@ -7,7 +7,6 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::sync::OnceLock;
 
 use super::portable;
 use crate::suite::{GEAR_TABLE, GEAR_WINDOW};
@@ -64,7 +63,6 @@ fn portable_until(data: &[u8], from: usize, until: usize, found: &mut Vec<usize>
 /// `from + LANES * stretch <= data.len()`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 unsafe fn lanes(data: &[u8], from: usize, stretch: usize, found: &mut Vec<usize>) {
-    let planes = planes();
     let below = _mm512_set1_epi64(1 << 48);
     // Lane `l` begins its warm-up here, `l` stretches on.
     // SAFETY: `from >= 64`.
@@ -97,7 +95,7 @@ unsafe fn lanes(data: &[u8], from: usize, stretch: usize, found: &mut Vec<usize>
         let look_up = |plane: usize| {
             let quarter = |q: usize| {
                 // SAFETY: a plane is 256 bytes, aligned to 64.
-                unsafe { _mm512_load_si512(planes.0[plane].as_ptr().add(64 * q).cast()) }
+                unsafe { _mm512_load_si512(PLANES.0[plane].as_ptr().add(64 * q).cast()) }
             };
             let r = _mm512_permutexvar_epi8(bytes, quarter(0));
             let r = _mm512_mask_permutexvar_epi8(r, bit6 & !bit7, bytes, quarter(1));
@@ -181,12 +179,20 @@ fn opaque(mut value: u64) -> u64 {
 #[repr(align(64))]
 struct Planes([[u8; 256]; 8]);
 
-fn planes() -> &'static Planes {
-    static PLANES: OnceLock<Planes> = OnceLock::new();
-    PLANES.get_or_init(|| {
-        Planes(std::array::from_fn(|plane| std::array::from_fn(|byte| GEAR_TABLE[byte].to_le_bytes()[plane])))
-    })
-}
+static PLANES: Planes = {
+    let mut planes = [[0; 256]; 8];
+    let mut byte = 0;
+    while byte < 256 {
+        let word = GEAR_TABLE[byte].to_le_bytes();
+        let mut plane = 0;
+        while plane < 8 {
+            planes[plane][byte] = word[plane];
+            plane += 1;
+        }
+        byte += 1;
+    }
+    Planes(planes)
+};
 
 const VECTOR_LANES: usize = 8;
 const PLAIN_LANES: usize = 3;

@@ -1,0 +1,156 @@
+//! Record header: the 32 bytes before a record's key, and the key and metadata after them.
+//!
+//! # Record header
+//!
+//! | offset | size | field                                                                 |
+//! |-------:|-----:|-----------------------------------------------------------------------|
+//! |      0 |    8 | `record_size`: the whole record, this header included, multiple of 8  |
+//! |      8 |    4 | magic, `53 50 52 01`                                                  |
+//! |     12 |    4 | `header_crc`: over bytes 0-11 and 16-31, key and metadata             |
+//! |     16 |    4 | `entry_count`                                                         |
+//! |     20 |    4 | `meta_len`: bytes of metadata, 0 for none                             |
+//! |     24 |    2 | `key_len`: bytes of the key, 1 to 65,535                              |
+//! |     26 |    1 | `meta_format`: 0 raw, 1 JSON, 2 MsgPack                               |
+//! |     27 |    1 | flags: bit 0 tombstone, bit 1 overlay                                 |
+//! |     28 |    4 | reserved, zero                                                        |
+//!
+//! Then key, metadata, zero bytes to a multiple of 8, entries.
+
+use crate::cursor::Reader;
+use crate::error::{FormatError, expect_aligned, expect_crc, expect_magic, expect_range, expect_text};
+use crate::layout::{crc, pad_to_8};
+
+/// What stands before the entries of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordHeader<'a> {
+    /// The whole record, this header included.
+    pub record_size: u64,
+    /// Entries that follow.
+    pub entry_count: u32,
+    /// How to read the metadata.
+    pub meta_format: MetaFormat,
+    /// What the record does in an overlay.
+    pub flags: RecordFlags,
+    /// Names the record.
+    pub key: &'a str,
+    /// Belongs to the record as a whole; may be empty.
+    pub meta: &'a [u8],
+}
+
+impl<'a> RecordHeader<'a> {
+    /// Bytes of the fixed part.
+    pub const LEN: usize = 32;
+    /// "SPR" and the version of records.
+    pub const MAGIC: [u8; 4] = *b"SPR\x01";
+
+    /// Parses header, key, metadata and padding at the reader's position, which then is that of the first entry.
+    ///
+    /// `record_size` is checked against the bytes read here, not against those left: a reader may have fetched no more.
+    pub fn parse(r: &mut Reader<'a>) -> Result<Self, FormatError> {
+        const WHAT: &str = "record header";
+        let at = r.offset();
+        let before_crc: [u8; 12] = r.clone().array(WHAT)?;
+        let record_size = r.u64(WHAT)?;
+        expect_magic(at + 8, "record magic", &Self::MAGIC, &r.array::<4>(WHAT)?)?;
+        let header_crc = r.u32(WHAT)?;
+        let after_crc: [u8; 16] = r.clone().array(WHAT)?;
+        let entry_count = r.u32(WHAT)?;
+        let meta_len = r.u32(WHAT)?;
+        let key_len = r.u16(WHAT)?;
+        let meta_format = MetaFormat::from(r.u8(WHAT)?);
+        let flags = RecordFlags(r.u8(WHAT)?);
+        r.u32(WHAT)?;
+        let key_at = r.offset();
+        let key = r.take("record key", key_len.into())?;
+        let meta = r.take("record metadata", meta_len.into())?;
+        expect_crc(at, WHAT, header_crc, crc(&[&before_crc, &after_crc, key, meta]))?;
+
+        expect_aligned(at, "record size", record_size)?;
+        expect_range(at + 24, "key length", 1, u16::MAX.into(), key_len.into())?;
+        let key = expect_text(key_at, "record key", key)?;
+        r.skip_to_8("padding after the metadata")?;
+        expect_range(at, "record size", r.offset() - at, u64::MAX, record_size)?;
+        Ok(Self { record_size, entry_count, meta_format, flags, key, meta })
+    }
+
+    /// Appends header, key, metadata and padding. Only a key or metadata of a length the fields cannot hold is refused.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let at = out.len() as u64;
+        let (key_len, meta_len) = (self.key.len() as u64, self.meta.len() as u64);
+        expect_range(at + 24, "key length", 1, u16::MAX.into(), key_len)?;
+        expect_range(at + 20, "metadata length", 0, u32::MAX.into(), meta_len)?;
+        let key_len = u16::try_from(key_len).expect("compared above");
+        let meta_len = u32::try_from(meta_len).expect("compared above");
+
+        let mut before_crc = self.record_size.to_le_bytes().to_vec();
+        before_crc.extend(Self::MAGIC);
+        let mut after_crc = self.entry_count.to_le_bytes().to_vec();
+        after_crc.extend(meta_len.to_le_bytes());
+        after_crc.extend(key_len.to_le_bytes());
+        after_crc.extend([self.meta_format.into(), self.flags.0]);
+        after_crc.extend([0; 4]);
+        let (key, meta) = (self.key.as_bytes(), self.meta);
+        let header_crc = crc(&[&before_crc, &after_crc, key, meta]).to_le_bytes();
+        for part in [&before_crc, header_crc.as_slice(), &after_crc, key, meta] {
+            out.extend(part);
+        }
+        pad_to_8(out);
+        Ok(())
+    }
+}
+
+/// How the metadata of a record is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetaFormat {
+    /// Bytes of the user's own making.
+    Raw,
+    /// JSON text.
+    Json,
+    /// MsgPack.
+    MsgPack,
+    /// A code this version does not know.
+    Unknown(u8),
+}
+
+impl From<u8> for MetaFormat {
+    fn from(code: u8) -> Self {
+        match code {
+            0 => Self::Raw,
+            1 => Self::Json,
+            2 => Self::MsgPack,
+            _ => Self::Unknown(code),
+        }
+    }
+}
+
+impl From<MetaFormat> for u8 {
+    fn from(format: MetaFormat) -> Self {
+        match format {
+            MetaFormat::Raw => 0,
+            MetaFormat::Json => 1,
+            MetaFormat::MsgPack => 2,
+            MetaFormat::Unknown(code) => code,
+        }
+    }
+}
+
+/// The flags of a record; bits without a name are kept and mean nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecordFlags(pub u8);
+
+impl RecordFlags {
+    /// In an overlay: this key is deleted.
+    pub const TOMBSTONE: Self = Self(1);
+    /// In an overlay: entries replace those of the same name.
+    pub const OVERLAY: Self = Self(2);
+
+    /// Whether the key is deleted.
+    pub fn is_tombstone(self) -> bool {
+        self.0 & Self::TOMBSTONE.0 != 0
+    }
+
+    /// Whether entries replace those of the same name.
+    pub fn is_overlay(self) -> bool {
+        self.0 & Self::OVERLAY.0 != 0
+    }
+}
