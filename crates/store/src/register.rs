@@ -76,11 +76,10 @@ impl Store {
         let proven = self.prove(&shard, &xorbs, progress).await?;
         let sealed = self.workers.run({
             let (shard, xorbs) = (shard.clone(), xorbs.clone());
-            move || seal(&shard, &xorbs)
+            move || seal(&shard, &xorbs).map(|bytes| (ShardHash::of(&bytes), bytes))
         });
-        let sealed = sealed.await?.map_err(refuse)?;
+        let (hash, sealed) = sealed.await?.map_err(refuse)?;
 
-        let hash = ShardHash::of(&sealed);
         let object_bytes = sealed.len() as u64;
         self.objects.put(&ObjectKey::Shard(hash), vec![sealed.into()]).await?;
         let now_s = self.clock.now_s();
