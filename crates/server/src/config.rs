@@ -1,0 +1,228 @@
+//! What `serve` is told: defaults, then a file, then the environment, then flags; each outweighs those before it.
+//!
+//! A setting has one name: `url_ttl_s` in the file is `DRYSTONE_URL_TTL_S` in the environment and `--url-ttl-s` as a
+//! flag. Everything is text until it is read, so every source is read and refused in the same way.
+
+pub mod fields;
+pub mod sources;
+
+pub use sources::{Layers, Source};
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use xet::limits;
+
+use crate::secret::Secret;
+
+/// Everything a server must know to start.
+#[derive(Debug, Clone)]
+pub struct ServeConfig {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// How clients reach the server, without a slash at the end; `None`: as it listens.
+    pub public_url: Option<String>,
+    /// The folder of everything that is stored, unless the next two say otherwise.
+    pub data: PathBuf,
+    /// Where objects are; `None`: in the data folder. May hold a password.
+    pub objects: Option<Secret<String>>,
+    /// Where the catalog is; `None`: in the data folder. May hold a password.
+    pub catalog: Option<Secret<String>>,
+    /// Whether tokens are asked for.
+    pub auth: bool,
+    /// The certificate chain and the key, as PEM files; `None`: plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// What bounds requests.
+    pub limits: Limits,
+    /// Whose chunks a client may learn of.
+    pub dedup: DedupPolicy,
+    /// How long a data URL is good.
+    pub url_ttl_s: u64,
+    /// How long a CAS token is good.
+    pub token_ttl_s: u64,
+    /// How long requests may take to finish once the server was told to stop.
+    pub shutdown_grace_s: u64,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// The least important level that is logged.
+    pub log_level: LogLevel,
+}
+
+/// Where the certificate and its key are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// What bounds requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The body of a xorb upload.
+    pub xorb_body_bytes_max: u64,
+    /// The body of a shard upload.
+    pub shard_body_bytes_max: u64,
+    /// The body of anything else, commits above all.
+    pub other_body_bytes_max: u64,
+    /// What all requests together may hold.
+    pub memory_bytes: u64,
+    /// Connections at the same time.
+    pub connections_max: u32,
+    /// Requests per second from one address, after a burst of ten times as many; 0: any number.
+    pub requests_per_s: u32,
+    /// How long a client may send nothing in the middle of a body.
+    pub body_timeout_s: u64,
+    /// How long a connection may be silent in both directions, also while the server works on an answer.
+    pub idle_timeout_s: u64,
+}
+
+/// Whose chunks a dedup query may find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DedupPolicy {
+    /// No one's.
+    Off,
+    /// Those of the same namespace.
+    Namespace,
+    /// Everyone's. Who asks learns that someone has the chunk.
+    Global,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Levels of importance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something is broken.
+    Error,
+    /// Something is odd.
+    Warn,
+    /// Each request.
+    Info,
+    /// What happens within a request.
+    Debug,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            public_url: None,
+            data: PathBuf::from("drystone-data"),
+            objects: None,
+            catalog: None,
+            auth: true,
+            tls: None,
+            limits: Limits::default(),
+            dedup: DedupPolicy::Namespace,
+            url_ttl_s: 3600,
+            token_ttl_s: 3600,
+            shutdown_grace_s: 30,
+            log_format: LogFormat::Text,
+            log_level: LogLevel::Info,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            xorb_body_bytes_max: limits::XORB_STORED_BYTES_MAX,
+            shard_body_bytes_max: limits::SHARD_BYTES_MAX,
+            other_body_bytes_max: 64 << 20,
+            memory_bytes: 1 << 30,
+            connections_max: 4096,
+            requests_per_s: 0,
+            body_timeout_s: 60,
+            idle_timeout_s: 900,
+        }
+    }
+}
+
+impl ServeConfig {
+    /// Reads the layers, the heaviest last, and checks what came out.
+    pub fn load(layers: &Layers) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        let mut tls = (None, None);
+        for (name, setting) in layers.merged()? {
+            fields::apply(&mut config, &mut tls, name, &setting)?;
+        }
+        config.tls = match tls {
+            (None, None) => None,
+            (Some((cert, _)), Some((key, _))) => Some(TlsFiles { cert, key }),
+            (Some((_, from)), None) => {
+                return Err(ConfigError::new("tls_cert", from, "needs tls_key as well"));
+            }
+            (None, Some((_, from))) => {
+                return Err(ConfigError::new("tls_key", from, "needs tls_cert as well"));
+            }
+        };
+        config.check(layers)?;
+        Ok(config)
+    }
+
+    /// The URL clients append paths to, for a server that listens at `bound`.
+    pub fn base_url(&self, bound: SocketAddr) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{bound}"))
+    }
+
+    /// What only two settings together can get wrong. Blames the one that is easier to change.
+    fn check(&self, layers: &Layers) -> Result<(), ConfigError> {
+        let refuse = |field, message: String| Err(ConfigError::new(field, layers.source_of(field), message));
+        let ip = self.listen.ip();
+        if !self.auth && !ip.is_loopback() {
+            let message =
+                format!("off is only for a server that no one else reaches, and {ip} is no loopback address");
+            return refuse("auth", message);
+        }
+        if ip.is_unspecified() && self.public_url.is_none() {
+            return refuse("listen", format!("{ip} is no address to connect to: set public_url"));
+        }
+        let largest = self.limits.xorb_body_bytes_max.max(self.limits.shard_body_bytes_max);
+        if self.limits.memory_bytes < largest {
+            return refuse("memory_bytes", format!("less than the largest body, {largest} bytes"));
+        }
+        Ok(())
+    }
+}
+
+/// A setting that cannot be used, and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The setting.
+    pub field: String,
+    /// Who said it.
+    pub source: Source,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl ConfigError {
+    pub(crate) fn new(field: impl Into<String>, source: Source, message: impl Into<String>) -> Self {
+        Self { field: field.into(), source, message: message.into() }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::Default => write!(f, "{}: {}", self.field, self.message),
+            source => write!(f, "{} ({source}): {}", self.field, self.message),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! `/health` for whoever decides whether to send requests here, `/metrics` for whoever watches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, Response, header};
+use axum::response::IntoResponse;
+use xet::wire::routes::content_type;
+use xet::wire::{ErrorCode, encode_json};
+
+use super::error::Refused;
+use crate::state::AppState;
+
+/// Whether the server takes requests. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    stopping: Arc<AtomicBool>,
+}
+
+impl Health {
+    /// From now on others should be asked instead.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether [`Health::stop`] was called.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}
+
+/// The body of a healthy answer.
+#[derive(serde::Serialize)]
+struct Healthy {
+    status: &'static str,
+    version: &'static str,
+}
+
+pub(super) async fn health(State(state): State<AppState>) -> Result<Response<Body>, Refused> {
+    if state.health.is_stopping() {
+        return Err(Refused::new(ErrorCode::Unavailable, "the server is stopping"));
+    }
+    let body = encode_json(&Healthy { status: "ok", version: env!("CARGO_PKG_VERSION") });
+    Ok(with_type(content_type::JSON, body))
+}
+
+pub(super) async fn metrics(State(state): State<AppState>) -> Result<Response<Body>, Refused> {
+    let nothing = || Refused::new(ErrorCode::NotFound, "this server keeps no metrics");
+    let metrics = state.metrics.as_ref().ok_or_else(nothing)?;
+    state.budget.record();
+    Ok(with_type("text/plain; version=0.0.4", metrics.render().into_bytes()))
+}
+
+fn with_type(content_type: &'static str, body: Vec<u8>) -> Response<Body> {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    (headers, body).into_response()
+}

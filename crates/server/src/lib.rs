@@ -1,0 +1,27 @@
+//! The HTTP side of a hub: tokens, signed data URLs, byte ranges, limits, metrics.
+//!
+//! [`http::app`] is the server as a router, [`shutdown::serve`] runs it. What is stored, and where, others know.
+
+pub mod auth;
+pub mod body;
+pub mod budget;
+pub mod config;
+pub mod door;
+pub mod http;
+pub mod logs;
+pub mod metrics;
+pub mod ranges;
+pub mod rate;
+pub mod secret;
+pub mod shutdown;
+pub mod sign;
+pub mod state;
+
+pub use auth::{CasTokens, Claims, RepoKind, Repository};
+pub use budget::Budget;
+pub use config::{ConfigError, Layers, ServeConfig};
+pub use http::app;
+pub use metrics::Metrics;
+pub use secret::{Key, KeyRing, Secret};
+pub use sign::{DataKey, Grant, Signer};
+pub use state::AppState;
