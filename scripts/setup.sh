@@ -8,7 +8,7 @@ HF_XET_VERSION=1.8.0
 say() { printf '==> %s\n' "$*"; }
 
 install_packages() {
-    local wanted=(build-essential ca-certificates git pkg-config python3 python3-venv) missing=() package
+    local wanted=(build-essential ca-certificates git pkg-config postgresql python3 python3-venv) missing=() package
     if ! command -v dpkg >/dev/null || ! command -v apt-get >/dev/null; then
         local tool
         for tool in cc git python3; do
@@ -36,6 +36,8 @@ provided() {
         build-essential) command -v cc >/dev/null && command -v make >/dev/null ;;
         git) command -v git >/dev/null ;;
         pkg-config) command -v pkg-config >/dev/null ;;
+        # The server's programs, which Debian keeps off the path; the catalog's tests start a server of their own.
+        postgresql) command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ;;
         python3) command -v python3 >/dev/null ;;
         python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
         *) dpkg -s "$1" 2>/dev/null | grep -q '^Status: .* installed' ;;

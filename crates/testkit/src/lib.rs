@@ -1,12 +1,16 @@
 //! What tests share: input recipes, golden vectors, slow twins of the specification, damage, a counting allocator.
 //!
 //! A dev-dependency only, and never a user of the code it tests: a twin that called the original would prove nothing.
+//! (`faulty` is none: it wraps what the `store` crate is given, and is there for its integration tests only.)
 //! Everything here panics where a test should fail.
 
 pub mod alloc;
 pub mod command;
 pub mod corpus;
 pub mod damage;
+#[cfg(feature = "store")]
+pub mod faulty;
+pub mod postgres;
 pub mod recipe;
 pub mod twin;
 pub mod vectors;

@@ -1,0 +1,105 @@
+//! A body that arrives in pieces: gathered in segments of a fixed length, never beyond its limit.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Why a piece did not arrive.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Bytes that are looked at together: enough to be worth a thread, few enough to arrive soon.
+pub(crate) const SEGMENT_BYTES: usize = 1024 * 1024;
+
+/// The length a body may have: what its sender declared, if that is allowed, or all that is allowed.
+pub(crate) fn limit(what: &str, declared_bytes: Option<u64>, max: u64) -> Result<u64> {
+    match declared_bytes {
+        Some(declared) if declared > max => {
+            let message = format!("{what} should have at most {max} bytes, {declared} are announced");
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+        declared => Ok(declared.unwrap_or(max)),
+    }
+}
+
+/// Gathers a body. Pieces are copied into segments: they may be tiny, and many, and each would cost more than its bytes.
+pub(crate) struct Segments<'a, S> {
+    what: &'a str,
+    bytes_max: u64,
+    left: u64,
+    pieces: Pin<Box<S>>,
+    /// What of the last piece did not fit its segment.
+    rest: Bytes,
+}
+
+impl<'a, S> Segments<'a, S>
+where
+    S: Stream<Item = std::result::Result<Bytes, BodyError>>,
+{
+    /// The segments of a body that has at most so many bytes; `what` names it in errors.
+    pub(crate) fn new(what: &'a str, bytes_max: u64, pieces: S) -> Self {
+        Self { what, bytes_max, left: bytes_max, pieces: Box::pin(pieces), rest: Bytes::new() }
+    }
+
+    /// The next segment: a full one, or the last; `None` after that.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
+        let mut segment = Vec::new();
+        while segment.len() < SEGMENT_BYTES {
+            if self.rest.is_empty() {
+                let Some(piece) = self.pieces.next().await else { break };
+                self.rest = self.check(piece)?;
+            }
+            let room = (SEGMENT_BYTES - segment.len()).min(self.rest.len());
+            segment.extend_from_slice(&self.rest.split_to(room));
+        }
+        Ok((!segment.is_empty()).then(|| segment.into()))
+    }
+
+    fn check(&mut self, piece: std::result::Result<Bytes, BodyError>) -> Result<Bytes> {
+        let what = self.what;
+        let piece = piece.map_err(|source| {
+            Error::caused(ErrorKind::Unavailable, format!("{what} was cut off on its way"), source)
+        })?;
+        self.left = self.left.checked_sub(piece.len() as u64).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, format!("{what} is longer than {} bytes", self.bytes_max))
+        })?;
+        Ok(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_of_any_size_become_even_segments() {
+        for step in [1, 1000, SEGMENT_BYTES, 3 * SEGMENT_BYTES] {
+            let data = Bytes::from(testkit::corpus::noise(1, 2 * SEGMENT_BYTES + 5));
+            let pieces: Vec<_> =
+                data.chunks(step.max(777)).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+            let mut body = Segments::new("body", data.len() as u64, stream::iter(pieces));
+            let mut segments = Vec::new();
+            while let Some(segment) = body.next().await.unwrap() {
+                segments.push(segment);
+            }
+            assert_eq!(
+                segments.iter().map(Bytes::len).collect::<Vec<_>>(),
+                [SEGMENT_BYTES, SEGMENT_BYTES, 5]
+            );
+            assert_eq!(segments.concat(), data);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_beyond_its_limit_is_refused() {
+        assert_eq!(limit("body", Some(11), 10).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!((limit("body", Some(9), 10).unwrap(), limit("body", None, 10).unwrap()), (9, 10));
+        let pieces = stream::iter([Ok(Bytes::from("abc")), Ok(Bytes::from("de"))]);
+        let error = Segments::new("body", 4, pieces).next().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+}

@@ -1,0 +1,188 @@
+//! Catalog: the queryable index over the objects, in SQLite or PostgreSQL.
+//!
+//! Every method takes a batch and is one statement or one short transaction. Every write can be repeated: what is there
+//! stays, so a caller who did not hear the answer asks again.
+
+pub mod postgres;
+pub mod rows;
+pub mod sqlite;
+
+#[cfg(test)]
+mod contract;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::SqlSafeStr;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
+
+use crate::access::Scope;
+use crate::error::{Error, ErrorKind, Result};
+use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
+
+pub use postgres::PostgresCatalog;
+pub use sqlite::SqliteCatalog;
+
+/// The index over the objects.
+///
+/// *Contract*: a write is durable when its call returns, all of it or nothing; of two writers of one row the first wins
+/// and the second is told; batches may be empty, may repeat themselves and have no order; reads see every write that
+/// returned before they began. A failed write may have happened: repeat it.
+#[async_trait]
+pub trait Catalog: std::fmt::Debug + Send + Sync {
+    /// The rows of these xorbs, whatever their state; unknown ones are left out.
+    async fn xorbs(&self, hashes: &[XorbHash]) -> Result<Vec<XorbRow>>;
+
+    /// Adds xorbs whose objects are stored. A row that is there stays, and is live again if it was condemned. Answers
+    /// once for every distinct hash.
+    async fn add_xorbs(&self, rows: &[XorbRow]) -> Result<Vec<AddedXorb>>;
+
+    /// Notes that somebody learned of these xorbs now; tells which of them are live.
+    async fn touch_xorbs(&self, hashes: &[XorbHash], now_s: u64) -> Result<Vec<XorbHash>>;
+
+    /// Condemns those of these xorbs that are live and that nobody referred to since `before_s`; tells which. That no file
+    /// needs them is for the caller to know.
+    async fn condemn_xorbs(&self, hashes: &[XorbHash], before_s: u64) -> Result<Vec<XorbHash>>;
+
+    /// Adds all that a shard tells, if every xorb it refers to is live, or nothing.
+    async fn register(&self, registration: &Registration) -> Result<Registered>;
+
+    /// The files of these that `scope` may read; others are left out.
+    async fn files(&self, scope: &Scope, hashes: &[FileHash]) -> Result<Vec<FileRow>>;
+
+    /// The files that were registered in `scope` under these digests, several for one digest where chunking differed.
+    async fn files_by_sha256(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<(Sha256, FileHash)>>;
+
+    /// For each of these chunks within reach, one live xorb that holds it; others are left out.
+    async fn dedup(&self, reach: &Reach, chunks: &[ChunkHash]) -> Result<Vec<DedupHit>>;
+
+    /// The rows of these shards; unknown ones are left out.
+    async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>>;
+
+    /// How many rows there are. Counts everything: not for every request.
+    async fn counts(&self) -> Result<Counts>;
+}
+
+/// Opens the catalog a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date.
+pub async fn open(url: &str) -> Result<Arc<dyn Catalog>> {
+    match url.split(':').next() {
+        Some("sqlite") => Ok(Arc::new(SqliteCatalog::open_url(url).await?)),
+        Some("postgres" | "postgresql") => Ok(Arc::new(PostgresCatalog::open(url).await?)),
+        _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
+    }
+}
+
+/// Rows in one statement of a batch: well below what either database allows in parameters, few enough to stay small.
+pub(crate) const BATCH_ROWS: usize = 1000;
+
+/// The columns of `xorbs`, in the order of the table.
+const XORB_COLUMNS: &str =
+    "hash, digest, object_bytes, raw_bytes, chunk_count, state, created_s, referenced_s, verified_s";
+
+/// The same question for both databases.
+const COUNT_ROWS: &str = "SELECT \
+    (SELECT COUNT(*) FROM xorbs), \
+    (SELECT CAST(COALESCE(SUM(object_bytes), 0) AS BIGINT) FROM xorbs), \
+    (SELECT CAST(COALESCE(SUM(raw_bytes), 0) AS BIGINT) FROM xorbs), \
+    (SELECT COUNT(*) FROM files), \
+    (SELECT CAST(COALESCE(SUM(file_bytes), 0) AS BIGINT) FROM files), \
+    (SELECT COUNT(*) FROM repo_files), \
+    (SELECT COUNT(*) FROM repo_sha256s), \
+    (SELECT COUNT(*) FROM dedup), \
+    (SELECT COUNT(*) FROM shards)";
+
+/// Anything that is 32 bytes in a column.
+trait Key {
+    fn key(&self) -> &[u8];
+}
+
+macro_rules! keys {
+    ($($hash:ty),*) => { $(impl Key for $hash {
+        fn key(&self) -> &[u8] {
+            self.as_bytes()
+        }
+    })* };
+}
+keys!(ChunkHash, FileHash, Sha256, ShardHash, XorbHash);
+
+/// The keys of a batch, sorted, each once. Sorted, because two transactions that lock rows in one order cannot wait for
+/// each other.
+fn unique<K: Key>(keys: &[K]) -> Vec<&[u8]> {
+    let mut keys: Vec<_> = keys.iter().map(Key::key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// Counts the tries of one operation and waits between them.
+#[derive(Debug)]
+pub(crate) struct Tries {
+    what: &'static str,
+    left: u32,
+    wait_ms: u64,
+}
+
+impl Tries {
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, left: 12, wait_ms: 2 }
+    }
+
+    /// Waits if trying again may help; otherwise says what went wrong.
+    pub(crate) async fn again(&mut self, error: sqlx::Error) -> Result<()> {
+        if self.left == 0 || !is_collision(&error) {
+            return Err(translate(self.what, error));
+        }
+        self.left -= 1;
+        // Those who collided must not wait alike, or they meet again.
+        let jitter =
+            std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), self.left) % self.wait_ms;
+        tokio::time::sleep(Duration::from_millis(self.wait_ms + jitter)).await;
+        self.wait_ms = (self.wait_ms * 2).min(500);
+        Ok(())
+    }
+}
+
+/// Whether two transactions got into each other's way and one had to give in.
+fn is_collision(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    match code.as_deref() {
+        // PostgreSQL: serialization failure, deadlock.
+        Some("40001" | "40P01") => true,
+        // SQLite: busy or locked, in the low byte of the extended code. Its codes are short, those of PostgreSQL are not.
+        Some(code) if code.len() <= 4 => code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 5 | 6)),
+        _ => false,
+    }
+}
+
+pub(crate) fn translate(what: &str, source: sqlx::Error) -> Error {
+    use sqlx::Error as E;
+    let kind = match &source {
+        _ if is_collision(&source) => ErrorKind::Unavailable,
+        E::Io(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed | E::Tls(_) => ErrorKind::Unavailable,
+        E::Database(error) => match error.code().as_deref() {
+            // PostgreSQL: connection trouble, out of something, shutting down or starting. SQLite: full, I/O error.
+            Some(code) if code.len() == 5 && ["08", "53", "57"].iter().any(|c| code.starts_with(c)) => {
+                ErrorKind::Unavailable
+            }
+            Some("13") | Some("10") => ErrorKind::Unavailable,
+            Some("11") | Some("26") => ErrorKind::Corrupt,
+            _ => ErrorKind::Internal,
+        },
+        E::ColumnDecode { .. } | E::Decode(_) => ErrorKind::Corrupt,
+        _ => ErrorKind::Internal,
+    };
+    Error::caused(kind, format!("catalog: {what}"), source)
+}
+
+/// The migrations of one database. Only ever appended to: what ran somewhere is never edited.
+fn migrator(scripts: &[(i64, &'static str, &'static str)]) -> Migrator {
+    let migration = |(version, name, sql): &(i64, &'static str, &'static str)| {
+        Migration::new(*version, (*name).into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    let mut migrator = Migrator::with_migrations(scripts.iter().map(migration).collect());
+    // The lock it would take is one of PostgreSQL's own; two servers that start at once retry instead.
+    migrator.set_locking(false);
+    migrator
+}

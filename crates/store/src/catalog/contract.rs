@@ -1,0 +1,335 @@
+//! What every catalog must do, run on each of them.
+
+use std::sync::Arc;
+
+use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
+
+use super::rows::{Counts, DedupRow, FileRow, Reach, Registered, Registration, ShardRow, XorbRow, XorbState};
+use super::{Catalog, SqliteCatalog};
+use crate::access::Scope;
+use crate::error::ErrorKind;
+use crate::layout::{Layout, LayoutBuilder};
+use crate::objects::{Digest, XorbKey};
+
+type Any = Arc<dyn Catalog>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = (0..).map(|n| format!("sqlite://{}", folder.path().join(format!("{n}.db")).display()));
+    keeps_the_contract(&mut || files.next().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_keeps_the_contract() {
+    let Some(server) = testkit::postgres::Postgres::start() else { return };
+    keeps_the_contract(&mut || server.fresh_database()).await;
+}
+
+/// Each clause gets an empty catalog; the last opens one twice.
+async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
+    macro_rules! clauses {
+        ($($clause:ident),* $(,)?) => { $(
+            println!("{}", stringify!($clause));
+            $clause(super::open(&fresh()).await.unwrap()).await;
+        )* };
+    }
+    clauses!(
+        an_empty_catalog_knows_nothing,
+        the_first_writer_of_a_xorb_wins,
+        a_condemned_xorb_comes_back_when_stored_again,
+        touching_tells_what_is_live_and_never_turns_time_back,
+        a_registration_is_visible_in_its_repository_only,
+        a_registration_may_be_repeated,
+        a_registration_with_a_missing_xorb_leaves_nothing,
+        one_digest_may_lead_to_several_files,
+        dedup_sees_as_far_as_it_may,
+        batches_may_be_large_and_repeat_themselves,
+        many_writers_at_once_agree,
+    );
+    a_catalog_opened_again_is_the_same(&fresh()).await;
+}
+
+fn xorb(n: u64) -> XorbHash {
+    XorbHash::new(bytes(n, 1))
+}
+
+fn file(n: u64) -> FileHash {
+    FileHash::new(bytes(n, 2))
+}
+
+fn chunk(n: u64) -> ChunkHash {
+    ChunkHash::new(bytes(n, 3))
+}
+
+fn sha256(n: u64) -> Sha256 {
+    Sha256::new(bytes(n, 4))
+}
+
+fn bytes(n: u64, of: u8) -> [u8; 32] {
+    let mut bytes = [of; 32];
+    bytes[..8].copy_from_slice(&n.to_be_bytes());
+    bytes
+}
+
+fn scope(text: &str) -> Scope {
+    text.parse().unwrap()
+}
+
+fn row(n: u64) -> XorbRow {
+    XorbRow {
+        key: XorbKey { hash: xorb(n), digest: Digest::new(bytes(n, 5)) },
+        object_bytes: 1000 + n,
+        raw_bytes: 3000,
+        chunk_count: 20,
+        state: XorbState::Live,
+        created_s: 100,
+        referenced_s: 100,
+        verified_s: 100,
+    }
+}
+
+fn layout(of: &[u64]) -> Layout {
+    let mut builder = LayoutBuilder::default();
+    of.iter().for_each(|n| builder.push(row(*n).laid(), 0..2, 10, 0..18));
+    builder.finish()
+}
+
+/// File `n` in xorb `n`, its digest, and chunk `n` to find it again.
+fn registration(scope: &Scope, ns: &[u64]) -> Registration {
+    let file_row = |n: &u64| FileRow { hash: file(*n), layout: layout(&[*n]), created_s: 200 };
+    Registration {
+        scope: scope.clone(),
+        shard: ShardRow { hash: ShardHash::new(bytes(ns.iter().sum(), 6)), object_bytes: 77, created_s: 200 },
+        xorbs: ns.iter().map(|n| xorb(*n)).collect(),
+        files: ns.iter().map(file_row).collect(),
+        sha256s: ns.iter().map(|n| (sha256(*n), file(*n))).collect(),
+        dedup: ns.iter().map(|n| DedupRow { chunk: chunk(*n), xorb: xorb(*n), chunk_index: 7 }).collect(),
+        now_s: 200,
+    }
+}
+
+async fn with_xorbs(catalog: &Any, ns: impl IntoIterator<Item = u64>) {
+    let rows: Vec<_> = ns.into_iter().map(row).collect();
+    assert!(catalog.add_xorbs(&rows).await.unwrap().iter().all(|added| added.was_inserted));
+}
+
+async fn an_empty_catalog_knows_nothing(catalog: Any) {
+    assert_eq!(catalog.xorbs(&[xorb(1)]).await.unwrap(), []);
+    assert_eq!(catalog.xorbs(&[]).await.unwrap(), []);
+    assert_eq!(catalog.add_xorbs(&[]).await.unwrap(), []);
+    assert_eq!(catalog.touch_xorbs(&[], 5).await.unwrap(), []);
+    assert_eq!(catalog.files(&scope("a/b"), &[file(1)]).await.unwrap(), []);
+    assert_eq!(catalog.files_by_sha256(&scope("a/b"), &[sha256(1)]).await.unwrap(), []);
+    assert_eq!(catalog.dedup(&Reach::All, &[chunk(1)]).await.unwrap(), []);
+    assert_eq!(catalog.shards(&[ShardHash::ZERO]).await.unwrap(), []);
+    assert_eq!(catalog.counts().await.unwrap(), Counts::default());
+}
+
+async fn the_first_writer_of_a_xorb_wins(catalog: Any) {
+    let mut other = row(1);
+    other.key.digest = Digest::new([9; 32]);
+    let added = catalog.add_xorbs(&[row(1)]).await.unwrap();
+    assert_eq!((added[0].was_inserted, &added[0].row), (true, &row(1)));
+    let added = catalog.add_xorbs(&[other, row(2)]).await.unwrap();
+    let of = |n| added.iter().find(|added| added.row.key.hash == xorb(n)).unwrap();
+    assert_eq!((of(1).was_inserted, &of(1).row), (false, &row(1)));
+    assert_eq!((of(2).was_inserted, &of(2).row), (true, &row(2)));
+    assert_eq!(catalog.xorbs(&[xorb(1), xorb(3), xorb(1)]).await.unwrap(), [row(1)]);
+}
+
+async fn a_condemned_xorb_comes_back_when_stored_again(catalog: Any) {
+    with_xorbs(&catalog, [1, 2]).await;
+    catalog.touch_xorbs(&[xorb(2)], 300).await.unwrap();
+    // One was referred to since, one does not exist.
+    let condemned = catalog.condemn_xorbs(&[xorb(1), xorb(2), xorb(3)], 300).await.unwrap();
+    assert_eq!(condemned, [xorb(1)]);
+    assert_eq!(catalog.condemn_xorbs(&[xorb(1)], 300).await.unwrap(), []);
+    assert_eq!(catalog.xorbs(&[xorb(1)]).await.unwrap()[0].state, XorbState::Condemned);
+    assert_eq!(catalog.touch_xorbs(&[xorb(1)], 310).await.unwrap(), []);
+    let repo = scope("ann/repo");
+    let registered = catalog.register(&registration(&repo, &[1])).await.unwrap();
+    assert_eq!(registered, Registered::Missing(xorb(1)));
+
+    let added = catalog.add_xorbs(&[XorbRow { referenced_s: 320, created_s: 320, ..row(1) }]).await.unwrap();
+    assert_eq!((added[0].was_inserted, &added[0].row), (false, &XorbRow { referenced_s: 320, ..row(1) }));
+    let registered = catalog.register(&registration(&repo, &[1])).await.unwrap();
+    assert_eq!(registered, Registered::Done { was_inserted: true });
+    assert_eq!(catalog.dedup(&Reach::All, &[chunk(1)]).await.unwrap().len(), 1);
+    catalog.condemn_xorbs(&[xorb(1)], 400).await.unwrap();
+    assert_eq!(catalog.dedup(&Reach::All, &[chunk(1)]).await.unwrap(), []);
+}
+
+async fn touching_tells_what_is_live_and_never_turns_time_back(catalog: Any) {
+    with_xorbs(&catalog, [1, 2]).await;
+    assert_eq!(catalog.touch_xorbs(&[xorb(1), xorb(9)], 500).await.unwrap(), [xorb(1)]);
+    assert_eq!(catalog.touch_xorbs(&[xorb(1)], 400).await.unwrap(), [xorb(1)]);
+    let found = catalog.xorbs(&[xorb(1), xorb(2)]).await.unwrap();
+    let mut times: Vec<_> = found.iter().map(|row| (row.key.hash, row.referenced_s)).collect();
+    times.sort();
+    assert_eq!(times, [(xorb(1), 500), (xorb(2), 100)]);
+}
+
+async fn a_registration_is_visible_in_its_repository_only(catalog: Any) {
+    with_xorbs(&catalog, [1, 2]).await;
+    let (here, there) = (scope("ann/here"), scope("ann/there"));
+    let done = catalog.register(&registration(&here, &[1, 2])).await.unwrap();
+    assert_eq!(done, Registered::Done { was_inserted: true });
+
+    let expected = FileRow { hash: file(1), layout: layout(&[1]), created_s: 200 };
+    assert_eq!(catalog.files(&here, &[file(1), file(3)]).await.unwrap(), [expected]);
+    assert_eq!(catalog.files(&there, &[file(1)]).await.unwrap(), []);
+    assert_eq!(catalog.files_by_sha256(&here, &[sha256(2)]).await.unwrap(), [(sha256(2), file(2))]);
+    assert_eq!(catalog.files_by_sha256(&there, &[sha256(2)]).await.unwrap(), []);
+    assert_eq!(catalog.xorbs(&[xorb(1)]).await.unwrap()[0].referenced_s, 200);
+    let shard = registration(&here, &[1, 2]).shard;
+    assert_eq!(catalog.shards(&[shard.hash]).await.unwrap(), [shard]);
+
+    let done = catalog.register(&registration(&there, &[1])).await.unwrap();
+    assert_eq!(done, Registered::Done { was_inserted: true });
+    assert_eq!(catalog.files(&there, &[file(1), file(2)]).await.unwrap().len(), 1);
+}
+
+async fn a_registration_may_be_repeated(catalog: Any) {
+    with_xorbs(&catalog, [1]).await;
+    let first = registration(&scope("ann/repo"), &[1]);
+    catalog.register(&first).await.unwrap();
+    let counts = catalog.counts().await.unwrap();
+    // The same file under other terms, as another client would cut it into xorbs: the first stays.
+    let mut again = first.clone();
+    again.files[0].layout = layout(&[1, 1]);
+    again.files[0].created_s = 999;
+    let done = catalog.register(&again).await.unwrap();
+    assert_eq!(done, Registered::Done { was_inserted: false });
+    assert_eq!(catalog.counts().await.unwrap(), counts);
+    assert_eq!(catalog.files(&first.scope, &[file(1)]).await.unwrap(), first.files);
+}
+
+async fn a_registration_with_a_missing_xorb_leaves_nothing(catalog: Any) {
+    with_xorbs(&catalog, [1]).await;
+    let before = catalog.counts().await.unwrap();
+    let registration = registration(&scope("ann/repo"), &[1, 2]);
+    assert_eq!(catalog.register(&registration).await.unwrap(), Registered::Missing(xorb(2)));
+    assert_eq!(catalog.counts().await.unwrap(), before);
+    assert_eq!(catalog.xorbs(&[xorb(1)]).await.unwrap(), [row(1)]);
+}
+
+async fn one_digest_may_lead_to_several_files(catalog: Any) {
+    with_xorbs(&catalog, [1, 2]).await;
+    let mut registration = registration(&scope("ann/repo"), &[1, 2]);
+    registration.sha256s = vec![(sha256(1), file(1)), (sha256(1), file(2)), (sha256(1), file(1))];
+    catalog.register(&registration).await.unwrap();
+    let mut found = catalog.files_by_sha256(&registration.scope, &[sha256(1), sha256(1)]).await.unwrap();
+    found.sort();
+    assert_eq!(found, [(sha256(1), file(1)), (sha256(1), file(2))]);
+}
+
+async fn dedup_sees_as_far_as_it_may(catalog: Any) {
+    with_xorbs(&catalog, [1, 2]).await;
+    let (mine, ours, theirs) = (scope("ann/mine"), scope("ann/ours"), scope("bob/theirs"));
+    catalog.register(&registration(&ours, &[1])).await.unwrap();
+    catalog.register(&registration(&theirs, &[2])).await.unwrap();
+    let seen = async |reach: Reach| {
+        let mut hits = catalog.dedup(&reach, &[chunk(1), chunk(2), chunk(3)]).await.unwrap();
+        hits.sort_by_key(|hit| hit.chunk);
+        hits.iter().map(|hit| (hit.xorb.key.hash, hit.chunk_index)).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(Reach::All).await, [(xorb(1), 7), (xorb(2), 7)]);
+    assert_eq!(seen(Reach::Namespace("ann".into())).await, [(xorb(1), 7)]);
+    assert_eq!(seen(Reach::Namespace("bob".into())).await, [(xorb(2), 7)]);
+    assert_eq!(seen(Reach::Repo(ours)).await, [(xorb(1), 7)]);
+    assert_eq!(seen(Reach::Repo(mine)).await, []);
+}
+
+async fn batches_may_be_large_and_repeat_themselves(catalog: Any) {
+    let ns: Vec<u64> = (0..2500).collect();
+    let mut rows: Vec<_> = ns.iter().map(|n| row(*n)).collect();
+    rows.extend((0..100).map(row));
+    let added = catalog.add_xorbs(&rows).await.unwrap();
+    assert_eq!(added.iter().filter(|added| added.was_inserted).count(), 2500);
+    assert_eq!(added.len(), 2500);
+    let hashes: Vec<_> = ns.iter().chain(&ns).map(|n| xorb(*n)).collect();
+    assert_eq!(catalog.xorbs(&hashes).await.unwrap().len(), 2500);
+    assert_eq!(catalog.touch_xorbs(&hashes, 300).await.unwrap().len(), 2500);
+
+    let mut registration = registration(&scope("ann/repo"), &ns);
+    registration.files.push(registration.files[0].clone());
+    registration.xorbs.push(xorb(0));
+    catalog.register(&registration).await.unwrap();
+    let counts = catalog.counts().await.unwrap();
+    assert_eq!((counts.files, counts.repo_files, counts.sha256s, counts.dedup), (2500, 2500, 2500, 2500));
+    assert_eq!((counts.raw_bytes, counts.file_bytes), (7_500_000, 25_000));
+    let files: Vec<_> = ns.iter().map(|n| file(*n)).collect();
+    assert_eq!(catalog.files(&registration.scope, &files).await.unwrap().len(), 2500);
+}
+
+/// Writers of overlapping sets in opposite orders: each row has one winner, and nobody gives up.
+async fn many_writers_at_once_agree(catalog: Any) {
+    let writers = (0..16).map(|writer| {
+        let catalog = catalog.clone();
+        tokio::spawn(async move {
+            let mut rows: Vec<_> = (0..50).map(row).collect();
+            rows.iter_mut().for_each(|row| row.key.digest = Digest::new([writer; 32]));
+            let mut ns: Vec<u64> = (0..50).collect();
+            if writer % 2 == 1 {
+                rows.reverse();
+                ns.reverse();
+            }
+            let added = catalog.add_xorbs(&rows).await.unwrap();
+            catalog.register(&registration(&scope("ann/repo"), &ns)).await.unwrap();
+            added.iter().filter(|added| added.was_inserted).count()
+        })
+    });
+    let mut inserted = 0;
+    for writer in writers.collect::<Vec<_>>() {
+        inserted += writer.await.unwrap();
+    }
+    assert_eq!(inserted, 50);
+    assert_eq!(catalog.counts().await.unwrap().files, 50);
+}
+
+async fn a_catalog_opened_again_is_the_same(url: &str) {
+    let first = super::open(url).await.unwrap();
+    with_xorbs(&first, [1]).await;
+    let second = super::open(url).await.unwrap();
+    assert_eq!(second.xorbs(&[xorb(1)]).await.unwrap(), [row(1)]);
+    let done = second.register(&registration(&scope("ann/repo"), &[1])).await.unwrap();
+    assert_eq!(done, Registered::Done { was_inserted: true });
+    assert_eq!(first.files(&scope("ann/repo"), &[file(1)]).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_catalog_of_no_known_kind_is_refused() {
+    for url in ["", "mysql://x", "plain/path", "postgres://[", "sqlite://x?mode=nonsense"] {
+        assert_eq!(super::open(url).await.unwrap_err().kind(), ErrorKind::Invalid, "{url}");
+    }
+}
+
+/// What somebody else wrote into the file is found out, not believed.
+#[tokio::test]
+async fn impossible_rows_are_corrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("catalog.db");
+    let catalog = SqliteCatalog::open(&path).await.unwrap();
+    let here = scope("ann/repo");
+    catalog.add_xorbs(&[row(1)]).await.unwrap();
+    catalog.register(&registration(&here, &[1])).await.unwrap();
+
+    let pool = sqlx::SqlitePool::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+    for damage in ["UPDATE xorbs SET state = 7", "UPDATE files SET layout = x'02'"] {
+        sqlx::query(damage).execute(&pool).await.unwrap();
+    }
+    assert_eq!(catalog.xorbs(&[xorb(1)]).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(catalog.files(&here, &[file(1)]).await.unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[tokio::test]
+async fn sqlite_waits_for_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap();
+    let (journal,): (String,) =
+        sqlx::query_as("PRAGMA journal_mode").fetch_one(&catalog.writes).await.unwrap();
+    let (synchronous,): (i64,) =
+        sqlx::query_as("PRAGMA synchronous").fetch_one(&catalog.writes).await.unwrap();
+    assert_eq!((journal.as_str(), synchronous), ("wal", 2));
+}

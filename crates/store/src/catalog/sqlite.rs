@@ -1,0 +1,380 @@
+//! The catalog in one SQLite file: the default, for one machine.
+//!
+//! One connection writes, so writers of this process queue instead of colliding; others read beside it. Another process
+//! on the same file is waited for, and then retried.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
+
+use super::rows::{
+    AddedXorb, CountColumns, Counts, DedupHit, FileColumns, FileRow, HitColumns, Reach, Registered,
+    Registration, ShardRow, XorbColumns, XorbRow, XorbState, array, column, number,
+};
+use super::{BATCH_ROWS, COUNT_ROWS, Catalog, Tries, XORB_COLUMNS, migrator, translate, unique};
+use crate::access::Scope;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A catalog in a file.
+#[derive(Debug, Clone)]
+pub struct SqliteCatalog {
+    /// One connection.
+    pub(super) writes: SqlitePool,
+    reads: SqlitePool,
+}
+
+type Sql<T> = std::result::Result<T, sqlx::Error>;
+
+impl SqliteCatalog {
+    /// Opens the file, which is made if it is not there.
+    pub async fn open(file: &Path) -> Result<Self> {
+        Self::with_options(SqliteConnectOptions::new().filename(file)).await
+    }
+
+    /// Opens the file of a URL `sqlite:///…`.
+    pub async fn open_url(url: &str) -> Result<Self> {
+        let options = SqliteConnectOptions::from_str(url)
+            .map_err(|source| Error::caused(ErrorKind::Invalid, format!("catalog {url:?}"), source))?;
+        Self::with_options(options).await
+    }
+
+    async fn with_options(options: SqliteConnectOptions) -> Result<Self> {
+        let file = options.get_filename().display().to_string();
+        let options = options
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(Duration::from_secs(10));
+        let refuse = |source| translate(&format!("open {file}"), source);
+        let writes = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone());
+        let writes = writes.await.map_err(refuse)?;
+        migrator(MIGRATIONS).run(&writes).await.map_err(|source| {
+            Error::caused(ErrorKind::Internal, format!("catalog: bring {file} up to date"), source)
+        })?;
+        let reads =
+            SqlitePoolOptions::new().max_connections(8).connect_with(options).await.map_err(refuse)?;
+        Ok(Self { writes, reads })
+    }
+
+    async fn try_add_xorbs(&self, rows: &[XorbRow]) -> Sql<Vec<(XorbColumns, bool)>> {
+        let mut tx = self.writes.begin_with(BEGIN).await?;
+        let mut answers = Vec::new();
+        for rows in rows.chunks(BATCH_ROWS) {
+            let mut insert = QueryBuilder::new(format!("INSERT INTO xorbs ({XORB_COLUMNS}) "));
+            insert.push_values(rows, |mut values, row| {
+                values
+                    .push_bind(row.key.hash.as_bytes().as_slice())
+                    .push_bind(row.key.digest.as_bytes().as_slice());
+                for number in [row.object_bytes, row.raw_bytes, u64::from(row.chunk_count)] {
+                    values.push_bind(column(number));
+                }
+                values.push_bind(row.state.number());
+                for time in [row.created_s, row.referenced_s, row.verified_s] {
+                    values.push_bind(column(time));
+                }
+            });
+            insert.push(" ON CONFLICT DO NOTHING RETURNING hash");
+            let inserted: Vec<(Vec<u8>,)> =
+                insert.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+
+            let hashes: Vec<_> = rows.iter().map(|row| row.key.hash.as_bytes().as_slice()).collect();
+            let now_s = rows.iter().map(|row| row.referenced_s).max().unwrap_or(0);
+            let mut revive = QueryBuilder::new("UPDATE xorbs SET state = ");
+            revive.push_bind(XorbState::Live.number()).push(", referenced_s = ").push_bind(column(now_s));
+            revive.push(" WHERE state <> ").push_bind(XorbState::Live.number()).push(" AND hash");
+            push_in(&mut revive, &hashes).build().persistent(false).execute(&mut *tx).await?;
+
+            for columns in xorbs_of(&mut tx, &hashes).await? {
+                let was_inserted = inserted.iter().any(|(hash,)| *hash == columns.0);
+                answers.push((columns, was_inserted));
+            }
+        }
+        tx.commit().await?;
+        // A hash that two batches repeat was inserted by the first, and answered by both.
+        answers.sort_by(|a, b| a.0.0.cmp(&b.0.0).then(b.1.cmp(&a.1)));
+        answers.dedup_by(|later, first| later.0.0 == first.0.0);
+        Ok(answers)
+    }
+
+    async fn try_touch(&self, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
+        let mut tx = self.writes.begin_with(BEGIN).await?;
+        let live = touch(&mut tx, hashes, now_s).await?;
+        tx.commit().await?;
+        Ok(live)
+    }
+
+    async fn try_condemn(&self, hashes: &[XorbHash], before_s: u64) -> Sql<Vec<Vec<u8>>> {
+        let mut tx = self.writes.begin_with(BEGIN).await?;
+        let mut condemned = Vec::new();
+        for hashes in unique(hashes).chunks(BATCH_ROWS) {
+            let mut update = QueryBuilder::new("UPDATE xorbs SET state = ");
+            update.push_bind(XorbState::Condemned.number());
+            update.push(" WHERE state = ").push_bind(XorbState::Live.number());
+            update.push(" AND referenced_s < ").push_bind(column(before_s)).push(" AND hash");
+            let update = push_in(&mut update, hashes).push(" RETURNING hash");
+            let rows: Vec<(Vec<u8>,)> = update.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+            condemned.extend(rows.into_iter().map(|(hash,)| hash));
+        }
+        tx.commit().await?;
+        Ok(condemned)
+    }
+
+    async fn try_register(&self, r: &Registration) -> Sql<Registered> {
+        let mut tx = self.writes.begin_with(BEGIN).await?;
+        let live = touch(&mut tx, &r.xorbs, r.now_s).await?;
+        if let Some(missing) =
+            r.xorbs.iter().find(|hash| live.binary_search(&hash.as_bytes().to_vec()).is_err())
+        {
+            return Ok(Registered::Missing(*missing));
+        }
+        let shard =
+            "INSERT INTO shards (hash, object_bytes, created_s) VALUES (?, ?, ?) ON CONFLICT DO NOTHING";
+        let shard = sqlx::query(shard)
+            .bind(r.shard.hash.as_bytes().as_slice())
+            .bind(column(r.shard.object_bytes))
+            .bind(column(r.shard.created_s));
+        let was_inserted = shard.execute(&mut *tx).await?.rows_affected() > 0;
+        let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
+
+        for files in r.files.chunks(BATCH_ROWS) {
+            let mut insert = QueryBuilder::new("INSERT INTO files (hash, file_bytes, layout, created_s) ");
+            insert.push_values(files, |mut values, file| {
+                values.push_bind(file.hash.as_bytes().as_slice()).push_bind(column(file.layout.file_bytes()));
+                values.push_bind(file.layout.encode()).push_bind(column(file.created_s));
+            });
+            finish(&mut insert, &mut tx).await?;
+            let mut insert = QueryBuilder::new("INSERT INTO repo_files (namespace, repo, file, created_s) ");
+            insert.push_values(files, |mut values, file| {
+                values.push_bind(namespace).push_bind(repo);
+                values.push_bind(file.hash.as_bytes().as_slice()).push_bind(column(r.now_s));
+            });
+            finish(&mut insert, &mut tx).await?;
+        }
+        for digests in r.sha256s.chunks(BATCH_ROWS) {
+            let mut insert = QueryBuilder::new("INSERT INTO repo_sha256s (namespace, repo, sha256, file) ");
+            insert.push_values(digests, |mut values, (sha256, file)| {
+                values.push_bind(namespace).push_bind(repo);
+                values.push_bind(sha256.as_bytes().as_slice()).push_bind(file.as_bytes().as_slice());
+            });
+            finish(&mut insert, &mut tx).await?;
+        }
+        for chunks in r.dedup.chunks(BATCH_ROWS) {
+            let mut insert =
+                QueryBuilder::new("INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) ");
+            insert.push_values(chunks, |mut values, row| {
+                values.push_bind(row.chunk.as_bytes().as_slice()).push_bind(namespace).push_bind(repo);
+                values.push_bind(row.xorb.as_bytes().as_slice()).push_bind(i64::from(row.chunk_index));
+            });
+            finish(&mut insert, &mut tx).await?;
+        }
+        tx.commit().await?;
+        Ok(Registered::Done { was_inserted })
+    }
+
+    async fn try_dedup(&self, reach: &Reach, chunk: &ChunkHash) -> Sql<Option<HitColumns>> {
+        let mut query = QueryBuilder::new(format!(
+            "SELECT d.chunk_index, x.{} FROM dedup d JOIN xorbs x ON x.hash = d.xorb WHERE d.chunk = ",
+            XORB_COLUMNS.replace(", ", ", x.")
+        ));
+        query.push_bind(chunk.as_bytes().as_slice());
+        query.push(" AND x.state = ").push_bind(XorbState::Live.number());
+        match reach {
+            Reach::All => {}
+            Reach::Namespace(namespace) => {
+                query.push(" AND d.namespace = ").push_bind(namespace);
+            }
+            Reach::Repo(scope) => {
+                query.push(" AND d.namespace = ").push_bind(scope.namespace());
+                query.push(" AND d.repo = ").push_bind(scope.repo());
+            }
+        }
+        query.push(" LIMIT 1").build_query_as().fetch_optional(&self.reads).await
+    }
+}
+
+#[async_trait]
+impl Catalog for SqliteCatalog {
+    async fn xorbs(&self, hashes: &[XorbHash]) -> Result<Vec<XorbRow>> {
+        let read = async {
+            let mut connection = self.reads.acquire().await?;
+            let mut rows = Vec::new();
+            for hashes in unique(hashes).chunks(BATCH_ROWS) {
+                rows.extend(xorbs_of(&mut connection, hashes).await?);
+            }
+            Ok(rows)
+        };
+        let rows: Sql<Vec<XorbColumns>> = read.await;
+        let rows = rows.map_err(|source| translate("find xorbs", source))?;
+        rows.into_iter().map(XorbRow::try_from).collect()
+    }
+
+    async fn add_xorbs(&self, rows: &[XorbRow]) -> Result<Vec<AddedXorb>> {
+        let mut tries = Tries::new("add xorbs");
+        let rows = loop {
+            match self.try_add_xorbs(rows).await {
+                Ok(rows) => break rows,
+                Err(error) => tries.again(error).await?,
+            }
+        };
+        rows.into_iter()
+            .map(|(row, was_inserted)| Ok(AddedXorb { row: row.try_into()?, was_inserted }))
+            .collect()
+    }
+
+    async fn touch_xorbs(&self, hashes: &[XorbHash], now_s: u64) -> Result<Vec<XorbHash>> {
+        let mut tries = Tries::new("touch xorbs");
+        let live = loop {
+            match self.try_touch(hashes, now_s).await {
+                Ok(live) => break live,
+                Err(error) => tries.again(error).await?,
+            }
+        };
+        live.into_iter().map(|hash| Ok(XorbHash::new(array("xorb hash", hash)?))).collect()
+    }
+
+    async fn condemn_xorbs(&self, hashes: &[XorbHash], before_s: u64) -> Result<Vec<XorbHash>> {
+        let mut tries = Tries::new("condemn xorbs");
+        let condemned = loop {
+            match self.try_condemn(hashes, before_s).await {
+                Ok(condemned) => break condemned,
+                Err(error) => tries.again(error).await?,
+            }
+        };
+        condemned.into_iter().map(|hash| Ok(XorbHash::new(array("xorb hash", hash)?))).collect()
+    }
+
+    async fn register(&self, registration: &Registration) -> Result<Registered> {
+        let mut tries = Tries::new("register a shard");
+        loop {
+            match self.try_register(registration).await {
+                Ok(registered) => return Ok(registered),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+
+    async fn files(&self, scope: &Scope, hashes: &[FileHash]) -> Result<Vec<FileRow>> {
+        let mut files = Vec::new();
+        for hashes in unique(hashes).chunks(BATCH_ROWS) {
+            let mut query = QueryBuilder::new(
+                "SELECT f.hash, f.layout, f.created_s FROM files f JOIN repo_files r ON r.file = f.hash WHERE r.namespace = ",
+            );
+            query
+                .push_bind(scope.namespace())
+                .push(" AND r.repo = ")
+                .push_bind(scope.repo())
+                .push(" AND f.hash");
+            let rows = push_in(&mut query, hashes).build_query_as().persistent(false).fetch_all(&self.reads);
+            let rows: Vec<FileColumns> = rows.await.map_err(|source| translate("find files", source))?;
+            for row in rows {
+                files.push(row.try_into()?);
+            }
+        }
+        Ok(files)
+    }
+
+    async fn files_by_sha256(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<(Sha256, FileHash)>> {
+        let mut found = Vec::new();
+        for digests in unique(digests).chunks(BATCH_ROWS) {
+            let mut query = QueryBuilder::new("SELECT sha256, file FROM repo_sha256s WHERE namespace = ");
+            query
+                .push_bind(scope.namespace())
+                .push(" AND repo = ")
+                .push_bind(scope.repo())
+                .push(" AND sha256");
+            let rows = push_in(&mut query, digests).build_query_as().persistent(false).fetch_all(&self.reads);
+            let rows: Vec<(Vec<u8>, Vec<u8>)> =
+                rows.await.map_err(|source| translate("find files by digest", source))?;
+            for (sha256, file) in rows {
+                found.push((Sha256::new(array("digest", sha256)?), FileHash::new(array("file hash", file)?)));
+            }
+        }
+        Ok(found)
+    }
+
+    async fn dedup(&self, reach: &Reach, chunks: &[ChunkHash]) -> Result<Vec<DedupHit>> {
+        let mut hits = Vec::new();
+        // One look for each: a chunk that every repository has must not fetch a row of every repository.
+        for chunk in chunks {
+            let row =
+                self.try_dedup(reach, chunk).await.map_err(|source| translate("find chunks", source))?;
+            if let Some(row) = row {
+                hits.push(DedupHit::new(*chunk, row)?);
+            }
+        }
+        Ok(hits)
+    }
+
+    async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>> {
+        let mut shards = Vec::new();
+        for hashes in unique(hashes).chunks(BATCH_ROWS) {
+            let mut query = QueryBuilder::new("SELECT hash, object_bytes, created_s FROM shards WHERE hash");
+            let rows = push_in(&mut query, hashes).build_query_as().persistent(false).fetch_all(&self.reads);
+            let rows: Vec<(Vec<u8>, i64, i64)> =
+                rows.await.map_err(|source| translate("find shards", source))?;
+            for (hash, object_bytes, created_s) in rows {
+                shards.push(ShardRow {
+                    hash: ShardHash::new(array("shard hash", hash)?),
+                    object_bytes: number("object bytes", object_bytes)?,
+                    created_s: number("time created", created_s)?,
+                });
+            }
+        }
+        Ok(shards)
+    }
+
+    async fn counts(&self) -> Result<Counts> {
+        let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.reads).await;
+        row.map_err(|source| translate("count rows", source))?.try_into()
+    }
+}
+
+/// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+
+const MIGRATIONS: &[(i64, &str, &str)] =
+    &[(1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql"))];
+
+/// Notes that these xorbs were referred to; tells which are live, sorted.
+async fn touch(connection: &mut SqliteConnection, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
+    let mut live = Vec::new();
+    for hashes in unique(hashes).chunks(BATCH_ROWS) {
+        // Time never goes back, or a late clock would bring sweep nearer.
+        let mut update = QueryBuilder::new("UPDATE xorbs SET referenced_s = MAX(referenced_s, ");
+        update.push_bind(column(now_s)).push(") WHERE state = ").push_bind(XorbState::Live.number());
+        let update = push_in(update.push(" AND hash"), hashes).push(" RETURNING hash");
+        let rows: Vec<(Vec<u8>,)> =
+            update.build_query_as().persistent(false).fetch_all(&mut *connection).await?;
+        live.extend(rows.into_iter().map(|(hash,)| hash));
+    }
+    live.sort_unstable();
+    Ok(live)
+}
+
+async fn xorbs_of(connection: &mut SqliteConnection, hashes: &[&[u8]]) -> Sql<Vec<XorbColumns>> {
+    let mut query = QueryBuilder::new(format!("SELECT {XORB_COLUMNS} FROM xorbs WHERE hash"));
+    push_in(&mut query, hashes).build_query_as().persistent(false).fetch_all(connection).await
+}
+
+/// Appends ` IN (…)`. The statement is as long as its list, so nobody keeps it prepared.
+fn push_in<'a>(query: &'a mut QueryBuilder<Sqlite>, keys: &[&[u8]]) -> &'a mut QueryBuilder<Sqlite> {
+    query.push(" IN (");
+    let mut list = query.separated(", ");
+    keys.iter().for_each(|key| {
+        list.push_bind(*key);
+    });
+    query.push(")")
+}
+
+/// Runs an insert of rows of which some may be there.
+async fn finish(insert: &mut QueryBuilder<Sqlite>, connection: &mut SqliteConnection) -> Sql<()> {
+    let insert = insert.push(" ON CONFLICT DO NOTHING").build().persistent(false);
+    insert.execute(connection).await.map(|_| ())
+}

@@ -1,0 +1,172 @@
+//! Dedup: tells a client which xorb holds a chunk it has, so that it need not send it.
+//!
+//! The answer is a shard of one xorb whose chunk hashes are keyed: whoever has a chunk recognises it, whoever has not
+//! learns nothing to ask for. The key changes with time and is the same on every server that shares the secret. The
+//! answer expires, and until then sweep leaves the xorb alone: see [`XorbRow::referenced_s`].
+//!
+//! [`XorbRow::referenced_s`]: crate::catalog::rows::XorbRow::referenced_s
+
+use bytes::Bytes;
+use xet::ChunkHash;
+use xet::hash::HashKey;
+use xet::shard::keyed::{self, AnswerOptions};
+use xet::shard::{ChunkEntry, XorbEntry};
+use xet::xorb::XorbInfo;
+
+use crate::Store;
+use crate::access::{Grant, Scope};
+use crate::catalog::rows::Reach;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Whose chunks a repository may find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum DedupPolicy {
+    /// Everybody's. Saves most; tells a client that has a chunk that somebody had it before.
+    #[default]
+    Global,
+    /// Those of its namespace.
+    Namespace,
+    /// Its own.
+    Repo,
+    /// Nobody's.
+    Off,
+}
+
+impl DedupPolicy {
+    /// How far a query of this repository sees; `None` for not at all.
+    pub fn reach(self, scope: &Scope) -> Option<Reach> {
+        match self {
+            Self::Global => Some(Reach::All),
+            Self::Namespace => Some(Reach::Namespace(scope.namespace().to_owned())),
+            Self::Repo => Some(Reach::Repo(scope.clone())),
+            Self::Off => None,
+        }
+    }
+}
+
+/// How dedup queries are answered.
+#[derive(Clone)]
+pub struct DedupOptions {
+    /// Whose chunks are found.
+    pub policy: DedupPolicy,
+    /// What the keys are made from: the same on every server of one store, and known to nobody else.
+    pub secret: [u8; 32],
+    /// Seconds after which another key is used.
+    pub key_s: u64,
+    /// Seconds an answer may be used. Sweep must wait longer than this and [`TOUCH_S`].
+    pub answer_s: u64,
+}
+
+impl Default for DedupOptions {
+    /// A key a week, answers for a day, everybody's chunks. The secret is zeros: set one.
+    fn default() -> Self {
+        Self { policy: DedupPolicy::Global, secret: [0; 32], key_s: 7 * 86_400, answer_s: 86_400 }
+    }
+}
+
+impl std::fmt::Debug for DedupOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { policy, key_s, answer_s, .. } = self;
+        f.debug_struct("DedupOptions")
+            .field("policy", policy)
+            .field("key_s", key_s)
+            .field("answer_s", answer_s)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DedupOptions {
+    /// The key of answers made at this time.
+    pub fn key(&self, now_s: u64) -> HashKey {
+        let period = now_s / self.key_s.max(1);
+        let mut hasher = blake3::Hasher::new_derive_key("drystone 2026-11-15 key of dedup answers");
+        hasher.update(&self.secret).update(&period.to_le_bytes());
+        HashKey::new(*hasher.finalize().as_bytes())
+    }
+}
+
+/// A xorb told of is noted as referred to, but not more often than this: a popular one would be written all the time.
+pub const TOUCH_S: u64 = 3600;
+
+impl Store {
+    /// The shard that tells where a chunk is; `None` when no eligible chunk of that hash is within reach.
+    pub async fn dedup(&self, grant: &Grant, chunk: ChunkHash) -> Result<Option<Bytes>> {
+        let Some(reach) = self.dedup.policy.reach(grant.scope()) else { return Ok(None) };
+        let hits = self.catalog.dedup(&reach, &[chunk]).await?;
+        let Some(hit) = hits.into_iter().next() else { return Ok(None) };
+        let now_s = self.clock.now_s();
+        if hit.xorb.referenced_s.saturating_add(TOUCH_S) <= now_s {
+            let live = self.catalog.touch_xorbs(&[hit.xorb.key.hash], now_s).await?;
+            if live.is_empty() {
+                return Ok(None);
+            }
+        }
+        let info = self.footers.of(&hit.xorb.laid()).await?;
+        let found = usize::try_from(hit.chunk_index).ok().and_then(|index| info.chunks().get(index));
+        if found.map(|place| place.hash) != Some(chunk) {
+            let message = format!("chunk {chunk} is not where the catalog says, in xorb {}", info.hash());
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        let options = AnswerOptions {
+            key: self.dedup.key(now_s),
+            created_s: now_s,
+            expires_s: now_s.saturating_add(self.dedup.answer_s),
+            tables: true,
+        };
+        let object_bytes = hit.xorb.object_bytes;
+        let answer = self.workers.run(move || keyed::answer([entry(&info, object_bytes)], &options)).await?;
+        let answer = answer.map_err(|source| Error::corrupt("dedup answer", source))?;
+        Ok(Some(answer.into()))
+    }
+}
+
+/// A stored xorb as shards list it.
+fn entry(info: &XorbInfo, object_bytes: u64) -> XorbEntry {
+    let mut raw_start = 0;
+    let chunk = |place: &xet::xorb::ChunkPlace| {
+        let entry =
+            ChunkEntry { hash: place.hash, raw_start, raw_bytes: place.raw_end - raw_start, flags: 0 };
+        raw_start = place.raw_end;
+        entry
+    };
+    let chunks = info.chunks().iter().map(chunk).collect();
+    let narrow = |bytes: u64| u32::try_from(bytes).expect("a xorb is far less than 4 GiB");
+    XorbEntry {
+        hash: info.hash(),
+        flags: 0,
+        raw_bytes: narrow(info.raw_bytes()),
+        stored_bytes: narrow(object_bytes),
+        chunks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_change_with_time_and_secret_and_nothing_else() {
+        let options = DedupOptions { key_s: 100, ..DedupOptions::default() };
+        let other = DedupOptions { secret: [1; 32], ..options.clone() };
+        assert_eq!(options.key(100), options.key(199));
+        assert_ne!(options.key(199), options.key(200));
+        assert_ne!(options.key(100), other.key(100));
+        assert!(!options.key(0).is_zero());
+        DedupOptions { key_s: 0, ..options }.key(5);
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        assert!(!format!("{:?}", DedupOptions::default()).contains("secret"));
+    }
+
+    #[test]
+    fn a_policy_says_how_far_a_repository_sees() {
+        let scope: Scope = "ann/repo".parse().unwrap();
+        assert_eq!(DedupPolicy::Global.reach(&scope), Some(Reach::All));
+        assert_eq!(DedupPolicy::Namespace.reach(&scope), Some(Reach::Namespace("ann".into())));
+        assert_eq!(DedupPolicy::Repo.reach(&scope), Some(Reach::Repo(scope.clone())));
+        assert_eq!(DedupPolicy::Off.reach(&scope), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! The hub's domain: xorbs come in, shards are registered, reconstructions planned, chunks deduplicated.
+//!
+//! Objects are the truth and the catalog is an index over them: object first, catalog row second, answer last. Knows
+//! no HTTP; the server in front of it knows no SQL and no object keys.
+
+pub mod access;
+pub mod body;
+pub mod catalog;
+pub mod clock;
+pub mod dedup;
+pub mod error;
+mod footers;
+pub mod ingest;
+pub mod layout;
+pub mod objects;
+pub mod plan;
+pub mod register;
+mod workers;
+
+use std::sync::Arc;
+
+pub use access::{Grant, Scope};
+pub use catalog::Catalog;
+pub use clock::Clock;
+pub use dedup::{DedupOptions, DedupPolicy};
+pub use error::{Error, ErrorKind, Result};
+pub use objects::{Digest, ObjectKey, Objects, XorbKey};
+
+use footers::Footers;
+use workers::{Memory, Workers};
+
+/// A store: objects, the catalog over them, and what it takes to serve both.
+#[derive(Debug, Clone)]
+pub struct Store {
+    objects: Objects,
+    catalog: Arc<dyn Catalog>,
+    clock: Arc<dyn Clock>,
+    workers: Workers,
+    memory: Memory,
+    footers: Footers,
+    dedup: DedupOptions,
+    shard_chunks_max: u64,
+}
+
+/// How much a store may use, and how it answers dedup queries.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes that arriving bodies may occupy together; a xorb takes up to 65 MiB. More uploads at once wait.
+    pub body_bytes_max: u64,
+    /// Bytes of footers to keep in memory.
+    pub footer_bytes_max: u64,
+    /// Threads for hashing and decompressing.
+    pub threads: usize,
+    /// Chunks that are looked at to prove the files of one shard. A small shard may name many, many times over.
+    pub shard_chunks_max: u64,
+    /// How dedup queries are answered.
+    pub dedup: DedupOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 512 * 1024 * 1024,
+            footer_bytes_max: 128 * 1024 * 1024,
+            threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
+            shard_chunks_max: xet::limits::SHARD_CHECK_CHUNKS_MAX,
+            dedup: DedupOptions::default(),
+        }
+    }
+}
+
+impl Store {
+    /// Opens a store over these objects and their catalog.
+    pub fn new(
+        objects: Objects,
+        catalog: Arc<dyn Catalog>,
+        clock: Arc<dyn Clock>,
+        options: &Options,
+    ) -> Self {
+        let workers = Workers::new(options.threads);
+        let footers = Footers::new(objects.clone(), workers.clone(), options.footer_bytes_max);
+        let memory = Memory::new(options.body_bytes_max);
+        let Options { shard_chunks_max, dedup, .. } = options.clone();
+        Self { objects, catalog, clock, workers, memory, footers, dedup, shard_chunks_max }
+    }
+
+    /// The objects.
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// The catalog.
+    pub fn catalog(&self) -> &dyn Catalog {
+        &*self.catalog
+    }
+}

@@ -1,0 +1,289 @@
+//! Objects: bytes under keys, written once, in a directory or a bucket.
+//!
+//! | key                        | content                                                               |
+//! |----------------------------|-----------------------------------------------------------------------|
+//! | `xorbs/ab/<hash>-<digest>` | one xorb with its version 1 footer                                    |
+//! | `shards/ab/<hash>`         | one accepted shard in stored form                                     |
+//!
+//! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the object's bytes in plain
+//! hexadecimal, as `b3sum` prints it; the hash of a shard covers its bytes already. So a key says what its bytes are, and
+//! writing it again writes the same.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path as FilePath;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use url::Url;
+use xet::{ShardHash, XorbHash};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The BLAKE3 of an object's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// Takes raw bytes.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The digest of an object that is these parts, one after another.
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for part in parts {
+            hasher.update(part);
+        }
+        Self(*hasher.finalize().as_bytes())
+    }
+
+    /// The raw bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl FromStr for Digest {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let digest = blake3::Hash::from_hex(text);
+        digest.map(|digest| Self(*digest.as_bytes())).map_err(|source| {
+            Error::caused(ErrorKind::Invalid, "a digest should be 64 hexadecimal digits", source)
+        })
+    }
+}
+
+/// Names one stored form of a xorb. Two uploads of one hash may be compressed differently; their digests differ then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct XorbKey {
+    /// Names the raw chunks.
+    pub hash: XorbHash,
+    /// Names the stored bytes.
+    pub digest: Digest,
+}
+
+/// Names an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKey {
+    /// A xorb with its footer.
+    Xorb(XorbKey),
+    /// A shard in stored form.
+    Shard(ShardHash),
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (folder, hash) = match self {
+            Self::Xorb(key) => (XORBS, key.hash.to_string()),
+            Self::Shard(hash) => (SHARDS, hash.to_string()),
+        };
+        let fan = hash.get(..2).unwrap_or_default();
+        write!(f, "{folder}/{fan}/{hash}")?;
+        match self {
+            Self::Xorb(key) => write!(f, "-{}", key.digest),
+            Self::Shard(_) => Ok(()),
+        }
+    }
+}
+
+impl FromStr for ObjectKey {
+    type Err = Error;
+
+    /// Reads a key, and only as it is written: another spelling would be another object.
+    fn from_str(text: &str) -> Result<Self> {
+        let refuse = || Error::new(ErrorKind::Invalid, format!("not an object key: {text:?}"));
+        let name = text.rsplit('/').next().unwrap_or_default();
+        let key = match (text.split('/').next(), name.split_once('-')) {
+            (Some(XORBS), Some((hash, digest))) => {
+                let hash = hash.parse().map_err(|_| refuse())?;
+                Self::Xorb(XorbKey { hash, digest: digest.parse().map_err(|_| refuse())? })
+            }
+            (Some(SHARDS), None) => Self::Shard(name.parse().map_err(|_| refuse())?),
+            _ => return Err(refuse()),
+        };
+        if key.to_string() == text { Ok(key) } else { Err(refuse()) }
+    }
+}
+
+/// Which objects to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Folder {
+    /// All xorbs.
+    Xorbs,
+    /// All shards.
+    Shards,
+}
+
+/// An object that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// What it is called.
+    pub path: String,
+    /// What that means; `None` for what is not ours.
+    pub key: Option<ObjectKey>,
+    /// How long it is.
+    pub bytes: u64,
+    /// When it was written, Unix seconds.
+    pub modified_s: u64,
+}
+
+/// The objects of one store.
+#[derive(Clone)]
+pub struct Objects {
+    store: Arc<dyn ObjectStore>,
+}
+
+impl fmt::Debug for Objects {
+    /// By name only: what a bucket's client would tell of itself includes the keys to it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Objects({})", self.store)
+    }
+}
+
+impl Objects {
+    /// Objects in a directory, which is made if it is not there. Every write is on the disk before it is acknowledged.
+    pub fn local(directory: &FilePath) -> Result<Self> {
+        let open = || {
+            std::fs::create_dir_all(directory)?;
+            Ok(LocalFileSystem::new_with_prefix(directory)?.with_fsync(true))
+        };
+        let store = open().map_err(|source: Cause| {
+            Error::caused(ErrorKind::Internal, format!("{}", directory.display()), source)
+        })?;
+        Ok(Self::new(Arc::new(store)))
+    }
+
+    /// Objects where a URL says: `file:///directory`, or a bucket of a kind this build knows (`s3://bucket/prefix`).
+    /// The options are those of the bucket's kind, such as `aws_endpoint`; unknown ones are ignored.
+    pub fn open(url: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let refuse =
+            |source: Cause| Error::caused(ErrorKind::Invalid, format!("object store {url:?}"), source);
+        let parsed = Url::parse(url).map_err(|source| refuse(source.into()))?;
+        if parsed.scheme() == "file" {
+            let directory = parsed.to_file_path();
+            let not_local = Error::new(ErrorKind::Invalid, format!("object store {url:?}: not a local path"));
+            return Self::local(&directory.map_err(|()| not_local)?);
+        }
+        let (store, prefix) =
+            object_store::parse_url_opts(&parsed, options).map_err(|source| refuse(source.into()))?;
+        Ok(Self::new(Arc::new(PrefixStore::new(store, prefix))))
+    }
+
+    /// Objects in any store. It must be durable when it acknowledges.
+    pub fn new(store: Arc<dyn ObjectStore>) -> Self {
+        Self { store }
+    }
+
+    /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
+    /// changes nothing, or heals what was damaged. That is why this does not ask for absence: correctness may not rest
+    /// on conditional writes, which some buckets lack.
+    pub async fn put(&self, key: &ObjectKey, parts: Vec<Bytes>) -> Result<()> {
+        let payload: PutPayload = parts.into_iter().collect();
+        let put = self.store.put(&path(key), payload).await;
+        put.map(|_| ()).map_err(|source| translate("write", &key.to_string(), source))
+    }
+
+    /// The bytes of a range, which must lie in the object.
+    pub async fn range(&self, key: &ObjectKey, range: Range<u64>) -> Result<Bytes> {
+        let wanted = range.end.saturating_sub(range.start);
+        if wanted == 0 {
+            return Ok(Bytes::new());
+        }
+        let get = self.store.get_range(&path(key), range.clone()).await;
+        let bytes = get.map_err(|source| translate("read", &key.to_string(), source))?;
+        // Stores cut a range that passes the end.
+        if bytes.len() as u64 != wanted {
+            let message =
+                format!("read {key}: {range:?} gave {} bytes: the object is too short", bytes.len());
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        Ok(bytes)
+    }
+
+    /// The whole object. For shards: a xorb is better read by ranges.
+    pub async fn whole(&self, key: &ObjectKey) -> Result<Bytes> {
+        let whole = async { self.store.get(&path(key)).await?.bytes().await };
+        whole.await.map_err(|source| translate("read", &key.to_string(), source))
+    }
+
+    /// How long an object is; `None` when it is not there.
+    pub async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
+        match self.store.head(&path(key)).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(source) => Err(translate("look for", &key.to_string(), source)),
+        }
+    }
+
+    /// Deletes an object; one that is not there is deleted already. A local deletion may be undone by a power cut.
+    pub async fn delete(&self, key: &ObjectKey) -> Result<()> {
+        match self.store.delete(&path(key)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(source) => Err(translate("delete", &key.to_string(), source)),
+        }
+    }
+
+    /// Everything in a folder, in no order, as it is found.
+    pub fn list(&self, folder: Folder) -> BoxStream<'static, Result<Listed>> {
+        let prefix = match folder {
+            Folder::Xorbs => XORBS,
+            Folder::Shards => SHARDS,
+        };
+        let listed = self.store.list(Some(&Path::from(prefix)));
+        let translated = listed.map(move |meta| {
+            let meta = meta.map_err(|source| translate("list", prefix, source))?;
+            let path = meta.location.to_string();
+            let modified_s = u64::try_from(meta.last_modified.timestamp()).unwrap_or(0);
+            Ok(Listed { key: path.parse().ok(), path, bytes: meta.size, modified_s })
+        });
+        translated.boxed()
+    }
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+const XORBS: &str = "xorbs";
+const SHARDS: &str = "shards";
+
+fn path(key: &ObjectKey) -> Path {
+    Path::from(key.to_string())
+}
+
+fn translate(verb: &str, what: &str, source: object_store::Error) -> Error {
+    use object_store::Error as E;
+    let kind = match source {
+        E::NotFound { .. } => ErrorKind::NotFound,
+        E::PermissionDenied { .. } | E::Unauthenticated { .. } | E::NotSupported { .. } => {
+            ErrorKind::Internal
+        }
+        E::NotImplemented { .. } | E::InvalidPath { .. } | E::UnknownConfigurationKey { .. } => {
+            ErrorKind::Internal
+        }
+        _ => ErrorKind::Unavailable,
+    };
+    Error::caused(kind, format!("{verb} {what}"), source)
+}
+
+#[cfg(test)]
+mod tests;

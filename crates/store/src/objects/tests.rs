@@ -1,0 +1,97 @@
+//! Objects in a directory and in memory: the same behaviour.
+
+use futures::TryStreamExt;
+use object_store::memory::InMemory;
+
+use super::*;
+
+fn xorb_key() -> ObjectKey {
+    ObjectKey::Xorb(XorbKey { hash: XorbHash::new([1; 32]), digest: Digest::of([&b"abc"[..]]) })
+}
+
+#[test]
+fn keys_are_spelled_one_way() {
+    let key = xorb_key();
+    let digest = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
+    assert_eq!(key.to_string(), format!("xorbs/01/{}-{digest}", "01".repeat(32)));
+    assert_eq!(key.to_string().parse::<ObjectKey>().unwrap(), key);
+    let shard = ObjectKey::Shard(ShardHash::new([0xab; 32]));
+    assert_eq!(shard.to_string(), format!("shards/ab/{}", "ab".repeat(32)));
+    assert_eq!(shard.to_string().parse::<ObjectKey>().unwrap(), shard);
+
+    let upper = format!("shards/ab/{}", "AB".repeat(32));
+    let elsewhere = format!("shards/cd/{}", "ab".repeat(32));
+    let deeper = format!("shards/ab/x/{}", "ab".repeat(32));
+    for other in ["", "xorbs", "xorbs/01/x-y", "other/ab/cd", &upper, &elsewhere, &deeper] {
+        assert!(other.parse::<ObjectKey>().is_err(), "{other}");
+    }
+}
+
+async fn behaves(objects: Objects) {
+    let key = xorb_key();
+    assert_eq!(objects.head(&key).await.unwrap(), None);
+    assert_eq!(objects.range(&key, 0..1).await.unwrap_err().kind(), ErrorKind::NotFound);
+    objects.delete(&key).await.unwrap();
+
+    let parts = || vec![Bytes::from("ab"), Bytes::new(), Bytes::from("c")];
+    objects.put(&key, parts()).await.unwrap();
+    objects.put(&key, parts()).await.unwrap();
+    assert_eq!(objects.head(&key).await.unwrap(), Some(3));
+    assert_eq!(objects.range(&key, 1..3).await.unwrap(), "bc");
+    assert_eq!(objects.range(&key, 1..1).await.unwrap(), "");
+    assert_eq!(objects.whole(&key).await.unwrap(), "abc");
+    let short = objects.range(&key, 1..4).await.unwrap_err();
+    assert!(matches!(short.kind(), ErrorKind::Corrupt | ErrorKind::Unavailable), "{short}");
+
+    let listed: Vec<_> = objects.list(Folder::Xorbs).try_collect().await.unwrap();
+    assert_eq!(listed.iter().map(|o| (o.key, o.bytes)).collect::<Vec<_>>(), [(Some(key), 3)]);
+    assert!(objects.list(Folder::Shards).try_collect::<Vec<_>>().await.unwrap().is_empty());
+    objects.delete(&key).await.unwrap();
+    assert_eq!(objects.head(&key).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_directory_behaves_as_objects_should() {
+    let folder = tempfile::tempdir().unwrap();
+    behaves(Objects::local(&folder.path().join("new/objects")).unwrap()).await;
+    let url = Url::from_directory_path(folder.path().join("by url")).unwrap();
+    behaves(Objects::open(url.as_str(), []).unwrap()).await;
+}
+
+#[tokio::test]
+async fn memory_behaves_as_objects_should() {
+    behaves(Objects::new(Arc::new(InMemory::new()))).await;
+    behaves(Objects::open("memory:///some/prefix", []).unwrap()).await;
+}
+
+/// An operator may drop a file there; nobody may mistake it for an object.
+#[tokio::test]
+async fn foreign_files_are_listed_without_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = Objects::local(folder.path()).unwrap();
+    std::fs::create_dir_all(folder.path().join("xorbs/zz")).unwrap();
+    std::fs::write(folder.path().join("xorbs/zz/notes.txt"), "hello").unwrap();
+    let listed: Vec<_> = objects.list(Folder::Xorbs).try_collect().await.unwrap();
+    assert_eq!(
+        listed.iter().map(|o| (o.path.as_str(), o.key)).collect::<Vec<_>>(),
+        [("xorbs/zz/notes.txt", None)]
+    );
+}
+
+#[test]
+fn a_store_of_no_known_kind_is_refused() {
+    for url in ["", "nothing://x", "/plain/path"] {
+        assert_eq!(Objects::open(url, []).unwrap_err().kind(), ErrorKind::Invalid, "{url}");
+    }
+}
+
+/// No network is touched until something is asked for.
+#[cfg(feature = "aws")]
+#[test]
+fn a_bucket_is_opened_by_its_url() {
+    let options = [("aws_region", "nowhere"), ("aws_access_key_id", "id"), ("aws_secret_access_key", "hush")];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let objects = Objects::open("s3://bucket/some/prefix", options).unwrap();
+    let shown = format!("{objects:?}");
+    assert!(shown.contains("some/prefix") && !shown.contains("hush"), "{shown}");
+}

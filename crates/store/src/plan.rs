@@ -1,0 +1,208 @@
+//! Plan: which bytes of which objects make a file, or a part of it.
+//!
+//! A whole file is answered from its layout, by one look into the catalog. A part needs the footers of at most two
+//! xorbs besides: those in which it begins and ends.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+use xet::plan::{self, BatchPlan, Fetch, FetchRange, Plan, PlanTerm, XorbEnds};
+use xet::{FileHash, XorbHash};
+
+use crate::Store;
+use crate::access::Grant;
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::{LaidTerm, Layout};
+use crate::objects::{ObjectKey, XorbKey};
+
+/// What became of a request for a plan. A file that is not there, or not for the caller, is an error instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Planned {
+    /// The range lies in the file, at least in part.
+    Covered(Reconstruction),
+    /// The range begins at or after the end.
+    PastEnd {
+        /// Where the file ends.
+        file_bytes: u64,
+    },
+}
+
+/// How to rebuild a file, or a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reconstruction {
+    /// Raw bytes of the whole file.
+    pub file_bytes: u64,
+    /// What to fetch and how to join it.
+    pub plan: Plan,
+    /// The object of each of the plan's fetches, in their order.
+    pub keys: Vec<XorbKey>,
+}
+
+/// How to rebuild several whole files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchReconstruction {
+    /// What to fetch and how to join it.
+    pub plan: BatchPlan,
+    /// The object of each of the plan's fetches, in their order.
+    pub keys: Vec<XorbKey>,
+}
+
+impl Store {
+    /// Plans the bytes `range` of a file the grant's repository may read, or all of it. The range is half-open, and its
+    /// end may lie anywhere past the file. An empty file has an empty plan, asked for whole or from byte 0.
+    pub async fn plan(&self, grant: &Grant, file: FileHash, range: Option<Range<u64>>) -> Result<Planned> {
+        let layout = self.layout(grant, file).await?;
+        let file_bytes = layout.file_bytes();
+        let asked = range.unwrap_or(0..u64::MAX);
+        if asked.start >= file_bytes && asked.start > 0 {
+            return Ok(Planned::PastEnd { file_bytes });
+        }
+        let wanted = asked.start..asked.end.min(file_bytes);
+        let mut plan = Plan::default();
+        let mut fetches = Fetches::default();
+        let mut at = 0;
+        for term in &layout.terms {
+            let span = at..at + u64::from(term.raw_bytes);
+            at = span.end;
+            if span.start >= wanted.end {
+                break;
+            }
+            let inside = wanted.start.max(span.start)..wanted.end.min(span.end);
+            if inside.is_empty() {
+                continue;
+            }
+            let piece = match inside == span {
+                true => Piece::whole(&layout, term),
+                false => self.clip(&layout, term, inside.start - span.start..inside.end - span.start).await?,
+            };
+            if plan.terms.is_empty() {
+                plan.offset_into_first_range = piece.offset;
+            }
+            fetches.push(layout.xorb_of(term).key, piece.fetch);
+            plan.terms.push(piece.term);
+        }
+        let (fetches, keys) = fetches.finish();
+        plan.fetches = fetches;
+        Ok(Planned::Covered(Reconstruction { file_bytes, plan, keys }))
+    }
+
+    /// Plans several whole files at once: what two of them share is fetched once. Each must be there.
+    pub async fn plan_batch(&self, grant: &Grant, files: &[FileHash]) -> Result<BatchReconstruction> {
+        let rows = self.catalog.files(grant.scope(), files).await?;
+        let layouts: HashMap<_, _> = rows.into_iter().map(|row| (row.hash, row.layout)).collect();
+        let mut batch = BatchPlan::default();
+        let mut fetches = Fetches::default();
+        for file in files {
+            let layout = layouts.get(file).ok_or_else(|| unknown(file))?;
+            let mut terms = Vec::with_capacity(layout.terms.len());
+            for term in &layout.terms {
+                let piece = Piece::whole(layout, term);
+                fetches.push(layout.xorb_of(term).key, piece.fetch);
+                terms.push(piece.term);
+            }
+            batch.files.push((*file, terms));
+        }
+        let (fetches, keys) = fetches.finish();
+        batch.fetches = fetches;
+        Ok(BatchReconstruction { plan: batch, keys })
+    }
+
+    /// Raw bytes of a file the grant's repository may read.
+    pub async fn file_bytes(&self, grant: &Grant, file: FileHash) -> Result<u64> {
+        Ok(self.layout(grant, file).await?.file_bytes())
+    }
+
+    /// Bytes of a stored xorb, as a plan named them. Whoever calls this has checked that they may be read.
+    pub async fn read(&self, key: XorbKey, range: Range<u64>) -> Result<Bytes> {
+        self.objects.range(&ObjectKey::Xorb(key), range).await
+    }
+
+    /// One look into the catalog settles what the file is and whether it may be read.
+    async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Layout> {
+        let rows = self.catalog.files(grant.scope(), &[file]).await?;
+        rows.into_iter().next().map(|row| row.layout).ok_or_else(|| unknown(&file))
+    }
+
+    /// The part of a term that covers `wanted`, raw bytes counted from the term's start.
+    async fn clip(&self, layout: &Layout, term: &LaidTerm, wanted: Range<u64>) -> Result<Piece> {
+        let xorb = layout.xorb_of(term);
+        let info = self.footers.of(xorb).await?;
+        let stored: Vec<_> = info.chunks().iter().map(|place| place.stored_end).collect();
+        let raw: Vec<_> = info.chunks().iter().map(|place| place.raw_end).collect();
+        let ends = XorbEnds { stored: &stored, raw: &raw };
+        let whole = Piece::whole(layout, term).term;
+        let wrong = || Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", whole.xorb));
+        let planned = plan::plan(std::slice::from_ref(&whole), Some(wanted), |_| Some(ends));
+        let planned = planned.map_err(|source| Error::corrupt(format!("xorb {}", whole.xorb), source))?;
+        let plan::Planned::Covered(mut clipped) = planned else { return Err(wrong()) };
+        let fetch = clipped.fetches.pop().and_then(|mut fetch| fetch.ranges.pop());
+        let (term, fetch) = clipped.terms.pop().zip(fetch).ok_or_else(wrong)?;
+        Ok(Piece { offset: clipped.offset_into_first_range, term, fetch })
+    }
+}
+
+/// The part of one term that a plan needs.
+struct Piece {
+    /// Bytes of the first chunk that are not wanted.
+    offset: u64,
+    term: PlanTerm,
+    fetch: FetchRange,
+}
+
+impl Piece {
+    fn whole(layout: &Layout, term: &LaidTerm) -> Self {
+        let (xorb, chunks) = (layout.xorb_of(term).key.hash, term.chunks.clone());
+        let stored_bytes = u64::from(term.stored.start)..u64::from(term.stored.end);
+        Self {
+            offset: 0,
+            fetch: FetchRange { chunks: chunks.clone(), stored_bytes },
+            term: PlanTerm { xorb, chunks, raw_bytes: term.raw_bytes },
+        }
+    }
+}
+
+/// Collects what to fetch, by xorb, in the order they are first needed. A xorb has one stored form for as long as any
+/// file needs it.
+#[derive(Default)]
+struct Fetches {
+    places: HashMap<XorbHash, usize>,
+    objects: Vec<(XorbKey, Vec<FetchRange>)>,
+}
+
+impl Fetches {
+    fn push(&mut self, key: XorbKey, range: FetchRange) {
+        let place = *self.places.entry(key.hash).or_insert(self.objects.len());
+        match self.objects.get_mut(place) {
+            Some((_, ranges)) => ranges.push(range),
+            None => self.objects.push((key, vec![range])),
+        }
+    }
+
+    fn finish(self) -> (Vec<Fetch>, Vec<XorbKey>) {
+        let fetch = |(key, ranges): (XorbKey, _)| (Fetch { xorb: key.hash, ranges: merge(ranges) }, key);
+        self.objects.into_iter().map(fetch).unzip()
+    }
+}
+
+/// Sorts ranges and joins those that overlap or touch: neighbouring chunks are neighbours in the object too.
+fn merge(mut ranges: Vec<FetchRange>) -> Vec<FetchRange> {
+    ranges.sort_unstable_by_key(|range| (range.chunks.start, range.chunks.end));
+    let mut merged: Vec<FetchRange> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.chunks.start <= last.chunks.end => {
+                if range.chunks.end > last.chunks.end {
+                    last.chunks.end = range.chunks.end;
+                    last.stored_bytes.end = range.stored_bytes.end;
+                }
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+fn unknown(file: &FileHash) -> Error {
+    Error::new(ErrorKind::NotFound, format!("no file {file}"))
+}

@@ -1,0 +1,94 @@
+//! Dedup answers: who finds what, in which form, for how long.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+mod house;
+
+use house::{House, NOW_S, Upload, writer};
+use store::dedup::TOUCH_S;
+use store::{DedupOptions, DedupPolicy, Grant};
+use testkit::corpus;
+use xet::ChunkHash;
+use xet::compress::Policy;
+use xet::shard::{ShardView, verify_stored};
+
+async fn filled(policy: DedupPolicy) -> (House, Upload) {
+    let dedup = DedupOptions { policy, secret: [7; 32], key_s: 1000, answer_s: 600 };
+    let house = House::with_dedup(dedup).await;
+    let upload = Upload::of(&[&corpus::noise(1, 900_000), &corpus::text(2, 300_000)], 100, Policy::Auto);
+    house.upload(&writer("ann/repo"), &upload).await.unwrap();
+    (house, upload)
+}
+
+/// The hash of chunk `n` of the only xorb.
+fn chunk(upload: &Upload, n: u32) -> ChunkHash {
+    upload.xorbs[0].info.chunks()[n as usize].hash
+}
+
+fn reader(scope: &str) -> Grant {
+    Grant::read(scope.parse().unwrap())
+}
+
+#[tokio::test]
+async fn the_first_chunk_of_a_file_finds_its_whole_xorb() {
+    let (house, upload) = filled(DedupPolicy::Global).await;
+    for file in &upload.files {
+        let first = chunk(&upload, file.terms[0].chunks.start);
+        let answer = house.store.dedup(&reader("bob/other"), first).await.unwrap().unwrap();
+        let shard = verify_stored(&answer).unwrap();
+        assert!(shard.files.is_empty() && !shard.key().is_zero());
+        let footer = shard.footer.as_ref().unwrap();
+        assert_eq!((footer.created_s, footer.expires_s), (NOW_S, NOW_S + 600));
+        let hashes: Vec<_> = upload.xorbs[0].info.chunks().iter().map(|place| place.hash).collect();
+        let found = ShardView::new(&answer).unwrap().dedup(&hashes).unwrap().unwrap();
+        assert_eq!((found.xorb, found.matched), (upload.xorbs[0].info.hash(), hashes.len()));
+        // Nobody learns a hash.
+        assert!(hashes.iter().all(|hash| shard.xorbs[0].chunks.iter().all(|chunk| chunk.hash != *hash)));
+    }
+}
+
+#[tokio::test]
+async fn chunks_that_are_not_eligible_or_not_there_find_nothing() {
+    let (house, upload) = filled(DedupPolicy::Global).await;
+    let firsts: Vec<_> = upload.files.iter().map(|file| chunk(&upload, file.terms[0].chunks.start)).collect();
+    for place in upload.xorbs[0].info.chunks() {
+        let expected = firsts.contains(&place.hash) || place.hash.is_dedup_eligible();
+        let answer = house.store.dedup(&reader("ann/repo"), place.hash).await.unwrap();
+        assert_eq!(answer.is_some(), expected);
+    }
+    assert_eq!(house.store.dedup(&reader("ann/repo"), ChunkHash::ZERO).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_policy_decides_who_finds_what() {
+    let expected = [
+        (DedupPolicy::Global, [true, true, true]),
+        (DedupPolicy::Namespace, [true, true, false]),
+        (DedupPolicy::Repo, [true, false, false]),
+        (DedupPolicy::Off, [false, false, false]),
+    ];
+    for (policy, expected) in expected {
+        let (house, upload) = filled(policy).await;
+        for (scope, expected) in ["ann/repo", "ann/other", "bob/repo"].into_iter().zip(expected) {
+            let answer = house.store.dedup(&reader(scope), chunk(&upload, 0)).await.unwrap();
+            assert_eq!(answer.is_some(), expected, "{policy:?} {scope}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn keys_rotate_and_answers_keep_the_xorb_alive() {
+    let (house, upload) = filled(DedupPolicy::Global).await;
+    let ask = async || house.store.dedup(&reader("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
+    let referenced =
+        async || house.catalog.xorbs(&[upload.xorbs[0].info.hash()]).await.unwrap()[0].referenced_s;
+    let first = ask().await;
+    assert_eq!(ask().await, first);
+    assert_eq!(referenced().await, NOW_S);
+    house.clock.advance(TOUCH_S);
+    let later = ask().await;
+    assert_ne!(ShardView::new(&first).unwrap().key(), ShardView::new(&later).unwrap().key());
+    assert_eq!(referenced().await, NOW_S + TOUCH_S);
+    // A condemned xorb is not told of.
+    house.catalog.condemn_xorbs(&[upload.xorbs[0].info.hash()], u64::MAX >> 1).await.unwrap();
+    assert_eq!(house.store.dedup(&reader("ann/repo"), chunk(&upload, 0)).await.unwrap(), None);
+}

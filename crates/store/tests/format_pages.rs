@@ -1,0 +1,74 @@
+//! The pages about objects and the catalog say what the code does.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+const OBJECTS: &str = include_str!("../../../docs/format/objects.md");
+const CATALOG: &str = include_str!("../../../docs/format/catalog.md");
+
+#[test]
+fn the_tables_of_the_pages_are_those_of_the_modules() {
+    let objects = tables(&docs(include_str!("../src/objects.rs")));
+    assert_eq!(objects.len(), 1);
+    assert_eq!(tables(OBJECTS), objects);
+    let layout = tables(&docs(include_str!("../src/layout.rs")));
+    assert_eq!(layout.len(), 3);
+    let page: Vec<_> = tables(CATALOG).into_iter().filter(|table| table[0].contains("offset")).collect();
+    assert_eq!(page, layout);
+}
+
+/// Table, key and columns of each migration, as the page lists them.
+#[test]
+fn the_page_lists_every_table_and_column() {
+    let page = tables(CATALOG).remove(0);
+    let listed: Vec<Vec<String>> = page[2..].iter().map(|row| names(row)).collect();
+    for script in [
+        include_str!("../migrations/sqlite/0001_cas.sql"),
+        include_str!("../migrations/postgres/0001_cas.sql"),
+    ] {
+        let created: Vec<Vec<String>> = script.split("CREATE TABLE ").skip(1).map(columns).collect();
+        assert_eq!(created, listed);
+    }
+}
+
+fn docs(module: &str) -> String {
+    let text = |line: &str| line.strip_prefix("//!").map(|text| format!("{}\n", text.trim()));
+    module.lines().filter_map(text).collect()
+}
+
+/// Every table of a page, each a list of lines.
+fn tables(text: &str) -> Vec<Vec<String>> {
+    let mut tables: Vec<Vec<String>> = vec![Vec::new()];
+    for line in text.lines() {
+        match line.starts_with('|') {
+            true => tables.last_mut().unwrap().push(line.to_owned()),
+            false => tables.push(Vec::new()),
+        }
+    }
+    tables.retain(|table| !table.is_empty());
+    tables
+}
+
+/// `| xorbs | hash | digest, … | … |` as one list: table, keys, columns.
+fn names(row: &str) -> Vec<String> {
+    let cells = row.split('|').skip(1).take(3);
+    let names = cells.flat_map(|cell| cell.split(',')).map(|name| name.trim().trim_matches('`').to_owned());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// The same of a statement: table, keys, other columns in order.
+fn columns(statement: &str) -> Vec<String> {
+    let (table, body) = statement.split_once(" (").unwrap();
+    let lines = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(')'));
+    let mut keys = Vec::new();
+    let mut others = Vec::new();
+    for line in lines {
+        if let Some(list) = line.strip_prefix("PRIMARY KEY (") {
+            keys.extend(list.trim_end_matches([')', ',']).split(", ").map(str::to_owned));
+        } else {
+            let name = line.split(' ').next().unwrap().to_owned();
+            let list = if line.contains("PRIMARY KEY") { &mut keys } else { &mut others };
+            list.push(name);
+        }
+    }
+    others.retain(|name| !keys.contains(name));
+    [vec![table.to_owned()], keys, others].concat()
+}

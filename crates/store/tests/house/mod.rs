@@ -1,0 +1,243 @@
+//! A store for tests, what clients would send it, and a way to read files back.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+#![allow(dead_code, reason = "no test file needs all of it")]
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::{self, Stream, TryStreamExt};
+use object_store::local::LocalFileSystem;
+use store::body::BodyError;
+use store::catalog::SqliteCatalog;
+use store::catalog::rows::Counts;
+use store::clock::ManualClock;
+use store::ingest::Ingested;
+use store::objects::Folder;
+use store::plan::{Planned, Reconstruction};
+use store::register::{Progress, Registered};
+use store::{Catalog, DedupOptions, Grant, Objects, Options, Result, Store};
+use tempfile::TempDir;
+use testkit::faulty::{Faults, FaultyCatalog, FaultyObjects};
+use xet::compress::Policy;
+use xet::merkle::MerkleBuilder;
+use xet::shard::{ChunkEntry, FileEntry, Form as ShardForm, ShardBuilder, Term, XorbEntry};
+use xet::xorb::{ChunkDecoder, ChunkReader, Form, SealedXorb, XorbBuilder};
+use xet::{ChunkHash, FileHash, RangeHash, Sha256, XorbHash};
+
+/// A store in a temporary folder, with faults and a clock to set.
+pub(crate) struct House {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) faults: Faults,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    folder: TempDir,
+}
+
+pub(crate) const NOW_S: u64 = 1_800_000_000;
+
+impl House {
+    pub(crate) async fn new() -> Self {
+        Self::with_dedup(DedupOptions::default()).await
+    }
+
+    pub(crate) async fn with_dedup(dedup: DedupOptions) -> Self {
+        Self::with_options(&Options { dedup, ..Options::default() }).await
+    }
+
+    pub(crate) async fn with_options(options: &Options) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap();
+        Self::over(folder, Arc::new(catalog), options)
+    }
+
+    pub(crate) fn over(folder: TempDir, catalog: Arc<dyn Catalog>, options: &Options) -> Self {
+        let objects = folder.path().join("objects");
+        std::fs::create_dir_all(&objects).unwrap();
+        let (faults, clock) = (Faults::default(), Arc::new(ManualClock::at(NOW_S)));
+        let local = LocalFileSystem::new_with_prefix(objects).unwrap();
+        let objects = Objects::new(Arc::new(FaultyObjects::new(Arc::new(local), faults.clone())));
+        let faulty = Arc::new(FaultyCatalog::new(catalog.clone(), faults.clone()));
+        let store = Store::new(objects, faulty, clock.clone(), options);
+        Self { store, clock, faults, catalog, folder }
+    }
+
+    pub(crate) async fn ingest(&self, grant: &Grant, hash: XorbHash, bytes: &[u8]) -> Result<Ingested> {
+        self.store.ingest(grant, hash, Some(bytes.len() as u64), pieces(bytes, 70_001)).await
+    }
+
+    pub(crate) async fn register(&self, grant: &Grant, bytes: &[u8]) -> Result<Registered> {
+        let (declared, progress) = (Some(bytes.len() as u64), Progress::default());
+        self.store.register(grant, declared, pieces(bytes, 1000), &progress).await
+    }
+
+    /// Uploads as a client does: every xorb, then the shard.
+    pub(crate) async fn upload(&self, grant: &Grant, upload: &Upload) -> Result<Registered> {
+        for xorb in &upload.xorbs {
+            self.ingest(grant, xorb.info.hash(), &xorb.bytes).await?;
+        }
+        self.register(grant, &upload.shard()).await
+    }
+
+    /// What can be seen from outside: how many rows and which objects.
+    pub(crate) async fn state(&self) -> (Counts, Vec<String>) {
+        let mut paths = Vec::new();
+        for folder in [Folder::Xorbs, Folder::Shards] {
+            let listed: Vec<_> = self.store.objects().list(folder).try_collect().await.unwrap();
+            paths.extend(listed.into_iter().map(|listed| listed.path));
+        }
+        paths.sort();
+        (self.catalog.counts().await.unwrap(), paths)
+    }
+
+    /// The bytes of a file, or of a range of it, as a client would rebuild them.
+    pub(crate) async fn read(
+        &self,
+        grant: &Grant,
+        file: FileHash,
+        range: Option<Range<u64>>,
+    ) -> Result<Vec<u8>> {
+        let Planned::Covered(found) = self.store.plan(grant, file, range.clone()).await? else {
+            panic!("past the end")
+        };
+        let wanted = range.map_or(u64::MAX, |range| range.end - range.start).min(found.file_bytes);
+        Ok(self.rebuild(&found, wanted).await)
+    }
+
+    pub(crate) async fn rebuild(&self, found: &Reconstruction, wanted: u64) -> Vec<u8> {
+        let mut chunks: HashMap<(XorbHash, u32), Vec<u8>> = HashMap::new();
+        assert_eq!(found.plan.fetches.len(), found.keys.len());
+        for (fetch, key) in found.plan.fetches.iter().zip(&found.keys) {
+            assert_eq!(fetch.xorb, key.hash);
+            for range in &fetch.ranges {
+                let bytes = self.store.read(*key, range.stored_bytes.clone()).await.unwrap();
+                let mut decoder = ChunkDecoder::new();
+                let mut reader = ChunkReader::new(&bytes, range.stored_bytes.start, &mut decoder);
+                let mut number = range.chunks.start;
+                while let Some(chunk) = reader.next_chunk().unwrap() {
+                    let twice = chunks.insert((fetch.xorb, number), chunk.raw.to_vec());
+                    assert!(twice.is_none(), "chunk {number} is fetched twice");
+                    number += 1;
+                }
+                assert_eq!(number, range.chunks.end);
+            }
+        }
+        let mut out = Vec::new();
+        for term in &found.plan.terms {
+            let before = out.len();
+            for number in term.chunks.clone() {
+                out.extend(&chunks[&(term.xorb, number)]);
+            }
+            assert_eq!((out.len() - before) as u64, u64::from(term.raw_bytes));
+        }
+        out.drain(..found.plan.offset_into_first_range as usize);
+        out.truncate(wanted as usize);
+        out
+    }
+}
+
+/// A body in pieces of this length.
+pub(crate) fn pieces(
+    bytes: &[u8],
+    step: usize,
+) -> impl Stream<Item = std::result::Result<Bytes, BodyError>> + Send + use<> {
+    let pieces: Vec<_> = bytes.chunks(step).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+    stream::iter(pieces)
+}
+
+pub(crate) fn writer(scope: &str) -> Grant {
+    Grant::write(scope.parse().unwrap())
+}
+
+/// What a client sends for some files: all their chunks in new xorbs, nothing deduplicated between xorbs.
+pub(crate) struct Upload {
+    pub(crate) xorbs: Vec<SealedXorb>,
+    pub(crate) files: Vec<FileEntry>,
+}
+
+impl Upload {
+    /// Cuts files into chunks and packs so many chunks into each xorb.
+    pub(crate) fn of(files: &[&[u8]], xorb_chunks: usize, policy: Policy) -> Self {
+        let mut builder = XorbBuilder::new(policy);
+        let mut upload = Self { xorbs: Vec::new(), files: Vec::new() };
+        // Chunks of the file at hand: hash, length, xorb, number in it.
+        let mut placed: Vec<Vec<(ChunkHash, u32, usize, u32)>> = Vec::new();
+        for data in files {
+            let mut chunks = Vec::new();
+            let mut start = 0;
+            for end in xet::chunk::cut(data) {
+                if builder.chunk_count() as usize == xorb_chunks {
+                    upload.xorbs.push(builder.seal(Form::Footerless).unwrap());
+                }
+                let chunk = &data[start..end];
+                let hash = ChunkHash::of(chunk);
+                chunks.push((hash, chunk.len() as u32, upload.xorbs.len(), builder.chunk_count()));
+                builder.push(hash, chunk).unwrap();
+                start = end;
+            }
+            placed.push(chunks);
+        }
+        if !builder.is_empty() {
+            upload.xorbs.push(builder.seal(Form::Footerless).unwrap());
+        }
+        for (data, chunks) in files.iter().zip(placed) {
+            let mut merkle = MerkleBuilder::default();
+            chunks.iter().for_each(|(hash, len, ..)| merkle.push(*hash, u64::from(*len)));
+            let mut terms: Vec<(Term, Vec<ChunkHash>)> = Vec::new();
+            for (hash, len, xorb, number) in chunks {
+                let xorb = upload.xorbs[xorb].info.hash();
+                match terms.last_mut() {
+                    Some((term, hashes)) if term.xorb == xorb && term.chunks.end == number => {
+                        term.chunks.end += 1;
+                        term.raw_bytes += len;
+                        hashes.push(hash);
+                    }
+                    _ => {
+                        let chunks = number..number + 1;
+                        terms.push((Term { xorb, flags: 0, raw_bytes: len, chunks }, vec![hash]));
+                    }
+                }
+            }
+            upload.files.push(FileEntry {
+                hash: merkle.finish_file(),
+                verification: Some(terms.iter().map(|(_, hashes)| RangeHash::of(hashes)).collect()),
+                terms: terms.into_iter().map(|(term, _)| term).collect(),
+                sha256: Some(Sha256::new(testkit::sha256(data))),
+            });
+        }
+        upload
+    }
+
+    pub(crate) fn entries(&self) -> Vec<XorbEntry> {
+        self.xorbs.iter().map(entry).collect()
+    }
+
+    /// The shard's bytes, as clients send it.
+    pub(crate) fn shard(&self) -> Vec<u8> {
+        shard(&self.files, &self.entries())
+    }
+}
+
+pub(crate) fn shard(files: &[FileEntry], xorbs: &[XorbEntry]) -> Vec<u8> {
+    let mut builder = ShardBuilder::default();
+    files.iter().for_each(|file| {
+        builder.push_file(file.clone());
+    });
+    xorbs.iter().for_each(|xorb| {
+        builder.push_xorb(xorb.clone());
+    });
+    builder.encode(&ShardForm::Upload).unwrap()
+}
+
+fn entry(xorb: &SealedXorb) -> XorbEntry {
+    let mut raw_start = 0;
+    let chunks = xorb.info.chunks().iter().map(|place| {
+        let entry =
+            ChunkEntry { hash: place.hash, raw_start, raw_bytes: place.raw_end - raw_start, flags: 0 };
+        raw_start = place.raw_end;
+        entry
+    });
+    let chunks = chunks.collect();
+    XorbEntry { hash: xorb.info.hash(), flags: 0, raw_bytes: raw_start, stored_bytes: 0, chunks }
+}
