@@ -9,6 +9,8 @@
 //! hexadecimal, as `b3sum` prints it; the hash of a shard covers its bytes already. So a key says what its bytes are, and
 //! writing it again writes the same.
 
+mod read;
+
 use std::fmt;
 use std::ops::Range;
 use std::path::Path as FilePath;
@@ -20,7 +22,7 @@ use futures::stream::{BoxStream, StreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt, PutPayload};
 use url::Url;
 use xet::{ShardHash, XorbHash};
 
@@ -219,6 +221,29 @@ impl Objects {
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         Ok(bytes)
+    }
+
+    /// The bytes of a range, which must lie in the object, piece by piece. Ends in an error when the object is too short.
+    pub async fn stream(
+        &self,
+        key: &ObjectKey,
+        range: Range<u64>,
+    ) -> Result<BoxStream<'static, Result<Bytes>>> {
+        if range.is_empty() {
+            return Ok(futures::stream::empty().boxed());
+        }
+        let key = key.to_string();
+        let options = GetOptions { range: Some(range.clone().into()), ..GetOptions::default() };
+        let get = self.store.get_opts(&Path::from(key.as_str()), options).await;
+        let get = get.map_err(|source| translate("read", &key, source))?;
+        let pieces = match get.payload {
+            GetResultPayload::File(file, _) => read::file(key.clone(), file, get.range),
+            GetResultPayload::Stream(pieces) => {
+                let key = key.clone();
+                pieces.map(move |piece| piece.map_err(|source| translate("read", &key, source))).boxed()
+            }
+        };
+        Ok(read::whole(key, range, pieces))
     }
 
     /// The whole object. For shards: a xorb is better read by ranges.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use xet::plan::{self, BatchPlan, Fetch, FetchRange, Plan, PlanTerm, XorbEnds};
 use xet::{FileHash, XorbHash};
 
@@ -116,6 +117,15 @@ impl Store {
     /// Bytes of a stored xorb, as a plan named them. Whoever calls this has checked that they may be read.
     pub async fn read(&self, key: XorbKey, range: Range<u64>) -> Result<Bytes> {
         self.objects.range(&ObjectKey::Xorb(key), range).await
+    }
+
+    /// The same, piece by piece: for ranges that should not be in memory at once.
+    pub async fn read_stream(
+        &self,
+        key: XorbKey,
+        range: Range<u64>,
+    ) -> Result<BoxStream<'static, Result<Bytes>>> {
+        self.objects.stream(&ObjectKey::Xorb(key), range).await
     }
 
     /// One look into the catalog settles what the file is and whether it may be read.

@@ -36,7 +36,10 @@ async fn what_goes_in_comes_out_whole_and_in_parts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_in_comes_out_of_postgres_too() {
     let Some(server) = Postgres::start() else { return };
-    let catalog = store::catalog::open(&server.fresh_database()).await.unwrap();
+    let url = server.fresh_database();
+    // Servers that start together bring the tables up to date together.
+    let opened = futures::future::join_all((0..4).map(|_| store::catalog::open(&url))).await;
+    let catalog = opened.into_iter().map(Result::unwrap).next().unwrap();
     comes_out(House::over(tempfile::tempdir().unwrap(), catalog, &Options::default())).await;
 }
 
@@ -343,6 +346,44 @@ async fn a_shard_of_endless_terms_runs_out_of_budget() {
         };
         let error = house.register(&grant, &shard(&[file], &[])).await.unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+/// 64 MiB of raw bytes, 8192 chunks, nothing shrinks: longer on the way than 64 MiB, and genuine clients send it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_xorb_is_taken() {
+    let house = House::new().await;
+    let grant = writer("ann/repo");
+    let mut builder = xet::xorb::XorbBuilder::new(Policy::Always(Scheme::Raw));
+    let mut chunk = corpus::noise(1, 8192);
+    for n in 0..8192_u32 {
+        chunk[..4].copy_from_slice(&n.to_le_bytes());
+        builder.push(ChunkHash::of(&chunk), &chunk).unwrap();
+    }
+    let xorb = builder.seal(Form::V1).unwrap();
+    assert_eq!(xorb.bytes.len() as u64, xet::limits::XORB_STORED_BYTES_MAX);
+    assert!(house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap().was_inserted);
+    let one_more = [&xorb.bytes[..], b"x"].concat();
+    let error = house.ingest(&grant, xorb.info.hash(), &one_more).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+/// With memory for one body at a time the others wait their turn, and all get through.
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_wait_for_memory_and_none_starves() {
+    let house = House::with_options(&Options { body_bytes_max: 4096, ..Options::default() }).await;
+    let house = Arc::new(house);
+    let uploads = (0..8).map(|seed| {
+        let house = house.clone();
+        tokio::spawn(async move {
+            let (grant, data) = (writer("ann/repo"), corpus::text(seed, 200_000));
+            let upload = Upload::of(&[&data], 100, Policy::Auto);
+            house.upload(&grant, &upload).await.unwrap();
+            assert!(house.read(&grant, upload.files[0].hash, None).await.unwrap() == data);
+        })
+    });
+    for upload in uploads.collect::<Vec<_>>() {
+        upload.await.unwrap();
     }
 }
 

@@ -26,7 +26,7 @@ async fn postgres_keeps_the_contract() {
     keeps_the_contract(&mut || server.fresh_database()).await;
 }
 
-/// Each clause gets an empty catalog; the last opens one twice.
+/// Each clause gets an empty catalog; the last ones open theirs twice.
 async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
     macro_rules! clauses {
         ($($clause:ident),* $(,)?) => { $(
@@ -48,6 +48,7 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
         many_writers_at_once_agree,
     );
     a_catalog_opened_again_is_the_same(&fresh()).await;
+    writers_of_two_handles_wait_for_each_other(&fresh()).await;
 }
 
 fn xorb(n: u64) -> XorbHash {
@@ -296,6 +297,29 @@ async fn a_catalog_opened_again_is_the_same(url: &str) {
     let done = second.register(&registration(&scope("ann/repo"), &[1])).await.unwrap();
     assert_eq!(done, Registered::Done { was_inserted: true });
     assert_eq!(first.files(&scope("ann/repo"), &[file(1)]).await.unwrap().len(), 1);
+}
+
+/// As two processes would: nothing is shared but the database.
+async fn writers_of_two_handles_wait_for_each_other(url: &str) {
+    let handles = [super::open(url).await.unwrap(), super::open(url).await.unwrap()];
+    let writers = (0..8).map(|writer: u64| {
+        let catalog = handles[writer as usize % 2].clone();
+        tokio::spawn(async move {
+            let repo = scope(&format!("ann/{writer}"));
+            for round in 0..10 {
+                let n = writer * 10 + round;
+                with_xorbs(&catalog, [n]).await;
+                catalog.register(&registration(&repo, &[n])).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    for catalog in handles {
+        let counts = catalog.counts().await.unwrap();
+        assert_eq!((counts.xorbs, counts.repo_files), (80, 80));
+    }
 }
 
 #[tokio::test]

@@ -43,6 +43,15 @@ async fn behaves(objects: Objects) {
     let short = objects.range(&key, 1..4).await.unwrap_err();
     assert!(matches!(short.kind(), ErrorKind::Corrupt | ErrorKind::Unavailable), "{short}");
 
+    let streamed = async |range: Range<u64>| {
+        let pieces: Vec<Bytes> = objects.stream(&key, range).await?.try_collect().await?;
+        Ok::<_, Error>(pieces.concat())
+    };
+    assert_eq!(streamed(0..3).await.unwrap(), b"abc");
+    assert_eq!(streamed(1..2).await.unwrap(), b"b");
+    assert_eq!(streamed(2..2).await.unwrap(), b"");
+    assert!(streamed(1..4).await.is_err());
+
     let listed: Vec<_> = objects.list(Folder::Xorbs).try_collect().await.unwrap();
     assert_eq!(listed.iter().map(|o| (o.key, o.bytes)).collect::<Vec<_>>(), [(Some(key), 3)]);
     assert!(objects.list(Folder::Shards).try_collect::<Vec<_>>().await.unwrap().is_empty());
@@ -62,6 +71,24 @@ async fn a_directory_behaves_as_objects_should() {
 async fn memory_behaves_as_objects_should() {
     behaves(Objects::new(Arc::new(InMemory::new()))).await;
     behaves(Objects::open("memory:///some/prefix", []).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_long_object_streams_in_pieces_and_a_cut_one_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = Objects::local(folder.path()).unwrap();
+    let (key, data) = (xorb_key(), testkit::corpus::noise(1, 3_000_000));
+    objects.put(&key, vec![data.clone().into()]).await.unwrap();
+    let pieces: Vec<_> = objects.stream(&key, 10..2_900_000).await.unwrap().try_collect().await.unwrap();
+    assert!(pieces.len() > 3 && pieces.concat() == data[10..2_900_000]);
+
+    let mut pieces = objects.stream(&key, 0..3_000_000).await.unwrap();
+    let first = pieces.try_next().await.unwrap().unwrap();
+    assert!(data.starts_with(&first));
+    let file = std::fs::OpenOptions::new().write(true).open(folder.path().join(key.to_string())).unwrap();
+    file.set_len(1_000_000).unwrap();
+    let error = pieces.try_collect::<Vec<_>>().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
 
 /// An operator may drop a file there; nobody may mistake it for an object.
