@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use axum::response::IntoResponse;
 use store::XorbKey;
@@ -28,14 +29,14 @@ use crate::state::AppState;
 
 /// Version 1: a URL for each range.
 pub(super) async fn v1(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Answer> {
-    let found = plan(&state, &request).await?;
+    let found = plan(&state, &request.into_parts().0).await?;
     let urls = Urls::new(&state, &found.keys);
     Ok(json(&ReconstructionV1::from_plan(&found.plan, |xorb, ranges| urls.of(xorb, ranges))))
 }
 
 /// Version 2: a URL for all ranges of a xorb, as far as URLs may grow.
 pub(super) async fn v2(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Answer> {
-    let found = plan(&state, &request).await?;
+    let found = plan(&state, &request.into_parts().0).await?;
     let urls = Urls::new(&state, &found.keys);
     let ranges_max = limits::URL_RANGES_MAX;
     Ok(json(&ReconstructionV2::from_plan(&found.plan, ranges_max, |xorb, ranges| urls.of(xorb, ranges))))
@@ -83,10 +84,10 @@ pub(super) async fn head(State(state): State<AppState>, request: Request) -> Res
     Ok(length_only(caller.store.file_bytes(&caller.grant, file).await?))
 }
 
-async fn plan(state: &AppState, request: &Request) -> Result<Reconstruction, Answer> {
-    let Caller { store, grant } = Caller::check(state, request.headers(), TokenScope::Read)?;
-    let file: FileHash = hash_in(request.uri())?;
-    let range = match asked(request.headers())? {
+async fn plan(state: &AppState, request: &Parts) -> Result<Reconstruction, Answer> {
+    let Caller { store, grant } = Caller::check(state, &request.headers, TokenScope::Read)?;
+    let file: FileHash = hash_in(&request.uri)?;
+    let range = match asked(&request.headers)? {
         None => None,
         Some(spec) => Some(match spec.half_open() {
             Some(range) => range,
