@@ -73,7 +73,11 @@ impl House {
         };
         let secret = keys.derive("dedup answers");
         let (_, secret) = secret.first().expect("a ring has a current key");
-        let dedup = DedupOptions { policy: policy(config.dedup), secret: *secret.expose(), ..DedupOptions::default() };
+        let dedup = DedupOptions {
+            policy: policy(config.dedup),
+            secret: *secret.expose(),
+            ..DedupOptions::default()
+        };
         // The server's own budget decides who waits: what passes it must not wait again.
         let options = Options { body_bytes_max: config.limits.memory_bytes, dedup, ..Options::default() };
         Ok(Store::new(objects, catalog, Arc::new(SystemClock), &options))

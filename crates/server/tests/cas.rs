@@ -183,7 +183,10 @@ async fn golden_shards_bring_their_files_back_by_both_versions_ranges_and_batche
         }
         if n % 2 == 0 {
             let got = hub.post("/v2/shards", &bytes).await;
-            assert_eq!((got.status, &got.headers["content-type"]), (200, &"application/x-ndjson".parse().unwrap()));
+            assert_eq!(
+                (got.status, &got.headers["content-type"]),
+                (200, &"application/x-ndjson".parse().unwrap())
+            );
             let (mut reader, mut rest, mut last) = (FrameReader::new(), &got.body[..], None);
             while let Some(frame) = reader.read(&mut rest).unwrap() {
                 last = Some(frame);
@@ -199,11 +202,15 @@ async fn golden_shards_bring_their_files_back_by_both_versions_ranges_and_batche
             let whole: Vec<u8> = file
                 .terms
                 .iter()
-                .flat_map(|term| raw_xorbs[&term.xorb][term.chunks.start as usize..term.chunks.end as usize].concat())
+                .flat_map(|term| {
+                    raw_xorbs[&term.xorb][term.chunks.start as usize..term.chunks.end as usize].concat()
+                })
                 .collect();
             let size = whole.len() as u64;
             let hash = file.hash;
-            for (first, last) in [(0, size.saturating_sub(1)), (size / 3, size / 2), (size.saturating_sub(1), u64::MAX - 1)] {
+            for (first, last) in
+                [(0, size.saturating_sub(1)), (size / 3, size / 2), (size.saturating_sub(1), u64::MAX - 1)]
+            {
                 let range = format!("bytes={first}-{last}");
                 let wanted = last.saturating_add(1).min(size).saturating_sub(first);
                 let expected = &whole[first as usize..(first + wanted) as usize];
@@ -215,20 +222,29 @@ async fn golden_shards_bring_their_files_back_by_both_versions_ranges_and_batche
                 let v2: ReconstructionV2 = parse_json(&v2.body).unwrap();
                 assert!(hub.rebuild(&v2.try_into().unwrap(), wanted).await == expected, "{range}");
             }
-            let past = hub.get(&format!("/v2/reconstructions/{hash}"), Some(&format!("bytes={}-", size.max(1)))).await;
-            assert_eq!((past.status, past.headers["content-range"].to_str().unwrap()), (416, &*format!("bytes */{size}")));
+            let past = hub
+                .get(&format!("/v2/reconstructions/{hash}"), Some(&format!("bytes={}-", size.max(1))))
+                .await;
+            assert_eq!(
+                (past.status, past.headers["content-range"].to_str().unwrap()),
+                (416, &*format!("bytes */{size}"))
+            );
             let head = hub.head(&format!("/v1/files/{hash}")).await;
             assert_eq!((head.status, &head.headers["content-length"]), (200, &size.into()));
         }
         let ids: Vec<_> = shard.files.iter().map(|file| format!("file_id={}", file.hash)).collect();
         let by_query = hub.get(&format!("/v1/reconstructions?{}", ids.join("&")), None).await;
-        let keys: Vec<_> =
-            shard.files.iter().map(|file| format!(r#"{{"prefix":"default","hash":"{}"}}"#, file.hash)).collect();
+        let keys: Vec<_> = shard
+            .files
+            .iter()
+            .map(|file| format!(r#"{{"prefix":"default","hash":"{}"}}"#, file.hash))
+            .collect();
         let by_body = hub.post("/v1/reconstructions", format!("[{}]", keys.join(",")).as_bytes()).await;
         let by_query: Batch = parse_json(&by_query.body).unwrap();
         assert_eq!(by_query, parse_json(&by_body.body).unwrap());
 
-        let eligible = shard.xorbs.iter().flat_map(|xorb| &xorb.chunks).find(|chunk| chunk.hash.is_dedup_eligible());
+        let eligible =
+            shard.xorbs.iter().flat_map(|xorb| &xorb.chunks).find(|chunk| chunk.hash.is_dedup_eligible());
         if let Some(chunk) = eligible {
             for prefix in ["default", "default-merkledb"] {
                 let got = hub.get(&format!("/v1/chunks/{prefix}/{}", chunk.hash), None).await;
@@ -263,8 +279,12 @@ async fn what_is_unknown_or_not_for_the_caller_is_404_and_what_is_malformed_400(
     assert_eq!(hub.send("POST", &uri, &[("authorization", &reader)], vec![1]).await.status, 403);
     assert_eq!(hub.send("POST", &uri, &[], vec![1]).await.status, 401);
     assert_eq!(hub.send("GET", "/ready", &[], Vec::new()).await.status, 200);
-    let huge = [("authorization", &*format!("Bearer {}", hub.token(TokenScope::Write, "a"))), ("content-length", "99999999")];
-    let request = Request::builder().method("POST").uri(&uri).header(huge[0].0, huge[0].1).header(huge[1].0, huge[1].1);
+    let huge = [
+        ("authorization", &*format!("Bearer {}", hub.token(TokenScope::Write, "a"))),
+        ("content-length", "99999999"),
+    ];
+    let request =
+        Request::builder().method("POST").uri(&uri).header(huge[0].0, huge[0].1).header(huge[1].0, huge[1].1);
     let refused = hub.app.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(refused.status().as_u16(), 413);
 }

@@ -66,9 +66,8 @@ impl Serve {
             layers = layers.with_file(&path.display().to_string(), &text).map_err(said)?;
         }
         // Variables that are not text cannot be ours.
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         layers = layers.with_environment(variables);
         let flags = [
             ("listen", &self.listen),
@@ -118,7 +117,10 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     }
     if auth {
         let data = data.display();
-        writeln!(out, "tokens for clients: drystone token create --data {data} --scope write --repo NAMESPACE/NAME")?;
+        writeln!(
+            out,
+            "tokens for clients: drystone token create --data {data} --scope write --repo NAMESPACE/NAME"
+        )?;
     }
     writeln!(out, "listening on {}", state.base_url)?;
     out.flush()?;

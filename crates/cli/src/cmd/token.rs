@@ -85,7 +85,8 @@ impl Create {
             ScopeChoice::Read => TokenScope::Read,
             ScopeChoice::Write => TokenScope::Write,
         };
-        let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now_s =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let claims = Claims::new("token create", scope, self.repo, now_s, self.ttl);
         let issued = CasTokens::new(&keys).issue(&claims);
         let mut out = io::stdout().lock();

@@ -13,10 +13,7 @@ use super::error::Refused;
 use crate::state::AppState;
 
 /// The shard that tells where a chunk is. The prefix of the path means nothing: clients send two.
-pub(super) async fn find(
-    State(state): State<AppState>,
-    request: Request,
-) -> Result<Response<Body>, Refused> {
+pub(super) async fn find(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
     let Caller { store, grant } = Caller::check(&state, request.headers(), TokenScope::Read)?;
     let chunk: ChunkHash = hash_in(request.uri())?;
     let shard = store.dedup(&grant, chunk).await?;

@@ -100,7 +100,8 @@ impl From<store::Error> for Refused {
         if let Some(refused) = source.and_then(|source| source.downcast_ref::<Self>()) {
             return refused.clone();
         }
-        let is_hash = matches!(source.and_then(|source| source.downcast_ref()), Some(FormatError::Hash { .. }));
+        let is_hash =
+            matches!(source.and_then(|source| source.downcast_ref()), Some(FormatError::Hash { .. }));
         let (code, message) = match error.kind() {
             ErrorKind::Invalid if is_hash => (ErrorCode::HashMismatch, None),
             ErrorKind::Invalid => (ErrorCode::Invalid, None),

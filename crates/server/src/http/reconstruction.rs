@@ -21,9 +21,9 @@ use xet::{FileHash, XorbHash, limits};
 
 use super::caller::{Caller, hash_in};
 use super::error::Refused;
+use super::json;
 use super::telemetry::read_body;
 use super::xorb::length_only;
-use super::json;
 use crate::sign::DataKey;
 use crate::state::AppState;
 
@@ -120,7 +120,9 @@ fn last_bytes(spec: &RangeSpec, file_bytes: u64) -> Result<Range<u64>, Answer> {
 pub(super) enum Answer {
     Refused(Refused),
     /// The end of the file, which is what 416 tells clients. An unknown file must never get it.
-    PastEnd { file_bytes: u64 },
+    PastEnd {
+        file_bytes: u64,
+    },
 }
 
 impl<E: Into<Refused>> From<E> for Answer {

@@ -42,7 +42,8 @@ pub(super) async fn receive_v2(
     let frames = match soon {
         Ok(joined) => {
             let result = Some(result_of(ended(joined)?));
-            let frames = [work.frame(), Frame::Committing { stage: Stage::Syncing }, Frame::Result { result }];
+            let frames =
+                [work.frame(), Frame::Committing { stage: Stage::Syncing }, Frame::Result { result }];
             Body::from(frames.iter().flat_map(Frame::encode).collect::<Vec<u8>>())
         }
         Err(_) => Body::from_stream(frames(work)),

@@ -78,7 +78,8 @@ impl Asked {
         let kind = *RepoKind::ALL.iter().find(|known| known.segment() == kind)?;
         let (namespace, name, token) = (segments.next()?, segments.next()?, segments.next()?);
         let revision = segments.next().map(str::to_owned);
-        let scope = [TokenScope::Read, TokenScope::Write].into_iter().find(|scope| scope.segment() == token)?;
+        let scope =
+            [TokenScope::Read, TokenScope::Write].into_iter().find(|scope| scope.segment() == token)?;
         let is_name = |name: &str| !name.is_empty() && !name.contains('%');
         let fits = is_name(namespace) && is_name(name) && segments.next().is_none();
         let repo = Repository { kind, namespace: namespace.to_owned(), name: name.to_owned() };
@@ -100,8 +101,11 @@ mod tests {
         assert_eq!((asked.scope, asked.repo.to_string().as_str()), (TokenScope::Write, "datasets/org/a"));
         assert_eq!(asked.revision.as_deref(), Some("refs%2Fpr%2F1"));
         assert_eq!(Asked::parse("/api/buckets/org/a/xet-read-token").unwrap().revision, None);
-        for bad in ["/api/cars/org/a/xet-read-token", "/api/models/org/a/token/main", "/api/models//a/xet-read-token"]
-        {
+        for bad in [
+            "/api/cars/org/a/xet-read-token",
+            "/api/models/org/a/token/main",
+            "/api/models//a/xet-read-token",
+        ] {
             assert_eq!(Asked::parse(bad), None, "{bad}");
         }
     }

@@ -109,7 +109,10 @@ async fn next(body: &mut Body, bounds: Bounds) -> Result<Option<Bytes>, Refused>
 }
 
 fn too_large(bounds: Bounds) -> Refused {
-    Refused::new(ErrorCode::TooLarge, format!("the body is longer than announced or than {} bytes", bounds.bytes_max))
+    Refused::new(
+        ErrorCode::TooLarge,
+        format!("the body is longer than announced or than {} bytes", bounds.bytes_max),
+    )
 }
 
 fn too_short() -> Refused {

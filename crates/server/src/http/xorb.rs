@@ -42,10 +42,7 @@ pub(super) async fn receive(
 }
 
 /// Whether a xorb is here, and how long its object is.
-pub(super) async fn head(
-    State(state): State<AppState>,
-    request: Request,
-) -> Result<Response<Body>, Refused> {
+pub(super) async fn head(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
     let Caller { store, .. } = Caller::check(&state, request.headers(), TokenScope::Read)?;
     let hash: XorbHash = hash_in(request.uri())?;
     let rows = store.catalog().xorbs(&[hash]).await?;
