@@ -7,12 +7,16 @@ FUZZ_SECONDS ?= 60
 TARGET ?=
 BENCH_ARGS ?=
 
-.PHONY: help run test check lint bench fuzz wheel install clean setup
+.PHONY: help run demo test check lint bench fuzz wheel install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## build it and show what it does on a generated file
+run: ## build it and start a server on ./drystone-data
+	cargo build --release -p drystone
+	target/release/drystone serve --data drystone-data
+
+demo: ## build it and show the format tools on a generated file
 	@scripts/demo.sh
 
 test: setup ## install what the tests need, then run all of them

@@ -86,11 +86,16 @@ hf_xet_agreement() {
         skip "agreement with hf_xet: SKIP_HF_XET=1"
     else
         run "agreement with hf_xet" count_plain agree
+        run "round trip with hf_xet" count_plain round_trip
     fi
 }
 
 agree() {
     cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/agree.py "$target_dir/debug/drystone"
+}
+
+round_trip() {
+    cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/roundtrip.py "$target_dir/debug/drystone"
 }
 
 fuzzing() {

@@ -5,7 +5,9 @@ mod chunks;
 mod completions;
 mod hash;
 mod inspect;
+mod serve;
 mod shard;
+mod token;
 mod xorb;
 
 use std::process::ExitCode;
@@ -30,6 +32,8 @@ enum Verb {
     Check(check::Check),
     Xorb(xorb::Xorb),
     Shard(shard::Shard),
+    Serve(serve::Serve),
+    Token(token::Token),
     Completions(completions::Completions),
 }
 
@@ -42,6 +46,8 @@ impl Drystone {
             Verb::Check(verb) => verb.run(),
             Verb::Xorb(verb) => verb.run(),
             Verb::Shard(verb) => verb.run(),
+            Verb::Serve(verb) => verb.run(),
+            Verb::Token(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }
     }

@@ -1,34 +1,37 @@
 //! Routes and what all of them share.
 
+mod caller;
+mod chunk;
 pub mod data;
 pub mod error;
 pub mod health;
 pub mod observe;
+mod reconstruction;
+mod shard;
 pub mod telemetry;
 pub mod token;
 pub mod upload;
+mod xorb;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderName, Method, Response, header};
+use axum::http::{HeaderName, HeaderValue, Method, Response, header};
 use axum::middleware::Next;
 use axum::response::IntoResponse as _;
-use axum::routing::{MethodRouter, any, get};
+use axum::routing::{MethodRouter, any, get, head, post};
 use axum::{Extension, Router};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
-use xet::wire::ErrorCode;
-use xet::wire::routes::{Endpoint, header as names};
+use xet::wire::routes::{Endpoint, content_type, header as names};
+use xet::wire::{ErrorCode, encode_json};
 
 use crate::door::Peer;
+use crate::sign::DATA_ROUTE;
 use crate::state::AppState;
 use error::Refused;
 
-/// What is answered without a store.
-pub const ROUTED: &[Endpoint] = &[Endpoint::Telemetry];
-
-/// What cannot be answered before there is a store behind the server.
-pub const NEEDS_STORE: &[Endpoint] = &[
+/// What is answered.
+pub const ROUTED: &[Endpoint] = &[
     Endpoint::ReconstructionV1,
     Endpoint::ReconstructionV2,
     Endpoint::BatchReconstruction,
@@ -38,17 +41,40 @@ pub const NEEDS_STORE: &[Endpoint] = &[
     Endpoint::ShardsV2,
     Endpoint::ShardKeyed,
     Endpoint::File,
-    Endpoint::FileChunkHashes,
+    Endpoint::Telemetry,
 ];
 
-/// The whole server, as far as it goes without a store.
+/// What is not: 404 makes clients do without.
+pub const NOT_ROUTED: &[Endpoint] = &[Endpoint::FileChunkHashes];
+
+/// The whole server.
 pub fn app(state: AppState) -> Router {
     let routes = Router::new()
         .route("/health", get(health::health))
+        .route("/ready", get(health::ready))
         .route("/metrics", get(health::metrics))
+        .route(DATA_ROUTE, get(data::serve))
         // Clients that hold grants from elsewhere try them here first and go on when there are none.
         .route("/v1/xorb-grants/{*rest}", any(nothing_here));
-    let routes = at_every_path(routes, Endpoint::Telemetry, &axum::routing::post(telemetry::sink));
+    let routes = token::paths().fold(routes, |routes, path| routes.route(&path, get(token::give)));
+    let endpoints = [
+        (Endpoint::ReconstructionV1, get(reconstruction::v1)),
+        (Endpoint::ReconstructionV2, get(reconstruction::v2)),
+        (
+            Endpoint::BatchReconstruction,
+            get(reconstruction::batch_by_query).post(reconstruction::batch_by_body),
+        ),
+        (Endpoint::Chunk, get(chunk::find)),
+        (Endpoint::Xorb, post(xorb::receive).head(xorb::head)),
+        (Endpoint::ShardsV1, post(shard::receive_v1)),
+        (Endpoint::ShardsV2, post(shard::receive_v2)),
+        (Endpoint::ShardKeyed, post(shard::receive_v1)),
+        (Endpoint::File, head(reconstruction::head)),
+        (Endpoint::Telemetry, post(telemetry::sink)),
+    ];
+    let routes = endpoints
+        .iter()
+        .fold(routes, |routes, (endpoint, methods)| at_every_path(routes, *endpoint, methods));
     finish(routes, state)
 }
 
@@ -124,6 +150,15 @@ async fn limit_rate(
         return refused.retry_after(seconds).into_response();
     }
     next.run(request).await
+}
+
+/// A JSON answer that is about now and about one caller.
+fn json<T: serde::Serialize + ?Sized>(body: &T) -> Response<Body> {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type::JSON)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("private, no-store")),
+    ];
+    (headers, encode_json(body)).into_response()
 }
 
 async fn nothing_here() -> Refused {

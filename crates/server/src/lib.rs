@@ -1,12 +1,14 @@
 //! The HTTP side of a hub: tokens, signed data URLs, byte ranges, limits, metrics.
 //!
-//! [`http::app`] is the server as a router, [`shutdown::serve`] runs it. What is stored, and where, others know.
+//! [`http::app`] is the server as a router, [`shutdown::serve`] runs it, [`House`] is the folder it keeps its things in.
+//! What a xorb or a shard is, the store knows.
 
 pub mod auth;
 pub mod body;
 pub mod budget;
 pub mod config;
 pub mod door;
+pub mod house;
 pub mod http;
 pub mod logs;
 pub mod metrics;
@@ -20,6 +22,7 @@ pub mod state;
 pub use auth::{CasTokens, Claims, RepoKind, Repository};
 pub use budget::Budget;
 pub use config::{ConfigError, Layers, ServeConfig};
+pub use house::House;
 pub use http::app;
 pub use metrics::Metrics;
 pub use secret::{Key, KeyRing, Secret};

@@ -4,13 +4,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::http::{HeaderMap, Uri, header};
+use store::Store;
 use xet::wire::HttpRange;
 use xet::wire::routes::TokenScope;
 
-use crate::auth::{self, CasTokens, Claims};
+use crate::auth::{self, CasTokens, Claims, TokenHash};
 use crate::budget::Budget;
 use crate::config::ServeConfig;
 use crate::http::health::Health;
@@ -48,6 +49,10 @@ pub struct Shared {
     pub(crate) started: Instant,
     /// The time.
     pub clock: Clock,
+    /// What the server serves, once it is open.
+    pub store: Option<Store>,
+    /// The token of whoever keeps the server, if there is one.
+    pub admin: Option<TokenHash>,
 }
 
 impl AppState {
@@ -66,6 +71,8 @@ impl AppState {
             health: Health::default(),
             metrics: None,
             clock: Arc::new(system_clock),
+            store: None,
+            admin: None,
         };
         Self(Arc::new(shared))
     }
@@ -88,6 +95,31 @@ impl AppState {
     #[must_use]
     pub fn with_metrics(self, metrics: Metrics) -> Self {
         self.change(|shared| shared.metrics = Some(metrics))
+    }
+
+    /// The same over a store.
+    ///
+    /// # Panics
+    ///
+    /// When the state is in use already.
+    #[must_use]
+    pub fn with_store(self, store: Store) -> Self {
+        self.change(|shared| shared.store = Some(store))
+    }
+
+    /// The same with a token for whoever keeps the server.
+    ///
+    /// # Panics
+    ///
+    /// When the state is in use already.
+    #[must_use]
+    pub fn with_admin(self, admin: TokenHash) -> Self {
+        self.change(|shared| shared.admin = Some(admin))
+    }
+
+    /// How long a client may send nothing in the middle of a body.
+    pub fn body_timeout(&self) -> Duration {
+        Duration::from_secs(self.config.limits.body_timeout_s)
     }
 
     /// Now, in Unix seconds.

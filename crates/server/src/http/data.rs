@@ -1,15 +1,21 @@
 //! Data URLs: the bytes of xorbs, without a token.
 
 use std::future::Future;
+use std::io;
 use std::ops::Range;
 
 use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Response, header};
+use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _};
+use store::{Digest, ObjectKey, Store, XorbKey};
 use xet::wire::ErrorCode;
 
+use super::caller::store_of;
 use super::error::Refused;
 use crate::body::Pieces;
+use crate::budget::Budget;
 use crate::ranges;
 use crate::sign::DataKey;
 use crate::state::AppState;
@@ -26,6 +32,47 @@ impl<O> std::fmt::Debug for Found<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Found").field("total_bytes", &self.total_bytes).finish_non_exhaustive()
     }
+}
+
+/// Bytes of an answer that are in memory at a time: one piece being read, one being sent.
+const ANSWER_BYTES: u64 = 1 << 20;
+
+/// Answers a request on a data URL from the store's objects.
+pub(super) async fn serve(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response<Body>, Refused> {
+    let (parts, _) = request.into_parts();
+    let store = store_of(&state)?;
+    answer(&state, &parts, |key| find(store, state.budget.clone(), key)).await
+}
+
+async fn find(
+    store: Store,
+    budget: Budget,
+    key: DataKey,
+) -> Result<Option<Found<impl FnMut(Range<u64>) -> Pieces + Send + 'static>>, Refused> {
+    let key = XorbKey { hash: key.xorb, digest: Digest::new(key.digest) };
+    let permit = budget.acquire(ANSWER_BYTES).await?;
+    let Some(total_bytes) = store.objects().head(&ObjectKey::Xorb(key)).await? else { return Ok(None) };
+    let open = move |range: Range<u64>| {
+        // Held for as long as the body may open ranges.
+        let _permit = &permit;
+        open(store.clone(), key, range)
+    };
+    Ok(Some(Found { total_bytes, open }))
+}
+
+fn open(store: Store, key: XorbKey, range: Range<u64>) -> Pieces {
+    metrics::counter!("drystone_sent_bytes_total").increment(range.end.saturating_sub(range.start));
+    let pieces = async move { store.read_stream(key, range).await.map(|pieces| pieces.map_err(broken)) };
+    pieces.map_err(broken).try_flatten_stream().boxed()
+}
+
+/// The answer has begun and can only break off; the log says why.
+fn broken(error: store::Error) -> io::Error {
+    tracing::error!(%error, "a data answer broke off");
+    io::Error::other(error)
 }
 
 /// Answers a request on a data URL with what `find` finds. Nothing is looked for before the URL is known to be good.

@@ -1,6 +1,7 @@
 //! Refusals: what the domain says no to, as HTTP.
 
 use std::any::Any;
+use std::fmt;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
@@ -9,6 +10,8 @@ use xet::wire::routes::content_type;
 use xet::wire::{ErrorBody, ErrorCode, encode_json};
 
 use crate::{auth, budget, sign};
+use store::ErrorKind;
+use xet::FormatError;
 
 /// A refusal on its way out. The code decides the status, in the table of [`xet::wire::code`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +34,11 @@ impl Refused {
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_s = Some(seconds);
         self
+    }
+
+    /// For people.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     /// For programs.
@@ -74,6 +82,45 @@ impl From<sign::Refusal> for Refused {
 impl From<budget::Refusal> for Refused {
     fn from(refusal: budget::Refusal) -> Self {
         Self::new(refusal.code(), refusal.to_string())
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<store::Error> for Refused {
+    fn from(error: store::Error) -> Self {
+        let source = std::error::Error::source(&error);
+        // A body that was refused while it arrived comes back as the cause.
+        if let Some(refused) = source.and_then(|source| source.downcast_ref::<Self>()) {
+            return refused.clone();
+        }
+        let is_hash =
+            matches!(source.and_then(|source| source.downcast_ref()), Some(FormatError::Hash { .. }));
+        let (code, message) = match error.kind() {
+            ErrorKind::Invalid if is_hash => (ErrorCode::HashMismatch, None),
+            ErrorKind::Invalid => (ErrorCode::Invalid, None),
+            ErrorKind::Conflict => (ErrorCode::Conflict, None),
+            ErrorKind::Denied => (ErrorCode::Forbidden, None),
+            ErrorKind::NotFound => (ErrorCode::NotFound, None),
+            ErrorKind::Corrupt => (ErrorCode::Corrupt, Some("stored bytes are damaged")),
+            ErrorKind::Unavailable => (ErrorCode::Unavailable, Some("the store does not answer")),
+            _ => (ErrorCode::Internal, Some("the store failed")),
+        };
+        // What is wrong behind the server is for its keeper, and names places and keys.
+        let message = match message {
+            None => error.to_string(),
+            Some(message) => {
+                tracing::error!(%error, "the store");
+                format!("{message}; the server's log has more under this request id")
+            }
+        };
+        Self::new(code, message)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/health` for whoever decides whether to send requests here, `/metrics` for whoever watches.
+//! `/health` and `/ready` for whoever decides whether to send requests here, `/metrics` for whoever watches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +7,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, Response, header};
 use axum::response::IntoResponse;
+use store::ObjectKey;
 use xet::wire::routes::content_type;
 use xet::wire::{ErrorCode, encode_json};
+use xet::{ShardHash, XorbHash};
 
 use super::error::Refused;
 use crate::state::AppState;
@@ -44,6 +46,14 @@ pub(super) async fn health(State(state): State<AppState>) -> Result<Response<Bod
     }
     let body = encode_json(&Healthy { status: "ok", version: env!("CARGO_PKG_VERSION") });
     Ok(with_type(content_type::JSON, body))
+}
+
+/// Whether the catalog and the objects answer. Asks both for what is not there: the answer costs little.
+pub(super) async fn ready(State(state): State<AppState>) -> Result<Response<Body>, Refused> {
+    let store = super::caller::store_of(&state)?;
+    store.catalog().xorbs(&[XorbHash::ZERO]).await?;
+    store.objects().head(&ObjectKey::Shard(ShardHash::ZERO)).await?;
+    health(State(state)).await
 }
 
 pub(super) async fn metrics(State(state): State<AppState>) -> Result<Response<Body>, Refused> {

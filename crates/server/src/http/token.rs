@@ -1,13 +1,15 @@
 //! The answer of the token route: a body for some clients and headers for others, saying the same.
 
 use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Response, header};
 use axum::response::IntoResponse;
-use xet::wire::routes::{content_type, header as names};
+use xet::wire::routes::{TokenScope, content_type, header as names};
 use xet::wire::{ErrorCode, TokenAnswer, encode_json};
 
 use super::error::Refused;
-use crate::auth::Issued;
+use crate::auth::{self, Claims, Issued, RepoKind, Repository};
+use crate::state::AppState;
 
 /// Hands a token to whoever asked for it.
 pub fn answer(base_url: &str, issued: &Issued) -> Response<Body> {
@@ -32,6 +34,59 @@ pub fn answer(base_url: &str, issued: &Issued) -> Response<Body> {
     (headers, encode_json(&body)).into_response()
 }
 
+/// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: gives a CAS token to whoever keeps the server.
+pub(super) async fn give(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
+    let asked = Asked::parse(request.uri().path())
+        .ok_or_else(|| Refused::new(ErrorCode::NotFound, "there is nothing at this path"))?;
+    let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let is_admin = match auth::bearer(header) {
+        Ok(token) => state.admin.is_some_and(|admin| admin.matches(token)),
+        Err(refusal) if state.config.auth => return Err(refusal.into()),
+        Err(_) => false,
+    };
+    if !is_admin && state.config.auth {
+        return Err(auth::Refusal::Signature.into());
+    }
+    let mut claims = Claims::new("admin", asked.scope, asked.repo, state.now_s(), state.config.token_ttl_s);
+    claims.revision = asked.revision;
+    Ok(answer(&state.base_url, &state.tokens.issue(&claims)))
+}
+
+/// The paths of the route: one for each kind and scope, with a revision or, for buckets, without.
+pub(super) fn paths() -> impl Iterator<Item = String> {
+    let scopes = [TokenScope::Read.segment(), TokenScope::Write.segment()];
+    RepoKind::ALL.iter().flat_map(move |kind| {
+        scopes.into_iter().flat_map(move |scope| {
+            let base = format!("/api/{}/{{namespace}}/{{name}}/{scope}", kind.segment());
+            [format!("{base}/{{revision}}"), base]
+        })
+    })
+}
+
+/// What a path of the route asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    scope: TokenScope,
+    repo: Repository,
+    revision: Option<String>,
+}
+
+impl Asked {
+    fn parse(path: &str) -> Option<Self> {
+        let mut segments = path.strip_prefix("/api/")?.split('/');
+        let kind = segments.next()?;
+        let kind = *RepoKind::ALL.iter().find(|known| known.segment() == kind)?;
+        let (namespace, name, token) = (segments.next()?, segments.next()?, segments.next()?);
+        let revision = segments.next().map(str::to_owned);
+        let scope =
+            [TokenScope::Read, TokenScope::Write].into_iter().find(|scope| scope.segment() == token)?;
+        let is_name = |name: &str| !name.is_empty() && !name.contains('%');
+        let fits = is_name(namespace) && is_name(name) && segments.next().is_none();
+        let repo = Repository { kind, namespace: namespace.to_owned(), name: name.to_owned() };
+        fits.then_some(Self { scope, repo, revision })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt as _;
@@ -39,6 +94,21 @@ mod tests {
 
     use super::*;
     use crate::secret::Secret;
+
+    #[test]
+    fn a_path_names_kind_repository_and_scope() {
+        let asked = Asked::parse("/api/datasets/org/a/xet-write-token/refs%2Fpr%2F1").unwrap();
+        assert_eq!((asked.scope, asked.repo.to_string().as_str()), (TokenScope::Write, "datasets/org/a"));
+        assert_eq!(asked.revision.as_deref(), Some("refs%2Fpr%2F1"));
+        assert_eq!(Asked::parse("/api/buckets/org/a/xet-read-token").unwrap().revision, None);
+        for bad in [
+            "/api/cars/org/a/xet-read-token",
+            "/api/models/org/a/token/main",
+            "/api/models//a/xet-read-token",
+        ] {
+            assert_eq!(Asked::parse(bad), None, "{bad}");
+        }
+    }
 
     #[tokio::test]
     async fn headers_and_body_say_the_same() {

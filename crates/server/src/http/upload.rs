@@ -1,11 +1,13 @@
-//! Large bodies: read whole, within the memory budget, and not slower than a client may be.
+//! Large bodies: read whole or piece by piece, within the memory budget, and not slower than a client may be.
 
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::BodyExt as _;
+use store::body::BodyError;
 use xet::wire::ErrorCode;
 
 use super::error::Refused;
@@ -44,6 +46,79 @@ pub struct Bounds {
     pub silence: Duration,
 }
 
+/// A body on its way, and the permit for holding all of it.
+pub struct Arriving {
+    /// How long the client says it is.
+    pub announced_bytes: Option<u64>,
+    /// The bytes. A refusal ends them, as the cause of whatever fails for want of them.
+    pub pieces: BoxStream<'static, Result<Bytes, BodyError>>,
+    /// What they are counted against.
+    pub permit: Permit,
+}
+
+impl std::fmt::Debug for Arriving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arriving").field("announced_bytes", &self.announced_bytes).finish_non_exhaustive()
+    }
+}
+
+/// Begins to read a body whose reader works while it arrives. Waits for memory like [`read`].
+pub async fn arriving(
+    headers: &HeaderMap,
+    body: Body,
+    budget: &Budget,
+    bounds: Bounds,
+) -> Result<Arriving, Refused> {
+    let announced_bytes = announced_len(headers);
+    let permit = reserve(announced_bytes, budget, bounds).await?;
+    let left = announced_bytes.unwrap_or(bounds.bytes_max);
+    let pieces = stream::try_unfold((body, left), move |(mut body, left)| async move {
+        let Some(piece) = next(&mut body, bounds).await? else {
+            // Whoever says how much comes and sends less was cut off.
+            let is_short = announced_bytes.is_some() && left > 0;
+            return if is_short { Err(too_short().into()) } else { Ok::<_, BodyError>(None) };
+        };
+        let left = left.checked_sub(piece.len() as u64).ok_or_else(|| too_large(bounds))?;
+        Ok(Some((piece, (body, left))))
+    });
+    Ok(Arriving { announced_bytes, pieces: pieces.boxed(), permit })
+}
+
+/// Takes the memory for a body before its first byte is read. Who does not say how much comes may send the most.
+async fn reserve(announced: Option<u64>, budget: &Budget, bounds: Bounds) -> Result<Permit, Refused> {
+    if announced.is_some_and(|len| len > bounds.bytes_max) {
+        return Err(too_large(bounds));
+    }
+    let len = announced.unwrap_or(bounds.bytes_max);
+    // A body that fits must not be refused for what handling it costs: then it has all there is, alone.
+    let wanted = len.saturating_mul(bounds.memory_factor).min(budget.usage().total_bytes.max(len));
+    Ok(budget.acquire(wanted).await?)
+}
+
+/// The next piece of a body, if it comes in time.
+async fn next(body: &mut Body, bounds: Bounds) -> Result<Option<Bytes>, Refused> {
+    loop {
+        let frame = tokio::time::timeout(bounds.silence, body.frame()).await;
+        let frame = frame.map_err(|_| Refused::new(ErrorCode::Timeout, "the body stopped coming"))?;
+        let Some(frame) = frame else { return Ok(None) };
+        let frame = frame.map_err(|_| Refused::new(ErrorCode::Invalid, "the body broke off"))?;
+        if let Ok(piece) = frame.into_data() {
+            return Ok(Some(piece));
+        }
+    }
+}
+
+fn too_large(bounds: Bounds) -> Refused {
+    Refused::new(
+        ErrorCode::TooLarge,
+        format!("the body is longer than announced or than {} bytes", bounds.bytes_max),
+    )
+}
+
+fn too_short() -> Refused {
+    Refused::new(ErrorCode::Invalid, "the body is shorter than announced")
+}
+
 /// Reads a body. Waits for memory before the first byte is read, so that a busy server slows its clients down.
 pub async fn read(
     headers: &HeaderMap,
@@ -51,31 +126,20 @@ pub async fn read(
     budget: &Budget,
     bounds: Bounds,
 ) -> Result<Upload, Refused> {
-    let too_large =
-        || Refused::new(ErrorCode::TooLarge, format!("the body is longer than {} bytes", bounds.bytes_max));
     let announced = announced_len(headers);
-    if announced.is_some_and(|len| len > bounds.bytes_max) {
-        return Err(too_large());
-    }
-    // Who does not say how much comes may send the most.
+    let mut permit = reserve(announced, budget, bounds).await?;
     let reserved = announced.unwrap_or(bounds.bytes_max);
-    let mut permit = budget.acquire(reserved.saturating_mul(bounds.memory_factor)).await?;
     let (mut pieces, mut len_bytes) = (Vec::new(), 0_u64);
     let mut body = body;
-    loop {
-        let frame = tokio::time::timeout(bounds.silence, body.frame()).await;
-        let frame = frame.map_err(|_| Refused::new(ErrorCode::Timeout, "the body stopped coming"))?;
-        let Some(frame) = frame else { break };
-        let frame = frame.map_err(|_| Refused::new(ErrorCode::Invalid, "the body broke off"))?;
-        let Ok(piece) = frame.into_data() else { continue };
+    while let Some(piece) = next(&mut body, bounds).await? {
         len_bytes = len_bytes.saturating_add(piece.len() as u64);
         if len_bytes > reserved {
-            return Err(too_large());
+            return Err(too_large(bounds));
         }
         push(&mut pieces, piece);
     }
     if announced.is_some_and(|len| len != len_bytes) {
-        return Err(Refused::new(ErrorCode::Invalid, "the body is shorter than announced"));
+        return Err(too_short());
     }
     permit.shrink_to(len_bytes.saturating_mul(bounds.memory_factor));
     Ok(Upload { pieces, len_bytes, permit })
@@ -191,11 +255,11 @@ mod tests {
     async fn uploads_wait_for_memory_and_impossible_ones_do_not() {
         let budget = budget();
         let held = budget.try_acquire(1 << 20).unwrap();
-        let (headers, long) = (headers(Some(5000)), headers(Some(1 << 20)));
+        let (headers, long) = (headers(Some(5000)), headers(Some((1 << 20) + 1)));
         let waits = read(&headers, body(5000, 100), &budget, bounds(1 << 20));
         let mut waits = Box::pin(waits);
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut waits).await.is_err());
-        let refused = read(&long, body(1 << 20, 4096), &budget, bounds(1 << 20)).await.unwrap_err();
+        let refused = read(&long, body((1 << 20) + 1, 4096), &budget, bounds(1 << 21)).await.unwrap_err();
         assert_eq!(refused.code().status(), 413);
         drop(held);
         assert_eq!(waits.await.unwrap().len_bytes, 5000);

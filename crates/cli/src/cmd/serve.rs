@@ -1,0 +1,138 @@
+//! `drystone serve`: a XET server in one command.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use server::shutdown::{Stopped, asked_to_end, serve};
+use server::{AppState, House, Layers, Metrics, ServeConfig};
+use tokio::net::TcpListener;
+
+use crate::output::{CliError, complain};
+
+/// Serve the XET protocol, by default from a folder
+///
+/// Every setting can also be given in a file (--config) or as a variable DRYSTONE_<NAME>; flags outweigh both. Settings without a flag
+/// of their own: see the file's names in the guide.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone serve\n  \
+                        drystone serve --listen 127.0.0.1:0 --data /srv/drystone\n  \
+                        drystone token create --scope write --repo ann/model")]
+pub(crate) struct Serve {
+    /// Address and port to listen on; port 0 takes a free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+
+    /// Folder of everything that is stored [default: drystone-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+
+    /// Where objects are, such as s3://bucket/prefix [default: in the data folder]
+    #[arg(long, value_name = "URL")]
+    objects: Option<String>,
+
+    /// Where the catalog is, such as postgres://host/name [default: in the data folder]
+    #[arg(long, value_name = "URL")]
+    catalog: Option<String>,
+
+    /// How clients reach the server [default: as it listens]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+
+    /// Whether tokens are asked for: on, or off for a loopback address [default: on]
+    #[arg(long, value_name = "ON|OFF")]
+    auth: Option<String>,
+
+    /// A file of settings, in TOML [default: $DRYSTONE_CONFIG, if set]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let config = self.settings()?;
+        server::logs::start(config.log_format, config.log_level);
+        let runtime = tokio::runtime::Runtime::new();
+        runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?.block_on(run(config))
+    }
+
+    fn settings(&self) -> Result<ServeConfig, CliError> {
+        let mut layers = Layers::new();
+        let file = self.config.clone().or_else(|| std::env::var_os("DRYSTONE_CONFIG").map(PathBuf::from));
+        if let Some(path) = &file {
+            let text = fs::read_to_string(path).map_err(|error| CliError::io(path, error))?;
+            layers = layers.with_file(&path.display().to_string(), &text).map_err(said)?;
+        }
+        // Variables that are not text cannot be ours.
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        layers = layers.with_environment(variables);
+        let flags = [
+            ("listen", &self.listen),
+            ("data", &self.data),
+            ("objects", &self.objects),
+            ("catalog", &self.catalog),
+            ("public_url", &self.public_url),
+            ("auth", &self.auth),
+        ];
+        for (name, value) in flags {
+            if let Some(value) = value {
+                layers = layers.with_flag(name, value);
+            }
+        }
+        let config = ServeConfig::load(&layers).map_err(said)?;
+        if config.tls.is_some() {
+            let message = "tls_cert, tls_key: the server cannot speak TLS yet; put a proxy in front of it";
+            return Err(CliError::Message(message.to_owned()));
+        }
+        Ok(config)
+    }
+}
+
+async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
+    let house = House::new(&config.data);
+    let in_data = |error| CliError::io(&config.data, error);
+    let keys = house.keys_or_new().map_err(in_data)?;
+    let is_first = !house.admin_token_file().exists();
+    let admin = house.admin_token_or_new().map_err(in_data)?;
+    let store = house.open(&config, &keys).await.map_err(said)?;
+    let listen = config.listen;
+    let at = |error| CliError::Io(listen.to_string(), error);
+    let listener = TcpListener::bind(listen).await.map_err(at)?;
+    let bound = listener.local_addr().map_err(at)?;
+    let (data, auth) = (config.data.clone(), config.auth);
+
+    let mut state = AppState::new(config, &keys, bound).with_store(store);
+    if let Some(hash) = server::auth::TokenHash::of(admin.expose()) {
+        state = state.with_admin(hash);
+    }
+    if let Ok(metrics) = Metrics::install() {
+        state = state.with_metrics(metrics);
+    }
+    let mut out = io::stdout().lock();
+    if is_first {
+        writeln!(out, "made {} for whoever keeps this server", house.admin_token_file().display())?;
+    }
+    if auth {
+        let data = data.display();
+        writeln!(
+            out,
+            "tokens for clients: drystone token create --data {data} --scope write --repo NAMESPACE/NAME"
+        )?;
+    }
+    writeln!(out, "listening on {}", state.base_url)?;
+    out.flush()?;
+    drop(out);
+
+    let served = serve(listener, server::app(state.clone()), &state, asked_to_end()).await.map_err(at)?;
+    if served == Stopped::Cut {
+        complain(&"stopped while requests were still running");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn said(error: impl std::fmt::Display) -> CliError {
+    CliError::Message(error.to_string())
+}

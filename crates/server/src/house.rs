@@ -1,0 +1,167 @@
+//! The data folder: where a server keeps its key, its keeper's token, and, unless told otherwise, everything else.
+//!
+//! | name          | what                                                     |
+//! |---------------|----------------------------------------------------------|
+//! | `signing.key` | what tokens and data URLs are signed with; only we read  |
+//! | `admin.token` | the token of whoever keeps the server; only they read    |
+//! | `objects/`    | xorbs and shards                                         |
+//! | `catalog.db`  | the catalog                                              |
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use store::clock::SystemClock;
+use store::{DedupOptions, Objects, Options, Store, catalog};
+
+use crate::auth::personal;
+use crate::config::{DedupPolicy, ServeConfig};
+use crate::secret::{Key, KeyRing, Secret, hex, parse_hex};
+
+/// A data folder.
+#[derive(Debug, Clone)]
+pub struct House {
+    folder: PathBuf,
+}
+
+impl House {
+    /// The folder, which need not be there.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// The keys of the server; makes one when there is none.
+    pub fn keys_or_new(&self) -> io::Result<KeyRing> {
+        let make = || Secret::new(hex(Key::random().bytes().expose()));
+        read_key(&self.secret_or_new(KEY_FILE, make)?)
+    }
+
+    /// The keys of a server that was started before.
+    pub fn keys(&self) -> io::Result<KeyRing> {
+        read_key(&Secret::new(fs::read_to_string(self.folder.join(KEY_FILE))?))
+    }
+
+    /// The token of whoever keeps the server; makes one when there is none.
+    pub fn admin_token_or_new(&self) -> io::Result<Secret<String>> {
+        let token = self.secret_or_new(ADMIN_FILE, personal::make)?;
+        let token = Secret::new(token.expose().trim().to_owned());
+        match personal::is_token(token.expose()) {
+            true => Ok(token),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{ADMIN_FILE} holds no token"))),
+        }
+    }
+
+    /// Where the token of whoever keeps the server is.
+    pub fn admin_token_file(&self) -> PathBuf {
+        self.folder.join(ADMIN_FILE)
+    }
+
+    /// Opens what the settings say is served: by default what is in the folder.
+    pub async fn open(&self, config: &ServeConfig, keys: &KeyRing) -> store::Result<Store> {
+        let objects = match &config.objects {
+            Some(url) => {
+                // Buckets are told about themselves where their other tools look: AWS_ENDPOINT, AWS_ACCESS_KEY_ID.
+                let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
+                Objects::open(url.expose(), options.filter(|(name, _)| is_bucket_option(name)))?
+            }
+            None => Objects::local(&self.folder.join("objects"))?,
+        };
+        let catalog = match &config.catalog {
+            Some(url) => catalog::open(url.expose()).await?,
+            None => Arc::new(catalog::SqliteCatalog::open(&self.folder.join("catalog.db")).await?),
+        };
+        let secret = keys.derive("dedup answers");
+        let (_, secret) = secret.first().expect("a ring has a current key");
+        let dedup = DedupOptions {
+            policy: policy(config.dedup),
+            secret: *secret.expose(),
+            ..DedupOptions::default()
+        };
+        // The server's own budget decides who waits: what passes it must not wait again.
+        let options = Options { body_bytes_max: config.limits.memory_bytes, dedup, ..Options::default() };
+        Ok(Store::new(objects, catalog, Arc::new(SystemClock), &options))
+    }
+
+    /// Reads a file of one secret, or writes it first. Two servers that start at once agree on one.
+    fn secret_or_new(&self, name: &str, make: impl FnOnce() -> Secret<String>) -> io::Result<Secret<String>> {
+        fs::create_dir_all(&self.folder)?;
+        let path = self.folder.join(name);
+        match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => return read.map(Secret::new),
+        }
+        // Whole under another name first: a file that is there is never half of one.
+        let draft = self.folder.join(format!(".{name}.{}", hex(&crate::secret::random::<8>())));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&draft)?;
+        writeln!(file, "{}", make().expose())?;
+        file.sync_all()?;
+        let linked = fs::hard_link(&draft, &path);
+        fs::remove_file(&draft)?;
+        match linked {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => fs::read_to_string(&path).map(Secret::new),
+        }
+    }
+}
+
+fn read_key(text: &Secret<String>) -> io::Result<KeyRing> {
+    let bytes = parse_hex(text.expose().trim()).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{KEY_FILE} holds no key: 64 hexadecimal digits"))
+    })?;
+    Ok(KeyRing::new(Key::new(bytes)))
+}
+
+fn is_bucket_option(name: &str) -> bool {
+    ["aws_", "google_", "azure_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn policy(policy: DedupPolicy) -> store::DedupPolicy {
+    match policy {
+        DedupPolicy::Off => store::DedupPolicy::Off,
+        DedupPolicy::Namespace => store::DedupPolicy::Namespace,
+        DedupPolicy::Global => store::DedupPolicy::Global,
+    }
+}
+
+const KEY_FILE: &str = "signing.key";
+const ADMIN_FILE: &str = "admin.token";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_made_once_and_for_their_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let house = House::new(&folder.path().join("data"));
+        assert!(house.keys().is_err());
+        let token = house.admin_token_or_new().unwrap();
+        let keys = house.keys_or_new().unwrap();
+        assert_eq!(house.admin_token_or_new().unwrap().expose(), token.expose());
+        let id = |keys: &KeyRing| keys.derive("x").remove(0).0;
+        assert_eq!(id(&house.keys().unwrap()), id(&keys));
+        assert_eq!(id(&house.keys_or_new().unwrap()), id(&keys));
+        #[cfg(unix)]
+        for name in [KEY_FILE, ADMIN_FILE] {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = fs::metadata(folder.path().join("data").join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        assert_eq!(fs::read_dir(folder.path().join("data")).unwrap().count(), 2, "no drafts are left");
+    }
+
+    #[test]
+    fn a_damaged_secret_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let house = House::new(folder.path());
+        fs::write(folder.path().join(KEY_FILE), "abc").unwrap();
+        fs::write(folder.path().join(ADMIN_FILE), "abc").unwrap();
+        assert!(house.keys_or_new().is_err());
+        assert!(house.admin_token_or_new().is_err());
+    }
+}

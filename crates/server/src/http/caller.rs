@@ -1,0 +1,52 @@
+//! Who asks, as the store wants to know it, and what for.
+
+use std::str::FromStr;
+
+use axum::http::{HeaderMap, Uri};
+use store::{Scope, Store};
+use xet::FormatError;
+use xet::wire::ErrorCode;
+use xet::wire::routes::TokenScope;
+
+use super::error::Refused;
+use crate::state::AppState;
+
+/// Someone with a token that allows what they ask for, and the store they ask.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) store: Store,
+    pub(super) grant: store::Grant,
+}
+
+impl Caller {
+    /// Checks the token before anything else, so that strangers learn nothing.
+    pub(super) fn check(state: &AppState, headers: &HeaderMap, needed: TokenScope) -> Result<Self, Refused> {
+        let claims = state.authorize(headers, needed)?;
+        let scope = match claims {
+            // A repository's kind is part of its name: `models/a` and `datasets/a` are two.
+            Some(claims) => {
+                let repo = claims.repo;
+                Scope::new(repo.namespace, format!("{}/{}", repo.kind.segment(), repo.name))?
+            }
+            // Where tokens are off there is one repository, and it is everyone's.
+            None => Scope::new("anyone", "cas")?,
+        };
+        let grant = match needed {
+            TokenScope::Read => store::Grant::read(scope),
+            TokenScope::Write => store::Grant::write(scope),
+        };
+        Ok(Self { store: store_of(state)?, grant })
+    }
+}
+
+/// The store behind the server.
+pub(super) fn store_of(state: &AppState) -> Result<Store, Refused> {
+    let none = || Refused::new(ErrorCode::Unavailable, "there is no store behind this server");
+    state.store.clone().ok_or_else(none)
+}
+
+/// The hash that every path about one thing ends in.
+pub(super) fn hash_in<H: FromStr<Err = FormatError>>(uri: &Uri) -> Result<H, Refused> {
+    let text = uri.path().rsplit('/').next().unwrap_or_default();
+    text.parse().map_err(|error| Refused::new(ErrorCode::Invalid, format!("the path: {error}")))
+}

@@ -1,0 +1,172 @@
+//! Reconstructions: what to fetch for a file, a part of it, or several files; and how long a file is.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Response, header};
+use axum::response::IntoResponse;
+use store::XorbKey;
+use store::plan::{Planned, Reconstruction};
+use xet::plan::FetchRange;
+use xet::wire::range::parse_ranges;
+use xet::wire::reconstruction::FileKey;
+use xet::wire::routes::{TokenScope, parse_batch_query};
+use xet::wire::{
+    Batch, ContentRange, ErrorCode, HttpRange, RangeSpec, ReconstructionV1, ReconstructionV2, parse_json,
+};
+use xet::{FileHash, XorbHash, limits};
+
+use super::caller::{Caller, hash_in};
+use super::error::Refused;
+use super::json;
+use super::telemetry::read_body;
+use super::xorb::length_only;
+use crate::sign::DataKey;
+use crate::state::AppState;
+
+/// Version 1: a URL for each range.
+pub(super) async fn v1(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Answer> {
+    let found = plan(&state, &request.into_parts().0).await?;
+    let urls = Urls::new(&state, &found.keys);
+    Ok(json(&ReconstructionV1::from_plan(&found.plan, |xorb, ranges| urls.of(xorb, ranges))))
+}
+
+/// Version 2: a URL for all ranges of a xorb, as far as URLs may grow.
+pub(super) async fn v2(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Answer> {
+    let found = plan(&state, &request.into_parts().0).await?;
+    let urls = Urls::new(&state, &found.keys);
+    let ranges_max = limits::URL_RANGES_MAX;
+    Ok(json(&ReconstructionV2::from_plan(&found.plan, ranges_max, |xorb, ranges| urls.of(xorb, ranges))))
+}
+
+/// Several files, named in the query.
+pub(super) async fn batch_by_query(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response<Body>, Refused> {
+    let caller = Caller::check(&state, request.headers(), TokenScope::Read)?;
+    let files = parse_batch_query(request.uri().query().unwrap_or_default(), limits::BATCH_FILES_MAX);
+    let files = files.map_err(|error| Refused::new(ErrorCode::Invalid, format!("the query: {error}")))?;
+    batch(&state, &caller, &files).await
+}
+
+/// Several files, named in the body.
+pub(super) async fn batch_by_body(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response<Body>, Refused> {
+    let (parts, body) = request.into_parts();
+    let caller = Caller::check(&state, &parts.headers, TokenScope::Read)?;
+    let body = read_body(body, BATCH_BYTES_MAX).await?;
+    let keys: Vec<FileKey> = parse_json(&body)
+        .map_err(|error| Refused::new(ErrorCode::Invalid, format!("not a list of files: {error}")))?;
+    if keys.len() > limits::BATCH_FILES_MAX {
+        let message = format!("a batch has at most {} files", limits::BATCH_FILES_MAX);
+        return Err(Refused::new(ErrorCode::Invalid, message));
+    }
+    let files: Vec<_> = keys.iter().map(|key| key.hash).collect();
+    batch(&state, &caller, &files).await
+}
+
+async fn batch(state: &AppState, caller: &Caller, files: &[FileHash]) -> Result<Response<Body>, Refused> {
+    let found = caller.store.plan_batch(&caller.grant, files).await?;
+    let urls = Urls::new(state, &found.keys);
+    Ok(json(&Batch::from_plan(&found.plan, |xorb, ranges| urls.of(xorb, ranges))))
+}
+
+/// Whether a file is here, and how long it is.
+pub(super) async fn head(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
+    let caller = Caller::check(&state, request.headers(), TokenScope::Read)?;
+    let file: FileHash = hash_in(request.uri())?;
+    Ok(length_only(caller.store.file_bytes(&caller.grant, file).await?))
+}
+
+async fn plan(state: &AppState, request: &Parts) -> Result<Reconstruction, Answer> {
+    let Caller { store, grant } = Caller::check(state, &request.headers, TokenScope::Read)?;
+    let file: FileHash = hash_in(&request.uri)?;
+    let range = match asked(&request.headers)? {
+        None => None,
+        Some(spec) => Some(match spec.half_open() {
+            Some(range) => range,
+            None => last_bytes(&spec, store.file_bytes(&grant, file).await?)?,
+        }),
+    };
+    match store.plan(&grant, file, range).await? {
+        Planned::Covered(found) => Ok(found),
+        Planned::PastEnd { file_bytes } => Err(Answer::PastEnd { file_bytes }),
+    }
+}
+
+/// The range that is asked for. One that cannot be read is refused: an answer about the whole file would be taken for
+/// one about the range.
+fn asked(headers: &HeaderMap) -> Result<Option<RangeSpec>, Refused> {
+    let Some(header) = headers.get(header::RANGE) else { return Ok(None) };
+    let refuse = |reason: String| Refused::new(ErrorCode::Invalid, format!("the Range header: {reason}"));
+    let text = header.to_str().map_err(|error| refuse(error.to_string()))?;
+    match parse_ranges(text, 1).map_err(|error| refuse(error.to_string()))?.as_slice() {
+        [spec] => Ok(Some(*spec)),
+        _ => Err(refuse("expected one range".to_owned())),
+    }
+}
+
+fn last_bytes(spec: &RangeSpec, file_bytes: u64) -> Result<Range<u64>, Answer> {
+    spec.resolve(file_bytes).ok_or(Answer::PastEnd { file_bytes })
+}
+
+/// An answer that is no plan.
+pub(super) enum Answer {
+    Refused(Refused),
+    /// The end of the file, which is what 416 tells clients. An unknown file must never get it.
+    PastEnd {
+        file_bytes: u64,
+    },
+}
+
+impl<E: Into<Refused>> From<E> for Answer {
+    fn from(error: E) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response<Body> {
+        match self {
+            Self::Refused(refused) => refused.into_response(),
+            Self::PastEnd { file_bytes } => {
+                let refused = Refused::new(ErrorCode::RangeNotSatisfiable, "the range begins after the end");
+                let mut response = refused.into_response();
+                let unsatisfied = ContentRange::Unsatisfied { total_bytes: file_bytes }.to_string();
+                if let Ok(value) = HeaderValue::from_str(&unsatisfied) {
+                    response.headers_mut().insert(header::CONTENT_RANGE, value);
+                }
+                response
+            }
+        }
+    }
+}
+
+/// Signs the URLs of one answer.
+struct Urls<'a> {
+    state: &'a AppState,
+    keys: HashMap<XorbHash, DataKey>,
+}
+
+impl<'a> Urls<'a> {
+    fn new(state: &'a AppState, keys: &[XorbKey]) -> Self {
+        let key = |key: &XorbKey| (key.hash, DataKey { xorb: key.hash, digest: *key.digest.as_bytes() });
+        Self { state, keys: keys.iter().map(key).collect() }
+    }
+
+    fn of(&self, xorb: &XorbHash, ranges: &[FetchRange]) -> String {
+        let key = self.keys.get(xorb).expect("a plan has a key for each xorb it fetches");
+        let ranges: Vec<_> =
+            ranges.iter().filter_map(|range| HttpRange::from_half_open(&range.stored_bytes)).collect();
+        self.state.data_url(key, &ranges).expect("a plan's ranges are not empty, and a URL has few of them")
+    }
+}
+
+/// So many files, generously written.
+const BATCH_BYTES_MAX: usize = 256 * limits::BATCH_FILES_MAX;

@@ -1,0 +1,62 @@
+//! `POST` and `HEAD` of xorbs.
+
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Response, header};
+use axum::response::IntoResponse;
+use store::catalog::rows::XorbState;
+use xet::XorbHash;
+use xet::wire::routes::{TokenScope, content_type};
+use xet::wire::{ErrorCode, XorbUploaded};
+
+use super::caller::{Caller, hash_in};
+use super::error::Refused;
+use super::{json, upload};
+use crate::state::AppState;
+
+/// Takes in a xorb while it arrives.
+pub(super) async fn receive(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response<Body>, Refused> {
+    let begin = Instant::now();
+    let (parts, body) = request.into_parts();
+    let Caller { store, grant } = Caller::check(&state, &parts.headers, TokenScope::Write)?;
+    let hash: XorbHash = hash_in(&parts.uri)?;
+    let bounds = upload::Bounds {
+        bytes_max: state.config.limits.xorb_body_bytes_max,
+        memory_factor: 1,
+        silence: state.body_timeout(),
+    };
+    let arriving = upload::arriving(&parts.headers, body, &state.budget, bounds).await?;
+    let declared_bytes = arriving.announced_bytes;
+    let ingested = store.ingest(&grant, hash, declared_bytes, arriving.pieces).await?;
+    drop(arriving.permit);
+    metrics::counter!("drystone_xorbs_received_total", "new" => ingested.was_inserted.to_string())
+        .increment(1);
+    metrics::counter!("drystone_received_bytes_total").increment(declared_bytes.unwrap_or(0));
+    metrics::histogram!("drystone_ingest_seconds").record(begin.elapsed().as_secs_f64());
+    Ok(json(&XorbUploaded { was_inserted: ingested.was_inserted }))
+}
+
+/// Whether a xorb is here, and how long its object is.
+pub(super) async fn head(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
+    let Caller { store, .. } = Caller::check(&state, request.headers(), TokenScope::Read)?;
+    let hash: XorbHash = hash_in(request.uri())?;
+    let rows = store.catalog().xorbs(&[hash]).await?;
+    let row = rows.into_iter().find(|row| row.state == XorbState::Live);
+    let row = row.ok_or_else(|| Refused::new(ErrorCode::NotFound, format!("no xorb {hash}")))?;
+    Ok(length_only(row.object_bytes))
+}
+
+/// An answer to `HEAD`: how long the thing is.
+pub(super) fn length_only(bytes: u64) -> Response<Body> {
+    let headers = [
+        (header::CONTENT_LENGTH, HeaderValue::from(bytes)),
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type::BYTES)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("private, no-store")),
+    ];
+    (headers, Body::empty()).into_response()
+}

@@ -1,0 +1,325 @@
+//! The whole CAS over HTTP, in process, with the golden vectors.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+use std::collections::HashMap;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request};
+use http_body_util::BodyExt as _;
+use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
+use store::Store;
+use store::catalog::rows::Counts;
+use tempfile::TempDir;
+use testkit::Vectors;
+use testkit::vectors::model::{AdversarialKind, Expect};
+use tower::ServiceExt as _;
+use xet::compress::Policy;
+use xet::shard::Shard;
+use xet::wire::routes::TokenScope;
+use xet::wire::{
+    Batch, ErrorBody, Frame, FrameReader, Reconstruction, ReconstructionV1, ReconstructionV2, ShardUploaded,
+    XorbUploaded, parse_json,
+};
+use xet::xorb::{ChunkDecoder, ChunkReader, Form, SealedXorb, XorbBuilder};
+use xet::{ChunkHash, FileHash, XorbHash};
+
+struct Hub {
+    app: Router,
+    state: AppState,
+    store: Store,
+    _folder: TempDir,
+}
+
+struct Got {
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Hub {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
+        let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
+        let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
+        Self { app: server::app(state.clone()), state, store, _folder: folder }
+    }
+
+    fn token(&self, scope: TokenScope, name: &str) -> String {
+        let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: name.into() };
+        let claims = Claims::new("ann", scope, repo, self.state.now_s(), 60);
+        self.state.tokens.issue(&claims).token.expose().clone()
+    }
+
+    async fn send(&self, method: &str, uri: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Got {
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if method == "POST" {
+            request = request.header("content-length", body.len());
+        }
+        let response = self.app.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+        let (head, body) = response.into_parts();
+        assert!(head.headers.contains_key("x-request-id"));
+        let body = body.collect().await.unwrap().to_bytes().to_vec();
+        if head.status.as_u16() >= 400 && method != "HEAD" {
+            let refusal: ErrorBody = parse_json(&body).unwrap();
+            assert_eq!(refusal.code.status(), head.status.as_u16());
+        }
+        Got { status: head.status.as_u16(), headers: head.headers, body }
+    }
+
+    async fn post(&self, uri: &str, body: &[u8]) -> Got {
+        let token = format!("Bearer {}", self.token(TokenScope::Write, "a"));
+        self.send("POST", uri, &[("authorization", &token)], body.to_vec()).await
+    }
+
+    async fn get(&self, uri: &str, range: Option<&str>) -> Got {
+        let token = format!("Bearer {}", self.token(TokenScope::Read, "a"));
+        let mut headers = vec![("authorization", token.as_str())];
+        headers.extend(range.map(|range| ("range", range)));
+        self.send("GET", uri, &headers, Vec::new()).await
+    }
+
+    async fn head(&self, uri: &str) -> Got {
+        let token = format!("Bearer {}", self.token(TokenScope::Read, "a"));
+        self.send("HEAD", uri, &[("authorization", &token)], Vec::new()).await
+    }
+
+    async fn upload_xorb(&self, hash: &XorbHash, bytes: &[u8]) -> bool {
+        let got = self.post(&format!("/v1/xorbs/default/{hash}"), bytes).await;
+        assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
+        parse_json::<XorbUploaded>(&got.body).unwrap().was_inserted
+    }
+
+    /// What a reconstruction gives, `wanted` bytes at most, its data fetched without a token.
+    async fn rebuild(&self, found: &Reconstruction, wanted: u64) -> Vec<u8> {
+        let mut chunks: HashMap<(XorbHash, u32), Vec<u8>> = HashMap::new();
+        for (xorb, fetch) in &found.fetches {
+            for at in &fetch.ranges {
+                let url = fetch.urls[at.url].strip_prefix(&self.state.base_url).unwrap();
+                let stored = &at.range.stored_bytes;
+                let range = format!("bytes={}-{}", stored.start, stored.end - 1);
+                let got = self.send("GET", url, &[("range", &range)], Vec::new()).await;
+                assert_eq!((got.status, got.body.len() as u64), (206, stored.end - stored.start));
+                let mut decoder = ChunkDecoder::new();
+                let mut reader = ChunkReader::new(&got.body, 0, &mut decoder);
+                let mut number = at.range.chunks.start;
+                while let Some(chunk) = reader.next_chunk().unwrap() {
+                    chunks.insert((*xorb, number), chunk.raw.to_vec());
+                    number += 1;
+                }
+                assert_eq!(number, at.range.chunks.end);
+            }
+        }
+        let terms = found.terms.iter().flat_map(|term| term.chunks.clone().map(|n| (term.xorb, n)));
+        let mut out: Vec<u8> = terms.flat_map(|place| chunks[&place].clone()).collect();
+        out.drain(..found.offset_into_first_range as usize);
+        out.truncate(wanted as usize);
+        out
+    }
+
+    async fn counts(&self) -> Counts {
+        self.store.catalog().counts().await.unwrap()
+    }
+}
+
+fn build<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> SealedXorb {
+    let mut builder = XorbBuilder::new(Policy::Auto);
+    chunks.for_each(|chunk| builder.push(ChunkHash::of(chunk), chunk).unwrap());
+    builder.seal(Form::Footerless).unwrap()
+}
+
+fn chunks_of(vectors: &Vectors) -> HashMap<ChunkHash, Vec<u8>> {
+    let mut chunks = HashMap::new();
+    for input in vectors.manifest.shards.iter().flat_map(|group| &group.inputs) {
+        let data = vectors.make(&input.recipe);
+        let mut start = 0;
+        for end in xet::chunk::cut(&data) {
+            chunks.insert(ChunkHash::of(&data[start..end]), data[start..end].to_vec());
+            start = end;
+        }
+    }
+    chunks
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_golden_xorb_is_taken_in_every_form_and_under_every_path() {
+    let (vectors, hub) = (Vectors::open(), Hub::new().await);
+    let paths = ["/v1/xorbs/default", "/api/v1/xorbs/default", "/xorbs/default", "/xorb/default"];
+    for xorb in &vectors.manifest.xorbs {
+        let hash: XorbHash = xorb.xorb_hash.parse().unwrap();
+        let mut is_new = hub.head(&format!("/v1/xorbs/default/{hash}")).await.status == 404;
+        for (n, file) in xorb.files.iter().enumerate() {
+            let got = hub.post(&format!("{}/{hash}", paths[n % 4]), &vectors.read(&file.file)).await;
+            assert_eq!(got.status, 200, "{}", file.file);
+            assert_eq!(parse_json::<XorbUploaded>(&got.body).unwrap().was_inserted, is_new);
+            is_new = false;
+        }
+        let got = hub.head(&format!("/v1/xorbs/default/{hash}")).await;
+        let row = hub.store.catalog().xorbs(&[hash]).await.unwrap().remove(0);
+        assert_eq!((got.status, &got.headers["content-length"]), (200, &row.object_bytes.into()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn golden_shards_bring_their_files_back_by_both_versions_ranges_and_batches() {
+    let vectors = Vectors::open();
+    let all_chunks = chunks_of(&vectors);
+    for (n, group) in vectors.manifest.shards.iter().filter(|group| group.with_verification).enumerate() {
+        let hub = Hub::new().await;
+        let upload = group.files.iter().find(|file| file.form.kind == "upload").unwrap();
+        let bytes = vectors.read(&upload.file);
+        let shard = Shard::parse_upload(&bytes).unwrap();
+        let mut raw_xorbs: HashMap<XorbHash, Vec<&[u8]>> = HashMap::new();
+        for xorb in &shard.xorbs {
+            let got = hub.post("/v2/shards", &bytes).await;
+            assert_eq!(got.status, 400, "its xorbs are not all here");
+            let chunks: Vec<_> = xorb.chunks.iter().map(|chunk| &all_chunks[&chunk.hash][..]).collect();
+            assert!(hub.upload_xorb(&xorb.hash, &build(chunks.iter().copied()).bytes).await);
+            raw_xorbs.insert(xorb.hash, chunks);
+        }
+        if n % 2 == 0 {
+            let got = hub.post("/v2/shards", &bytes).await;
+            assert_eq!(
+                (got.status, &got.headers["content-type"]),
+                (200, &"application/x-ndjson".parse().unwrap())
+            );
+            let (mut reader, mut rest, mut last) = (FrameReader::new(), &got.body[..], None);
+            while let Some(frame) = reader.read(&mut rest).unwrap() {
+                last = Some(frame);
+            }
+            assert!(matches!(last, Some(Frame::Result { .. })), "{last:?}");
+        }
+        let got = hub.post(["/v1/shards", "/shards", "/shard/default/x"][n % 3], &bytes).await;
+        assert_eq!(got.status, 200);
+        let result = u64::from(parse_json::<ShardUploaded>(&got.body).unwrap().result);
+        assert_eq!(result, u64::from(n % 2 != 0), "{}", group.name);
+
+        for file in &shard.files {
+            let whole: Vec<u8> = file
+                .terms
+                .iter()
+                .flat_map(|term| {
+                    raw_xorbs[&term.xorb][term.chunks.start as usize..term.chunks.end as usize].concat()
+                })
+                .collect();
+            let size = whole.len() as u64;
+            let hash = file.hash;
+            for (first, last) in
+                [(0, size.saturating_sub(1)), (size / 3, size / 2), (size.saturating_sub(1), u64::MAX - 1)]
+            {
+                let range = format!("bytes={first}-{last}");
+                let wanted = last.saturating_add(1).min(size).saturating_sub(first);
+                let expected = &whole[first as usize..(first + wanted) as usize];
+                let v1 = hub.get(&format!("/v1/reconstructions/{hash}"), Some(&range)).await;
+                let v1: ReconstructionV1 = parse_json(&v1.body).unwrap();
+                assert!(hub.rebuild(&v1.try_into().unwrap(), wanted).await == expected, "{range}");
+                let v2 = hub.get(&format!("/v2/reconstructions/{hash}"), Some(&range)).await;
+                assert_eq!(v2.headers["cache-control"], "private, no-store");
+                let v2: ReconstructionV2 = parse_json(&v2.body).unwrap();
+                assert!(hub.rebuild(&v2.try_into().unwrap(), wanted).await == expected, "{range}");
+            }
+            let past = hub
+                .get(&format!("/v2/reconstructions/{hash}"), Some(&format!("bytes={}-", size.max(1))))
+                .await;
+            assert_eq!(
+                (past.status, past.headers["content-range"].to_str().unwrap()),
+                (416, &*format!("bytes */{size}"))
+            );
+            let head = hub.head(&format!("/v1/files/{hash}")).await;
+            assert_eq!((head.status, &head.headers["content-length"]), (200, &size.into()));
+        }
+        let ids: Vec<_> = shard.files.iter().map(|file| format!("file_id={}", file.hash)).collect();
+        let by_query = hub.get(&format!("/v1/reconstructions?{}", ids.join("&")), None).await;
+        let keys: Vec<_> = shard
+            .files
+            .iter()
+            .map(|file| format!(r#"{{"prefix":"default","hash":"{}"}}"#, file.hash))
+            .collect();
+        let by_body = hub.post("/v1/reconstructions", format!("[{}]", keys.join(",")).as_bytes()).await;
+        let by_query: Batch = parse_json(&by_query.body).unwrap();
+        assert_eq!(by_query, parse_json(&by_body.body).unwrap());
+
+        let eligible =
+            shard.xorbs.iter().flat_map(|xorb| &xorb.chunks).find(|chunk| chunk.hash.is_dedup_eligible());
+        if let Some(chunk) = eligible {
+            for prefix in ["default", "default-merkledb"] {
+                let got = hub.get(&format!("/v1/chunks/{prefix}/{}", chunk.hash), None).await;
+                assert_eq!(got.status, 200);
+                assert_eq!(xet::shard::verify_stored(&got.body).unwrap().xorbs.len(), 1);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_unknown_or_not_for_the_caller_is_404_and_what_is_malformed_400() {
+    let hub = Hub::new().await;
+    let hash = FileHash::new([1; 32]);
+    for (uri, range, status) in [
+        (format!("/v1/reconstructions/{hash}"), None, 404),
+        (format!("/v2/reconstructions/{hash}"), Some("bytes=5-9"), 404),
+        (format!("/v2/reconstructions/{hash}"), Some("bytes=-5"), 404),
+        (format!("/v1/reconstructions/{hash}"), Some("lines=1"), 400),
+        (format!("/v1/reconstructions/{hash}"), Some("bytes=0-1,5-9"), 400),
+        ("/v1/reconstructions/abc".to_owned(), None, 400),
+        (format!("/v1/reconstructions?file_id={hash}"), None, 404),
+        ("/v1/reconstructions?file_id=x".to_owned(), None, 400),
+        (format!("/v1/chunks/default/{hash}"), None, 404),
+        ("/v1/chunks/default/..%2f".to_owned(), None, 400),
+    ] {
+        assert_eq!(hub.get(&uri, range).await.status, status, "{uri} {range:?}");
+    }
+    assert_eq!(hub.head(&format!("/v1/files/{hash}")).await.status, 404);
+    let reader = format!("Bearer {}", hub.token(TokenScope::Read, "a"));
+    let uri = format!("/v1/xorbs/default/{hash}");
+    assert_eq!(hub.send("POST", &uri, &[("authorization", &reader)], vec![1]).await.status, 403);
+    assert_eq!(hub.send("POST", &uri, &[], vec![1]).await.status, 401);
+    assert_eq!(hub.send("GET", "/ready", &[], Vec::new()).await.status, 200);
+    let huge = [
+        ("authorization", &*format!("Bearer {}", hub.token(TokenScope::Write, "a"))),
+        ("content-length", "99999999"),
+    ];
+    let request =
+        Request::builder().method("POST").uri(&uri).header(huge[0].0, huge[0].1).header(huge[1].0, huge[1].1);
+    let refused = hub.app.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(refused.status().as_u16(), 413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_adversarial_file_gets_its_verdict_and_a_refused_one_changes_nothing() {
+    let vectors = Vectors::open();
+    let all_chunks = chunks_of(&vectors);
+    let hub = Hub::new().await;
+    for group in &vectors.manifest.shards {
+        let upload = group.files.iter().find(|file| file.form.kind == "upload").unwrap();
+        for xorb in Shard::parse_upload(&vectors.read(&upload.file)).unwrap().xorbs {
+            let sealed = build(xorb.chunks.iter().map(|chunk| &all_chunks[&chunk.hash][..]));
+            hub.upload_xorb(&xorb.hash, &sealed.bytes).await;
+        }
+    }
+    for case in &vectors.manifest.adversarial {
+        let bytes = vectors.read(&case.file);
+        let before = hub.counts().await;
+        let is_xorb = matches!(case.kind, AdversarialKind::XorbFooter | AdversarialKind::XorbFooterless);
+        let uris = match is_xorb {
+            true => vec![format!("/v1/xorbs/default/{}", case.xorb_hash.as_ref().unwrap())],
+            false => vec!["/v1/shards".to_owned(), "/v2/shards".to_owned()],
+        };
+        for uri in uris {
+            let got = hub.post(&uri, &bytes).await;
+            match (case.kind, case.expect) {
+                // As an upload, a shard ends at its second bookend: damage behind it is nobody's concern.
+                (AdversarialKind::ShardStored, _) | (_, Expect::Unspecified) => {}
+                (_, Expect::Accept) => assert_eq!(got.status, 200, "{}", case.file),
+                (_, Expect::Reject) => assert_eq!(got.status, 400, "{}", case.file),
+            }
+            if got.status != 200 {
+                assert_eq!(hub.counts().await, before, "{}", case.file);
+            }
+        }
+    }
+}

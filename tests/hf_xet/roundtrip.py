@@ -1,0 +1,204 @@
+"""The published hf_xet wheel uploads to `drystone serve` and downloads the same bytes.
+
+usage: roundtrip.py DRYSTONE
+
+Starts the real server on a folder that did not exist, uploads files of several kinds and sizes, a modified one and an
+empty one, downloads them, restarts the server and downloads again; then shows tokens that must not work.
+Ends with a line `roundtrip: N passed, M failed`.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+import warnings
+from pathlib import Path
+
+warnings.simplefilter("ignore")
+sys.path.insert(0, str(Path(__file__).parent))
+
+passed = failed = 0
+
+
+def check(name, ok, detail=""):
+    global passed, failed
+    if ok:
+        passed += 1
+    else:
+        failed += 1
+    print(f"{'ok' if ok else 'FAILED'}: {name} {detail if not ok else ''}".rstrip(), flush=True)
+
+
+class Server:
+    """The binary on a folder, at a free port."""
+
+    def __init__(self, drystone, data, *flags):
+        self.log = open(data.parent / "server.log", "ab")
+        command = [drystone, "serve", "--listen", "127.0.0.1:0", "--data", data, *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.said = []
+        for line in self.process.stdout:
+            self.said.append(line.strip())
+            if line.startswith("listening on "):
+                self.url = line.split()[-1]
+                return
+        raise SystemExit(f"the server ended: {self.process.wait()}; it said {self.said}")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=60)
+        self.process.stdout.close()
+        self.log.close()
+        return code
+
+
+def token(drystone, data, scope, repo, ttl=3600):
+    command = [drystone, "token", "create", "--data", data, "--scope", scope, "--repo", repo, "--ttl", str(ttl), "--json"]
+    made = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return made["token"], made["exp"]
+
+
+def upload(files, url, access):
+    return hf_xet.upload_files([str(file) for file in files], url, access, None, None, None)
+
+
+def download(infos, folder, url, access):
+    folder.mkdir()
+    wanted = [hf_xet.PyXetDownloadInfo(str(folder / str(n)), info.hash, info.file_size) for n, info in enumerate(infos)]
+    hf_xet.download_files(wanted, url, access, None, None)
+    return [folder / str(n) for n in range(len(infos))]
+
+
+def stored_bytes(data):
+    return sum(file.stat().st_size for file in (data / "objects" / "xorbs").rglob("*") if file.is_file())
+
+
+def refused(work):
+    try:
+        work()
+    except Exception as error:  # whatever the wheel makes of a refusal
+        return str(error) or type(error).__name__
+    return None
+
+
+def status(request):
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def make_files(folder):
+    from agree import mixed, noise, text, zeros
+
+    folder.mkdir()
+    files = []
+    for kind, size in [
+        (noise, 1), (text, 100), (noise, 8192), (text, 131_073), (zeros, 3_000_000), (noise, 10_000_000),
+        (text, 20_000_000), (mixed, 150_000_000),
+    ]:  # the last one takes several xorbs
+        files.append(folder / f"{kind.__name__}-{size}")
+        files[-1].write_bytes(kind(size))
+    files.append(folder / "empty")
+    files[-1].write_bytes(b"")
+    return files
+
+
+def same(files, copies):
+    return all(file.read_bytes() == copy.read_bytes() for file, copy in zip(files, copies, strict=True))
+
+
+def run(drystone, work):
+    data = work / "data"
+    server = Server(drystone, data)
+    check("the key and the admin token are for their owner alone", all(
+        (data / name).stat().st_mode & 0o777 == 0o600 for name in ("signing.key", "admin.token")))
+    write, read = (token(drystone, data, scope, "ann/model") for scope in ("write", "read"))
+
+    files = make_files(work / "files")
+    infos = upload(files, server.url, write)
+    check("files of all kinds are uploaded", len(infos) == len(files))
+    check("and downloaded", same(files, download(infos, work / "first", server.url, read)))
+    before = stored_bytes(data)
+    check("what compresses is stored smaller", before < 0.8 * sum(file.stat().st_size for file in files))
+
+    upload(files, server.url, write)
+    check("uploading again stores nothing", stored_bytes(data) == before)
+    edited = work / "edited"
+    big = files[5].read_bytes()
+    edited.write_bytes(big[:5_000_000] + b"an insertion" + big[5_000_000:8_000_000] + big[8_000_500:])
+    # A client elsewhere: it has no cache, and finds the chunks by asking.
+    code = "import sys, hf_xet; i = hf_xet.upload_files([sys.argv[1]], sys.argv[2], (sys.argv[3], int(sys.argv[4])), None, None, None)[0]; print(i.hash, i.file_size)"
+    env = {**os.environ, "HF_HOME": str(work / "elsewhere"), "HF_XET_CACHE": str(work / "elsewhere")}
+    made = subprocess.run([sys.executable, "-W", "ignore", "-c", code, edited, server.url, write[0], str(write[1])],
+                          env=env, capture_output=True, text=True)
+    check("a modified file is uploaded by a client without a cache", made.returncode == 0, made.stderr[-500:])
+    grown = stored_bytes(data) - before
+    check("and only what changed is stored", 0 < grown < 1_000_000, f"{grown} bytes")
+    if made.returncode == 0:
+        file_hash, size = made.stdout.split()
+        copy = work / "edited-copy"
+        hf_xet.download_files([hf_xet.PyXetDownloadInfo(str(copy), file_hash, int(size))], server.url, read, None, None)
+        check("and downloaded", same([edited], [copy]))
+
+    check("SIGTERM ends the server cleanly", server.stop() == 0)
+    server = Server(drystone, data)
+    check("a second start makes no new secrets", not any(line.startswith("made ") for line in server.said))
+    check("everything is there after a restart", same(files, download(infos, work / "second", server.url, read)))
+
+    new = work / "new"
+    new.write_bytes(random.Random(5).randbytes(100_000))
+    other = token(drystone, data, "read", "bob/other")
+    bad = (write[0][:-4] + ("AAAA" if write[0][-4:] != "AAAA" else "BBBB"), write[1])
+    before = stored_bytes(data)
+    for name, work_ in [
+        ("a forged token uploads nothing", lambda: upload([new], server.url, bad)),
+        ("a read token uploads nothing", lambda: upload([new], server.url, read)),
+        ("a forged token downloads nothing", lambda: download(infos[:1], work / "forged", server.url, bad)),
+        ("another repository's token downloads nothing", lambda: download(infos[:1], work / "other", server.url, other)),
+    ]:
+        check(name, refused(work_) is not None)
+    check("refused uploads leave nothing", stored_bytes(data) == before)
+
+    admin = (data / "admin.token").read_text().strip()
+    route = urllib.request.Request(f"{server.url}/api/models/ann/model/xet-read-token/main", headers={"Authorization": f"Bearer {admin}"})
+    code, body = status(route)
+    given = json.loads(body)
+    check("the admin token gets CAS tokens", code == 200 and given["casUrl"] == server.url)
+    if code == 200:
+        access = (given["accessToken"], given["exp"])
+        check("which download", same(files[:2], download(infos[:2], work / "given", server.url, access)))
+    route.remove_header("Authorization")
+    check("nobody else does", status(route)[0] == 401)
+    check("/ready and /metrics answer", status(f"{server.url}/ready")[0] == 200 and b"drystone_http_requests_total" in status(f"{server.url}/metrics")[1])
+    log = (work / "server.log").read_text()
+    check("no token is in the log", admin not in log and write[0] not in log and read[0] not in log)
+    server.stop()
+
+    server = Server(drystone, work / "open", "--auth", "off")
+    info = upload([new], server.url, ("anything", 2**33))
+    check("without auth any token will do", same([new], download(info, work / "open-copy", server.url, ("x", 2**33))))
+    server.stop()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HF_HOME"] = os.environ["HF_XET_CACHE"] = str(Path(folder) / "hf")
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        import hf_xet
+
+        try:
+            run(os.path.abspath(sys.argv[1]), Path(folder))
+        except Exception as error:
+            check("the rest", False, repr(error))
+            log = Path(folder) / "server.log"
+            if log.exists():
+                print(log.read_text()[-3000:])
+    print(f"roundtrip: {passed} passed, {failed} failed")
+    sys.exit(failed > 0)
