@@ -29,11 +29,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
 
-    /// Where objects are, such as s3://bucket/prefix [default: in the data folder]
+    /// Where objects are, such as `s3://bucket/prefix` [default: in the data folder]
     #[arg(long, value_name = "URL")]
     objects: Option<String>,
 
-    /// Where the catalog is, such as postgres://host/name [default: in the data folder]
+    /// Where the catalog is, such as `postgres://host/name` [default: in the data folder]
     #[arg(long, value_name = "URL")]
     catalog: Option<String>,
 
@@ -45,7 +45,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ON|OFF")]
     auth: Option<String>,
 
-    /// A file of settings, in TOML [default: $DRYSTONE_CONFIG, if set]
+    /// A file of settings, in TOML [default: `$DRYSTONE_CONFIG`, if set]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

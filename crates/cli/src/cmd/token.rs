@@ -39,7 +39,7 @@ struct Create {
     #[arg(long, value_name = "REPO", value_parser = parse_repo)]
     repo: Repository,
 
-    /// The server's data folder [default: $DRYSTONE_DATA, else drystone-data]
+    /// The server's data folder [default: `$DRYSTONE_DATA`, else drystone-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
