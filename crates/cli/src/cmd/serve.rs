@@ -14,7 +14,7 @@ use crate::output::{CliError, complain};
 
 /// Serve the XET protocol, by default from a folder
 ///
-/// Every setting can also be given in a file (--config) or as a variable DRYSTONE_<NAME>; flags outweigh both. Settings without a flag
+/// Every setting can also be given in a file (--config) or as a variable `DRYSTONE_<NAME>`; flags outweigh both. Settings without a flag
 /// of their own: see the file's names in the guide.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone serve\n  \
