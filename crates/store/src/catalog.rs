@@ -6,6 +6,7 @@
 pub mod postgres;
 pub mod rows;
 pub mod sqlite;
+pub mod tokens;
 
 #[cfg(test)]
 mod contract;
@@ -24,6 +25,7 @@ use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration
 
 pub use postgres::PostgresCatalog;
 pub use sqlite::SqliteCatalog;
+pub use tokens::{TokenRow, Tokens};
 
 /// The index over the objects.
 ///
@@ -60,6 +62,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 
     /// The rows of these shards; unknown ones are left out.
     async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>>;
+
+    /// The tokens people keep.
+    fn tokens(&self) -> &dyn Tokens;
 
     /// How many rows there are. Counts everything: not for every request.
     async fn counts(&self) -> Result<Counts>;

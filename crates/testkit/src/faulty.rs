@@ -200,6 +200,10 @@ impl Catalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.shards(hashes)).await
     }
 
+    fn tokens(&self) -> &dyn store::catalog::Tokens {
+        self.inner.tokens()
+    }
+
     async fn counts(&self) -> store::Result<Counts> {
         self.inner.counts().await
     }

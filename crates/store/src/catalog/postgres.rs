@@ -14,6 +14,7 @@ use super::rows::{
     AddedXorb, CountColumns, Counts, DedupHit, FileColumns, FileRow, HitColumns, Reach, Registered,
     Registration, ShardRow, XorbColumns, XorbRow, XorbState, array, column, number,
 };
+use super::tokens::Tokens;
 use super::{BATCH_ROWS, COUNT_ROWS, Catalog, Tries, migrator, translate, unique};
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// A catalog in a database of a PostgreSQL server.
 #[derive(Debug, Clone)]
 pub struct PostgresCatalog {
-    pool: PgPool,
+    pub(super) pool: PgPool,
 }
 
 type Sql<T> = std::result::Result<T, sqlx::Error>;
@@ -267,6 +268,10 @@ impl Catalog for PostgresCatalog {
         rows.into_iter().map(row).collect()
     }
 
+    fn tokens(&self) -> &dyn Tokens {
+        self
+    }
+
     async fn counts(&self) -> Result<Counts> {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.pool).await;
         row.map_err(|source| translate("count rows", source))?.try_into()
@@ -275,8 +280,10 @@ impl Catalog for PostgresCatalog {
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "content store", include_str!("../../migrations/postgres/0001_cas.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "content store", include_str!("../../migrations/postgres/0001_cas.sql")),
+    (10, "tokens", include_str!("../../migrations/postgres/0010_tokens.sql")),
+];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks
 /// again, and finds the work done.

@@ -18,6 +18,7 @@ use super::rows::{
     AddedXorb, CountColumns, Counts, DedupHit, FileColumns, FileRow, HitColumns, Reach, Registered,
     Registration, ShardRow, XorbColumns, XorbRow, XorbState, array, column, number,
 };
+use super::tokens::Tokens;
 use super::{BATCH_ROWS, COUNT_ROWS, Catalog, Tries, XORB_COLUMNS, migrator, translate, unique};
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -27,7 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct SqliteCatalog {
     /// One connection.
     pub(super) writes: SqlitePool,
-    reads: SqlitePool,
+    pub(super) reads: SqlitePool,
 }
 
 type Sql<T> = std::result::Result<T, sqlx::Error>;
@@ -330,6 +331,10 @@ impl Catalog for SqliteCatalog {
         Ok(shards)
     }
 
+    fn tokens(&self) -> &dyn Tokens {
+        self
+    }
+
     async fn counts(&self) -> Result<Counts> {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.reads).await;
         row.map_err(|source| translate("count rows", source))?.try_into()
@@ -339,8 +344,10 @@ impl Catalog for SqliteCatalog {
 /// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql")),
+    (10, "tokens", include_str!("../../migrations/sqlite/0010_tokens.sql")),
+];
 
 /// Notes that these xorbs were referred to; tells which are live, sorted.
 async fn touch(connection: &mut SqliteConnection, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
