@@ -16,6 +16,7 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 use store::access::Scope;
+use store::catalog::RepoCatalog;
 use store::catalog::rows::{
     AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
 };
@@ -202,6 +203,11 @@ impl Catalog for FaultyCatalog {
 
     async fn counts(&self) -> store::Result<Counts> {
         self.inner.counts().await
+    }
+
+    // Not faulty: its writes are the subject of tests of their own.
+    fn hub(&self) -> &dyn RepoCatalog {
+        self.inner.hub()
     }
 }
 
