@@ -23,9 +23,16 @@ use crate::body::{BodyError, Segments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::register::Progress;
 
-/// Bytes of memory that one intake takes at most: a xorb that grows, one that is stored, and what is known to be there.
-pub const INTAKE_BYTES: u64 = 4 * XORB_BYTES;
+/// Bytes of memory that the intake of a file takes at most: a xorb that grows, one that is stored, what is known to be
+/// there, and a line for each chunk.
+pub const fn intake_bytes(file_bytes: u64) -> u64 {
+    let chunks = file_bytes / 8192 + 1;
+    let chunks = if chunks > CHUNKS_MAX as u64 { CHUNKS_MAX as u64 } else { chunks };
+    4 * XORB_BYTES + 160 * chunks
+}
 
+/// Chunks of one file. More do not fit into a shard; whoever has such a file sends it by parts.
+const CHUNKS_MAX: usize = 1_000_000;
 /// Raw bytes of the xorbs made here: fewer than may be, as each is in memory twice.
 const XORB_BYTES: u64 = 16 * 1024 * 1024;
 /// Chunks of other xorbs that are remembered.
@@ -223,6 +230,10 @@ impl Intake {
     }
 
     fn push(&mut self, chunk: &Chunk) -> Result<()> {
+        if self.chunks.len() >= CHUNKS_MAX {
+            let message = "the file is too large to be sent whole: send it with a client that speaks XET";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         let found = self.made.get(&chunk.hash).or_else(|| self.known.get(&chunk.hash)).copied();
         let (place, index) = match found {
             Some(found) => found,

@@ -267,5 +267,3 @@ pub fn large_endings() -> impl Iterator<Item = &'static str> {
     GIT_ATTRIBUTES.lines().filter_map(|line| line.strip_prefix('*')?.split(' ').next())
 }
 
-#[cfg(test)]
-mod tests;

@@ -2,6 +2,8 @@
 //!
 //! Both databases understand these statements, so there is one implementation, written once for both.
 
+#[cfg(test)]
+mod contract;
 pub(in crate::catalog) mod statements;
 
 use async_trait::async_trait;

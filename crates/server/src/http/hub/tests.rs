@@ -1,0 +1,1 @@
+//! The Hub API in this process.

@@ -1,1 +1,0 @@
-//! Repositories, from create to squash.
