@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 passed = failed = 0
@@ -107,7 +109,7 @@ def run_all(server, drystone, work):
     check("a missing revision", raises(RevisionNotFoundError, lambda: fetched("cli/big.bin", revision="nowhere")))
     check("a missing repository", raises(RepositoryNotFoundError, lambda: api.model_info("ann/nothing")))
     other_kinds(api, way, work, fetched)
-    rights(api, server, drystone, way, fetched, RepositoryNotFoundError, HfHubHTTPError)
+    rights(api, server, drystone, way, work, fetched, RepositoryNotFoundError, HfHubHTTPError)
     whole(api, way, fetched, RepositoryNotFoundError)
 
 
@@ -265,7 +267,7 @@ def cas_token(drystone, data, scope, repo):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["token"]
 
 
-def rights(api, server, drystone, way, fetched, RepositoryNotFoundError, HfHubHTTPError):
+def rights(api, server, drystone, way, work, fetched, RepositoryNotFoundError, HfHubHTTPError):
     from huggingface_hub import HfApi
 
     secret = f"ann/secret-{way}"
@@ -278,14 +280,14 @@ def rights(api, server, drystone, way, fetched, RepositoryNotFoundError, HfHubHT
     reader = HfApi(token=cas_token(drystone, server.data, "read", secret))
     for who, them in [("somebody without a token", nobody), ("a token of another repository", stranger)]:
         check(f"{who} does not see a private one", raises(RepositoryNotFoundError, lambda: them.model_info(secret)))
-        check("nor its files", raises(RepositoryNotFoundError, lambda: them.hf_hub_download(secret, "a.bin", force_download=True)))
+        check("nor its files", raises(RepositoryNotFoundError, lambda: them.hf_hub_download(secret, "a.bin", cache_dir=work / "none")))
         check("nor in a list", secret not in [m.id for m in them.list_models(author="ann")])
     check("a token for reading reads", reader.model_info(secret).private is True)
     check("and does not write", raises(HfHubHTTPError, lambda: reader.upload_file(path_or_fileobj=b"x", path_in_repo="x", repo_id=secret)))
     check("a wrong token is refused", raises(HfHubHTTPError, lambda: HfApi(token="ds_wrong").whoami()))
     public = f"ann/model-{way}"
     check("a public one is read without a token", nobody.model_info(public).id == public)
-    got = Path(nobody.hf_hub_download(public, "cli/big.bin", force_download=True)).read_bytes()
+    got = Path(nobody.hf_hub_download(public, "cli/big.bin", cache_dir=work / "nobody")).read_bytes()
     check("files too", got == noise(1, 3_000_000))
     check("but not written", raises(Exception, lambda: nobody.upload_file(path_or_fileobj=b"x", path_in_repo="x", repo_id=public)))
     knows_the_hash(server, drystone, way, secret)
@@ -293,14 +295,22 @@ def rights(api, server, drystone, way, fetched, RepositoryNotFoundError, HfHubHT
     check("made public", nobody.model_info(secret).private is False)
 
 
+def ask(url, token, method="GET"):
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"}, method=method)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers
+
+
 def knows_the_hash(server, drystone, way, secret):
     """A file hash opens nothing in another repository."""
-    import httpx
-
-    head = httpx.head(f"{server.url}/{secret}/resolve/main/a.bin", headers={"Authorization": f"Bearer {server.admin}"})
-    other = cas_token(drystone, server.data, "write", f"bob/other-{way}")
-    asked = httpx.get(f"{server.url}/v2/reconstructions/{head.headers['x-xet-hash']}", headers={"Authorization": f"Bearer {other}"})
-    check("another repository's token does not reconstruct a file whose hash it knows", asked.status_code == 404)
+    own, other = (cas_token(drystone, server.data, "write", repo) for repo in (secret, f"bob/other-{way}"))
+    file_hash = ask(f"{server.url}/{secret}/resolve/main/a.bin", server.admin, "HEAD")[1]["X-Xet-Hash"]
+    url = f"{server.url}/v2/reconstructions/{file_hash}"
+    check("a file's hash opens it with a token of its repository", ask(url, own)[0] == 200)
+    check("and not with one of another", ask(url, other)[0] == 404)
 
 
 def whole(api, way, fetched, RepositoryNotFoundError):
