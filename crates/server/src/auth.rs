@@ -8,7 +8,7 @@ pub mod identity;
 pub mod personal;
 
 pub use cas::{CasTokens, Claims, Issued};
-pub use identity::{Identity, Role};
+pub use identity::{Bound, Identity, Role};
 pub use personal::TokenHash;
 
 use std::fmt;

@@ -266,4 +266,3 @@ const GIT_ATTRIBUTES: &str = include_str!("repo/gitattributes.txt");
 pub fn large_endings() -> impl Iterator<Item = &'static str> {
     GIT_ATTRIBUTES.lines().filter_map(|line| line.strip_prefix('*')?.split(' ').next())
 }
-

@@ -85,7 +85,8 @@ async fn blobs_trees_and_commits_have_the_ids_git_gives_them() {
         "040000 tree {inner}\ta\n100644 blob {blob}\ta.txt\n100755 blob {blob}\ta0\n100644 blob {blob}\tg\u{fc}n\n"
     );
     let root = git(folder.path(), &["mktree"], lines.as_bytes());
-    let entry = |mode, name: &str, oid: &str| Entry { mode, name: name.to_owned(), oid: oid.parse().unwrap() };
+    let entry =
+        |mode, name: &str, oid: &str| Entry { mode, name: name.to_owned(), oid: oid.parse().unwrap() };
     let mut tree = Tree::default();
     tree.put(entry(Mode::File, "g\u{fc}n", &blob));
     tree.put(entry(Mode::Other(0o100_755), "a0", &blob));
@@ -102,10 +103,13 @@ async fn blobs_trees_and_commits_have_the_ids_git_gives_them() {
     let attributes = house.store.find_path(repo.id, first, ".gitattributes").await.unwrap().unwrap();
     let text = house.store.git_body(repo.id, attributes.row.as_ref().unwrap()).await.unwrap();
     let attributes = git(folder.path(), &["hash-object", "-w", "--stdin"], &text);
-    let tree = git(folder.path(), &["mktree"], format!("100644 blob {attributes}\t.gitattributes\n").as_bytes());
+    let tree =
+        git(folder.path(), &["mktree"], format!("100644 blob {attributes}\t.gitattributes\n").as_bytes());
     let by_git = git(folder.path(), &["commit-tree", &tree], b"initial commit\n");
     assert_eq!(first.to_string(), by_git);
-    let lines = format!("100644 blob {attributes}\t.gitattributes\n040000 tree {inner}\ta\n100644 blob {blob}\ta.txt\n");
+    let lines = format!(
+        "100644 blob {attributes}\t.gitattributes\n040000 tree {inner}\ta\n100644 blob {blob}\ta.txt\n"
+    );
     let tree = git(folder.path(), &["mktree"], lines.as_bytes());
     let by_git = git(folder.path(), &["commit-tree", &tree, "-p", &by_git], b"a title\n\nand why\n");
     assert_eq!(second.to_string(), by_git);
@@ -126,10 +130,12 @@ async fn bundles_hold_everything_git_needs() {
     let listed: Vec<_> = house.store.objects().list(Folder::Commits).try_collect().await.unwrap();
     assert_eq!(listed.len(), 4);
     for object in listed {
-        let bundle = Bundle::parse(&house.store.objects().whole(&object.key.unwrap()).await.unwrap()).unwrap();
+        let bundle =
+            Bundle::parse(&house.store.objects().whole(&object.key.unwrap()).await.unwrap()).unwrap();
         assert_eq!((bundle.repo.as_str(), bundle.ref_name.as_str()), ("ann/model", MAIN));
         for (kind, body, _) in &bundle.objects {
-            let oid = git(folder.path(), &["hash-object", "-w", "-t", kind.name(), "--stdin", "--literally"], body);
+            let oid =
+                git(folder.path(), &["hash-object", "-w", "-t", kind.name(), "--stdin", "--literally"], body);
             assert_eq!(Oid::of(*kind, body).to_string(), oid);
         }
         assert_eq!(bundle.objects.last().unwrap().0, ObjectKind::Commit);
@@ -277,7 +283,8 @@ async fn what_is_taken_in_is_cut_proven_and_deduplicated() {
     let take = |data: Vec<u8>, sha256: Sha256| {
         let (store, grant) = (house.store.clone(), grant.clone());
         async move {
-            let pieces: Vec<_> = data.chunks(1 << 20).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+            let pieces: Vec<_> =
+                data.chunks(1 << 20).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
             store.take_in(&grant, sha256, data.len() as u64, stream::iter(pieces)).await
         }
     };
@@ -376,7 +383,10 @@ async fn branches_and_tags_point_at_commits() {
         async move { store.resolve(id, text).await.unwrap().map(|found| found.commit) }
     };
     assert_eq!(resolve("feat/x").await, Some(second));
-    assert_eq!((resolve("main").await, resolve("v1").await, resolve("HEAD").await), (Some(first), Some(first), Some(first)));
+    assert_eq!(
+        (resolve("main").await, resolve("v1").await, resolve("HEAD").await),
+        (Some(first), Some(first), Some(first))
+    );
     assert_eq!((resolve("refs/tags/v1").await, resolve("none").await), (Some(first), None));
     assert_eq!(house.store.resolve(repo.id, &second.to_string()).await.unwrap().unwrap().commit, second);
     house.store.delete_ref(repo.id, HEADS, "feat/x").await.unwrap();
@@ -410,7 +420,9 @@ async fn a_name_is_taken_once() {
     assert!(house.store.list_repos(&query).await.unwrap().is_empty(), "private");
     let mine = RepoQuery { private_of: Some(vec!["ann".into()]), ..query };
     assert_eq!(house.store.list_repos(&mine).await.unwrap().len(), 1);
-    for (namespace, name) in [("datasets", "a"), ("API", "a"), ("ann", "a.git"), ("", "a"), ("ann", "-a"), ("a/b", "c")] {
+    for (namespace, name) in
+        [("datasets", "a"), ("API", "a"), ("ann", "a.git"), ("", "a"), ("ann", "-a"), ("a/b", "c")]
+    {
         assert!(RepoName::new(Kind::Model, namespace, name).is_err(), "{namespace}/{name}");
     }
 }
@@ -423,7 +435,11 @@ async fn a_commit_that_fails_anywhere_can_be_tried_again() {
             let house = House::new().await;
             let repo = repo(&house, "ann/model").await;
             let kept = commit(&house, &repo, vec![put("kept", "1")]).await;
-            if after { house.faults.fail_after(step) } else { house.faults.fail_before(step) }
+            if after {
+                house.faults.fail_after(step)
+            } else {
+                house.faults.fail_before(step)
+            }
             let result = house.store.commit(&repo, &request("new", vec![put("a/new", "2")])).await;
             let met = house.faults.operations() >= step;
             house.faults.disarm();

@@ -36,8 +36,30 @@ pub struct Identity {
     pub name: String,
     /// What they may do at most.
     pub role: Role,
-    /// The only repository the token is for, if it is for one.
-    pub scope: Option<Repository>,
+    /// Where the token opens something.
+    pub bound: Bound,
+}
+
+/// Where a token opens something by itself. Members of organisations have their rights besides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bound {
+    /// In every repository.
+    Everywhere,
+    /// In the repositories of one namespace.
+    Namespace(String),
+    /// In one repository, and nowhere else.
+    Repo(Repository),
+}
+
+impl Bound {
+    /// Whether it opens something in this repository.
+    pub fn covers(&self, repo: &Repository) -> bool {
+        match self {
+            Self::Everywhere => true,
+            Self::Namespace(namespace) => *namespace == repo.namespace,
+            Self::Repo(only) => only == repo,
+        }
+    }
 }
 
 impl AppState {
@@ -46,7 +68,7 @@ impl AppState {
     #[allow(clippy::unused_async)]
     pub async fn identify(&self, token: &str) -> Result<Identity, Refusal> {
         if self.admin.is_some_and(|admin| admin.matches(token)) {
-            return Ok(Identity { name: ADMIN.to_owned(), role: Role::Admin, scope: None });
+            return Ok(Identity { name: ADMIN.to_owned(), role: Role::Admin, bound: Bound::Everywhere });
         }
         if super::personal::is_token(token) {
             return Err(Refusal::Signature);
@@ -57,13 +79,17 @@ impl AppState {
             TokenScope::Read => Role::Read,
             TokenScope::Write => Role::Write,
         };
-        Ok(Identity { name: claims.sub, role, scope: Some(claims.repo) })
+        Ok(Identity { name: claims.sub, role, bound: Bound::Repo(claims.repo) })
     }
 
     /// Who sent a request; `None` for somebody without a token.
     pub async fn who(&self, headers: &HeaderMap) -> Result<Option<Identity>, Refusal> {
         if !self.config.auth {
-            return Ok(Some(Identity { name: ANYONE.to_owned(), role: Role::Admin, scope: None }));
+            return Ok(Some(Identity {
+                name: ANYONE.to_owned(),
+                role: Role::Admin,
+                bound: Bound::Everywhere,
+            }));
         }
         let Some(header) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
         let text = header.to_str().map_err(|_| Refusal::Malformed)?;
@@ -92,6 +118,21 @@ const ANYONE: &str = "anyone";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::RepoKind;
+
+    #[test]
+    fn a_token_covers_what_it_is_bound_to() {
+        let repo = |namespace: &str| Repository {
+            kind: RepoKind::Models,
+            namespace: namespace.into(),
+            name: "a".into(),
+        };
+        assert!(Bound::Everywhere.covers(&repo("ann")));
+        assert!(Bound::Namespace("ann".into()).covers(&repo("ann")));
+        assert!(!Bound::Namespace("ann".into()).covers(&repo("bob")));
+        assert!(Bound::Repo(repo("ann")).covers(&repo("ann")));
+        assert!(!Bound::Repo(repo("ann")).covers(&repo("bob")));
+    }
 
     #[test]
     fn git_sends_a_token_as_a_password() {

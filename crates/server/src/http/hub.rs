@@ -91,6 +91,3 @@ fn encoded(text: &str) -> String {
     }
     out
 }
-
-#[cfg(test)]
-mod tests;

@@ -37,7 +37,10 @@ pub fn answer(base_url: &str, issued: &Issued) -> Response<Body> {
 
 /// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: gives a CAS token to whoever may read, or
 /// write, the repository.
-pub(super) async fn give(State(state): State<AppState>, request: Request) -> Result<Response<Body>, HubError> {
+pub(super) async fn give(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response<Body>, HubError> {
     let asked = Asked::parse(request.uri().path())
         .ok_or_else(|| Refused::new(ErrorCode::NotFound, "there is nothing at this path"))?;
     let (mut parts, _) = request.into_parts();

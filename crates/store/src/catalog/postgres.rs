@@ -283,7 +283,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/postgres/0001_cas.sql")),
-    (10, "repositories", include_str!("../../migrations/postgres/0010_repos.sql")),
+    (20, "repositories", include_str!("../../migrations/postgres/0020_repos.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

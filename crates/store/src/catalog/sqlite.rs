@@ -347,7 +347,7 @@ const BEGIN: &str = "BEGIN IMMEDIATE";
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql")),
-    (10, "repositories", include_str!("../../migrations/sqlite/0010_repos.sql")),
+    (20, "repositories", include_str!("../../migrations/sqlite/0020_repos.sql")),
 ];
 
 /// Notes that these xorbs were referred to; tells which are live, sorted.

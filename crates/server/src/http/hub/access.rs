@@ -15,7 +15,7 @@ use xet::wire::ErrorCode;
 
 use super::error::HubError;
 use super::query::Query;
-use crate::auth::{Identity, RepoKind, Repository, Role};
+use crate::auth::{Bound, Identity, RepoKind, Repository, Role};
 use crate::http::caller::store_of;
 use crate::state::AppState;
 
@@ -81,6 +81,14 @@ impl Asked {
         self.kind
     }
 
+    /// The namespace of whoever asks, for what they name without one.
+    pub(super) fn own_namespace(&self) -> Result<&str, HubError> {
+        match self.who.as_ref().map(|who| &who.bound) {
+            Some(Bound::Namespace(own)) => Ok(own),
+            _ => self.name(),
+        }
+    }
+
     /// The name of whoever asks, for those who need one.
     pub(super) fn name(&self) -> Result<&str, HubError> {
         self.who.as_ref().map(|who| who.name.as_str()).ok_or_else(|| crate::auth::Refusal::Missing.into())
@@ -123,11 +131,13 @@ impl Asked {
         if who.role == Role::Read {
             return Err(crate::auth::Refusal::Scope.into());
         }
-        let is_member = || self.memberships.iter().any(|row| row.namespace == name.namespace && row.writes);
-        let owns = who.role == Role::Admin || who.scope.is_some() || who.name == name.namespace || is_member();
-        if who.scope.as_ref().is_some_and(|scope| !is_same(scope, name)) {
+        if who.bound.covers(&repository(name)) {
+            return Ok(());
+        }
+        if matches!(who.bound, Bound::Repo(_)) {
             return Err(crate::auth::Refusal::Repository.into());
         }
+        let owns = self.memberships.iter().any(|row| row.namespace == name.namespace && row.writes);
         match owns {
             true => Ok(()),
             false => {
@@ -139,14 +149,12 @@ impl Asked {
 
     /// Namespaces whose private repositories may be listed; `None` for all.
     pub(super) fn private_of(&self) -> Option<Vec<String>> {
-        match &self.who {
-            Some(who) if who.role == Role::Admin => None,
+        let organisations = || self.memberships.iter().map(|row| row.namespace.clone());
+        match self.who.as_ref().map(|who| &who.bound) {
+            Some(Bound::Everywhere) => None,
+            Some(Bound::Namespace(own)) => Some(organisations().chain([own.clone()]).collect()),
             // A token of one repository lists no others.
-            Some(who) if who.scope.is_none() => {
-                let namespaces = self.memberships.iter().map(|row| row.namespace.clone());
-                Some(namespaces.chain([who.name.clone()]).collect())
-            }
-            _ => Some(Vec::new()),
+            Some(Bound::Repo(_)) | None => Some(Vec::new()),
         }
     }
 
@@ -160,14 +168,8 @@ impl Asked {
             return true;
         }
         let Some(who) = &self.who else { return false };
-        match &who.scope {
-            Some(scope) => is_same(scope, &repo.name),
-            None => {
-                who.role == Role::Admin
-                    || who.name == repo.name.namespace
-                    || self.memberships.iter().any(|row| row.namespace == repo.name.namespace)
-            }
-        }
+        let is_member = || self.memberships.iter().any(|row| row.namespace == repo.name.namespace);
+        who.bound.covers(&repository(&repo.name)) || !matches!(who.bound, Bound::Repo(_)) && is_member()
     }
 
     /// The commit of the path's revision.
@@ -218,8 +220,4 @@ pub(super) fn repository(name: &RepoName) -> Repository {
         Kind::Space => RepoKind::Spaces,
     };
     Repository { kind, namespace: name.namespace.clone(), name: name.name.clone() }
-}
-
-fn is_same(scope: &Repository, name: &RepoName) -> bool {
-    *scope == repository(name)
 }

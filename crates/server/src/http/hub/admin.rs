@@ -30,7 +30,9 @@ pub(super) fn parse_small<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, HubEr
 }
 
 pub(super) async fn whoami(asked: Asked) -> Result<Response<Body>, HubError> {
-    let name = asked.name()?;
+    asked.name()?;
+    // Clients put it before names of repositories that have no namespace.
+    let name = asked.own_namespace()?;
     let role = asked.who.as_ref().map_or(Role::Read, |who| who.role);
     let org = |row: &store::repo::MemberRow| {
         let role = if row.writes { "write" } else { "read" };
@@ -71,7 +73,7 @@ pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, H
     // Older clients put both into the name.
     let (namespace, name) = match create.name.split_once('/') {
         Some((namespace, name)) => (namespace, name),
-        None => (create.organization.as_deref().unwrap_or(own), create.name.as_str()),
+        None => (create.organization.as_deref().unwrap_or(asked.own_namespace()?), create.name.as_str()),
     };
     let name = RepoName::new(kind_of(create.kind.as_deref())?, namespace, name)?;
     asked.expect_write(&name)?;
@@ -82,7 +84,8 @@ pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, H
         Ok(_) => Ok(answer(&body)),
         Err(error) if error.kind() == ErrorKind::Conflict => {
             let message = format!("{name} is there already");
-            let mut response = answer(&json!({"error": message, "url": url, "name": name.id(), "id": name.id()}));
+            let mut response =
+                answer(&json!({"error": message, "url": url, "name": name.id(), "id": name.id()}));
             *response.status_mut() = StatusCode::CONFLICT;
             Ok(response)
         }
@@ -102,7 +105,7 @@ pub(super) async fn delete(asked: Asked, body: Body) -> Result<Response<Body>, H
     let delete: Delete = small_json(body).await?;
     let (namespace, name) = match delete.name.split_once('/') {
         Some((namespace, name)) => (namespace, name),
-        None => (delete.organization.as_deref().unwrap_or(asked.name()?), delete.name.as_str()),
+        None => (delete.organization.as_deref().unwrap_or(asked.own_namespace()?), delete.name.as_str()),
     };
     let name = RepoName::new(kind_of(delete.kind.as_deref())?, namespace, name)?;
     let repo = asked.writable_repo(&name).await?;

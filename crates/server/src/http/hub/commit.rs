@@ -152,7 +152,8 @@ async fn parse(asked: &Asked, repo: &RepoRow, lines: &Bytes) -> Result<(Header, 
             Line::LfsFile(file) => {
                 let sha256 = file.algo.as_deref().is_none_or(|algo| algo == "sha256");
                 let sha256 = pointer::parse_sha256(&file.oid).filter(|_| sha256);
-                let sha256 = sha256.ok_or_else(|| wrong("an lfsFile needs the SHA-256 of its bytes".into()))?;
+                let sha256 =
+                    sha256.ok_or_else(|| wrong("an lfsFile needs the SHA-256 of its bytes".into()))?;
                 Operation::PutLinked { path: file.path, sha256, bytes: file.size }
             }
             Line::DeletedFile(deleted) => Operation::Delete { path: deleted.path },

@@ -76,7 +76,9 @@ pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Hu
                 "upload": {"href": url(&asked, &repo, Action::Upload, object)},
                 "verify": {"href": url(&asked, &repo, Action::Verify, object)},
             })),
-            (false, Some(_)) => Some(json!({"download": {"href": url(&asked, &repo, Action::Download, object)}})),
+            (false, Some(_)) => {
+                Some(json!({"download": {"href": url(&asked, &repo, Action::Download, object)}}))
+            }
             (false, None) => {
                 let error = json!({"code": 404, "message": "no such object in this repository"});
                 super::info::set(&mut entry, "error", error);
@@ -141,7 +143,8 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
 /// What a signed URL is for, if it is good.
 fn checked(asked: &Asked, action: Action) -> Result<Signed, HubError> {
     let name = asked.repo_name()?;
-    let refuse = || HubError::new(ErrorCode::Forbidden, "the URL is not good, or no longer: ask for the batch again");
+    let refuse =
+        || HubError::new(ErrorCode::Forbidden, "the URL is not good, or no longer: ask for the batch again");
     let number = |key: &str| asked.query.value(key).and_then(|value| value.parse().ok());
     let signed = (|| {
         Some(Signed {
@@ -189,7 +192,8 @@ fn url(asked: &Asked, repo: &RepoRow, action: Action, object: &Object) -> String
 fn xet_upload(asked: &Asked, repo: &RepoRow) -> Value {
     let state = &asked.state;
     let who = asked.who.as_ref().map_or("anonymous", |who| who.name.as_str());
-    let claims = Claims::new(who, TokenScope::Write, repository(&repo.name), state.now_s(), state.config.token_ttl_s);
+    let claims =
+        Claims::new(who, TokenScope::Write, repository(&repo.name), state.now_s(), state.config.token_ttl_s);
     let issued = state.tokens.issue(&claims);
     let href = format!("{}/{}/main", asked.api_url(&repo.name), TokenScope::Write.segment());
     let headers = json!({
@@ -205,8 +209,7 @@ fn xet_upload(asked: &Asked, repo: &RepoRow) -> Value {
         });
         (words.collect::<Vec<_>>().join("-"), value.clone())
     };
-    let headers: serde_json::Map<_, _> =
-        headers.as_object().into_iter().flatten().map(spelled).collect();
+    let headers: serde_json::Map<_, _> = headers.as_object().into_iter().flatten().map(spelled).collect();
     json!({"upload": {"href": href, "header": headers}})
 }
 

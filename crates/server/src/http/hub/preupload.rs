@@ -50,11 +50,8 @@ pub(super) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, H
     let commit = asked.resolved(&repo).await?.commit;
     let paths: Vec<_> = request.files.iter().map(|file| file.path.clone()).collect();
     let items = asked.store.find_paths(repo.id, commit, &paths).await?;
-    let current: HashMap<_, _> = items
-        .iter()
-        .filter(|item| item.mode.is_blob())
-        .map(|item| (item.path.as_str(), item))
-        .collect();
+    let current: HashMap<_, _> =
+        items.iter().filter(|item| item.mode.is_blob()).map(|item| (item.path.as_str(), item)).collect();
     let decided = |file: Candidate| {
         let oid = current.get(file.path.as_str()).map(|item| match &item.linked {
             Some(linked) => pointer::hex(&linked.sha256),

@@ -57,7 +57,10 @@ mod tests {
         let query = Query::parse(Some("expand[]=a&expand=b%2Fc&limit=5&recursive=true&full="));
         assert_eq!(query.values("expand").collect::<Vec<_>>(), ["a", "b/c"]);
         assert!(query.is_set("recursive") && query.is_set("full") && !query.is_set("limit"));
-        assert_eq!((query.limit("limit", 9, 100), query.limit("none", 9, 100), query.limit("limit", 9, 3)), (5, 9, 3));
+        assert_eq!(
+            (query.limit("limit", 9, 100), query.limit("none", 9, 100), query.limit("limit", 9, 3)),
+            (5, 9, 3)
+        );
         assert_eq!(Query::parse(Some("a=1&cursor=x")).with("cursor", "y/z"), "a=1&cursor=y%2Fz");
     }
 }

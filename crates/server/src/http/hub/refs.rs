@@ -18,9 +18,7 @@ use crate::http::json as answer;
 /// `GET {repo}/refs`.
 pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let repo = asked.readable().await?;
-    let describe = |row: &RefRow| {
-        json!({"name": refs::short(&row.name), "ref": row.name, "targetCommit": row.target.to_string()})
-    };
+    let describe = |row: &RefRow| json!({"name": refs::short(&row.name), "ref": row.name, "targetCommit": row.target.to_string()});
     let all = |prefix: &'static str| async {
         let rows = asked.store.refs(repo.id, prefix).await?;
         Ok::<_, HubError>(rows.iter().map(describe).collect::<Vec<Value>>())

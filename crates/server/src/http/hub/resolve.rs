@@ -134,7 +134,8 @@ async fn permit(budget: &Budget, method: &Method, bytes: u64) -> Result<Option<P
 /// The headers downloads begin with.
 fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &mut HeaderMap) {
     let name = item.path.rsplit('/').next().unwrap_or_default();
-    let plain: String = name.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }).collect();
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }).collect();
     let disposition = format!("inline; filename*=UTF-8''{}; filename=\"{plain}\";", encoded(name));
     put(headers, "content-disposition", &disposition);
     put(headers, "x-repo-commit", &commit.to_string());

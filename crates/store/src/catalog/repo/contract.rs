@@ -84,7 +84,10 @@ async fn a_name_belongs_to_the_first(catalog: Any) {
     assert!(!hub.create_repo(&row(2, "ann/a"), &[object(2)], std::slice::from_ref(&main)).await.unwrap());
     let dataset = RepoRow { name: RepoName { kind: Kind::Dataset, ..one.name.clone() }, ..row(3, "ann/a") };
     assert!(hub.create_repo(&dataset, &[], &[]).await.unwrap());
-    assert_eq!(hub.repos(&[one.name.clone(), row(0, "ann/none").name]).await.unwrap(), std::slice::from_ref(&one));
+    assert_eq!(
+        hub.repos(&[one.name.clone(), row(0, "ann/none").name]).await.unwrap(),
+        std::slice::from_ref(&one)
+    );
     assert_eq!(hub.refs(one.id, "refs/").await.unwrap(), [main]);
     assert_eq!(hub.git_objects(RepoId::new([2; 16]), &[oid(2)]).await.unwrap(), []);
 
@@ -101,7 +104,14 @@ async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {
         made(&catalog, n, name).await;
     }
     hub.set_private(RepoId::new([3; 16]), true).await.unwrap();
-    let all = RepoQuery { kind: Kind::Model, namespace: None, search: None, private_of: None, after: None, limit: 99 };
+    let all = RepoQuery {
+        kind: Kind::Model,
+        namespace: None,
+        search: None,
+        private_of: None,
+        after: None,
+        limit: 99,
+    };
     let list = |query: RepoQuery| async move {
         let rows = hub.list_repos(&query).await.unwrap();
         rows.into_iter().map(|row| row.name.id()).collect::<Vec<_>>()
@@ -109,7 +119,8 @@ async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {
     assert_eq!(list(all.clone()).await, ["ann/a", "ann/b_c", "bob/x", "cleo/bxc"]);
     let public = RepoQuery { private_of: Some(Vec::new()), ..all.clone() };
     assert_eq!(list(public.clone()).await, ["ann/b_c", "bob/x", "cleo/bxc"]);
-    let anns = RepoQuery { private_of: Some(vec!["ann".into()]), namespace: Some("ann".into()), ..all.clone() };
+    let anns =
+        RepoQuery { private_of: Some(vec!["ann".into()]), namespace: Some("ann".into()), ..all.clone() };
     assert_eq!(list(anns).await, ["ann/a", "ann/b_c"]);
     let literal = RepoQuery { search: Some("B_C".into()), ..all.clone() };
     assert_eq!(list(literal).await, ["ann/b_c"], "an underscore is an underscore");
@@ -201,18 +212,14 @@ async fn the_history_is_walked_in_parts(catalog: Any) {
 
 async fn pull_requests_are_counted(catalog: Any) {
     let (one, two) = (made(&catalog, 1, "ann/a").await.id, made(&catalog, 2, "ann/b").await.id);
-    let pull = PullRow {
-        number: 0,
-        title: "t".into(),
-        description: "d".into(),
-        author: "ann".into(),
-        created_s: 5,
-    };
+    let pull =
+        PullRow { number: 0, title: "t".into(), description: "d".into(), author: "ann".into(), created_s: 5 };
     let tasks = (0..6).map(|_| {
         let (catalog, pull) = (catalog.clone(), pull.clone());
         tokio::spawn(async move { catalog.hub().add_pull(one, &pull).await.unwrap() })
     });
-    let mut numbers: Vec<_> = futures::future::join_all(tasks).await.into_iter().map(Result::unwrap).collect();
+    let mut numbers: Vec<_> =
+        futures::future::join_all(tasks).await.into_iter().map(Result::unwrap).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
     assert_eq!(catalog.hub().add_pull(two, &pull).await.unwrap(), 1);
@@ -224,7 +231,8 @@ async fn members_come_and_go(catalog: Any) {
     let org = NamespaceRow { name: "org".into(), is_organisation: true, created_s: 1 };
     assert_eq!(hub.add_namespaces(&[org.clone(), org.clone()]).await.unwrap(), ["org"]);
     assert_eq!(hub.namespaces().await.unwrap(), [org]);
-    let member = |namespace: &str, writes| MemberRow { namespace: namespace.into(), member: "ann".into(), writes };
+    let member =
+        |namespace: &str, writes| MemberRow { namespace: namespace.into(), member: "ann".into(), writes };
     hub.set_members(&[member("org", false), member("two", true)]).await.unwrap();
     hub.set_members(&[member("org", true)]).await.unwrap();
     assert_eq!(hub.memberships("ann").await.unwrap(), [member("org", true), member("two", true)]);
@@ -241,7 +249,10 @@ async fn a_deleted_repository_leaves_nothing(catalog: Any) {
     }
     assert_eq!(hub.delete_repo(&one).await.unwrap(), [oid(999)]);
     assert_eq!(hub.delete_repo(&one).await.unwrap(), []);
-    assert_eq!((hub.refs(one.id, "").await.unwrap().len(), hub.refs(two.id, "").await.unwrap().len()), (0, 1));
+    assert_eq!(
+        (hub.refs(one.id, "").await.unwrap().len(), hub.refs(two.id, "").await.unwrap().len()),
+        (0, 1)
+    );
     assert_eq!(hub.git_objects(one.id, &[oid(1)]).await.unwrap(), []);
     assert_eq!(hub.git_objects(two.id, &[oid(1)]).await.unwrap(), [object(1)]);
 }

@@ -1,1 +1,0 @@
-//! The Hub API in this process.
