@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 HF_XET_VERSION=1.8.0
+HF_HUB_VERSION=2.4.0
 
 say() { printf '==> %s\n' "$*"; }
 
@@ -57,12 +58,12 @@ make_venv() {
     fi
     if .venv/bin/python -c "
 import importlib.metadata as m, sys
-sys.exit(m.version('hf_xet') != '$HF_XET_VERSION')" 2>/dev/null; then
+sys.exit((m.version('hf_xet'), m.version('huggingface_hub')) != ('$HF_XET_VERSION', '$HF_HUB_VERSION'))" 2>/dev/null; then
         return
     fi
-    say "making .venv with hf_xet $HF_XET_VERSION"
+    say "making .venv with hf_xet $HF_XET_VERSION and huggingface_hub $HF_HUB_VERSION"
     python3 -m venv --clear .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check "hf_xet==$HF_XET_VERSION"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "hf_xet==$HF_XET_VERSION" "huggingface_hub==$HF_HUB_VERSION"
 }
 
 install_cargo_fuzz() {

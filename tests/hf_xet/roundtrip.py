@@ -167,6 +167,9 @@ def run(drystone, work):
     check("refused uploads leave nothing", stored_bytes(data) == before)
 
     admin = (data / "admin.token").read_text().strip()
+    create = urllib.request.Request(f"{server.url}/api/repos/create", method="POST", data=b'{"name": "model", "organization": "ann", "private": true}',
+                                    headers={"Authorization": f"Bearer {admin}", "Content-Type": "application/json"})
+    check("the admin token makes a repository", status(create)[0] == 200)
     route = urllib.request.Request(f"{server.url}/api/models/ann/model/xet-read-token/main", headers={"Authorization": f"Bearer {admin}"})
     code, body = status(route)
     given = json.loads(body)

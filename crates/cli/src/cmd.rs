@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+mod admin;
 mod check;
 mod chunks;
 mod completions;
@@ -34,6 +35,7 @@ enum Verb {
     Shard(shard::Shard),
     Serve(serve::Serve),
     Token(token::Token),
+    Admin(admin::Admin),
     Completions(completions::Completions),
 }
 
@@ -48,6 +50,7 @@ impl Drystone {
             Verb::Shard(verb) => verb.run(),
             Verb::Serve(verb) => verb.run(),
             Verb::Token(verb) => verb.run(),
+            Verb::Admin(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }
     }

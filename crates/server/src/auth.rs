@@ -4,9 +4,11 @@
 //! whoever proves to be somebody. A personal token lives until it is revoked and is stored as a hash only.
 
 pub mod cas;
+pub mod identity;
 pub mod personal;
 
 pub use cas::{CasTokens, Claims, Issued};
+pub use identity::{Bound, Identity, Role};
 pub use personal::TokenHash;
 
 use std::fmt;

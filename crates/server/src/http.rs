@@ -5,6 +5,7 @@ mod chunk;
 pub mod data;
 pub mod error;
 pub mod health;
+mod hub;
 pub mod observe;
 mod reconstruction;
 mod shard;
@@ -29,6 +30,8 @@ use crate::door::Peer;
 use crate::sign::DATA_ROUTE;
 use crate::state::AppState;
 use error::Refused;
+
+pub(crate) use hub::LfsSigner;
 
 /// What is answered.
 pub const ROUTED: &[Endpoint] = &[
@@ -75,7 +78,7 @@ pub fn app(state: AppState) -> Router {
     let routes = endpoints
         .iter()
         .fold(routes, |routes, (endpoint, methods)| at_every_path(routes, *endpoint, methods));
-    finish(routes, state)
+    finish(hub::routes(routes), state)
 }
 
 /// Adds an endpoint under every path clients have for it.
@@ -130,6 +133,10 @@ fn cors() -> CorsLayer {
             name(names::XET_REFRESH_ROUTE),
             name(names::LINKED_SIZE),
             name(names::LINKED_ETAG),
+            name("x-repo-commit"),
+            name("x-error-code"),
+            name("x-error-message"),
+            name("x-total-count"),
         ])
         .max_age(std::time::Duration::from_secs(24 * 3600))
 }

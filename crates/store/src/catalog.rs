@@ -4,6 +4,7 @@
 //! stays, so a caller who did not hear the answer asks again.
 
 pub mod postgres;
+pub mod repo;
 pub mod rows;
 pub mod sqlite;
 pub mod tokens;
@@ -24,6 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
 
 pub use postgres::PostgresCatalog;
+pub use repo::RepoCatalog;
 pub use sqlite::SqliteCatalog;
 pub use tokens::{TokenRow, Tokens};
 
@@ -68,6 +70,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 
     /// How many rows there are. Counts everything: not for every request.
     async fn counts(&self) -> Result<Counts>;
+
+    /// The Hub side: repositories, refs, git objects, members.
+    fn hub(&self) -> &dyn RepoCatalog;
 }
 
 /// Opens the catalog a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date.

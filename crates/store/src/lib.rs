@@ -7,14 +7,17 @@ pub mod access;
 pub mod body;
 pub mod catalog;
 pub mod clock;
+pub mod content;
 pub mod dedup;
 pub mod error;
 mod footers;
 pub mod ingest;
+pub mod intake;
 pub mod layout;
 pub mod objects;
 pub mod plan;
 pub mod register;
+pub mod repo;
 mod workers;
 
 use std::sync::Arc;
@@ -38,6 +41,7 @@ pub struct Store {
     workers: Workers,
     memory: Memory,
     footers: Footers,
+    trees: repo::Trees,
     dedup: DedupOptions,
     shard_chunks_max: u64,
 }
@@ -81,7 +85,8 @@ impl Store {
         let footers = Footers::new(objects.clone(), workers.clone(), options.footer_bytes_max);
         let memory = Memory::new(options.body_bytes_max);
         let Options { shard_chunks_max, dedup, .. } = options.clone();
-        Self { objects, catalog, clock, workers, memory, footers, dedup, shard_chunks_max }
+        let trees = repo::trees();
+        Self { objects, catalog, clock, workers, memory, footers, trees, dedup, shard_chunks_max }
     }
 
     /// The objects.

@@ -4,6 +4,7 @@
 //! |----------------------------|-----------------------------------------------------------------------|
 //! | `xorbs/ab/<hash>-<digest>` | one xorb with its version 1 footer                                    |
 //! | `shards/ab/<hash>`         | one accepted shard in stored form                                     |
+//! | `commits/<repo>/<oid>`     | one bundle: the git objects a commit of a repository added            |
 //!
 //! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the object's bytes in plain
 //! hexadecimal, as `b3sum` prints it; the hash of a shard covers its bytes already. So a key says what its bytes are, and
@@ -27,6 +28,8 @@ use url::Url;
 use xet::{ShardHash, XorbHash};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::repo::RepoId;
+use crate::repo::oid::{Oid, parse_hex};
 
 /// The BLAKE3 of an object's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +95,13 @@ pub enum ObjectKey {
     Xorb(XorbKey),
     /// A shard in stored form.
     Shard(ShardHash),
+    /// The git objects of a commit.
+    Bundle {
+        /// The repository.
+        repo: RepoId,
+        /// The commit.
+        commit: Oid,
+    },
 }
 
 impl fmt::Display for ObjectKey {
@@ -99,12 +109,13 @@ impl fmt::Display for ObjectKey {
         let (folder, hash) = match self {
             Self::Xorb(key) => (XORBS, key.hash.to_string()),
             Self::Shard(hash) => (SHARDS, hash.to_string()),
+            Self::Bundle { repo, commit } => return write!(f, "{COMMITS}/{repo}/{commit}"),
         };
         let fan = hash.get(..2).unwrap_or_default();
         write!(f, "{folder}/{fan}/{hash}")?;
         match self {
             Self::Xorb(key) => write!(f, "-{}", key.digest),
-            Self::Shard(_) => Ok(()),
+            Self::Shard(_) | Self::Bundle { .. } => Ok(()),
         }
     }
 }
@@ -122,6 +133,10 @@ impl FromStr for ObjectKey {
                 Self::Xorb(XorbKey { hash, digest: digest.parse().map_err(|_| refuse())? })
             }
             (Some(SHARDS), None) => Self::Shard(name.parse().map_err(|_| refuse())?),
+            (Some(COMMITS), None) => {
+                let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
+                Self::Bundle { repo: RepoId::new(repo), commit: name.parse().map_err(|_| refuse())? }
+            }
             _ => return Err(refuse()),
         };
         if key.to_string() == text { Ok(key) } else { Err(refuse()) }
@@ -135,6 +150,8 @@ pub enum Folder {
     Xorbs,
     /// All shards.
     Shards,
+    /// All bundles.
+    Commits,
 }
 
 /// An object that is there.
@@ -274,6 +291,7 @@ impl Objects {
         let prefix = match folder {
             Folder::Xorbs => XORBS,
             Folder::Shards => SHARDS,
+            Folder::Commits => COMMITS,
         };
         let listed = self.store.list(Some(&Path::from(prefix)));
         let translated = listed.map(move |meta| {
@@ -290,6 +308,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 const XORBS: &str = "xorbs";
 const SHARDS: &str = "shards";
+const COMMITS: &str = "commits";
 
 fn path(key: &ObjectKey) -> Path {
     Path::from(key.to_string())

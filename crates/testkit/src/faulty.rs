@@ -3,6 +3,8 @@
 //! A fault strikes *before* the operation, which then does not happen, or *after* it, and then it has happened and
 //! nobody was told. Both are what disks and networks do.
 
+mod hub;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 use store::access::Scope;
+use store::catalog::RepoCatalog;
 use store::catalog::rows::{
     AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
 };
@@ -206,6 +209,10 @@ impl Catalog for FaultyCatalog {
 
     async fn counts(&self) -> store::Result<Counts> {
         self.inner.counts().await
+    }
+
+    fn hub(&self) -> &dyn RepoCatalog {
+        self
     }
 }
 

@@ -1,14 +1,15 @@
 //! The answer of the token route: a body for some clients and headers for others, saying the same.
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts as _, Request, State};
 use axum::http::{HeaderName, HeaderValue, Response, header};
 use axum::response::IntoResponse;
 use xet::wire::routes::{TokenScope, content_type, header as names};
 use xet::wire::{ErrorCode, TokenAnswer, encode_json};
 
 use super::error::Refused;
-use crate::auth::{self, Claims, Issued, RepoKind, Repository};
+use super::hub::{self, HubError};
+use crate::auth::{self, Claims, Issued, RepoKind, Repository, Role};
 use crate::state::AppState;
 
 /// Hands a token to whoever asked for it.
@@ -34,20 +35,35 @@ pub fn answer(base_url: &str, issued: &Issued) -> Response<Body> {
     (headers, encode_json(&body)).into_response()
 }
 
-/// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: gives a CAS token to whoever keeps the server.
-pub(super) async fn give(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
+/// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: gives a CAS token to whoever may read, or
+/// write, the repository.
+pub(super) async fn give(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response<Body>, HubError> {
     let asked = Asked::parse(request.uri().path())
         .ok_or_else(|| Refused::new(ErrorCode::NotFound, "there is nothing at this path"))?;
-    let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let is_admin = match auth::bearer(header) {
-        Ok(token) => state.admin.is_some_and(|admin| admin.matches(token)),
-        Err(refusal) if state.config.auth => return Err(refusal.into()),
-        Err(_) => false,
-    };
-    if !is_admin && state.config.auth {
-        return Err(auth::Refusal::Signature.into());
+    let (mut parts, _) = request.into_parts();
+    let hub = hub::Asked::from_request_parts(&mut parts, &state).await?;
+    let who = hub.who.as_ref();
+    if asked.repo.kind == RepoKind::Buckets {
+        // Buckets have no owners yet: they are for whoever keeps the server.
+        match who {
+            None => return Err(auth::Refusal::Missing.into()),
+            Some(who) if who.role == Role::Admin => {}
+            Some(_) => return Err(auth::Refusal::Repository.into()),
+        }
+    } else {
+        match asked.scope {
+            TokenScope::Write => drop(hub.writable().await?),
+            TokenScope::Read => {
+                let repo = hub.readable().await?;
+                hub.revision_must_be(&repo).await?;
+            }
+        }
     }
-    let mut claims = Claims::new("admin", asked.scope, asked.repo, state.now_s(), state.config.token_ttl_s);
+    let sub = who.map_or("anonymous", |who| who.name.as_str());
+    let mut claims = Claims::new(sub, asked.scope, asked.repo, state.now_s(), state.config.token_ttl_s);
     claims.revision = asked.revision;
     Ok(answer(&state.base_url, &state.tokens.issue(&claims)))
 }

@@ -71,6 +71,25 @@ pub async fn arriving(
 ) -> Result<Arriving, Refused> {
     let announced_bytes = announced_len(headers);
     let permit = reserve(announced_bytes, budget, bounds).await?;
+    let pieces = pieces(body, announced_bytes, bounds);
+    Ok(Arriving { announced_bytes, pieces, permit })
+}
+
+/// A body of a known length whose reader holds little of it at a time, and has taken the memory for that itself.
+pub fn flowing(
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: u64,
+    silence: Duration,
+) -> BoxStream<'static, Result<Bytes, BodyError>> {
+    pieces(body, announced_len(headers), Bounds { bytes_max, memory_factor: 1, silence })
+}
+
+fn pieces(
+    body: Body,
+    announced_bytes: Option<u64>,
+    bounds: Bounds,
+) -> BoxStream<'static, Result<Bytes, BodyError>> {
     let left = announced_bytes.unwrap_or(bounds.bytes_max);
     let pieces = stream::try_unfold((body, left), move |(mut body, left)| async move {
         let Some(piece) = next(&mut body, bounds).await? else {
@@ -81,7 +100,7 @@ pub async fn arriving(
         let left = left.checked_sub(piece.len() as u64).ok_or_else(|| too_large(bounds))?;
         Ok(Some((piece, (body, left))))
     });
-    Ok(Arriving { announced_bytes, pieces: pieces.boxed(), permit })
+    pieces.boxed()
 }
 
 /// Takes the memory for a body before its first byte is read. Who does not say how much comes may send the most.

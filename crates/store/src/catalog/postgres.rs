@@ -3,6 +3,8 @@
 //! Batches travel as arrays. A registration is serializable: if what it found was changed by another transaction, it
 //! fails and is tried again, here. Smaller writes lock the rows they change, which is enough.
 
+mod repo;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +17,7 @@ use super::rows::{
     Registration, ShardRow, XorbColumns, XorbRow, XorbState, array, column, number,
 };
 use super::tokens::Tokens;
-use super::{BATCH_ROWS, COUNT_ROWS, Catalog, Tries, migrator, translate, unique};
+use super::{BATCH_ROWS, COUNT_ROWS, Catalog, RepoCatalog, Tries, migrator, translate, unique};
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -276,6 +278,10 @@ impl Catalog for PostgresCatalog {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.pool).await;
         row.map_err(|source| translate("count rows", source))?.try_into()
     }
+
+    fn hub(&self) -> &dyn RepoCatalog {
+        self
+    }
 }
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
@@ -283,6 +289,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/postgres/0001_cas.sql")),
     (10, "tokens", include_str!("../../migrations/postgres/0010_tokens.sql")),
+    (20, "repositories", include_str!("../../migrations/postgres/0020_repos.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

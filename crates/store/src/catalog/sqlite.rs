@@ -3,6 +3,8 @@
 //! One connection writes, so writers of this process queue instead of colliding; others read beside it. Another process
 //! on the same file is waited for, and then retried.
 
+mod repo;
+
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use super::rows::{
     Registration, ShardRow, XorbColumns, XorbRow, XorbState, array, column, number,
 };
 use super::tokens::Tokens;
-use super::{BATCH_ROWS, COUNT_ROWS, Catalog, Tries, XORB_COLUMNS, migrator, translate, unique};
+use super::{BATCH_ROWS, COUNT_ROWS, Catalog, RepoCatalog, Tries, XORB_COLUMNS, migrator, translate, unique};
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -339,6 +341,10 @@ impl Catalog for SqliteCatalog {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.reads).await;
         row.map_err(|source| translate("count rows", source))?.try_into()
     }
+
+    fn hub(&self) -> &dyn RepoCatalog {
+        self
+    }
 }
 
 /// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
@@ -347,6 +353,7 @@ const BEGIN: &str = "BEGIN IMMEDIATE";
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql")),
     (10, "tokens", include_str!("../../migrations/sqlite/0010_tokens.sql")),
+    (20, "repositories", include_str!("../../migrations/sqlite/0020_repos.sql")),
 ];
 
 /// Notes that these xorbs were referred to; tells which are live, sorted.

@@ -1,0 +1,223 @@
+//! Who may do what to which repository.
+//!
+//! A public repository is read by everyone; a private one by its namespace's owner, members and whoever keeps the
+//! server, and to all others it does not exist. Writing takes a token that writes, and the namespace.
+
+use std::collections::HashMap;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use store::catalog::repo::RepoRow;
+use store::repo::refs::Resolved;
+use store::repo::{Kind, MemberRow, RepoName};
+use store::{Grant, Store};
+use xet::wire::ErrorCode;
+
+use super::error::HubError;
+use super::query::Query;
+use crate::auth::{Bound, Identity, RepoKind, Repository, Role};
+use crate::http::caller::store_of;
+use crate::state::AppState;
+
+/// A request as handlers want it: who asks, the store they ask, and the parts of the path.
+pub(in crate::http) struct Asked {
+    pub(in crate::http) state: AppState,
+    pub(super) store: Store,
+    /// `None` for somebody without a token.
+    pub(in crate::http) who: Option<Identity>,
+    memberships: Vec<MemberRow>,
+    kind: Kind,
+    params: HashMap<String, String>,
+    pub(super) query: Query,
+}
+
+impl FromRequestParts<AppState> for Asked {
+    type Rejection = HubError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, HubError> {
+        let store = store_of(state)?;
+        let who = state.who(&parts.headers).await?;
+        let memberships = match &who {
+            Some(who) if who.role != Role::Admin => store.hub().memberships(&who.name).await?,
+            _ => Vec::new(),
+        };
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| HubError::invalid("the path is not text"))?;
+        let params = params.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        Ok(Self {
+            state: state.clone(),
+            store,
+            who,
+            memberships,
+            kind: kind_in(parts.uri.path()),
+            params,
+            query: Query::parse(parts.uri.query()),
+        })
+    }
+}
+
+/// The kind of repository a path is about.
+fn kind_in(path: &str) -> Kind {
+    let mut segments = path.split('/').skip(1);
+    let first = match segments.next() {
+        Some("api" | "lfs") => match segments.next() {
+            Some("resolve-cache") => segments.next(),
+            segment => segment,
+        },
+        segment => segment,
+    };
+    Kind::ALL.into_iter().find(|kind| Some(kind.plural()) == first).unwrap_or(Kind::Model)
+}
+
+impl Asked {
+    /// A part of the path, decoded.
+    pub(super) fn param(&self, name: &str) -> &str {
+        self.params.get(name).map_or("", String::as_str)
+    }
+
+    /// The kind of repository the path is about.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The namespace of whoever asks, for what they name without one.
+    pub(super) fn own_namespace(&self) -> Result<&str, HubError> {
+        match self.who.as_ref().map(|who| &who.bound) {
+            Some(Bound::Namespace(own)) => Ok(own),
+            _ => self.name(),
+        }
+    }
+
+    /// The name of whoever asks, for those who need one.
+    pub(super) fn name(&self) -> Result<&str, HubError> {
+        self.who.as_ref().map(|who| who.name.as_str()).ok_or_else(|| crate::auth::Refusal::Missing.into())
+    }
+
+    /// The repository the path is about.
+    pub(in crate::http) fn repo_name(&self) -> Result<RepoName, HubError> {
+        let name = self.param("name");
+        let name = name.strip_suffix(".git").unwrap_or(name);
+        RepoName::new(self.kind, self.param("namespace"), name)
+            .map_err(|_| HubError::repo_not_found(self.who.is_none()))
+    }
+
+    /// The repository of the path, for whoever may read it.
+    pub(in crate::http) async fn readable(&self) -> Result<RepoRow, HubError> {
+        self.readable_repo(&self.repo_name()?).await
+    }
+
+    /// A repository, for whoever may read it.
+    pub(super) async fn readable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
+        let repo = self.store.repo(name).await?.filter(|repo| self.may_read(repo));
+        repo.ok_or_else(|| HubError::repo_not_found(self.who.is_none()))
+    }
+
+    /// The repository of the path, for whoever may write to it.
+    pub(in crate::http) async fn writable(&self) -> Result<RepoRow, HubError> {
+        self.writable_repo(&self.repo_name()?).await
+    }
+
+    /// A repository, for whoever may write to it.
+    pub(super) async fn writable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
+        let repo = self.readable_repo(name).await?;
+        self.expect_write(name)?;
+        Ok(repo)
+    }
+
+    /// Refuses whoever may not write to a repository of this name, be it there or not.
+    pub(super) fn expect_write(&self, name: &RepoName) -> Result<(), HubError> {
+        let who = self.who.as_ref().ok_or(crate::auth::Refusal::Missing)?;
+        if who.role == Role::Read {
+            return Err(crate::auth::Refusal::Scope.into());
+        }
+        if who.bound.covers(&repository(name)) {
+            return Ok(());
+        }
+        if matches!(who.bound, Bound::Repo(_)) {
+            return Err(crate::auth::Refusal::Repository.into());
+        }
+        let owns = self.memberships.iter().any(|row| row.namespace == name.namespace && row.writes);
+        match owns {
+            true => Ok(()),
+            false => {
+                let message = format!("no right to write in {}: ask one of its members", name.namespace);
+                Err(HubError::new(ErrorCode::Forbidden, message))
+            }
+        }
+    }
+
+    /// Namespaces whose private repositories may be listed; `None` for all.
+    pub(super) fn private_of(&self) -> Option<Vec<String>> {
+        let organisations = || self.memberships.iter().map(|row| row.namespace.clone());
+        match self.who.as_ref().map(|who| &who.bound) {
+            Some(Bound::Everywhere) => None,
+            Some(Bound::Namespace(own)) => Some(organisations().chain([own.clone()]).collect()),
+            // A token of one repository lists no others.
+            Some(Bound::Repo(_)) | None => Some(Vec::new()),
+        }
+    }
+
+    /// Organisations whoever asks belongs to.
+    pub(super) fn memberships(&self) -> &[MemberRow] {
+        &self.memberships
+    }
+
+    fn may_read(&self, repo: &RepoRow) -> bool {
+        if !repo.private {
+            return true;
+        }
+        let Some(who) = &self.who else { return false };
+        let is_member = || self.memberships.iter().any(|row| row.namespace == repo.name.namespace);
+        who.bound.covers(&repository(&repo.name)) || !matches!(who.bound, Bound::Repo(_)) && is_member()
+    }
+
+    /// The commit of the path's revision.
+    pub(super) async fn resolved(&self, repo: &RepoRow) -> Result<Resolved, HubError> {
+        let revision = match self.param("revision") {
+            "" => "main",
+            revision => revision,
+        };
+        self.resolved_revision(repo, revision).await
+    }
+
+    /// The commit of a revision.
+    pub(in crate::http) async fn resolved_revision(
+        &self,
+        repo: &RepoRow,
+        revision: &str,
+    ) -> Result<Resolved, HubError> {
+        let found = self.store.resolve(repo.id, revision).await?;
+        found.ok_or_else(|| HubError::revision_not_found(revision))
+    }
+
+    /// Refuses a revision that is not there.
+    pub(in crate::http) async fn revision_must_be(&self, repo: &RepoRow) -> Result<(), HubError> {
+        self.resolved(repo).await.map(|_| ())
+    }
+
+    /// The right to read a repository's content, for whoever was let in.
+    pub(super) fn grant(repo: &RepoRow) -> Result<Grant, HubError> {
+        Ok(Grant::read(repo.name.scope()?))
+    }
+
+    /// The repository under a path of the web.
+    pub(super) fn web_url(&self, name: &RepoName) -> String {
+        format!("{}/{name}", self.state.base_url)
+    }
+
+    /// The repository under a path of the API.
+    pub(super) fn api_url(&self, name: &RepoName) -> String {
+        format!("{}/api/{}/{}", self.state.base_url, name.kind.plural(), name.id())
+    }
+}
+
+/// A repository as tokens name it.
+pub(super) fn repository(name: &RepoName) -> Repository {
+    let kind = match name.kind {
+        Kind::Model => RepoKind::Models,
+        Kind::Dataset => RepoKind::Datasets,
+        Kind::Space => RepoKind::Spaces,
+    };
+    Repository { kind, namespace: name.namespace.clone(), name: name.name.clone() }
+}

@@ -1,0 +1,174 @@
+//! Repositories as things: who am I, create, delete, rename, settings.
+
+use axum::body::{Body, Bytes};
+use axum::http::{Response, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use store::ErrorKind;
+use store::repo::{Kind, RepoName};
+use xet::wire::parse_json;
+
+use super::access::Asked;
+use super::error::HubError;
+use crate::auth::Role;
+use crate::http::json as answer;
+use crate::http::telemetry::read_body;
+
+/// The longest body of a small request.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// A small JSON body; an empty one is an empty object.
+pub(super) async fn small_json<T: DeserializeOwned>(body: Body) -> Result<T, HubError> {
+    let bytes = read_body(body, BODY_BYTES_MAX).await?;
+    parse_small(&bytes)
+}
+
+pub(super) fn parse_small<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, HubError> {
+    let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { bytes };
+    parse_json(bytes).map_err(|error| HubError::invalid(format!("the body: {error}")))
+}
+
+pub(super) async fn whoami(asked: Asked) -> Result<Response<Body>, HubError> {
+    asked.name()?;
+    // Clients put it before names of repositories that have no namespace.
+    let name = asked.own_namespace()?;
+    let role = asked.who.as_ref().map_or(Role::Read, |who| who.role);
+    let org = |row: &store::repo::MemberRow| {
+        let role = if row.writes { "write" } else { "read" };
+        json!({"type": "org", "id": row.namespace, "name": row.namespace, "fullname": row.namespace,
+               "isEnterprise": false, "canPay": false, "roleInOrg": role})
+    };
+    let orgs: Vec<_> = asked.memberships().iter().map(org).collect();
+    Ok(answer(&json!({
+        "type": "user",
+        "id": name,
+        "name": name,
+        "fullname": name,
+        "email": null,
+        "emailVerified": false,
+        "canPay": false,
+        "isPro": false,
+        "orgs": orgs,
+        "auth": {
+            "type": "access_token",
+            "accessToken": {"displayName": name, "role": role.name(), "createdAt": super::clock::iso(0)},
+        },
+    })))
+}
+
+#[derive(Deserialize)]
+struct Create {
+    name: String,
+    organization: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    private: Option<bool>,
+    visibility: Option<String>,
+}
+
+pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    let create: Create = small_json(body).await?;
+    let own = asked.name()?;
+    // Older clients put both into the name.
+    let (namespace, name) = match create.name.split_once('/') {
+        Some((namespace, name)) => (namespace, name),
+        None => (create.organization.as_deref().unwrap_or(asked.own_namespace()?), create.name.as_str()),
+    };
+    let name = RepoName::new(kind_of(create.kind.as_deref())?, namespace, name)?;
+    asked.expect_write(&name)?;
+    let private = is_private(create.private, create.visibility.as_deref())?.unwrap_or(false);
+    let url = asked.web_url(&name);
+    let body = json!({"url": url, "name": name.id(), "id": name.id(), "private": private});
+    match asked.store.create_repo(&name, private, own).await {
+        Ok(_) => Ok(answer(&body)),
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            let message = format!("{name} is there already");
+            let mut response =
+                answer(&json!({"error": message, "url": url, "name": name.id(), "id": name.id()}));
+            *response.status_mut() = StatusCode::CONFLICT;
+            Ok(response)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[derive(Deserialize)]
+struct Delete {
+    name: String,
+    organization: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+pub(super) async fn delete(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    let delete: Delete = small_json(body).await?;
+    let (namespace, name) = match delete.name.split_once('/') {
+        Some((namespace, name)) => (namespace, name),
+        None => (delete.organization.as_deref().unwrap_or(asked.own_namespace()?), delete.name.as_str()),
+    };
+    let name = RepoName::new(kind_of(delete.kind.as_deref())?, namespace, name)?;
+    let repo = asked.writable_repo(&name).await?;
+    asked.store.delete_repo(&repo).await?;
+    Ok(answer(&json!({})))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rename {
+    from_repo: String,
+    to_repo: String,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+pub(super) async fn rename(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    let rename: Rename = small_json(body).await?;
+    let kind = kind_of(rename.kind.as_deref())?;
+    let name = |id: &str| {
+        let (namespace, name) = id.split_once('/').unwrap_or(("", id));
+        RepoName::new(kind, namespace, name)
+    };
+    let (from, to) = (name(&rename.from_repo)?, name(&rename.to_repo)?);
+    let repo = asked.writable_repo(&from).await?;
+    asked.expect_write(&to)?;
+    asked.store.rename_repo(&repo, &to).await?;
+    Ok(answer(&json!({"url": asked.web_url(&to), "id": to.id()})))
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    private: Option<bool>,
+    visibility: Option<String>,
+}
+
+pub(super) async fn settings(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    let repo = asked.writable().await?;
+    let settings: Settings = small_json(body).await?;
+    let private = is_private(settings.private, settings.visibility.as_deref())?;
+    if let Some(private) = private {
+        asked.store.hub().set_private(repo.id, private).await?;
+    }
+    Ok(answer(&json!({"private": private.unwrap_or(repo.private)})))
+}
+
+/// Cards are kept as they are: nothing in them has a meaning here that could be wrong.
+pub(super) async fn validate_yaml(body: Body) -> Result<Response<Body>, HubError> {
+    read_body(body, 16 * BODY_BYTES_MAX).await?;
+    Ok(answer(&json!({"errors": [], "warnings": []})))
+}
+
+fn kind_of(text: Option<&str>) -> Result<Kind, HubError> {
+    let Some(text) = text else { return Ok(Kind::Model) };
+    let kind = Kind::ALL.into_iter().find(|kind| kind.singular() == text);
+    kind.ok_or_else(|| HubError::invalid("a repository's type should be model, dataset or space"))
+}
+
+fn is_private(private: Option<bool>, visibility: Option<&str>) -> Result<Option<bool>, HubError> {
+    match visibility {
+        None => Ok(private),
+        Some("public") => Ok(Some(false)),
+        Some("private" | "protected") => Ok(Some(true)),
+        Some(_) => Err(HubError::invalid("visibility should be public or private")),
+    }
+}

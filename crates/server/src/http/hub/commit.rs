@@ -1,0 +1,184 @@
+//! Commits: one line of JSON for what is said, and one for each change.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Response, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+use store::ErrorKind;
+use store::catalog::repo::RepoRow;
+use store::repo::blob::BLOB_BYTES_MAX;
+use store::repo::commit::{Operation, Request as Commit};
+use store::repo::oid::Oid;
+use store::repo::{pointer, refs};
+
+use super::access::Asked;
+use super::error::HubError;
+use crate::http::json as answer;
+use crate::http::upload;
+
+/// One line.
+#[derive(Deserialize)]
+#[serde(tag = "key", content = "value", rename_all = "camelCase")]
+enum Line {
+    Header(Header),
+    File(File),
+    LfsFile(LfsFile),
+    DeletedFile(Deleted),
+    DeletedFolder(Deleted),
+    CopyFile(Copied),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    summary: String,
+    #[serde(default)]
+    description: String,
+    parent_commit: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    path: String,
+    content: String,
+    encoding: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct LfsFile {
+    path: String,
+    algo: Option<String>,
+    oid: String,
+    size: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Deleted {
+    path: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Copied {
+    path: String,
+    src_path: String,
+    src_revision: Option<String>,
+}
+
+/// `POST {repo}/commit/{revision}`.
+pub(super) async fn receive(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
+    let repo = asked.writable().await?;
+    let (parts, body) = request.into_parts();
+    let bounds = upload::Bounds {
+        bytes_max: asked.state.config.limits.other_body_bytes_max,
+        // The lines, their contents, and what is made of them.
+        memory_factor: 4,
+        silence: asked.state.body_timeout(),
+    };
+    let upload = upload::read(&parts.headers, body, &asked.state.budget, bounds).await?;
+    let (lines, _permit) = upload.into_contiguous();
+    let (header, operations) = parse(&asked, &repo, &lines).await?;
+    drop(lines);
+
+    let author = asked.name()?.to_owned();
+    let (ref_name, pull) = target(&asked, &repo, &author, &header).await?;
+    let message = match header.description.trim() {
+        "" => header.summary.clone(),
+        description => format!("{}\n\n{description}", header.summary),
+    };
+    let parent = header.parent_commit.as_deref().filter(|parent| !parent.is_empty());
+    let parent = parent.map(|parent| parent.parse::<Oid>()).transpose()?;
+    let commit = Commit { ref_name, parent, author, message, operations };
+    let committed = asked.store.commit(&repo, &commit).await.map_err(|error| match error.kind() {
+        // Clients wait and try again on other statuses; here somebody must look first.
+        ErrorKind::Conflict => HubError::from(error).with_status(StatusCode::PRECONDITION_FAILED),
+        _ => error.into(),
+    })?;
+    let web = asked.web_url(&repo.name);
+    let mut body = json!({
+        "success": true,
+        "commitOid": committed.oid.to_string(),
+        "commitUrl": format!("{web}/commit/{}", committed.oid),
+        "hookOutput": "",
+    });
+    if let Some(number) = pull {
+        super::info::set(&mut body, "pullRequestUrl", json!(format!("{web}/discussions/{number}")));
+    }
+    Ok(answer(&body))
+}
+
+/// The ref to move: a branch, a pull request that is there, or one that is opened for this.
+async fn target(
+    asked: &Asked,
+    repo: &RepoRow,
+    author: &str,
+    header: &Header,
+) -> Result<(String, Option<u64>), HubError> {
+    let resolved = asked.resolved(repo).await?;
+    if asked.query.is_set("create_pr") {
+        let pull = asked.store.open_pull(repo, resolved.commit, author, &header.summary, &header.description);
+        let number = pull.await?.number;
+        return Ok((refs::pull_ref(number), Some(number)));
+    }
+    let movable = |name: &String| !name.starts_with(refs::TAGS);
+    let ref_name = resolved.ref_name.filter(movable);
+    ref_name.map(|name| (name, None)).ok_or_else(|| {
+        HubError::invalid("a commit goes to a branch or a pull request, not to a tag or a commit")
+    })
+}
+
+async fn parse(asked: &Asked, repo: &RepoRow, lines: &Bytes) -> Result<(Header, Vec<Operation>), HubError> {
+    let mut header = None;
+    let mut operations = Vec::new();
+    for (n, line) in lines.split(|byte| *byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let wrong = |what: String| HubError::invalid(format!("line {}: {what}", n + 1));
+        let line: Line = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
+        operations.push(match line {
+            Line::Header(line) => {
+                header = Some(line);
+                continue;
+            }
+            Line::File(file) => {
+                let content = content(file.encoding.as_deref(), file.content).map_err(wrong)?;
+                Operation::Put { path: file.path, content }
+            }
+            Line::LfsFile(file) => {
+                let sha256 = file.algo.as_deref().is_none_or(|algo| algo == "sha256");
+                let sha256 = pointer::parse_sha256(&file.oid).filter(|_| sha256);
+                let sha256 =
+                    sha256.ok_or_else(|| wrong("an lfsFile needs the SHA-256 of its bytes".into()))?;
+                Operation::PutLinked { path: file.path, sha256, bytes: file.size }
+            }
+            Line::DeletedFile(deleted) => Operation::Delete { path: deleted.path },
+            Line::DeletedFolder(deleted) => Operation::DeleteFolder { path: deleted.path },
+            Line::CopyFile(copied) => {
+                let revision = match copied.src_revision {
+                    Some(revision) => Some(asked.resolved_revision(repo, &revision).await?.commit),
+                    None => None,
+                };
+                Operation::Copy { from: copied.src_path, revision, to: copied.path }
+            }
+        });
+    }
+    let header = header.ok_or_else(|| HubError::invalid("a commit needs a header line"))?;
+    Ok((header, operations))
+}
+
+fn content(encoding: Option<&str>, text: String) -> Result<Bytes, String> {
+    let bytes = match encoding {
+        Some("base64") => STANDARD.decode(text).map_err(|error| format!("content: {error}"))?,
+        None | Some("utf-8") => text.into_bytes(),
+        Some(_) => return Err("encoding should be base64 or utf-8".to_owned()),
+    };
+    match bytes.len() as u64 > BLOB_BYTES_MAX {
+        true => Err(format!("a regular file has at most {BLOB_BYTES_MAX} bytes: upload it as an lfsFile")),
+        false => Ok(bytes.into()),
+    }
+}

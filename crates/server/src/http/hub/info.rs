@@ -1,0 +1,153 @@
+//! What a repository is: its info, at any revision, and lists of repositories.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, header};
+use serde_json::{Value, json};
+use store::catalog::repo::{RepoQuery, RepoRow};
+use store::repo::listing::{Item, Page};
+use store::repo::oid::Oid;
+use store::repo::pointer;
+
+use super::access::Asked;
+use super::clock::iso;
+use super::error::HubError;
+use crate::http::json as answer;
+
+/// `GET {repo}` and `GET {repo}/revision/{revision}`.
+pub(super) async fn info(asked: Asked) -> Result<Response<Body>, HubError> {
+    let repo = asked.readable().await?;
+    let commit = asked.resolved(&repo).await?.commit;
+    let mut info = describe(&repo);
+    let time_s = asked.store.commit_object(repo.id, commit).await?.author.time_s;
+    set(&mut info, "sha", json!(commit.to_string()));
+    set(&mut info, "lastModified", json!(iso(time_s)));
+    // Who names what they want need not get the files.
+    let expands: Vec<_> = asked.query.values("expand").collect();
+    let with_blobs = asked.query.is_set("blobs");
+    if expands.is_empty() || expands.contains(&"siblings") {
+        set(&mut info, "siblings", siblings(&asked, &repo, commit, with_blobs).await?);
+    }
+    if expands.contains(&"xetEnabled") {
+        set(&mut info, "xetEnabled", json!(true));
+    }
+    if with_blobs || expands.contains(&"usedStorage") {
+        let used = used_bytes(info.get("siblings"));
+        set(&mut info, "usedStorage", json!(used));
+    }
+    Ok(answer(&info))
+}
+
+/// `GET {repo}/auth-check`.
+pub(super) async fn auth_check(asked: Asked) -> Result<Response<Body>, HubError> {
+    asked.readable().await?;
+    Ok(answer(&json!({})))
+}
+
+/// `GET /api/models` and the like.
+pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
+    let limit = asked.query.limit("limit", 100, LIST_REPOS_MAX);
+    let after = asked.query.value("cursor").and_then(|cursor| cursor.split_once('/'));
+    let query = RepoQuery {
+        kind: asked.kind(),
+        namespace: asked.query.value("author").map(str::to_owned),
+        search: asked.query.value("search").map(str::to_owned),
+        private_of: asked.private_of(),
+        after: after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+        limit: limit as u64 + 1,
+    };
+    let mut rows = asked.store.list_repos(&query).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let mut infos = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let mut info = describe(row);
+        if asked.query.is_set("full") || asked.query.values("expand").any(|key| key == "sha") {
+            let main = asked.store.ref_target(row.id, store::repo::refs::MAIN).await?;
+            set(&mut info, "sha", json!(main.map(|commit| commit.to_string())));
+        }
+        infos.push(info);
+    }
+    let mut response = answer(&infos);
+    if let Some(last) = rows.last().filter(|_| more) {
+        let query = asked.query.with("cursor", &last.name.id());
+        let url = format!("{}/api/{}?{query}", asked.state.base_url, asked.kind().plural());
+        next_link(&mut response, &url);
+    }
+    Ok(response)
+}
+
+/// Says where the next page is.
+pub(super) fn next_link(response: &mut Response<Body>, url: &str) {
+    if let Ok(link) = HeaderValue::from_str(&format!("<{url}>; rel=\"next\"")) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+}
+
+/// What is known of a repository without looking into it.
+fn describe(repo: &RepoRow) -> Value {
+    let id = repo.name.id();
+    let mut info = json!({
+        "_id": repo.id.to_string(),
+        "id": id,
+        "author": repo.name.namespace,
+        "private": repo.private,
+        "gated": false,
+        "disabled": false,
+        "downloads": 0,
+        "likes": 0,
+        "tags": [],
+        "createdAt": iso(repo.created_s),
+        "lastModified": iso(repo.updated_s),
+    });
+    if repo.name.kind == store::repo::Kind::Model {
+        set(&mut info, "modelId", json!(id));
+    }
+    info
+}
+
+/// All files of a commit.
+async fn siblings(asked: &Asked, repo: &RepoRow, commit: Oid, with_blobs: bool) -> Result<Value, HubError> {
+    let mut siblings = Vec::new();
+    let mut page = Page { recursive: true, after: None, limit: SIBLINGS_STEP };
+    loop {
+        let listing = asked.store.list_folder(repo.id, commit, "", &page).await?;
+        let Some(listing) = listing else { break };
+        let files = listing.items.iter().filter(|item| item.mode.is_blob());
+        siblings.extend(files.map(|item| sibling(item, with_blobs)));
+        page.after = listing.next;
+        // Whoever has more lists them by pages.
+        if page.after.is_none() || siblings.len() >= SIBLINGS_MAX {
+            break;
+        }
+    }
+    Ok(Value::Array(siblings))
+}
+
+fn sibling(item: &Item, with_blobs: bool) -> Value {
+    let mut sibling = json!({"rfilename": item.path});
+    if with_blobs {
+        set(&mut sibling, "size", json!(item.bytes));
+        set(&mut sibling, "blobId", json!(item.oid.to_string()));
+        if let Some(linked) = &item.linked {
+            let lfs = json!({"sha256": pointer::hex(&linked.sha256), "size": linked.bytes, "pointerSize": item.pointer_bytes});
+            set(&mut sibling, "lfs", lfs);
+        }
+    }
+    sibling
+}
+
+fn used_bytes(siblings: Option<&Value>) -> u64 {
+    let siblings = siblings.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    siblings.iter().filter_map(|sibling| sibling.get("size")?.as_u64()).sum()
+}
+
+/// Sets a field of an object.
+pub(super) fn set(object: &mut Value, key: &str, value: Value) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert(key.to_owned(), value);
+    }
+}
+
+const LIST_REPOS_MAX: usize = 1000;
+const SIBLINGS_STEP: usize = 5000;
+const SIBLINGS_MAX: usize = 200_000;

@@ -1,0 +1,106 @@
+//! Preupload: which files of an upload go into git and which into the content store.
+
+use std::collections::HashMap;
+
+use axum::body::Body;
+use axum::http::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use store::repo::{large_endings, pointer};
+
+use super::access::Asked;
+use super::admin::small_json;
+use super::error::HubError;
+use crate::http::json as answer;
+
+#[derive(Deserialize)]
+struct Request {
+    files: Vec<Candidate>,
+}
+
+#[derive(Deserialize)]
+struct Candidate {
+    path: String,
+    #[serde(default)]
+    sample: String,
+    size: u64,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    files: Vec<Decided>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Decided {
+    path: String,
+    upload_mode: &'static str,
+    should_ignore: bool,
+    /// What is at the path now: clients leave out what has not changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oid: Option<String>,
+}
+
+/// `POST {repo}/preupload/{revision}`.
+pub(super) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    let repo = asked.writable().await?;
+    let request: Request = small_json(body).await?;
+    let commit = asked.resolved(&repo).await?.commit;
+    let paths: Vec<_> = request.files.iter().map(|file| file.path.clone()).collect();
+    let items = asked.store.find_paths(repo.id, commit, &paths).await?;
+    let current: HashMap<_, _> =
+        items.iter().filter(|item| item.mode.is_blob()).map(|item| (item.path.as_str(), item)).collect();
+    let decided = |file: Candidate| {
+        let oid = current.get(file.path.as_str()).map(|item| match &item.linked {
+            Some(linked) => pointer::hex(&linked.sha256),
+            None => item.oid.to_string(),
+        });
+        Decided { upload_mode: mode(&file), should_ignore: false, oid, path: file.path }
+    };
+    Ok(answer(&Answer { files: request.files.into_iter().map(decided).collect() }))
+}
+
+/// Small text goes into git, where people can read it; everything else where it is deduplicated.
+fn mode(file: &Candidate) -> &'static str {
+    let is_large = || file.size > REGULAR_BYTES_MAX;
+    let has_ending = || large_endings().any(|ending| file.path.to_ascii_lowercase().ends_with(ending));
+    let is_binary = || STANDARD.decode(&file.sample).map_or(true, |sample| !is_text(&sample));
+    match file.size > 0 && (is_large() || has_ending() || is_binary()) {
+        true => "lfs",
+        false => "regular",
+    }
+}
+
+/// Whether the first bytes of a file look like text. The last character may be cut.
+fn is_text(sample: &[u8]) -> bool {
+    let valid = match std::str::from_utf8(sample) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none() && error.valid_up_to() + 4 > sample.len(),
+    };
+    valid && !sample.contains(&0)
+}
+
+/// Less than a commit may hold: clients put all regular files of a commit into one body.
+const REGULAR_BYTES_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode_of(path: &str, sample: &[u8], size: u64) -> &'static str {
+        mode(&Candidate { path: path.to_owned(), sample: STANDARD.encode(sample), size })
+    }
+
+    #[test]
+    fn small_text_goes_into_git_and_nothing_else() {
+        assert_eq!(mode_of("README.md", b"# hello", 7), "regular");
+        assert_eq!(mode_of("a.json", "grün".as_bytes().split_at(3).0, 500), "regular", "a cut character");
+        assert_eq!(mode_of("empty.bin", b"", 0), "regular");
+        assert_eq!(mode_of("a.txt", b"text", REGULAR_BYTES_MAX + 1), "lfs");
+        assert_eq!(mode_of("weights.SafeTensors", b"text", 4), "lfs");
+        assert_eq!(mode_of("a.dat", b"a\0b", 3), "lfs");
+        assert_eq!(mode_of("a.dat", &[0xff, 0xfe, 0x41, 0x41, 0x41, 0x41], 6), "lfs");
+    }
+}

@@ -1,0 +1,66 @@
+//! Queries and forms: keys that may repeat, in the order they came.
+
+use url::form_urlencoded;
+
+/// What follows the question mark.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(super) fn parse(text: Option<&str>) -> Self {
+        Self::form(text.unwrap_or_default().as_bytes())
+    }
+
+    /// A body of the form `a=b&c=d`.
+    pub(super) fn form(bytes: &[u8]) -> Self {
+        Self(form_urlencoded::parse(bytes).into_owned().collect())
+    }
+
+    /// The first value of a key.
+    pub(super) fn value(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(found, _)| is_key(found, key)).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a key, also spelled `key[]`.
+    pub(super) fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(found, _)| is_key(found, key)).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a key is set to something that means yes.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        self.value(key).is_some_and(|value| matches!(value, "1" | "true" | "True" | ""))
+    }
+
+    /// A number between 1 and the most.
+    pub(super) fn limit(&self, key: &str, default: usize, max: usize) -> usize {
+        self.value(key).and_then(|value| value.parse().ok()).unwrap_or(default).clamp(1, max)
+    }
+
+    /// The query again with one key set to something else.
+    pub(super) fn with(&self, key: &str, value: &str) -> String {
+        let others = self.0.iter().filter(|(found, _)| found != key);
+        let pairs = others.map(|(key, value)| (key.as_str(), value.as_str())).chain([(key, value)]);
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+    }
+}
+
+fn is_key(found: &str, key: &str) -> bool {
+    found.strip_suffix("[]").unwrap_or(found) == key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_repeat_with_and_without_brackets() {
+        let query = Query::parse(Some("expand[]=a&expand=b%2Fc&limit=5&recursive=true&full="));
+        assert_eq!(query.values("expand").collect::<Vec<_>>(), ["a", "b/c"]);
+        assert!(query.is_set("recursive") && query.is_set("full") && !query.is_set("limit"));
+        assert_eq!(
+            (query.limit("limit", 9, 100), query.limit("none", 9, 100), query.limit("limit", 9, 3)),
+            (5, 9, 3)
+        );
+        assert_eq!(Query::parse(Some("a=1&cursor=x")).with("cursor", "y/z"), "a=1&cursor=y%2Fz");
+    }
+}

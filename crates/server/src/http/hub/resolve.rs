@@ -1,0 +1,189 @@
+//! Files: `HEAD` tells what one is and where its parts are, `GET` sends its bytes, all or a range.
+//!
+//! Never a redirect: clients follow one within this origin and then look for the headers on its target.
+
+use std::io;
+use std::ops::Range;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
+use axum::response::IntoResponse as _;
+use bytes::Bytes;
+use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
+use serde_json::json;
+use store::catalog::repo::RepoRow;
+use store::content::STREAM_BYTES;
+use store::repo::LinkedFile;
+use store::repo::listing::Item;
+use store::repo::oid::Oid;
+use store::repo::pointer;
+use store::{Grant, Store};
+use xet::wire::ErrorCode;
+use xet::wire::routes::{TokenScope, content_type, header as names, reconstruction_v1};
+
+use super::access::Asked;
+use super::encoded;
+use super::error::HubError;
+use crate::body::Pieces;
+use crate::budget::{Budget, Permit};
+use crate::ranges::{self, Cache, Thing};
+
+/// `HEAD` and `GET` of `/{repo}/resolve/{revision}/{path}`.
+pub(super) async fn serve(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
+    let (parts, _) = request.into_parts();
+    let (repo, commit, item) = find(&asked).await?;
+    let mut response = match item.linked {
+        Some(linked) if wants_info(&parts.headers) => file_info(&linked),
+        Some(linked) => {
+            let permit = permit(&asked.state.budget, &parts.method, STREAM_BYTES).await?;
+            let grant = Asked::grant(&repo)?;
+            linked_file(&asked.store, grant, &linked, &parts.method, &parts.headers, permit)
+        }
+        None => blob(&asked, &repo, &item, &parts.method, &parts.headers).await?,
+    };
+    describe(&asked, &repo, commit, &item, response.headers_mut());
+    Ok(response)
+}
+
+/// `HEAD` and `GET` of `/{repo}/raw/{revision}/{path}`: what git has, which for a large file is its pointer.
+pub(super) async fn raw(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
+    let (parts, _) = request.into_parts();
+    let (repo, commit, item) = find(&asked).await?;
+    let mut response = blob(&asked, &repo, &item, &parts.method, &parts.headers).await?;
+    put(response.headers_mut(), "x-repo-commit", &commit.to_string());
+    Ok(response)
+}
+
+async fn find(asked: &Asked) -> Result<(RepoRow, Oid, Item), HubError> {
+    let repo = asked.readable().await?;
+    let commit = asked.resolved(&repo).await?.commit;
+    let path = asked.param("path");
+    let item = asked.store.find_path(repo.id, commit, path).await?.filter(|item| item.mode.is_blob());
+    let item = item.ok_or_else(|| HubError::entry_not_found(path).at(commit))?;
+    Ok((repo, commit, item))
+}
+
+/// Bytes of a file of the content store.
+pub(super) fn linked_file(
+    store: &Store,
+    grant: Grant,
+    linked: &LinkedFile,
+    method: &Method,
+    headers: &HeaderMap,
+    permit: Option<Permit>,
+) -> Response<Body> {
+    let thing = Thing {
+        total_bytes: linked.bytes,
+        etag: pointer::hex(&linked.sha256),
+        content_type: content_type::BYTES,
+        cache: Cache::Revalidate,
+    };
+    let (store, file) = (store.clone(), linked.file);
+    ranges::answer(method, headers, &thing, move |range: Range<u64>| {
+        // Held for as long as the body may open ranges.
+        let _permit = &permit;
+        let (store, grant) = (store.clone(), grant.clone());
+        metrics::counter!("drystone_sent_bytes_total").increment(range.end.saturating_sub(range.start));
+        let pieces =
+            async move { store.content(&grant, file, range).await.map(|pieces| pieces.map_err(broken)) };
+        pieces.map_err(broken).try_flatten_stream().boxed()
+    })
+}
+
+/// What git has.
+async fn blob(
+    asked: &Asked,
+    repo: &RepoRow,
+    item: &Item,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, HubError> {
+    let gone = || HubError::new(ErrorCode::Corrupt, "the file's row is gone");
+    let row = item.row.as_ref().ok_or_else(gone)?;
+    let permit = permit(&asked.state.budget, method, 2 * row.bytes).await?;
+    let body = match *method == Method::HEAD {
+        true => Bytes::new(),
+        false => asked.store.git_body(repo.id, row).await?,
+    };
+    let thing = Thing {
+        total_bytes: row.bytes,
+        etag: item.oid.to_string(),
+        content_type: "text/plain; charset=utf-8",
+        cache: Cache::Revalidate,
+    };
+    let open = move |range: Range<u64>| -> Pieces {
+        let _permit = &permit;
+        let span = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+        let span = span.filter(|(start, end)| start <= end && *end <= body.len());
+        let piece = span.map(|(start, end)| body.slice(start..end));
+        let piece = piece.ok_or_else(|| io::ErrorKind::UnexpectedEof.into());
+        stream::iter([piece]).boxed()
+    };
+    Ok(ranges::answer(method, headers, &thing, open))
+}
+
+/// Whoever only looks needs no memory.
+async fn permit(budget: &Budget, method: &Method, bytes: u64) -> Result<Option<Permit>, HubError> {
+    match *method == Method::HEAD {
+        true => Ok(None),
+        false => Ok(Some(budget.acquire(bytes.max(1)).await?)),
+    }
+}
+
+/// The headers downloads begin with.
+fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &mut HeaderMap) {
+    let name = item.path.rsplit('/').next().unwrap_or_default();
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }).collect();
+    let disposition = format!("inline; filename*=UTF-8''{}; filename=\"{plain}\";", encoded(name));
+    put(headers, "content-disposition", &disposition);
+    put(headers, "x-repo-commit", &commit.to_string());
+    // Whatever is stored, a browser must not take it for a page of this site.
+    put(headers, "x-content-type-options", "nosniff");
+    put(headers, "content-security-policy", "default-src 'none'; sandbox");
+    put(headers, "vary", "Accept");
+    let Some(linked) = &item.linked else { return };
+    let base = &asked.state.base_url;
+    let read_token = format!("{}/{}/{commit}", asked.api_url(&repo.name), TokenScope::Read.segment());
+    put(headers, names::LINKED_SIZE, &linked.bytes.to_string());
+    put(headers, names::LINKED_ETAG, &format!("\"{}\"", pointer::hex(&linked.sha256)));
+    put(headers, names::XET_HASH, &linked.file.to_string());
+    let link = format!(
+        "<{read_token}>; rel=\"{}\", <{base}{}>; rel=\"{}\"",
+        names::LINK_REL_AUTH,
+        reconstruction_v1(&linked.file),
+        names::LINK_REL_RECONSTRUCTION,
+    );
+    put(headers, "link", &link);
+}
+
+/// Whether the caller would rather learn how to fetch the parts.
+fn wants_info(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    accepts.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with(FILE_INFO))
+}
+
+fn file_info(linked: &LinkedFile) -> Response<Body> {
+    let etag = pointer::hex(&linked.sha256);
+    let body = json!({"hash": linked.file.to_string(), "size": linked.bytes, "etag": etag});
+    let mut response = body.to_string().into_response();
+    put(response.headers_mut(), "content-type", FILE_INFO);
+    put(response.headers_mut(), "etag", &format!("\"{etag}\""));
+    put(response.headers_mut(), "cache-control", "private, no-cache");
+    response
+}
+
+fn put(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+}
+
+/// The answer has begun and can only break off; the log says why.
+fn broken(error: store::Error) -> io::Error {
+    tracing::error!(%error, "a file's answer broke off");
+    io::Error::other(error)
+}
+
+const FILE_INFO: &str = "application/vnd.xet-fileinfo+json";

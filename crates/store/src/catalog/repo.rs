@@ -1,0 +1,295 @@
+//! The Hub side of the catalog: repositories, refs, git objects, members.
+//!
+//! Both databases understand these statements, so there is one implementation, written once for both.
+
+#[cfg(test)]
+mod contract;
+pub(in crate::catalog) mod statements;
+
+use async_trait::async_trait;
+use xet::{FileHash, Sha256};
+
+use super::rows::{array, number};
+use crate::access::Scope;
+use crate::error::{Error, ErrorKind, Result};
+use crate::repo::oid::{ObjectKind, Oid};
+use crate::repo::{Kind, RepoId, RepoName};
+
+/// Repositories, refs, git objects and members.
+///
+/// *Contract*: as for [`Catalog`](super::Catalog). What changes a ref says what it was, and changes nothing if it was
+/// not; git objects are named by their content, so adding one again changes nothing.
+#[async_trait]
+pub trait RepoCatalog: Send + Sync {
+    /// Adds a repository with its first objects and refs; tells whether the name was free.
+    async fn create_repo(&self, row: &RepoRow, objects: &[GitRow], refs: &[RefRow]) -> Result<bool>;
+
+    /// The repositories of these names; unknown ones are left out.
+    async fn repos(&self, names: &[RepoName]) -> Result<Vec<RepoRow>>;
+
+    /// Repositories in the order of their names, as many as the query wants.
+    async fn list_repos(&self, query: &RepoQuery) -> Result<Vec<RepoRow>>;
+
+    /// Renames a repository, with all that its files, digests and chunks are found by; tells whether the name was free.
+    async fn rename_repo(&self, row: &RepoRow, to: &RepoName) -> Result<bool>;
+
+    /// Makes a repository private or public.
+    async fn set_private(&self, repo: RepoId, private: bool) -> Result<()>;
+
+    /// Deletes a repository and what it may read; tells which bundles nobody needs any more.
+    async fn delete_repo(&self, row: &RepoRow) -> Result<Vec<Oid>>;
+
+    /// Refs whose name begins so, in the order of their names.
+    async fn refs(&self, repo: RepoId, prefix: &str) -> Result<Vec<RefRow>>;
+
+    /// The refs of these names; unknown ones are left out.
+    async fn refs_named(&self, repo: RepoId, names: &[String]) -> Result<Vec<RefRow>>;
+
+    /// Makes these changes if every ref is where its change begins, or none of them; tells which.
+    async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool>;
+
+    /// Adds git objects; those that are there stay.
+    async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow]) -> Result<()>;
+
+    /// These git objects; unknown ones are left out.
+    async fn git_objects(&self, repo: RepoId, oids: &[Oid]) -> Result<Vec<GitRow>>;
+
+    /// Commits from this one back through first parents, without the first `skip`, at most `limit`.
+    async fn history(&self, repo: RepoId, from: Oid, skip: u64, limit: u64) -> Result<Vec<GitRow>>;
+
+    /// The files registered in `scope` under these digests, with their lengths, in the order of digest and file hash.
+    async fn linked_files(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<LinkedFile>>;
+
+    /// Adds a pull request under the next free number, which is answered; the row's own number is not looked at.
+    async fn add_pull(&self, repo: RepoId, row: &PullRow) -> Result<u64>;
+
+    /// The pull requests of these numbers; unknown ones are left out.
+    async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> Result<Vec<PullRow>>;
+
+    /// Adds namespaces; tells which were new.
+    async fn add_namespaces(&self, rows: &[NamespaceRow]) -> Result<Vec<String>>;
+
+    /// All namespaces that were added, in the order of their names.
+    async fn namespaces(&self) -> Result<Vec<NamespaceRow>>;
+
+    /// Adds members, or gives them another role.
+    async fn set_members(&self, rows: &[MemberRow]) -> Result<()>;
+
+    /// Removes members; tells how many there were.
+    async fn remove_members(&self, namespace: &str, members: &[String]) -> Result<u64>;
+
+    /// Where this one is a member.
+    async fn memberships(&self, member: &str) -> Result<Vec<MemberRow>>;
+
+    /// Who is a member here.
+    async fn members(&self, namespace: &str) -> Result<Vec<MemberRow>>;
+}
+
+/// A repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepoRow {
+    /// Names it for ever.
+    pub id: RepoId,
+    /// Names it now.
+    pub name: RepoName,
+    /// Whether only those with rights may know of it.
+    pub private: bool,
+    /// When it was made, Unix seconds.
+    pub created_s: u64,
+    /// When one of its refs last moved.
+    pub updated_s: u64,
+}
+
+/// Which repositories to list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepoQuery {
+    /// Of this kind.
+    pub kind: Kind,
+    /// Of this namespace.
+    pub namespace: Option<String>,
+    /// With this in `namespace/name`.
+    pub search: Option<String>,
+    /// Private ones of these namespaces besides all public ones; `None` for all.
+    pub private_of: Option<Vec<String>>,
+    /// After this namespace and name.
+    pub after: Option<(String, String)>,
+    /// At most so many.
+    pub limit: u64,
+}
+
+/// Where a ref points.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefRow {
+    /// `refs/heads/main`.
+    pub name: String,
+    /// A commit.
+    pub target: Oid,
+}
+
+/// Moves a ref, makes one (from nothing) or removes one (to nothing).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefChange {
+    /// `refs/heads/main`.
+    pub name: String,
+    /// Where it must point.
+    pub from: Option<Oid>,
+    /// Where it shall point.
+    pub to: Option<Oid>,
+}
+
+/// A git object of a repository, and where its bytes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitRow {
+    /// Names it.
+    pub oid: Oid,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// How long its body is.
+    pub bytes: u64,
+    /// The body, if it is small.
+    pub body: Option<Vec<u8>>,
+    /// The commit whose bundle has the body.
+    pub bundle: Oid,
+    /// Where in the bundle the body begins.
+    pub offset: u64,
+    /// The first parent, of a commit that has one.
+    pub parent: Option<Oid>,
+    /// How many commits there are from the first to this one; 0 for what is none.
+    pub depth: u64,
+    /// The large file a pointer blob stands for.
+    pub linked: Option<LinkedFile>,
+}
+
+/// A large file of a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkedFile {
+    /// The digest of its bytes.
+    pub sha256: Sha256,
+    /// How many they are.
+    pub bytes: u64,
+    /// Names it in the content store.
+    pub file: FileHash,
+}
+
+/// A pull request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PullRow {
+    /// Counted from 1 in each repository.
+    pub number: u64,
+    /// Its title.
+    pub title: String,
+    /// What it is about.
+    pub description: String,
+    /// Who opened it.
+    pub author: String,
+    /// When, Unix seconds.
+    pub created_s: u64,
+}
+
+/// A user or an organisation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceRow {
+    /// Its name.
+    pub name: String,
+    /// Which of the two.
+    pub is_organisation: bool,
+    /// When it was added, Unix seconds.
+    pub created_s: u64,
+}
+
+/// Somebody who belongs to an organisation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberRow {
+    /// The organisation.
+    pub namespace: String,
+    /// The user.
+    pub member: String,
+    /// Whether they may write there.
+    pub writes: bool,
+}
+
+/// The columns of `repos`, in the order of the table.
+pub(crate) type RepoColumns = (Vec<u8>, i64, String, String, i64, i64, i64);
+
+/// The columns of `git_objects` after the repository, in the order of the table.
+pub(crate) type GitColumns = (
+    Vec<u8>,
+    i64,
+    i64,
+    Option<Vec<u8>>,
+    Vec<u8>,
+    i64,
+    Option<Vec<u8>>,
+    i64,
+    Option<Vec<u8>>,
+    Option<i64>,
+    Option<Vec<u8>>,
+);
+
+pub(crate) const GIT_COLUMNS: &str =
+    "oid, kind, bytes, body, bundle, bundle_offset, parent, depth, sha256, linked_bytes, file";
+
+/// A row of `git_objects` is wide: fewer fit into one statement.
+pub(crate) const GIT_BATCH_ROWS: usize = 500;
+
+impl TryFrom<RepoColumns> for RepoRow {
+    type Error = Error;
+
+    fn try_from((id, kind, namespace, name, private, created, updated): RepoColumns) -> Result<Self> {
+        let kind = Kind::from_number(kind).ok_or_else(|| damaged("kind of a repository"))?;
+        Ok(Self {
+            id: RepoId::new(id.try_into().map_err(|_| damaged("repository id"))?),
+            name: RepoName { kind, namespace, name },
+            private: private != 0,
+            created_s: number("time created", created)?,
+            updated_s: number("time updated", updated)?,
+        })
+    }
+}
+
+impl TryFrom<GitColumns> for GitRow {
+    type Error = Error;
+
+    fn try_from(columns: GitColumns) -> Result<Self> {
+        let (oid, kind, bytes, body, bundle, offset, parent, depth, sha256, linked_bytes, file) = columns;
+        let linked = match (sha256, linked_bytes, file) {
+            (Some(sha256), Some(bytes), Some(file)) => Some(LinkedFile {
+                sha256: Sha256::new(array("digest", sha256)?),
+                bytes: number("length of a file", bytes)?,
+                file: FileHash::new(array("file hash", file)?),
+            }),
+            _ => None,
+        };
+        Ok(Self {
+            oid: oid_of(oid)?,
+            kind: ObjectKind::from_number(kind).ok_or_else(|| damaged("kind of an object"))?,
+            bytes: number("length of an object", bytes)?,
+            body,
+            bundle: oid_of(bundle)?,
+            offset: number("place in a bundle", offset)?,
+            parent: parent.map(oid_of).transpose()?,
+            depth: number("depth of a commit", depth)?,
+            linked,
+        })
+    }
+}
+
+pub(crate) fn oid_of(column: Vec<u8>) -> Result<Oid> {
+    column.try_into().map(Oid::new).map_err(|_| damaged("object id"))
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the catalog holds an impossible {what}"))
+}
+
+/// `LIKE` takes some characters for more than themselves.
+pub(crate) fn like(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '!') {
+            pattern.push('!');
+        }
+        pattern.push(c);
+    }
+    pattern
+}

@@ -1,0 +1,258 @@
+//! What the Hub side of every catalog must do, run on each of them.
+
+use std::sync::Arc;
+
+use xet::Sha256;
+
+use super::*;
+use crate::catalog::Catalog;
+
+type Any = Arc<dyn Catalog>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_keeps_the_contract_of_repositories() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = (0..).map(|n| format!("sqlite://{}", folder.path().join(format!("{n}.db")).display()));
+    keeps_the_contract(&mut || files.next().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_keeps_the_contract_of_repositories() {
+    let Some(server) = testkit::postgres::Postgres::start() else { return };
+    keeps_the_contract(&mut || server.fresh_database()).await;
+}
+
+async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
+    macro_rules! clauses {
+        ($($clause:ident),* $(,)?) => { $(
+            println!("{}", stringify!($clause));
+            $clause(crate::catalog::open(&fresh()).await.unwrap()).await;
+        )* };
+    }
+    clauses!(
+        a_name_belongs_to_the_first,
+        lists_are_sorted_and_show_what_may_be_seen,
+        refs_move_from_where_they_are_or_not_at_all,
+        of_many_movers_one_wins,
+        git_objects_are_added_once_and_read_back,
+        the_history_is_walked_in_parts,
+        pull_requests_are_counted,
+        members_come_and_go,
+        a_deleted_repository_leaves_nothing,
+    );
+}
+
+fn oid(n: u64) -> Oid {
+    Oid::of(ObjectKind::Blob, &n.to_be_bytes())
+}
+
+fn row(n: u8, name: &str) -> RepoRow {
+    let (namespace, name) = name.split_once('/').unwrap();
+    let name = RepoName::new(Kind::Model, namespace, name).unwrap();
+    RepoRow { id: RepoId::new([n; 16]), name, private: false, created_s: 100, updated_s: 100 }
+}
+
+fn object(n: u64) -> GitRow {
+    GitRow {
+        oid: oid(n),
+        kind: ObjectKind::Blob,
+        bytes: n,
+        body: Some(vec![1, 2, 3]),
+        bundle: oid(999),
+        offset: 7,
+        parent: None,
+        depth: 0,
+        linked: None,
+    }
+}
+
+fn change(name: &str, from: Option<u64>, to: Option<u64>) -> RefChange {
+    RefChange { name: name.to_owned(), from: from.map(oid), to: to.map(oid) }
+}
+
+async fn made(catalog: &Any, n: u8, name: &str) -> RepoRow {
+    let row = row(n, name);
+    assert!(catalog.hub().create_repo(&row, &[], &[]).await.unwrap());
+    row
+}
+
+async fn a_name_belongs_to_the_first(catalog: Any) {
+    let hub = catalog.hub();
+    let one = row(1, "ann/a");
+    let main = RefRow { name: "refs/heads/main".into(), target: oid(1) };
+    assert!(hub.create_repo(&one, &[object(1)], std::slice::from_ref(&main)).await.unwrap());
+    assert!(!hub.create_repo(&row(2, "ann/a"), &[object(2)], std::slice::from_ref(&main)).await.unwrap());
+    let dataset = RepoRow { name: RepoName { kind: Kind::Dataset, ..one.name.clone() }, ..row(3, "ann/a") };
+    assert!(hub.create_repo(&dataset, &[], &[]).await.unwrap());
+    assert_eq!(
+        hub.repos(&[one.name.clone(), row(0, "ann/none").name]).await.unwrap(),
+        std::slice::from_ref(&one)
+    );
+    assert_eq!(hub.refs(one.id, "refs/").await.unwrap(), [main]);
+    assert_eq!(hub.git_objects(RepoId::new([2; 16]), &[oid(2)]).await.unwrap(), []);
+
+    let other = made(&catalog, 4, "bob/b").await;
+    assert!(!hub.rename_repo(&other, &one.name).await.unwrap());
+    let to = row(0, "bob/c").name;
+    assert!(hub.rename_repo(&other, &to).await.unwrap());
+    assert_eq!(hub.repos(&[other.name.clone(), to.clone()]).await.unwrap(), [RepoRow { name: to, ..other }]);
+}
+
+async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {
+    let hub = catalog.hub();
+    for (n, name) in (1..).zip(["bob/x", "ann/b_c", "ann/a", "cleo/bxc"]) {
+        made(&catalog, n, name).await;
+    }
+    hub.set_private(RepoId::new([3; 16]), true).await.unwrap();
+    let all = RepoQuery {
+        kind: Kind::Model,
+        namespace: None,
+        search: None,
+        private_of: None,
+        after: None,
+        limit: 99,
+    };
+    let list = |query: RepoQuery| async move {
+        let rows = hub.list_repos(&query).await.unwrap();
+        rows.into_iter().map(|row| row.name.id()).collect::<Vec<_>>()
+    };
+    assert_eq!(list(all.clone()).await, ["ann/a", "ann/b_c", "bob/x", "cleo/bxc"]);
+    let public = RepoQuery { private_of: Some(Vec::new()), ..all.clone() };
+    assert_eq!(list(public.clone()).await, ["ann/b_c", "bob/x", "cleo/bxc"]);
+    let anns =
+        RepoQuery { private_of: Some(vec!["ann".into()]), namespace: Some("ann".into()), ..all.clone() };
+    assert_eq!(list(anns).await, ["ann/a", "ann/b_c"]);
+    let literal = RepoQuery { search: Some("B_C".into()), ..all.clone() };
+    assert_eq!(list(literal).await, ["ann/b_c"], "an underscore is an underscore");
+    let page = RepoQuery { after: Some(("ann".into(), "b_c".into())), limit: 1, ..public };
+    assert_eq!(list(page).await, ["bob/x"]);
+    assert_eq!(list(RepoQuery { kind: Kind::Space, ..all }).await, [""; 0]);
+}
+
+async fn refs_move_from_where_they_are_or_not_at_all(catalog: Any) {
+    let hub = catalog.hub();
+    let repo = made(&catalog, 1, "ann/a").await.id;
+    let target = |name: &'static str| async move {
+        hub.refs_named(repo, &[name.to_owned()]).await.unwrap().pop().map(|row| row.target)
+    };
+    assert!(hub.move_refs(repo, &[change("a", None, Some(1))], 200).await.unwrap());
+    assert!(!hub.move_refs(repo, &[change("a", None, Some(2))], 201).await.unwrap());
+    assert!(!hub.move_refs(repo, &[change("a", Some(2), Some(3))], 202).await.unwrap());
+    assert!(!hub.move_refs(repo, &[change("b", Some(2), Some(3))], 203).await.unwrap());
+    let half = [change("b", None, Some(5)), change("a", Some(9), None)];
+    assert!(!hub.move_refs(repo, &half, 204).await.unwrap());
+    assert_eq!((target("a").await, target("b").await), (Some(oid(1)), None), "all or nothing");
+    let both = [change("b", None, Some(5)), change("a", Some(1), Some(2))];
+    assert!(hub.move_refs(repo, &both, 205).await.unwrap());
+    assert!(hub.move_refs(repo, &[change("b", Some(5), None)], 206).await.unwrap());
+    assert_eq!((target("a").await, target("b").await), (Some(oid(2)), None));
+    assert_eq!(hub.repos(&[row(1, "ann/a").name]).await.unwrap()[0].updated_s, 206);
+    let nowhere = RepoId::new([9; 16]);
+    assert!(!hub.move_refs(nowhere, &[change("a", None, Some(1))], 207).await.unwrap());
+    assert_eq!(hub.refs(nowhere, "").await.unwrap(), []);
+}
+
+async fn of_many_movers_one_wins(catalog: Any) {
+    let repo = made(&catalog, 1, "ann/a").await.id;
+    assert!(catalog.hub().move_refs(repo, &[change("a", None, Some(0))], 1).await.unwrap());
+    let tasks = (1..=16).map(|n| {
+        let catalog = catalog.clone();
+        tokio::spawn(async move {
+            catalog.hub().move_refs(repo, &[change("a", Some(0), Some(n))], 1).await.unwrap()
+        })
+    });
+    let won = futures::future::join_all(tasks).await.into_iter().filter(|won| *won.as_ref().unwrap()).count();
+    assert_eq!(won, 1);
+}
+
+async fn git_objects_are_added_once_and_read_back(catalog: Any) {
+    let hub = catalog.hub();
+    let repo = made(&catalog, 1, "ann/a").await.id;
+    let linked = LinkedFile { sha256: Sha256::new([3; 32]), bytes: 1 << 40, file: FileHash::new([4; 32]) };
+    let rows = [
+        object(1),
+        GitRow { body: None, linked: Some(linked), ..object(2) },
+        GitRow { kind: ObjectKind::Commit, parent: Some(oid(1)), depth: 5, ..object(3) },
+    ];
+    hub.add_git_objects(repo, &rows).await.unwrap();
+    hub.add_git_objects(repo, &[GitRow { bytes: 77, ..object(1) }]).await.unwrap();
+    let mut found = hub.git_objects(repo, &[oid(3), oid(1), oid(2), oid(1), oid(8)]).await.unwrap();
+    found.sort_by_key(|row| row.bytes);
+    assert_eq!(found, rows, "the first stays");
+    assert_eq!(hub.git_objects(RepoId::new([2; 16]), &[oid(1)]).await.unwrap(), []);
+    let many: Vec<_> = (100..2600).map(object).collect();
+    hub.add_git_objects(repo, &many).await.unwrap();
+    let oids: Vec<_> = many.iter().map(|row| row.oid).collect();
+    assert_eq!(hub.git_objects(repo, &oids).await.unwrap().len(), 2500);
+    hub.add_git_objects(repo, &[]).await.unwrap();
+    assert_eq!(hub.git_objects(repo, &[]).await.unwrap(), []);
+}
+
+async fn the_history_is_walked_in_parts(catalog: Any) {
+    let hub = catalog.hub();
+    let repo = made(&catalog, 1, "ann/a").await.id;
+    let commit = |n: u64| GitRow {
+        kind: ObjectKind::Commit,
+        parent: n.checked_sub(1).map(oid),
+        depth: n + 1,
+        ..object(n)
+    };
+    let commits: Vec<_> = (0..30).map(commit).collect();
+    hub.add_git_objects(repo, &commits).await.unwrap();
+    let walk = |skip, limit| async move {
+        let rows = hub.history(repo, oid(29), skip, limit).await.unwrap();
+        rows.into_iter().map(|row| row.depth).collect::<Vec<_>>()
+    };
+    assert_eq!(walk(0, 3).await, [30, 29, 28]);
+    assert_eq!(walk(27, 10).await, [3, 2, 1]);
+    assert_eq!(walk(30, 10).await, [0; 0]);
+    assert_eq!(walk(5, 0).await, [0; 0]);
+    assert_eq!(hub.history(repo, oid(77), 0, 5).await.unwrap(), []);
+}
+
+async fn pull_requests_are_counted(catalog: Any) {
+    let (one, two) = (made(&catalog, 1, "ann/a").await.id, made(&catalog, 2, "ann/b").await.id);
+    let pull =
+        PullRow { number: 0, title: "t".into(), description: "d".into(), author: "ann".into(), created_s: 5 };
+    let tasks = (0..6).map(|_| {
+        let (catalog, pull) = (catalog.clone(), pull.clone());
+        tokio::spawn(async move { catalog.hub().add_pull(one, &pull).await.unwrap() })
+    });
+    let mut numbers: Vec<_> =
+        futures::future::join_all(tasks).await.into_iter().map(Result::unwrap).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(catalog.hub().add_pull(two, &pull).await.unwrap(), 1);
+    assert_eq!(catalog.hub().pulls(one, &[4, 9]).await.unwrap(), [PullRow { number: 4, ..pull }]);
+}
+
+async fn members_come_and_go(catalog: Any) {
+    let hub = catalog.hub();
+    let org = NamespaceRow { name: "org".into(), is_organisation: true, created_s: 1 };
+    assert_eq!(hub.add_namespaces(&[org.clone(), org.clone()]).await.unwrap(), ["org"]);
+    assert_eq!(hub.namespaces().await.unwrap(), [org]);
+    let member =
+        |namespace: &str, writes| MemberRow { namespace: namespace.into(), member: "ann".into(), writes };
+    hub.set_members(&[member("org", false), member("two", true)]).await.unwrap();
+    hub.set_members(&[member("org", true)]).await.unwrap();
+    assert_eq!(hub.memberships("ann").await.unwrap(), [member("org", true), member("two", true)]);
+    assert_eq!(hub.remove_members("two", &["ann".into(), "bob".into()]).await.unwrap(), 1);
+    assert_eq!((hub.members("org").await.unwrap().len(), hub.members("two").await.unwrap().len()), (1, 0));
+}
+
+async fn a_deleted_repository_leaves_nothing(catalog: Any) {
+    let hub = catalog.hub();
+    let (one, two) = (made(&catalog, 1, "ann/a").await, made(&catalog, 2, "ann/b").await);
+    for repo in [one.id, two.id] {
+        hub.add_git_objects(repo, &[object(1), object(2)]).await.unwrap();
+        assert!(hub.move_refs(repo, &[change("a", None, Some(1))], 1).await.unwrap());
+    }
+    assert_eq!(hub.delete_repo(&one).await.unwrap(), [oid(999)]);
+    assert_eq!(hub.delete_repo(&one).await.unwrap(), []);
+    assert_eq!(
+        (hub.refs(one.id, "").await.unwrap().len(), hub.refs(two.id, "").await.unwrap().len()),
+        (0, 1)
+    );
+    assert_eq!(hub.git_objects(one.id, &[oid(1)]).await.unwrap(), []);
+    assert_eq!(hub.git_objects(two.id, &[oid(1)]).await.unwrap(), [object(1)]);
+}

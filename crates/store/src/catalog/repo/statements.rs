@@ -1,0 +1,503 @@
+//! The statements of [`RepoCatalog`](super::RepoCatalog), for a catalog of either database.
+
+/// Implements [`RepoCatalog`](super::RepoCatalog) for `$catalog`, which reads from the pool `$reads` and writes by
+/// transactions of the pool `$writes` that begin with `$begin`.
+macro_rules! implement_repo_catalog {
+    ($catalog:ty, $database:ty, $reads:ident, $writes:ident, $begin:expr) => {
+        type Sql<T> = std::result::Result<T, sqlx::Error>;
+        type Query = sqlx::QueryBuilder<$database>;
+        type Connection = <$database as sqlx::Database>::Connection;
+
+        /// Does work again for as long as it collides with others.
+        macro_rules! retried {
+            ($what:literal, $work:expr) => {{
+                let mut tries = Tries::new($what);
+                loop {
+                    match $work.await {
+                        Ok(done) => break done,
+                        Err(error) => tries.again(error).await?,
+                    }
+                }
+            }};
+        }
+
+        #[async_trait]
+        impl RepoCatalog for $catalog {
+            async fn create_repo(&self, row: &RepoRow, objects: &[GitRow], refs: &[RefRow]) -> Result<bool> {
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    let insert = "INSERT INTO repos (id, kind, namespace, name, private, created_s, updated_s) \
+                        VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
+                    let insert = sqlx::query(insert)
+                        .bind(row.id.as_bytes().as_slice())
+                        .bind(row.name.kind.number())
+                        .bind(&row.name.namespace)
+                        .bind(&row.name.name)
+                        .bind(i64::from(row.private))
+                        .bind(column(row.created_s))
+                        .bind(column(row.updated_s));
+                    if insert.execute(&mut *tx).await?.rows_affected() == 0 {
+                        return Ok(false);
+                    }
+                    insert_objects(&mut tx, row.id, objects).await?;
+                    for given in refs {
+                        insert_ref(&mut tx, row.id, &given.name, given.target).await?;
+                    }
+                    tx.commit().await?;
+                    Ok(true)
+                };
+                Ok(retried!("add a repository", work()))
+            }
+
+            async fn repos(&self, names: &[RepoName]) -> Result<Vec<RepoRow>> {
+                let mut rows = Vec::new();
+                for name in names {
+                    let query = "SELECT id, kind, namespace, name, private, created_s, updated_s FROM repos \
+                        WHERE kind = $1 AND namespace = $2 AND name = $3";
+                    let query = sqlx::query_as(query)
+                        .bind(name.kind.number())
+                        .bind(&name.namespace)
+                        .bind(&name.name);
+                    let row: Sql<Option<RepoColumns>> = query.fetch_optional(&self.$reads).await;
+                    let row = row.map_err(|source| translate("find a repository", source))?;
+                    rows.extend(row.map(RepoRow::try_from).transpose()?);
+                }
+                Ok(rows)
+            }
+
+            async fn list_repos(&self, query: &RepoQuery) -> Result<Vec<RepoRow>> {
+                let mut select = Query::new(
+                    "SELECT id, kind, namespace, name, private, created_s, updated_s FROM repos WHERE kind = ",
+                );
+                select.push_bind(query.kind.number());
+                if let Some(namespace) = &query.namespace {
+                    select.push(" AND namespace = ").push_bind(namespace);
+                }
+                if let Some(search) = &query.search {
+                    let pattern = format!("%{}%", like(&search.to_lowercase()));
+                    select.push(" AND LOWER(namespace || '/' || name) LIKE ").push_bind(pattern);
+                    select.push(" ESCAPE '!'");
+                }
+                if let Some(namespaces) = &query.private_of {
+                    select.push(" AND (private = 0");
+                    for namespace in namespaces {
+                        select.push(" OR namespace = ").push_bind(namespace);
+                    }
+                    select.push(")");
+                }
+                if let Some((namespace, name)) = &query.after {
+                    select.push(" AND (namespace > ").push_bind(namespace);
+                    select.push(" OR (namespace = ").push_bind(namespace);
+                    select.push(" AND name > ").push_bind(name).push("))");
+                }
+                select.push(" ORDER BY namespace, name LIMIT ").push_bind(column(query.limit));
+                let rows = select.build_query_as().persistent(false).fetch_all(&self.$reads);
+                let rows: Vec<RepoColumns> =
+                    rows.await.map_err(|source| translate("list repositories", source))?;
+                rows.into_iter().map(RepoRow::try_from).collect()
+            }
+
+            async fn rename_repo(&self, row: &RepoRow, to: &RepoName) -> Result<bool> {
+                let (old, new) = (row.name.scope()?, to.scope()?);
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    let taken = "SELECT id FROM repos WHERE kind = $1 AND namespace = $2 AND name = $3";
+                    let taken = sqlx::query(taken).bind(to.kind.number()).bind(&to.namespace).bind(&to.name);
+                    if taken.fetch_optional(&mut *tx).await?.is_some() {
+                        return Ok(false);
+                    }
+                    let update = "UPDATE repos SET kind = $1, namespace = $2, name = $3 WHERE id = $4";
+                    let update = sqlx::query(update)
+                        .bind(to.kind.number())
+                        .bind(&to.namespace)
+                        .bind(&to.name)
+                        .bind(row.id.as_bytes().as_slice());
+                    update.execute(&mut *tx).await?;
+                    // Copied, then removed: the new name may have rows of its own.
+                    for copy in [
+                        "INSERT INTO repo_files (namespace, repo, file, created_s) SELECT $1, $2, file, created_s \
+                            FROM repo_files WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                        "INSERT INTO repo_sha256s (namespace, repo, sha256, file) SELECT $1, $2, sha256, file \
+                            FROM repo_sha256s WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                        "INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) \
+                            SELECT chunk, $1, $2, xorb, chunk_index \
+                            FROM dedup WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                    ] {
+                        let copy = sqlx::query(copy)
+                            .bind(new.namespace())
+                            .bind(new.repo())
+                            .bind(old.namespace())
+                            .bind(old.repo());
+                        copy.execute(&mut *tx).await?;
+                    }
+                    forget(&mut tx, &old).await?;
+                    tx.commit().await?;
+                    Ok(true)
+                };
+                Ok(retried!("rename a repository", work()))
+            }
+
+            async fn set_private(&self, repo: RepoId, private: bool) -> Result<()> {
+                let work = || {
+                    let update = sqlx::query("UPDATE repos SET private = $1 WHERE id = $2");
+                    update
+                        .bind(i64::from(private))
+                        .bind(repo.as_bytes().to_vec())
+                        .execute(&self.$writes)
+                };
+                retried!("change a repository", work());
+                Ok(())
+            }
+
+            async fn delete_repo(&self, row: &RepoRow) -> Result<Vec<Oid>> {
+                let scope = row.name.scope()?;
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    let bundles = "SELECT DISTINCT bundle FROM git_objects WHERE repo = $1";
+                    let bundles: Vec<(Vec<u8>,)> =
+                        sqlx::query_as(bundles).bind(row.id.as_bytes().as_slice()).fetch_all(&mut *tx).await?;
+                    for delete in [
+                        "DELETE FROM git_objects WHERE repo = $1",
+                        "DELETE FROM refs WHERE repo = $1",
+                        "DELETE FROM pulls WHERE repo = $1",
+                        "DELETE FROM repos WHERE id = $1",
+                    ] {
+                        sqlx::query(delete).bind(row.id.as_bytes().as_slice()).execute(&mut *tx).await?;
+                    }
+                    forget(&mut tx, &scope).await?;
+                    tx.commit().await?;
+                    Ok(bundles)
+                };
+                let bundles = retried!("delete a repository", work());
+                bundles.into_iter().map(|(bundle,)| oid_of(bundle)).collect()
+            }
+
+            async fn refs(&self, repo: RepoId, prefix: &str) -> Result<Vec<RefRow>> {
+                let query = "SELECT name, target FROM refs WHERE repo = $1 AND name LIKE $2 ESCAPE '!' ORDER BY name";
+                let query = sqlx::query_as(query)
+                    .bind(repo.as_bytes().to_vec())
+                    .bind(format!("{}%", like(prefix)));
+                ref_rows(query.fetch_all(&self.$reads).await)
+            }
+
+            async fn refs_named(&self, repo: RepoId, names: &[String]) -> Result<Vec<RefRow>> {
+                if names.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let mut query = Query::new("SELECT name, target FROM refs WHERE repo = ");
+                query.push_bind(repo.as_bytes().to_vec()).push(" AND name IN (");
+                let mut list = query.separated(", ");
+                for name in names {
+                    list.push_bind(name.clone());
+                }
+                query.push(")");
+                ref_rows(query.build_query_as().persistent(false).fetch_all(&self.$reads).await)
+            }
+
+            async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool> {
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    for change in changes {
+                        let moved = match (change.from, change.to) {
+                            (None, Some(to)) => insert_ref(&mut tx, repo, &change.name, to).await?,
+                            (Some(from), Some(to)) => {
+                                let update =
+                                    "UPDATE refs SET target = $1 WHERE repo = $2 AND name = $3 AND target = $4";
+                                let update = sqlx::query(update)
+                                    .bind(to.as_bytes().as_slice())
+                                    .bind(repo.as_bytes().as_slice())
+                                    .bind(&change.name)
+                                    .bind(from.as_bytes().as_slice());
+                                update.execute(&mut *tx).await?.rows_affected()
+                            }
+                            (Some(from), None) => {
+                                let delete = "DELETE FROM refs WHERE repo = $1 AND name = $2 AND target = $3";
+                                let delete = sqlx::query(delete)
+                                    .bind(repo.as_bytes().as_slice())
+                                    .bind(&change.name)
+                                    .bind(from.as_bytes().as_slice());
+                                delete.execute(&mut *tx).await?.rows_affected()
+                            }
+                            (None, None) => 1,
+                        };
+                        if moved == 0 {
+                            return Ok(false);
+                        }
+                    }
+                    let update = "UPDATE repos SET updated_s = $1 WHERE id = $2";
+                    let update = sqlx::query(update).bind(column(now_s)).bind(repo.as_bytes().as_slice());
+                    // A repository that was deleted meanwhile has no refs to move.
+                    if update.execute(&mut *tx).await?.rows_affected() == 0 {
+                        return Ok(false);
+                    }
+                    tx.commit().await?;
+                    Ok(true)
+                };
+                Ok(retried!("move refs", work()))
+            }
+
+            async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow]) -> Result<()> {
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    insert_objects(&mut tx, repo, rows).await?;
+                    tx.commit().await
+                };
+                retried!("add git objects", work());
+                Ok(())
+            }
+
+            async fn git_objects(&self, repo: RepoId, oids: &[Oid]) -> Result<Vec<GitRow>> {
+                let mut oids = oids.to_vec();
+                oids.sort_unstable();
+                oids.dedup();
+                let mut found = Vec::new();
+                for oids in oids.chunks(BATCH_ROWS) {
+                    let mut query =
+                        Query::new(format!("SELECT {GIT_COLUMNS} FROM git_objects WHERE repo = "));
+                    query.push_bind(repo.as_bytes().to_vec()).push(" AND oid IN (");
+                    let mut list = query.separated(", ");
+                    for oid in oids {
+                        list.push_bind(oid.as_bytes().to_vec());
+                    }
+                    query.push(")");
+                    // One is asked for again and again: that statement is kept.
+                    let query = query.build_query_as().persistent(oids.len() == 1);
+                    let rows: Vec<GitColumns> = query
+                        .fetch_all(&self.$reads)
+                        .await
+                        .map_err(|source| translate("find git objects", source))?;
+                    for row in rows {
+                        found.push(GitRow::try_from(row)?);
+                    }
+                }
+                Ok(found)
+            }
+
+            async fn history(&self, repo: RepoId, from: Oid, skip: u64, limit: u64) -> Result<Vec<GitRow>> {
+                let columns = format!("g.{}", GIT_COLUMNS.replace(", ", ", g."));
+                let query = format!(
+                    "WITH RECURSIVE line (oid, parent, n) AS ( \
+                        SELECT oid, parent, CAST(0 AS BIGINT) FROM git_objects WHERE repo = $1 AND oid = $2 \
+                        UNION ALL \
+                        SELECT p.oid, p.parent, line.n + 1 FROM line \
+                            JOIN git_objects p ON p.repo = $1 AND p.oid = line.parent WHERE line.n < $4 \
+                     ) SELECT {columns} FROM line JOIN git_objects g ON g.repo = $1 AND g.oid = line.oid \
+                     WHERE line.n >= $3 AND line.n <= $4 ORDER BY line.n"
+                );
+                if limit == 0 {
+                    return Ok(Vec::new());
+                }
+                let last = skip.saturating_add(limit - 1);
+                let query = sqlx::query_as(sqlx::AssertSqlSafe(query))
+                    .bind(repo.as_bytes().to_vec())
+                    .bind(from.as_bytes().to_vec())
+                    .bind(column(skip))
+                    .bind(column(last));
+                let rows: Sql<Vec<GitColumns>> = query.fetch_all(&self.$reads).await;
+                let rows = rows.map_err(|source| translate("walk the history", source))?;
+                rows.into_iter().map(GitRow::try_from).collect()
+            }
+
+            async fn linked_files(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<LinkedFile>> {
+                let mut found = Vec::new();
+                for digests in unique(digests).chunks(BATCH_ROWS) {
+                    let mut query = Query::new(
+                        "SELECT s.sha256, s.file, f.file_bytes FROM repo_sha256s s JOIN files f ON f.hash = s.file \
+                         WHERE s.namespace = ",
+                    );
+                    query.push_bind(scope.namespace()).push(" AND s.repo = ").push_bind(scope.repo());
+                    query.push(" AND s.sha256 IN (");
+                    let mut list = query.separated(", ");
+                    for digest in digests {
+                        list.push_bind(digest.to_vec());
+                    }
+                    query.push(") ORDER BY s.sha256, s.file");
+                    let rows = query.build_query_as().persistent(false).fetch_all(&self.$reads);
+                    let rows: Vec<(Vec<u8>, Vec<u8>, i64)> =
+                        rows.await.map_err(|source| translate("find files by digest", source))?;
+                    for (sha256, file, bytes) in rows {
+                        found.push(LinkedFile {
+                            sha256: Sha256::new(array("digest", sha256)?),
+                            file: FileHash::new(array("file hash", file)?),
+                            bytes: number("length of a file", bytes)?,
+                        });
+                    }
+                }
+                Ok(found)
+            }
+
+            async fn add_pull(&self, repo: RepoId, row: &PullRow) -> Result<u64> {
+                let mut tries = 0;
+                loop {
+                    let insert = "INSERT INTO pulls (repo, number, title, description, author, created_s) \
+                        SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4, $5 FROM pulls WHERE repo = $1 \
+                        ON CONFLICT DO NOTHING RETURNING number";
+                    let insert = sqlx::query_as(insert)
+                        .bind(repo.as_bytes().to_vec())
+                        .bind(&row.title)
+                        .bind(&row.description)
+                        .bind(&row.author)
+                        .bind(column(row.created_s));
+                    let added: Sql<Option<(i64,)>> = insert.fetch_optional(&self.$writes).await;
+                    let added = added.map_err(|source| translate("add a pull request", source))?;
+                    if let Some((added,)) = added {
+                        return number("number of a pull request", added);
+                    }
+                    // Somebody took the number: the next look finds another.
+                    tries += 1;
+                    if tries > 100 {
+                        return Err(Error::new(ErrorKind::Unavailable, "catalog: too many pull requests at once"));
+                    }
+                }
+            }
+
+            async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> Result<Vec<PullRow>> {
+                let mut found = Vec::new();
+                for asked in numbers {
+                    let query = "SELECT number, title, description, author, created_s FROM pulls \
+                        WHERE repo = $1 AND number = $2";
+                    let query = sqlx::query_as(query).bind(repo.as_bytes().to_vec()).bind(column(*asked));
+                    let row: Sql<Option<(i64, String, String, String, i64)>> =
+                        query.fetch_optional(&self.$reads).await;
+                    let row = row.map_err(|source| translate("find a pull request", source))?;
+                    if let Some((_, title, description, author, created)) = row {
+                        let created_s = number("time created", created)?;
+                        found.push(PullRow { number: *asked, title, description, author, created_s });
+                    }
+                }
+                Ok(found)
+            }
+
+            async fn add_namespaces(&self, rows: &[NamespaceRow]) -> Result<Vec<String>> {
+                let mut added = Vec::new();
+                for row in rows {
+                    let work = || {
+                        let insert = "INSERT INTO namespaces (name, kind, created_s) VALUES ($1, $2, $3) \
+                            ON CONFLICT DO NOTHING";
+                        let insert = sqlx::query(insert)
+                            .bind(&row.name)
+                            .bind(i64::from(row.is_organisation))
+                            .bind(column(row.created_s));
+                        insert.execute(&self.$writes)
+                    };
+                    if retried!("add a namespace", work()).rows_affected() > 0 {
+                        added.push(row.name.clone());
+                    }
+                }
+                Ok(added)
+            }
+
+            async fn namespaces(&self) -> Result<Vec<NamespaceRow>> {
+                let rows = sqlx::query_as("SELECT name, kind, created_s FROM namespaces ORDER BY name");
+                let rows: Sql<Vec<(String, i64, i64)>> = rows.fetch_all(&self.$reads).await;
+                let rows = rows.map_err(|source| translate("list namespaces", source))?;
+                let row = |(name, kind, created)| {
+                    let created_s = number("time created", created)?;
+                    Ok(NamespaceRow { name, is_organisation: kind != 0, created_s })
+                };
+                rows.into_iter().map(row).collect()
+            }
+
+            async fn set_members(&self, rows: &[MemberRow]) -> Result<()> {
+                for row in rows {
+                    let work = || {
+                        let insert = "INSERT INTO members (namespace, member, role) VALUES ($1, $2, $3) \
+                            ON CONFLICT (namespace, member) DO UPDATE SET role = excluded.role";
+                        let insert = sqlx::query(insert)
+                            .bind(&row.namespace)
+                            .bind(&row.member)
+                            .bind(i64::from(row.writes));
+                        insert.execute(&self.$writes)
+                    };
+                    retried!("add a member", work());
+                }
+                Ok(())
+            }
+
+            async fn remove_members(&self, namespace: &str, members: &[String]) -> Result<u64> {
+                let mut removed = 0;
+                for member in members {
+                    let work = || {
+                        let delete = sqlx::query("DELETE FROM members WHERE namespace = $1 AND member = $2");
+                        delete.bind(namespace).bind(member).execute(&self.$writes)
+                    };
+                    removed += retried!("remove a member", work()).rows_affected();
+                }
+                Ok(removed)
+            }
+
+            async fn memberships(&self, member: &str) -> Result<Vec<MemberRow>> {
+                let query = "SELECT namespace, member, role FROM members WHERE member = $1 ORDER BY namespace";
+                member_rows(sqlx::query_as(query).bind(member).fetch_all(&self.$reads).await)
+            }
+
+            async fn members(&self, namespace: &str) -> Result<Vec<MemberRow>> {
+                let query = "SELECT namespace, member, role FROM members WHERE namespace = $1 ORDER BY member";
+                member_rows(sqlx::query_as(query).bind(namespace).fetch_all(&self.$reads).await)
+            }
+        }
+
+        async fn insert_objects(connection: &mut Connection, repo: RepoId, rows: &[GitRow]) -> Sql<()> {
+            // Sorted, because two transactions that lock rows in one order cannot wait for each other.
+            let mut rows: Vec<_> = rows.iter().collect();
+            rows.sort_unstable_by_key(|row| row.oid);
+            for rows in rows.chunks(GIT_BATCH_ROWS) {
+                let mut insert = Query::new(format!("INSERT INTO git_objects (repo, {GIT_COLUMNS}) "));
+                insert.push_values(rows, |mut values, row| {
+                    let linked = row.linked;
+                    values
+                        .push_bind(repo.as_bytes().to_vec())
+                        .push_bind(row.oid.as_bytes().to_vec())
+                        .push_bind(i64::from(row.kind.number()))
+                        .push_bind(column(row.bytes))
+                        .push_bind(row.body.clone())
+                        .push_bind(row.bundle.as_bytes().to_vec())
+                        .push_bind(column(row.offset))
+                        .push_bind(row.parent.map(|parent| parent.as_bytes().to_vec()))
+                        .push_bind(column(row.depth))
+                        .push_bind(linked.map(|linked| linked.sha256.as_bytes().to_vec()))
+                        .push_bind(linked.map(|linked| column(linked.bytes)))
+                        .push_bind(linked.map(|linked| linked.file.as_bytes().to_vec()));
+                });
+                insert.push(" ON CONFLICT DO NOTHING");
+                insert.build().persistent(false).execute(&mut *connection).await?;
+            }
+            Ok(())
+        }
+
+        async fn insert_ref(connection: &mut Connection, repo: RepoId, name: &str, target: Oid) -> Sql<u64> {
+            let insert = "INSERT INTO refs (repo, name, target) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+            let insert = sqlx::query(insert)
+                .bind(repo.as_bytes().to_vec())
+                .bind(name)
+                .bind(target.as_bytes().to_vec());
+            Ok(insert.execute(connection).await?.rows_affected())
+        }
+
+        /// Removes what a repository may read and find.
+        async fn forget(connection: &mut Connection, scope: &Scope) -> Sql<()> {
+            for delete in [
+                "DELETE FROM repo_files WHERE namespace = $1 AND repo = $2",
+                "DELETE FROM repo_sha256s WHERE namespace = $1 AND repo = $2",
+                "DELETE FROM dedup WHERE namespace = $1 AND repo = $2",
+            ] {
+                let delete = sqlx::query(delete).bind(scope.namespace()).bind(scope.repo());
+                delete.execute(&mut *connection).await?;
+            }
+            Ok(())
+        }
+
+        fn ref_rows(rows: Sql<Vec<(String, Vec<u8>)>>) -> Result<Vec<RefRow>> {
+            let rows = rows.map_err(|source| translate("find refs", source))?;
+            rows.into_iter().map(|(name, target)| Ok(RefRow { name, target: oid_of(target)? })).collect()
+        }
+
+        fn member_rows(rows: Sql<Vec<(String, String, i64)>>) -> Result<Vec<MemberRow>> {
+            let rows = rows.map_err(|source| translate("find members", source))?;
+            let row = |(namespace, member, role)| MemberRow { namespace, member, writes: role != 0 };
+            Ok(rows.into_iter().map(row).collect())
+        }
+    };
+}
+
+pub(in crate::catalog) use implement_repo_catalog;

@@ -1,0 +1,268 @@
+//! Repositories: git's objects and refs in the catalog, large files by reference to the content store.
+//!
+//! A commit's new objects are one object of the store, its *bundle*: object first, rows second, the ref last. The ref
+//! is compared and set in one statement, so of two commits on one branch the second sees the first or starts again.
+
+pub mod blob;
+pub mod bundle;
+pub mod commit;
+mod edit;
+pub mod history;
+pub mod listing;
+pub mod oid;
+pub mod pointer;
+pub mod refs;
+pub mod tree;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Store;
+use crate::access::Scope;
+use crate::catalog::RepoCatalog;
+use crate::catalog::repo::{RefRow, RepoQuery, RepoRow};
+use crate::error::{Error, ErrorKind, Result};
+use crate::objects::ObjectKey;
+use bundle::Bundle;
+use commit::{Commit, Signature};
+use edit::Edits;
+use oid::{ObjectKind, Oid};
+use tree::Tree;
+
+pub use crate::catalog::repo::{LinkedFile, MemberRow, NamespaceRow, PullRow};
+
+/// What sort of repository; each has names of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Weights and what belongs to them.
+    Model,
+    /// Data.
+    Dataset,
+    /// Applications; stored, never run.
+    Space,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Model, Self::Dataset, Self::Space];
+
+    /// One of them: `model`.
+    pub const fn singular(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Dataset => "dataset",
+            Self::Space => "space",
+        }
+    }
+
+    /// Several: `models`.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Dataset => "datasets",
+            Self::Space => "spaces",
+        }
+    }
+
+    pub(crate) const fn number(self) -> i64 {
+        match self {
+            Self::Model => 0,
+            Self::Dataset => 1,
+            Self::Space => 2,
+        }
+    }
+
+    pub(crate) fn from_number(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.number() == number)
+    }
+}
+
+/// Names a repository for ever. Prints as 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RepoId([u8; 16]);
+
+impl RepoId {
+    /// Takes raw bytes.
+    pub const fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The raw bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// A new one, like no other.
+    fn random() -> Result<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|source| Error::caused(ErrorKind::Internal, "the system has no randomness", source))?;
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for RepoId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for RepoId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RepoId({self})")
+    }
+}
+
+/// Names a repository now. Prints as `datasets/namespace/name`, and for models as `namespace/name`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RepoName {
+    /// What sort.
+    pub kind: Kind,
+    /// The user or organisation that owns it.
+    pub namespace: String,
+    /// Its name there.
+    pub name: String,
+}
+
+impl RepoName {
+    /// A name that can stand in paths: letters, digits, `-`, `_` and `.`, no dots at the ends, nothing the Hub keeps.
+    pub fn new(kind: Kind, namespace: &str, name: &str) -> Result<Self> {
+        if !is_name(namespace) || RESERVED.contains(&namespace.to_ascii_lowercase().as_str()) {
+            return Err(Error::new(ErrorKind::Invalid, format!("not a namespace: {namespace:.80?}")));
+        }
+        if !is_name(name) || name.ends_with(".git") || name.ends_with(".ipynb") {
+            return Err(Error::new(ErrorKind::Invalid, format!("not a name of a repository: {name:.80?}")));
+        }
+        Ok(Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// The repository as the content store knows it.
+    pub fn scope(&self) -> Result<Scope> {
+        // A repository's kind is part of its name: `models/a` and `datasets/a` are two.
+        Scope::new(self.namespace.clone(), format!("{}/{}", self.kind.plural(), self.name))
+    }
+
+    /// `namespace/name`.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Display for RepoName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Model => write!(f, "{}/{}", self.namespace, self.name),
+            kind => write!(f, "{}/{}/{}", kind.plural(), self.namespace, self.name),
+        }
+    }
+}
+
+/// Whether this can be the name of a user, an organisation or a repository.
+pub fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let at_ends = |c: char| matches!(c, '-' | '.');
+    (1..=96).contains(&text.len())
+        && text.bytes().all(plain)
+        && !text.starts_with(at_ends)
+        && !text.ends_with(at_ends)
+        && !text.contains("--")
+        && !text.contains("..")
+}
+
+/// First segments of paths that mean something else.
+const RESERVED: &[&str] = &[
+    "api", "buckets", "data", "datasets", "health", "lfs", "metrics", "models", "ready", "settings",
+    "spaces", "v1", "v2",
+];
+
+/// A parsed tree, kept in memory while it is asked for.
+pub(crate) type Trees = moka::future::Cache<(RepoId, Oid), Arc<Tree>>;
+
+pub(crate) fn trees() -> Trees {
+    let weigh = |_: &(RepoId, Oid), tree: &Arc<Tree>| {
+        let entry = |entry: &tree::Entry| entry.name.len() + 80;
+        u32::try_from(tree.entries().iter().map(entry).sum::<usize>()).unwrap_or(u32::MAX).saturating_add(200)
+    };
+    moka::future::Cache::builder().max_capacity(TREES_BYTES_MAX).weigher(weigh).build()
+}
+
+/// Bytes of parsed trees to keep in memory.
+const TREES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+impl Store {
+    /// Makes a repository with one commit on `main`. A name that is taken is a conflict.
+    pub async fn create_repo(&self, name: &RepoName, private: bool, author: &str) -> Result<RepoRow> {
+        let taken = || Error::new(ErrorKind::Conflict, format!("{name} is there already"));
+        if !self.hub().repos(std::slice::from_ref(name)).await?.is_empty() {
+            return Err(taken());
+        }
+        let now_s = self.clock.now_s();
+        let row = RepoRow {
+            id: RepoId::random()?,
+            name: name.clone(),
+            private,
+            created_s: now_s,
+            updated_s: now_s,
+        };
+        let mut edits = Edits::default();
+        let mut bundle = Bundle::new(&row.name, refs::MAIN);
+        let attributes = bundle.push(ObjectKind::Blob, GIT_ATTRIBUTES.as_bytes().to_vec().into(), None);
+        edits.put(".gitattributes", attributes)?;
+        let tree = self.edit_tree(row.id, None, &edits, &mut bundle).await?;
+        let commit = Commit {
+            tree,
+            parents: Vec::new(),
+            author: Signature::new(author, now_s),
+            message: "initial commit".to_owned(),
+        };
+        let (oid, rows) = self.seal_bundle(row.id, bundle, &commit, 1).await?;
+        let main = RefRow { name: refs::MAIN.to_owned(), target: oid };
+        match self.hub().create_repo(&row, &rows, &[main]).await? {
+            true => Ok(row),
+            false => {
+                self.objects.delete(&ObjectKey::Bundle { repo: row.id, commit: oid }).await?;
+                Err(taken())
+            }
+        }
+    }
+
+    /// The repository of a name.
+    pub async fn repo(&self, name: &RepoName) -> Result<Option<RepoRow>> {
+        Ok(self.hub().repos(std::slice::from_ref(name)).await?.into_iter().next())
+    }
+
+    /// Repositories in the order of their names.
+    pub async fn list_repos(&self, query: &RepoQuery) -> Result<Vec<RepoRow>> {
+        self.hub().list_repos(query).await
+    }
+
+    /// Gives a repository another name. A name that is taken is a conflict.
+    pub async fn rename_repo(&self, repo: &RepoRow, to: &RepoName) -> Result<()> {
+        match self.hub().rename_repo(repo, to).await? {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Conflict, format!("{to} is there already"))),
+        }
+    }
+
+    /// Deletes a repository. Its large files stay where other repositories refer to them; sweep finds the others.
+    pub async fn delete_repo(&self, repo: &RepoRow) -> Result<()> {
+        // Row first: an object that is left over harms nobody.
+        for commit in self.hub().delete_repo(repo).await? {
+            self.objects.delete(&ObjectKey::Bundle { repo: repo.id, commit }).await?;
+        }
+        Ok(())
+    }
+
+    /// The Hub side of the catalog.
+    pub fn hub(&self) -> &dyn RepoCatalog {
+        self.catalog.hub()
+    }
+}
+
+/// What git clients are told to keep out of git: the same files that uploads are asked to keep out.
+const GIT_ATTRIBUTES: &str = include_str!("repo/gitattributes.txt");
+
+/// Endings of files that are large by nature, one a line in the attributes.
+pub fn large_endings() -> impl Iterator<Item = &'static str> {
+    GIT_ATTRIBUTES.lines().filter_map(|line| line.strip_prefix('*')?.split(' ').next())
+}

@@ -1,0 +1,207 @@
+//! Listings: what is at a path, and what is in a folder, page by page.
+
+use std::collections::HashMap;
+
+use futures::future::BoxFuture;
+
+use super::RepoId;
+use super::oid::{ObjectKind, Oid};
+use super::tree::{Mode, order, parse_path};
+use crate::Store;
+use crate::catalog::repo::{GitRow, LinkedFile};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A file or folder of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Where it is.
+    pub path: String,
+    /// Its blob or tree.
+    pub oid: Oid,
+    /// What git says it is.
+    pub mode: Mode,
+    /// Its length: of the file itself, also where git has a pointer; 0 for a folder.
+    pub bytes: u64,
+    /// How long the pointer is, where git has one.
+    pub pointer_bytes: u64,
+    /// The file in the content store, where git has a pointer.
+    pub linked: Option<LinkedFile>,
+    /// Where the bytes are, of a file.
+    pub row: Option<GitRow>,
+}
+
+impl Item {
+    /// Whether it is a folder.
+    pub fn is_folder(&self) -> bool {
+        self.mode.is_folder()
+    }
+}
+
+/// Which part of a listing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Folders within folders too.
+    pub recursive: bool,
+    /// What [`Listing::next`] said last time.
+    pub after: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A part of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// In git's order.
+    pub items: Vec<Item>,
+    /// Where to go on, if there is more.
+    pub next: Option<String>,
+}
+
+impl Store {
+    /// What is at a path of a commit; the empty path is the root.
+    pub async fn find_path(&self, repo: RepoId, commit: Oid, path: &str) -> Result<Option<Item>> {
+        let root = self.commit_object(repo, commit).await?.tree;
+        let found = self.walk_to(repo, root, path).await?;
+        let Some((mode, oid)) = found else { return Ok(None) };
+        let mut items = vec![bare(path.to_owned(), mode, oid)];
+        self.fill(repo, &mut items).await?;
+        Ok(items.pop())
+    }
+
+    /// What is at these paths of a commit; those where nothing is are left out.
+    pub async fn find_paths(&self, repo: RepoId, commit: Oid, paths: &[String]) -> Result<Vec<Item>> {
+        let root = self.commit_object(repo, commit).await?.tree;
+        let mut items = Vec::new();
+        for path in paths {
+            let path = path.trim_matches('/');
+            if let Some((mode, oid)) = self.walk_to(repo, root, path).await? {
+                items.push(bare(path.to_owned(), mode, oid));
+            }
+        }
+        self.fill(repo, &mut items).await?;
+        Ok(items)
+    }
+
+    /// What is in a folder of a commit; `None` when there is no such folder.
+    pub async fn list_folder(
+        &self,
+        repo: RepoId,
+        commit: Oid,
+        folder: &str,
+        page: &Page,
+    ) -> Result<Option<Listing>> {
+        let root = self.commit_object(repo, commit).await?.tree;
+        let Some((Mode::Folder, tree)) = self.walk_to(repo, root, folder).await? else { return Ok(None) };
+        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        let after = match &page.after {
+            Some(after) => Some(
+                after
+                    .strip_prefix(&prefix)
+                    .ok_or_else(|| Error::new(ErrorKind::Invalid, "the cursor is of another listing"))?,
+            ),
+            None => None,
+        };
+        let mut items = Vec::new();
+        let limit = page.limit.max(1);
+        let walk = Walk { repo, recursive: page.recursive, wanted: limit + 1 };
+        self.walk(&walk, tree, prefix, after, &mut items).await?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let last = |items: &[Item]| {
+            // A folder's cursor ends in a slash: what is in it comes next.
+            items
+                .last()
+                .map(|item| if item.is_folder() { format!("{}/", item.path) } else { item.path.clone() })
+        };
+        let next = if more { last(&items) } else { None };
+        self.fill(repo, &mut items).await?;
+        Ok(Some(Listing { items, next }))
+    }
+
+    fn walk<'a>(
+        &'a self,
+        walk: &'a Walk,
+        tree: Oid,
+        prefix: String,
+        after: Option<&'a str>,
+        items: &'a mut Vec<Item>,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let tree = self.tree_object(walk.repo, tree).await?;
+            // `a/b` goes on in folder `a`; `a/` too, from its beginning; `a` goes on after file `a`.
+            let (skip_to, is_folder, rest) = match after.map(|after| (after, after.split_once('/'))) {
+                None => (None, false, None),
+                Some((_, Some((folder, rest)))) => {
+                    (Some(folder), true, Some(rest).filter(|rest| !rest.is_empty()))
+                }
+                Some((file, None)) => (Some(file), false, None),
+            };
+            for entry in tree.entries() {
+                if items.len() >= walk.wanted {
+                    return Ok(());
+                }
+                let place = skip_to
+                    .map(|name| order(&entry.name, entry.mode.is_folder(), name, is_folder))
+                    .unwrap_or(std::cmp::Ordering::Greater);
+                if place.is_lt() {
+                    continue;
+                }
+                let path = format!("{prefix}{}", entry.name);
+                if place.is_gt() {
+                    items.push(bare(path.clone(), entry.mode, entry.oid));
+                }
+                if walk.recursive && entry.mode.is_folder() {
+                    let rest = rest.filter(|_| place.is_eq());
+                    self.walk(walk, entry.oid, format!("{path}/"), rest, &mut *items).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    async fn walk_to(&self, repo: RepoId, root: Oid, path: &str) -> Result<Option<(Mode, Oid)>> {
+        let mut at = (Mode::Folder, root);
+        if path.is_empty() {
+            return Ok(Some(at));
+        }
+        // What cannot be a path is nowhere.
+        let Ok(parts) = parse_path(path) else { return Ok(None) };
+        for part in parts {
+            if !at.0.is_folder() {
+                return Ok(None);
+            }
+            let tree = self.tree_object(repo, at.1).await?;
+            let Some(entry) = tree.entry(part) else { return Ok(None) };
+            at = (entry.mode, entry.oid);
+        }
+        Ok(Some(at))
+    }
+
+    /// Adds what the catalog knows of the files.
+    async fn fill(&self, repo: RepoId, items: &mut [Item]) -> Result<()> {
+        let oids: Vec<_> = items.iter().filter(|item| item.mode.is_blob()).map(|item| item.oid).collect();
+        let rows = self.hub().git_objects(repo, &oids).await?;
+        let rows: HashMap<_, _> = rows.into_iter().map(|row| (row.oid, row)).collect();
+        for item in items.iter_mut().filter(|item| item.mode.is_blob()) {
+            let row = rows.get(&item.oid).filter(|row| row.kind == ObjectKind::Blob);
+            let missing =
+                || Error::new(ErrorKind::Corrupt, format!("blob {} of {} is gone", item.oid, item.path));
+            let row = row.ok_or_else(missing)?;
+            item.linked = row.linked;
+            item.bytes = row.linked.map_or(row.bytes, |linked| linked.bytes);
+            item.pointer_bytes = row.linked.map_or(0, |_| row.bytes);
+            item.row = Some(row.clone());
+        }
+        Ok(())
+    }
+}
+
+struct Walk {
+    repo: RepoId,
+    recursive: bool,
+    wanted: usize,
+}
+
+fn bare(path: String, mode: Mode, oid: Oid) -> Item {
+    Item { path, oid, mode, bytes: 0, pointer_bytes: 0, linked: None, row: None }
+}

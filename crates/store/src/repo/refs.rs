@@ -1,0 +1,144 @@
+//! Refs: branches, tags and pull requests, and what a revision means.
+
+use super::RepoId;
+use super::oid::{ObjectKind, Oid};
+use crate::Store;
+use crate::catalog::repo::{PullRow, RefChange, RefRow, RepoRow};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The branch every repository has.
+pub const MAIN: &str = "refs/heads/main";
+/// What branches begin with.
+pub const HEADS: &str = "refs/heads/";
+/// What tags begin with.
+pub const TAGS: &str = "refs/tags/";
+/// What pull requests begin with.
+pub const PULLS: &str = "refs/pr/";
+
+/// A branch or tag as people say it.
+pub fn short(ref_name: &str) -> &str {
+    let plain = ref_name.strip_prefix(HEADS).or_else(|| ref_name.strip_prefix(TAGS));
+    plain.unwrap_or(ref_name)
+}
+
+/// Whether git would take this for the name of a branch or tag.
+pub fn is_ref_name(name: &str) -> bool {
+    let bad = |c: char| c.is_control() || " ~^:?*[\\".contains(c);
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && !name.contains(bad)
+        && !name.contains("..")
+        && !name.contains("@{")
+        && name != "@"
+        && !name.starts_with('-')
+        && !name.starts_with("refs/")
+        && name.split('/').all(|part| {
+            !part.is_empty() && !part.starts_with('.') && !part.ends_with('.') && !part.ends_with(".lock")
+        })
+        // These would be taken for commits.
+        && name.parse::<Oid>().is_err()
+        && name != "HEAD"
+}
+
+const NAME_BYTES_MAX: usize = 255;
+
+/// Where a revision leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The commit.
+    pub commit: Oid,
+    /// The ref that led there; `None` for a commit named by its id.
+    pub ref_name: Option<String>,
+}
+
+impl Store {
+    /// The commit of a branch, tag, pull request (`refs/pr/1`) or commit id; `None` when there is none.
+    pub async fn resolve(&self, repo: RepoId, revision: &str) -> Result<Option<Resolved>> {
+        if let Ok(oid) = revision.parse::<Oid>() {
+            let rows = self.hub().git_objects(repo, &[oid]).await?;
+            let is_commit = rows.iter().any(|row| row.kind == ObjectKind::Commit);
+            return Ok(is_commit.then_some(Resolved { commit: oid, ref_name: None }));
+        }
+        // A branch outweighs a tag of its name.
+        let names = match revision {
+            "HEAD" => vec![MAIN.to_owned()],
+            full if full.starts_with("refs/") => vec![full.to_owned()],
+            name => vec![format!("{HEADS}{name}"), format!("{TAGS}{name}")],
+        };
+        let rows = self.hub().refs_named(repo, &names).await?;
+        let first = names.iter().find_map(|name| rows.iter().find(|row| row.name == *name));
+        Ok(first.map(|row| Resolved { commit: row.target, ref_name: Some(row.name.clone()) }))
+    }
+
+    /// Where a ref points.
+    pub async fn ref_target(&self, repo: RepoId, ref_name: &str) -> Result<Option<Oid>> {
+        let rows = self.hub().refs_named(repo, &[ref_name.to_owned()]).await?;
+        Ok(rows.into_iter().next().map(|row| row.target))
+    }
+
+    /// Refs whose name begins so, in the order of their names.
+    pub async fn refs(&self, repo: RepoId, prefix: &str) -> Result<Vec<RefRow>> {
+        self.hub().refs(repo, prefix).await
+    }
+
+    /// Makes a branch or tag. One that is there is a conflict.
+    pub async fn create_ref(&self, repo: RepoId, prefix: &str, name: &str, at: Oid) -> Result<()> {
+        if !is_ref_name(name) {
+            let found: String = name.chars().take(80).collect();
+            return Err(Error::new(ErrorKind::Invalid, format!("not a name of a branch or tag: {found:?}")));
+        }
+        let change = RefChange { name: format!("{prefix}{name}"), from: None, to: Some(at) };
+        match self.hub().move_refs(repo, &[change], self.clock.now_s()).await? {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Conflict, format!("{name} is there already"))),
+        }
+    }
+
+    /// Deletes a branch or tag; `main` stays.
+    pub async fn delete_ref(&self, repo: RepoId, prefix: &str, name: &str) -> Result<()> {
+        let ref_name = format!("{prefix}{name}");
+        if ref_name == MAIN {
+            return Err(Error::new(ErrorKind::Denied, "main cannot be deleted"));
+        }
+        let missing = || Error::new(ErrorKind::NotFound, format!("no branch or tag {name:?}"));
+        let from = self.ref_target(repo, &ref_name).await?.ok_or_else(missing)?;
+        let change = RefChange { name: ref_name, from: Some(from), to: None };
+        match self.hub().move_refs(repo, &[change], self.clock.now_s()).await? {
+            true => Ok(()),
+            false => {
+                Err(Error::new(ErrorKind::Conflict, format!("{name} has moved: look again, then delete")))
+            }
+        }
+    }
+
+    /// Opens a pull request that begins at a commit; answers with its number.
+    pub async fn open_pull(
+        &self,
+        repo: &RepoRow,
+        at: Oid,
+        author: &str,
+        title: &str,
+        description: &str,
+    ) -> Result<PullRow> {
+        let now_s = self.clock.now_s();
+        let mut row = PullRow {
+            number: 0,
+            title: title.to_owned(),
+            description: description.to_owned(),
+            author: author.to_owned(),
+            created_s: now_s,
+        };
+        row.number = self.hub().add_pull(repo.id, &row).await?;
+        let change = RefChange { name: pull_ref(row.number), from: None, to: Some(at) };
+        match self.hub().move_refs(repo.id, &[change], now_s).await? {
+            true => Ok(row),
+            false => {
+                Err(Error::new(ErrorKind::Conflict, format!("{} is there already", pull_ref(row.number))))
+            }
+        }
+    }
+}
+
+/// The ref of a pull request.
+pub fn pull_ref(number: u64) -> String {
+    format!("{PULLS}{number}")
+}

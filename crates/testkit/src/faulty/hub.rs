@@ -1,0 +1,100 @@
+//! Faults of the Hub side of the catalog.
+
+use async_trait::async_trait;
+use store::access::Scope;
+use store::catalog::RepoCatalog;
+use store::catalog::repo::{
+    GitRow, LinkedFile, MemberRow, NamespaceRow, PullRow, RefChange, RefRow, RepoQuery, RepoRow,
+};
+use store::repo::oid::Oid;
+use store::repo::{RepoId, RepoName};
+use xet::Sha256;
+
+use super::{FaultyCatalog, catalog_fault};
+
+#[async_trait]
+impl RepoCatalog for FaultyCatalog {
+    async fn create_repo(&self, row: &RepoRow, objects: &[GitRow], refs: &[RefRow]) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().create_repo(row, objects, refs)).await
+    }
+
+    async fn repos(&self, names: &[RepoName]) -> store::Result<Vec<RepoRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().repos(names)).await
+    }
+
+    async fn list_repos(&self, query: &RepoQuery) -> store::Result<Vec<RepoRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().list_repos(query)).await
+    }
+
+    async fn rename_repo(&self, row: &RepoRow, to: &RepoName) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().rename_repo(row, to)).await
+    }
+
+    async fn set_private(&self, repo: RepoId, private: bool) -> store::Result<()> {
+        self.faults.run(catalog_fault, self.inner.hub().set_private(repo, private)).await
+    }
+
+    async fn delete_repo(&self, row: &RepoRow) -> store::Result<Vec<Oid>> {
+        self.faults.run(catalog_fault, self.inner.hub().delete_repo(row)).await
+    }
+
+    async fn refs(&self, repo: RepoId, prefix: &str) -> store::Result<Vec<RefRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().refs(repo, prefix)).await
+    }
+
+    async fn refs_named(&self, repo: RepoId, names: &[String]) -> store::Result<Vec<RefRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().refs_named(repo, names)).await
+    }
+
+    async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().move_refs(repo, changes, now_s)).await
+    }
+
+    async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow]) -> store::Result<()> {
+        self.faults.run(catalog_fault, self.inner.hub().add_git_objects(repo, rows)).await
+    }
+
+    async fn git_objects(&self, repo: RepoId, oids: &[Oid]) -> store::Result<Vec<GitRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().git_objects(repo, oids)).await
+    }
+
+    async fn history(&self, repo: RepoId, from: Oid, skip: u64, limit: u64) -> store::Result<Vec<GitRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().history(repo, from, skip, limit)).await
+    }
+
+    async fn linked_files(&self, scope: &Scope, digests: &[Sha256]) -> store::Result<Vec<LinkedFile>> {
+        self.faults.run(catalog_fault, self.inner.hub().linked_files(scope, digests)).await
+    }
+
+    async fn add_pull(&self, repo: RepoId, row: &PullRow) -> store::Result<u64> {
+        self.faults.run(catalog_fault, self.inner.hub().add_pull(repo, row)).await
+    }
+
+    async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> store::Result<Vec<PullRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().pulls(repo, numbers)).await
+    }
+
+    async fn add_namespaces(&self, rows: &[NamespaceRow]) -> store::Result<Vec<String>> {
+        self.faults.run(catalog_fault, self.inner.hub().add_namespaces(rows)).await
+    }
+
+    async fn namespaces(&self) -> store::Result<Vec<NamespaceRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().namespaces()).await
+    }
+
+    async fn set_members(&self, rows: &[MemberRow]) -> store::Result<()> {
+        self.faults.run(catalog_fault, self.inner.hub().set_members(rows)).await
+    }
+
+    async fn remove_members(&self, namespace: &str, members: &[String]) -> store::Result<u64> {
+        self.faults.run(catalog_fault, self.inner.hub().remove_members(namespace, members)).await
+    }
+
+    async fn memberships(&self, member: &str) -> store::Result<Vec<MemberRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().memberships(member)).await
+    }
+
+    async fn members(&self, namespace: &str) -> store::Result<Vec<MemberRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().members(namespace)).await
+    }
+}

@@ -1,0 +1,378 @@
+"""huggingface_hub and the `hf` command work against `drystone serve`, with HF_ENDPOINT and HF_TOKEN set and nothing else.
+
+usage: hub.py DRYSTONE
+
+Runs everything twice: as it comes, through XET, and with HF_HUB_DISABLE_XET=1, through LFS and plain HTTP.
+Ends with a line `hub: N passed, M failed`.
+"""
+
+import hashlib
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+passed = failed = 0
+
+
+def check(name, ok, detail=""):
+    global passed, failed
+    if ok:
+        passed += 1
+    else:
+        failed += 1
+    print(f"{'ok' if ok else 'FAILED'}: {name} {detail if not ok else ''}".rstrip(), flush=True)
+
+
+class Server:
+    """The binary on a folder, at a free port."""
+
+    def __init__(self, drystone, data):
+        self.data = data
+        self.log = open(data.parent / "server.log", "ab")
+        command = [drystone, "serve", "--listen", "127.0.0.1:0", "--data", data]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        for line in self.process.stdout:
+            if line.startswith("listening on "):
+                self.url = line.split()[-1]
+                self.admin = (data / "admin.token").read_text().strip()
+                return
+        raise SystemExit(f"the server ended: {self.process.wait()}")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=60)
+        self.process.stdout.close()
+        self.log.close()
+
+
+def noise(seed, size):
+    return random.Random(seed).randbytes(size)
+
+
+def raises(kind, work):
+    """Whether work ends in this exception; anything else is shown."""
+    try:
+        work()
+    except kind:
+        return True
+    except Exception as error:
+        print(f"  {type(error).__name__}: {error}")
+        return False
+    return False
+
+
+def stored_bytes(data):
+    return sum(file.stat().st_size for file in (data / "objects" / "xorbs").rglob("*") if file.is_file())
+
+
+def run_all(server, drystone, work):
+    """In a process of its own: the library reads its settings when it is imported."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete, HfApi, HfFileSystem
+    from huggingface_hub import hf_hub_download, snapshot_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+
+    api = HfApi()
+    me = api.whoami()["name"]
+    check("whoami", me == "admin")
+    way = "lfs" if os.environ.get("HF_HUB_DISABLE_XET") else "xet"
+    repo = f"ann/model-{way}"
+
+    def fetched(path, **more):
+        more.setdefault("repo_id", repo)
+        return Path(hf_hub_download(filename=path, cache_dir=work / f"cache-{random.random()}", **more)).read_bytes()
+
+    commands(repo, work)
+    api.create_repo(repo, exist_ok=True)
+    check("a repository that is there is a conflict", raises(HfHubHTTPError, lambda: api.create_repo(repo)))
+
+    info = api.model_info(repo)
+    check("repository info", info.id == repo and len(info.sha) == 40 and "cli/big.bin" in [s.rfilename for s in info.siblings])
+    blobs = {s.rfilename: s for s in api.model_info(repo, files_metadata=True).siblings}
+    check("info with blobs", blobs["cli/big.bin"].size == 3_000_000 and blobs["cli/big.bin"].lfs.size == 3_000_000)
+
+    uploads(api, repo, work, fetched, server)
+    commits(api, repo, fetched, CommitOperationAdd, CommitOperationCopy, CommitOperationDelete)
+    refs(api, repo, fetched, RevisionNotFoundError)
+    trees(api, repo)
+    snapshots(api, repo, work, snapshot_download)
+    file_system(repo, HfFileSystem)
+    check("a missing file", raises(EntryNotFoundError, lambda: fetched("no/such.file")))
+    check("a missing revision", raises(RevisionNotFoundError, lambda: fetched("cli/big.bin", revision="nowhere")))
+    check("a missing repository", raises(RepositoryNotFoundError, lambda: api.model_info("ann/nothing")))
+    other_kinds(api, way, work, fetched)
+    rights(api, server, drystone, way, work, fetched, RepositoryNotFoundError, HfHubHTTPError)
+    whole(api, way, fetched, RepositoryNotFoundError)
+
+
+def commands(repo, work):
+    """The `hf` command."""
+    big, small = work / "big.bin", work / "small.txt"
+    big.write_bytes(noise(1, 3_000_000))
+    small.write_text("a small file\n")
+    hf = Path(sys.executable).parent / "hf"
+
+    def hf_run(*arguments):
+        ran = subprocess.run([hf, *map(str, arguments)], capture_output=True, text=True, timeout=600)
+        if ran.returncode != 0:
+            print(ran.stdout[-1000:], ran.stderr[-3000:])
+        return ran.returncode == 0
+
+    check("hf upload of a large file, which makes the repository", hf_run("upload", repo, big, "cli/big.bin"))
+    check("hf upload of a small file", hf_run("upload", repo, small, "cli/small.txt"))
+    check("hf download", hf_run("download", repo, "cli/big.bin", "cli/small.txt", "--local-dir", work / "down"))
+    same = all((work / "down/cli" / f.name).read_bytes() == f.read_bytes() for f in (big, small))
+    check("brings the same bytes", same)
+
+
+def uploads(api, repo, work, fetched, server):
+    data = noise(2, 5_000_000)
+    before = stored_bytes(server.data)
+    first = api.upload_file(path_or_fileobj=data, path_in_repo="bytes.bin", repo_id=repo, commit_message="bytes\n\nand why")
+    check("upload_file of bytes", first.oid == api.model_info(repo).sha and fetched("bytes.bin") == data)
+    grown = stored_bytes(server.data)
+    edited = data[:2_000_000] + b"an insertion" + data[2_000_000:]
+    api.upload_file(path_or_fileobj=edited, path_in_repo="edited.bin", repo_id=repo)
+    check("a modified file is stored by what changed", fetched("edited.bin") == edited and stored_bytes(server.data) - grown < 600_000,
+          f"{grown - before} then {stored_bytes(server.data) - grown} bytes")
+    again = api.upload_file(path_or_fileobj=edited, path_in_repo="edited.bin", repo_id=repo)
+    check("the same file again makes no commit", again.oid == api.model_info(repo).sha and len(api.list_repo_commits(repo)) == 5)
+
+    api.upload_file(path_or_fileobj=io.BytesIO(data[:100_000]), path_in_repo="object.bin", repo_id=repo)
+    check("upload_file of a file object", fetched("object.bin") == data[:100_000])
+    for name, content in [("empty.bin", b""), ("one.bin", b"\0"), ("läng/ümlaut %41.txt", "grün".encode()),
+                          ("middle.txt", b"line\n" * 100_000), ("README.md", b"---\nlicense: mit\n---\n# card\n")]:
+        api.upload_file(path_or_fileobj=content, path_in_repo=name, repo_id=repo)
+        check(f"{name} of {len(content)} bytes", fetched(name) == content)
+
+    folder = work / "folder"
+    folder.mkdir()
+    for n in range(50):
+        file = folder / f"part-{n % 5}" / (f"{n}.txt" if n % 5 == 0 else f"{n}.bin")
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(f"text {n}\n".encode() if n % 5 == 0 else noise(100 + n, 50_000 + n))
+    api.upload_folder(folder_path=folder, path_in_repo="folder", repo_id=repo)
+    files = [file for file in api.list_repo_files(repo) if file.startswith("folder/")]
+    check("upload_folder of 50 files", len(files) == 50)
+    check("each as it was", all(fetched(f"folder/{f.relative_to(folder)}") == f.read_bytes() for f in sorted(folder.rglob("*.*"))[:8]))
+
+    pull = api.upload_file(path_or_fileobj=b"proposed", path_in_repo="proposed.txt", repo_id=repo, create_pr=True)
+    check("upload_file with create_pr", pull.pr_num == 1 and fetched("proposed.txt", revision="refs/pr/1") == b"proposed")
+    check("leaves main alone", "proposed.txt" not in api.list_repo_files(repo))
+    pull = api.upload_folder(folder_path=folder, path_in_repo="again", repo_id=repo, create_pr=True)
+    check("upload_folder with create_pr", len(api.list_repo_files(repo, revision="refs/pr/2")) > 50)
+
+
+def commits(api, repo, fetched, Add, Copy, Delete):
+    big = fetched("cli/big.bin")
+    api.create_commit(repo, [Copy("cli/big.bin", "copied.bin"), Copy("cli/small.txt", "copied.txt"), Delete("one.bin")],
+                      commit_message="copies")
+    check("copies and a deletion in one commit", fetched("copied.bin") == big and fetched("copied.txt") == b"a small file\n")
+    check("the deleted file is gone", "one.bin" not in api.list_repo_files(repo))
+    api.delete_file("copied.txt", repo)
+    api.delete_folder("folder/part-1", repo)
+    files = api.list_repo_files(repo)
+    check("delete_file and delete_folder", "copied.txt" not in files and not any(f.startswith("folder/part-1") for f in files))
+    head = api.model_info(repo).sha
+    api.create_commit(repo, [Add("after.txt", b"1")], commit_message="after", parent_commit=head)
+    moved = raises(Exception, lambda: api.create_commit(repo, [Add("late.txt", b"1")], commit_message="late", parent_commit=head))
+    check("a parent that is not the last commit is refused", moved and "late.txt" not in api.list_repo_files(repo))
+
+
+def refs(api, repo, fetched, RevisionNotFoundError):
+    old = api.model_info(repo).sha
+    api.create_branch(repo, branch="feat/x")
+    api.create_branch(repo, branch="feat/x", exist_ok=True)
+    api.upload_file(path_or_fileobj=noise(7, 200_000), path_in_repo="on-branch.bin", repo_id=repo, revision="feat/x")
+    check("a branch with a slash", fetched("on-branch.bin", revision="feat/x") == noise(7, 200_000))
+    check("main does not have it", "on-branch.bin" not in api.list_repo_files(repo))
+    api.create_tag(repo, tag="v1.0", tag_message="the first")
+    api.create_tag(repo, tag="v0", revision=old)
+    listed = api.list_repo_refs(repo, include_pull_requests=True)
+    check("list_repo_refs", {b.name for b in listed.branches} == {"main", "feat/x"} and {t.name for t in listed.tags} == {"v0", "v1.0"}
+          and len(listed.pull_requests) == 2)
+    check("a tag names a commit", api.model_info(repo, revision="v0").sha == old)
+    api.delete_tag(repo, tag="v0")
+    api.delete_branch(repo, branch="feat/x")
+    check("a deleted branch", raises(RevisionNotFoundError, lambda: api.model_info(repo, revision="feat/x")))
+    past = api.list_repo_commits(repo)
+    check("list_repo_commits", past[0].commit_id == api.model_info(repo).sha and past[-1].title == "initial commit"
+          and any(c.title == "bytes" and c.message == "and why" for c in past) and past[0].authors == ["admin"])
+
+
+def trees(api, repo):
+    listed = list(api.list_repo_tree(repo, recursive=True, expand=True))
+    by_path = {item.path: item for item in listed}
+    big = by_path["cli/big.bin"]
+    check("list_repo_tree", big.size == 3_000_000 and big.lfs.sha256 == hashlib.sha256(noise(1, 3_000_000)).hexdigest())
+    check("with the last commit of each", big.last_commit.title.startswith("Upload") and by_path["after.txt"].last_commit.title == "after")
+    names = [item.path for item in api.list_repo_tree(repo, "folder")]
+    check("one folder", names == ["folder/part-0", "folder/part-2", "folder/part-3", "folder/part-4"], names)
+    infos = api.get_paths_info(repo, ["cli", "cli/big.bin", "nothing"])
+    check("get_paths_info", {info.path for info in infos} == {"cli", "cli/big.bin"})
+
+
+def snapshots(api, repo, work, snapshot_download):
+    folder = Path(snapshot_download(repo, local_dir=work / "snapshot"))
+    files = {str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file() and ".cache" not in f.parts}
+    check("snapshot_download has every file", files == set(api.list_repo_files(repo)))
+    check("as it was", (folder / "cli/big.bin").read_bytes() == noise(1, 3_000_000) and (folder / "empty.bin").read_bytes() == b"")
+
+
+def file_system(repo, HfFileSystem):
+    fs = HfFileSystem()
+    names = {entry["name"] for entry in fs.ls(repo)}
+    check("HfFileSystem ls", f"{repo}/bytes.bin" in names and f"{repo}/folder" in names)
+    data = noise(2, 5_000_000)
+    with fs.open(f"{repo}/bytes.bin", "rb", block_size=100_000) as file:
+        ok = True
+        for at, size in [(4_999_990, 100), (0, 10), (1_234_567, 400_000), (2_500_000, 1)]:
+            file.seek(at)
+            ok = ok and file.read(size) == data[at : at + size]
+        check("open, seek and read", ok and file.size == len(data))
+    check("a small file", fs.cat(f"{repo}/cli/small.txt") == b"a small file\n")
+    with fs.open(f"{repo}/written.bin", "wb") as file:
+        file.write(data[:300_000])
+    fs.invalidate_cache()
+    check("write", fs.cat(f"{repo}/written.bin") == data[:300_000])
+    fs.mv(f"{repo}/written.bin", f"{repo}/moved.bin")
+    fs.invalidate_cache()
+    check("mv", not fs.exists(f"{repo}/written.bin") and fs.cat(f"{repo}/moved.bin") == data[:300_000])
+    fs.rm(f"{repo}/moved.bin")
+    fs.invalidate_cache()
+    check("rm and exists", not fs.exists(f"{repo}/moved.bin") and fs.glob(f"{repo}/cli/*.txt") == [f"{repo}/cli/small.txt"])
+
+
+def other_kinds(api, way, work, fetched):
+    for kind in ("dataset", "space"):
+        name = f"ann/thing-{way}"
+        more = {"space_sdk": "static"} if kind == "space" else {}
+        url = api.create_repo(name, repo_type=kind, **more)
+        api.upload_file(path_or_fileobj=noise(9, 120_000), path_in_repo="a.bin", repo_id=name, repo_type=kind)
+        check(f"a {kind}", fetched("a.bin", repo_id=name, repo_type=kind) == noise(9, 120_000) and url.repo_type == kind)
+    check("lists", f"ann/thing-{way}" in [d.id for d in api.list_datasets(author="ann")]
+          and f"ann/model-{way}" in [m.id for m in api.list_models(search="MODEL")])
+
+
+def cas_token(drystone, data, scope, repo):
+    command = [drystone, "token", "create", "--data", data, "--scope", scope, "--repo", repo, "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["token"]
+
+
+def rights(api, server, drystone, way, work, fetched, RepositoryNotFoundError, HfHubHTTPError):
+    from huggingface_hub import HfApi
+
+    secret = f"ann/secret-{way}"
+    api.create_repo(secret, private=True)
+    data = noise(11, 150_000)
+    api.upload_file(path_or_fileobj=data, path_in_repo="a.bin", repo_id=secret)
+    check("a private repository is read by those who may", fetched("a.bin", repo_id=secret) == data)
+    nobody = HfApi(token=False)
+    stranger = HfApi(token=cas_token(drystone, server.data, "write", f"bob/other-{way}"))
+    reader = HfApi(token=cas_token(drystone, server.data, "read", secret))
+    for who, them in [("somebody without a token", nobody), ("a token of another repository", stranger)]:
+        check(f"{who} does not see a private one", raises(RepositoryNotFoundError, lambda: them.model_info(secret)))
+        check("nor its files", raises(RepositoryNotFoundError, lambda: them.hf_hub_download(secret, "a.bin", cache_dir=work / "none")))
+        check("nor in a list", secret not in [m.id for m in them.list_models(author="ann")])
+    check("a token for reading reads", reader.model_info(secret).private is True)
+    check("and does not write", raises(HfHubHTTPError, lambda: reader.upload_file(path_or_fileobj=b"x", path_in_repo="x", repo_id=secret)))
+    check("a wrong token is refused", raises(HfHubHTTPError, lambda: HfApi(token="ds_wrong").whoami()))
+    public = f"ann/model-{way}"
+    check("a public one is read without a token", nobody.model_info(public).id == public)
+    got = Path(nobody.hf_hub_download(public, "cli/big.bin", cache_dir=work / "nobody")).read_bytes()
+    check("files too", got == noise(1, 3_000_000))
+    check("but not written", raises(Exception, lambda: nobody.upload_file(path_or_fileobj=b"x", path_in_repo="x", repo_id=public)))
+    knows_the_hash(server, drystone, way, secret)
+    api.update_repo_settings(secret, private=False)
+    check("made public", nobody.model_info(secret).private is False)
+
+
+def ask(url, token, method="GET"):
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"}, method=method)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers
+
+
+def knows_the_hash(server, drystone, way, secret):
+    """A file hash opens nothing in another repository."""
+    own, other = (cas_token(drystone, server.data, "write", repo) for repo in (secret, f"bob/other-{way}"))
+    file_hash = ask(f"{server.url}/{secret}/resolve/main/a.bin", server.admin, "HEAD")[1]["X-Xet-Hash"]
+    url = f"{server.url}/v2/reconstructions/{file_hash}"
+    check("a file's hash opens it with a token of its repository", ask(url, own)[0] == 200)
+    check("and not with one of another", ask(url, other)[0] == 404)
+
+
+def whole(api, way, fetched, RepositoryNotFoundError):
+    repo = f"ann/secret-{way}"
+    past = len(api.list_repo_commits(repo))
+    api.super_squash_history(repo_id=repo)
+    check("super-squash keeps the files", past > 1 and len(api.list_repo_commits(repo)) == 1 and fetched("a.bin", repo_id=repo) == noise(11, 150_000))
+    api.move_repo(repo, f"ann/moved-{way}")
+    check("a moved repository has its files", fetched("a.bin", repo_id=f"ann/moved-{way}") == noise(11, 150_000))
+    check("and the old name is free", raises(RepositoryNotFoundError, lambda: api.model_info(repo)))
+    api.delete_repo(f"ann/moved-{way}")
+    check("a deleted repository is gone", raises(RepositoryNotFoundError, lambda: api.model_info(f"ann/moved-{way}")))
+    api.create_repo(f"ann/moved-{way}")
+    check("one of its name starts anew", api.list_repo_files(f"ann/moved-{way}") == [".gitattributes"])
+
+
+def child(drystone, data, url):
+    """One of the two runs."""
+    server = Server.__new__(Server)
+    server.data, server.url, server.admin = Path(data), url, (Path(data) / "admin.token").read_text().strip()
+    with tempfile.TemporaryDirectory() as work:
+        try:
+            run_all(server, drystone, Path(work))
+        except Exception:
+            check("the rest", False, traceback.format_exc())
+    print(f"counted {passed} {failed}")
+
+
+def main(drystone):
+    global passed, failed
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        server = Server(drystone, folder / "data")
+        for way in ("xet", "lfs"):
+            print(f"== {way}", flush=True)
+            env = {**os.environ, "HF_ENDPOINT": server.url, "HF_TOKEN": server.admin, "HF_HOME": str(folder / f"home-{way}"),
+                   "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+                   "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+            env.pop("HF_XET_CACHE", None)
+            if way == "lfs":
+                env["HF_HUB_DISABLE_XET"] = "1"
+            ran = subprocess.Popen([sys.executable, "-W", "ignore", __file__, drystone, folder / "data", server.url], env=env,
+                                   stdout=subprocess.PIPE, text=True)
+            counted = False
+            for line in ran.stdout:
+                if line.startswith("counted "):
+                    counted = True
+                    more = line.split()
+                    passed, failed = passed + int(more[1]), failed + int(more[2])
+                else:
+                    print(line, end="", flush=True)
+            if ran.wait() != 0 or not counted:
+                failed += 1
+        server.stop()
+        if failed:
+            print((folder / "server.log").read_text()[-3000:])
+    print(f"hub: {passed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        main(os.path.abspath(sys.argv[1]))
+    else:
+        child(sys.argv[1], sys.argv[2], sys.argv[3])
