@@ -4,12 +4,14 @@
 //! no HTTP; the server in front of it knows no SQL and no object keys.
 
 pub mod access;
+mod blocks;
 pub mod body;
 pub mod catalog;
 pub mod clock;
 pub mod dedup;
 pub mod error;
 mod footers;
+mod gather;
 pub mod ingest;
 pub mod layout;
 pub mod objects;
@@ -26,8 +28,12 @@ pub use dedup::{DedupOptions, DedupPolicy};
 pub use error::{Error, ErrorKind, Result};
 pub use objects::{Digest, ObjectKey, Objects, XorbKey};
 
+use catalog::rows::{DedupHit, Reach};
 use footers::Footers;
+use gather::Gather;
+use layout::Layout;
 use workers::{Memory, Workers};
+use xet::{ChunkHash, FileHash};
 
 /// A store: objects, the catalog over them, and what it takes to serve both.
 #[derive(Debug, Clone)]
@@ -38,6 +44,8 @@ pub struct Store {
     workers: Workers,
     memory: Memory,
     footers: Footers,
+    layouts: Gather<(Scope, FileHash), Arc<Layout>>,
+    chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
     shard_chunks_max: u64,
 }
@@ -81,7 +89,8 @@ impl Store {
         let footers = Footers::new(objects.clone(), workers.clone(), options.footer_bytes_max);
         let memory = Memory::new(options.body_bytes_max);
         let Options { shard_chunks_max, dedup, .. } = options.clone();
-        Self { objects, catalog, clock, workers, memory, footers, dedup, shard_chunks_max }
+        let (layouts, chunks) = (plan::gather(&catalog), dedup::gather(&catalog));
+        Self { objects, catalog, clock, workers, memory, footers, layouts, chunks, dedup, shard_chunks_max }
     }
 
     /// The objects.
