@@ -6,11 +6,12 @@ SHELL := /usr/bin/env bash
 FUZZ_SECONDS ?= 60
 TARGET ?=
 BENCH_ARGS ?=
+SERVERS_ARGS ?=
 
-.PHONY: help run demo test check lint bench fuzz wheel install clean setup
+.PHONY: help run demo test check lint bench bench-servers fuzz wheel install clean setup
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## build it and start a server on ./drystone-data
 	cargo build --release -p drystone
@@ -31,9 +32,13 @@ lint: ## format, clippy and documentation without a warning
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-bench: setup ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
-	cargo build --release -p drystone -p drystone-testkit --bins
+bench: bench-servers ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
 	.venv/bin/python bench/run.py $(BENCH_ARGS)
+
+bench-servers: setup ## measure the server with the hf_xet client (SERVERS_ARGS="--scale 0.01 --rounds 1" is quick)
+	cargo build --release -p drystone -p drystone-testkit --bins
+	cargo build --release -p drystone-store --example fill
+	.venv/bin/python bench/servers.py $(SERVERS_ARGS)
 
 fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGET)

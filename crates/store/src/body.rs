@@ -2,16 +2,17 @@
 
 use std::pin::Pin;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use futures::{Stream, StreamExt};
 
+use crate::blocks::{BLOCK_BYTES, Blocks};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Why a piece did not arrive.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Bytes that are looked at together: enough to be worth a thread, few enough to arrive soon.
-pub(crate) const SEGMENT_BYTES: usize = 1024 * 1024;
+/// Bytes that are looked at together: one block.
+pub(crate) const SEGMENT_BYTES: usize = BLOCK_BYTES;
 
 /// The length a body may have: what its sender declared, if that is allowed, or all that is allowed.
 pub(crate) fn limit(what: &str, declared_bytes: Option<u64>, max: u64) -> Result<u64> {
@@ -27,6 +28,7 @@ pub(crate) fn limit(what: &str, declared_bytes: Option<u64>, max: u64) -> Result
 /// Gathers a body. Pieces are copied into segments: they may be tiny, and many, and each would cost more than its bytes.
 pub(crate) struct Segments<'a, S> {
     what: &'a str,
+    blocks: &'a Blocks,
     bytes_max: u64,
     left: u64,
     pieces: Pin<Box<S>>,
@@ -39,22 +41,26 @@ where
     S: Stream<Item = std::result::Result<Bytes, BodyError>>,
 {
     /// The segments of a body that has at most so many bytes; `what` names it in errors.
-    pub(crate) fn new(what: &'a str, bytes_max: u64, pieces: S) -> Self {
-        Self { what, bytes_max, left: bytes_max, pieces: Box::pin(pieces), rest: Bytes::new() }
+    pub(crate) fn new(what: &'a str, blocks: &'a Blocks, bytes_max: u64, pieces: S) -> Self {
+        Self { what, blocks, bytes_max, left: bytes_max, pieces: Box::pin(pieces), rest: Bytes::new() }
     }
 
     /// The next segment: a full one, or the last; `None` after that.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
-        let mut segment = Vec::new();
+        let mut segment = self.blocks.take();
         while segment.len() < SEGMENT_BYTES {
             if self.rest.is_empty() {
                 let Some(piece) = self.pieces.next().await else { break };
                 self.rest = self.check(piece)?;
             }
-            let room = (SEGMENT_BYTES - segment.len()).min(self.rest.len());
-            segment.extend_from_slice(&self.rest.split_to(room));
+            let taken = segment.fill(&self.rest);
+            self.rest.advance(taken);
         }
-        Ok((!segment.is_empty()).then(|| segment.into()))
+        // A piece may be a small part of a large buffer, which its reader wants to use again.
+        if self.rest.is_empty() {
+            self.rest = Bytes::new();
+        }
+        Ok((segment.len() > 0).then(|| segment.freeze()))
     }
 
     fn check(&mut self, piece: std::result::Result<Bytes, BodyError>) -> Result<Bytes> {
@@ -77,11 +83,12 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_of_any_size_become_even_segments() {
+        let blocks = Blocks::default();
         for step in [1, 1000, SEGMENT_BYTES, 3 * SEGMENT_BYTES] {
             let data = Bytes::from(testkit::corpus::noise(1, 2 * SEGMENT_BYTES + 5));
             let pieces: Vec<_> =
                 data.chunks(step.max(777)).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-            let mut body = Segments::new("body", data.len() as u64, stream::iter(pieces));
+            let mut body = Segments::new("body", &blocks, data.len() as u64, stream::iter(pieces));
             let mut segments = Vec::new();
             while let Some(segment) = body.next().await.unwrap() {
                 segments.push(segment);
@@ -99,7 +106,7 @@ mod tests {
         assert_eq!(limit("body", Some(11), 10).unwrap_err().kind(), ErrorKind::Invalid);
         assert_eq!((limit("body", Some(9), 10).unwrap(), limit("body", None, 10).unwrap()), (9, 10));
         let pieces = stream::iter([Ok(Bytes::from("abc")), Ok(Bytes::from("de"))]);
-        let error = Segments::new("body", 4, pieces).next().await.unwrap_err();
+        let error = Segments::new("body", &Blocks::default(), 4, pieces).next().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
 }

@@ -6,6 +6,9 @@
 //!
 //! [`XorbRow::referenced_s`]: crate::catalog::rows::XorbRow::referenced_s
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use xet::ChunkHash;
 use xet::hash::HashKey;
@@ -15,8 +18,10 @@ use xet::xorb::XorbInfo;
 
 use crate::Store;
 use crate::access::{Grant, Scope};
-use crate::catalog::rows::Reach;
+use crate::catalog::Catalog;
+use crate::catalog::rows::{DedupHit, Reach};
 use crate::error::{Error, ErrorKind, Result};
+use crate::gather::Gather;
 
 /// Whose chunks a repository may find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,8 +98,7 @@ impl Store {
     /// The shard that tells where a chunk is; `None` when no eligible chunk of that hash is within reach.
     pub async fn dedup(&self, grant: &Grant, chunk: ChunkHash) -> Result<Option<Bytes>> {
         let Some(reach) = self.dedup.policy.reach(grant.scope()) else { return Ok(None) };
-        let hits = self.catalog.dedup(&reach, &[chunk]).await?;
-        let Some(hit) = hits.into_iter().next() else { return Ok(None) };
+        let Some(hit) = self.chunks.ask((reach, chunk)).await? else { return Ok(None) };
         let now_s = self.clock.now_s();
         if hit.xorb.referenced_s.saturating_add(TOUCH_S) <= now_s {
             let live = self.catalog.touch_xorbs(&[hit.xorb.key.hash], now_s).await?;
@@ -119,6 +123,24 @@ impl Store {
         let answer = answer.map_err(|source| Error::corrupt("dedup answer", source))?;
         Ok(Some(answer.into()))
     }
+}
+
+/// Asks where chunks are, those within one reach together.
+pub(crate) fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Reach, ChunkHash), DedupHit> {
+    let catalog = catalog.clone();
+    Gather::new(move |keys: Vec<(Reach, ChunkHash)>| {
+        let catalog = catalog.clone();
+        async move {
+            let mut by_reach: HashMap<Reach, Vec<ChunkHash>> = HashMap::new();
+            keys.into_iter().for_each(|(reach, chunk)| by_reach.entry(reach).or_default().push(chunk));
+            let mut found = HashMap::new();
+            for (reach, chunks) in by_reach {
+                let hits = catalog.dedup(&reach, &chunks).await?;
+                found.extend(hits.into_iter().map(|hit| ((reach.clone(), hit.chunk), hit)));
+            }
+            Ok(found)
+        }
+    })
 }
 
 /// A stored xorb as shards list it.

@@ -3,6 +3,7 @@
 //! Whatever form it has on the way, it is stored with a version 1 footer. The object is durable before the catalog
 //! names it; of two uploads of one hash the first row wins, and the other object is for sweep to find.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,10 +15,12 @@ use xet::{FormatError, XorbHash};
 
 use crate::Store;
 use crate::access::Grant;
+use crate::blocks::BLOCK_BYTES;
 use crate::body::{self, BodyError, Segments};
 use crate::catalog::rows::{XorbRow, XorbState};
-use crate::error::{Error, Result};
-use crate::objects::{Digest, ObjectKey, XorbKey};
+use crate::error::{Error, ErrorKind, Result};
+use crate::objects::stage::Staged;
+use crate::objects::{Digest, XorbKey};
 use crate::workers::{Workers, join};
 
 /// What became of an uploaded xorb. It is stored either way.
@@ -45,34 +48,46 @@ impl Store {
         grant.expect_write()?;
         let what = format!("xorb {hash}");
         let bytes_max = body::limit(&what, declared_bytes, XORB_STORED_BYTES_MAX)?;
-        let _memory = self.memory.reserve(bytes_max).await;
+        let _memory = self.memory.reserve(self.ingest_bytes(bytes_max)).await;
+        // What is here already is proven again, since its sender believes it is stored, but not written again.
+        let known = self.catalog.xorbs(&[hash]).await?;
+        let mut staged = match known.iter().any(XorbRow::is_live) {
+            true => None,
+            false => Some(Staged::begin(&self.objects, hash).await?),
+        };
 
         let mut scan = Scan::new(self.workers.clone(), hash);
-        let mut segments = Vec::new();
-        let mut arriving = Segments::new(&what, bytes_max, pieces);
+        let mut arriving = Segments::new(&what, &self.objects.blocks, bytes_max, pieces);
         while let Some(segment) = arriving.next().await? {
-            segments.push(segment.clone());
-            scan.push(segment).await?;
+            scan.push(segment.clone()).await?;
+            if let Some(staged) = &mut staged {
+                staged.push(segment).await?;
+            }
         }
-        let info = Arc::new(scan.finish().await?);
-        let sealed = self.workers.run({
-            let info = info.clone();
-            move || Sealed::new(&info, segments)
-        });
-        self.keep(&info, sealed.await?).await
+        let sealed = scan.finish().await?;
+        self.keep(sealed, staged).await
+    }
+
+    /// Bytes of memory that an upload of so many bytes takes: all of them, unless they can be put aside as they come.
+    pub fn ingest_bytes(&self, body_bytes: u64) -> u64 {
+        if self.objects.stages_in_files() { body_bytes.min(STAGED_BYTES) } else { body_bytes }
     }
 
     /// Object first, row second.
-    async fn keep(&self, info: &Arc<XorbInfo>, sealed: Sealed) -> Result<Ingested> {
+    async fn keep(&self, sealed: Sealed, staged: Option<Staged>) -> Result<Ingested> {
+        let Sealed { info, footer, digest } = sealed;
         let now_s = self.clock.now_s();
         if !self.catalog.touch_xorbs(&[info.hash()], now_s).await?.is_empty() {
             return Ok(Ingested { was_inserted: false });
         }
-        let key = XorbKey { hash: info.hash(), digest: sealed.digest };
-        self.objects.put(&ObjectKey::Xorb(key), sealed.parts).await?;
+        let swept = || Error::new(ErrorKind::Unavailable, format!("xorb {} was just swept", info.hash()));
+        let staged = staged.ok_or_else(swept)?;
+        let key = XorbKey { hash: info.hash(), digest };
+        let object_bytes = info.stored_bytes() + footer.len() as u64;
+        staged.finish(key, info.stored_bytes(), footer).await?;
         let row = XorbRow {
             key,
-            object_bytes: sealed.object_bytes,
+            object_bytes,
             raw_bytes: info.raw_bytes(),
             chunk_count: info.chunk_count(),
             state: XorbState::Live,
@@ -84,52 +99,56 @@ impl Store {
         let was_inserted = added.first().is_some_and(|added| added.was_inserted);
         if was_inserted {
             // Its shard comes next, and will ask.
-            self.footers.remember(key, info.clone()).await;
+            self.footers.remember(key, Arc::new(info)).await;
         }
         Ok(Ingested { was_inserted })
     }
 }
 
-/// Verifies a xorb on the workers while the next segment arrives: at most one segment is with them.
+/// What an upload holds when its bytes are put aside: a block that fills, one at the scanner, one at the disk, the end of
+/// the one before, what a chunk decodes to, and the buffer of its connection.
+const STAGED_BYTES: u64 = 6 * BLOCK_BYTES as u64;
+
+/// Proves a xorb on the workers while the next segment arrives: at most one segment is with them.
 struct Scan {
     workers: Workers,
     hash: XorbHash,
-    /// `None` while the scanner is at work.
-    scanner: Option<XorbScanner>,
-    at_work: Option<JoinHandle<(XorbScanner, std::result::Result<(), FormatError>)>>,
+    /// `None` while it is at work.
+    proof: Option<Proof>,
+    at_work: Option<JoinHandle<(Proof, std::result::Result<(), FormatError>)>>,
 }
 
 impl Scan {
     fn new(workers: Workers, hash: XorbHash) -> Self {
-        Self { workers, hash, scanner: Some(XorbScanner::new(Some(hash))), at_work: None }
+        Self { workers, hash, proof: Some(Proof::new(hash)), at_work: None }
     }
 
     async fn push(&mut self, segment: Bytes) -> Result<()> {
-        let mut scanner = self.idle().await?;
+        let mut proof = self.idle().await?;
         let work = move || {
-            let pushed = scanner.push(&segment);
-            (scanner, pushed)
+            let pushed = proof.push(segment);
+            (proof, pushed)
         };
         self.at_work = Some(self.workers.start(work).await);
         Ok(())
     }
 
     /// What the xorb holds, now that all of it was pushed.
-    async fn finish(mut self) -> Result<XorbInfo> {
-        let scanner = self.idle().await?;
-        let scanned = self.workers.run(|| scanner.finish()).await?;
-        Ok(scanned.map_err(|source| self.refuse(source))?.info)
+    async fn finish(mut self) -> Result<Sealed> {
+        let proof = self.idle().await?;
+        let sealed = self.workers.run(|| proof.finish()).await?;
+        sealed.map_err(|source| self.refuse(source))
     }
 
-    /// The scanner, once it has nothing to do.
-    async fn idle(&mut self) -> Result<XorbScanner> {
-        if let Some(scanner) = self.scanner.take() {
-            return Ok(scanner);
+    /// The proof, once it has nothing to do.
+    async fn idle(&mut self) -> Result<Proof> {
+        if let Some(proof) = self.proof.take() {
+            return Ok(proof);
         }
-        let at_work = self.at_work.take().expect("a scanner is idle or at work");
-        let (scanner, pushed) = join(at_work).await?;
+        let at_work = self.at_work.take().expect("a proof is idle or at work");
+        let (proof, pushed) = join(at_work).await?;
         pushed.map_err(|source| self.refuse(source))?;
-        Ok(scanner)
+        Ok(proof)
     }
 
     fn refuse(&self, source: FormatError) -> Error {
@@ -137,28 +156,52 @@ impl Scan {
     }
 }
 
-/// A xorb as it is stored.
-struct Sealed {
-    parts: Vec<Bytes>,
-    object_bytes: u64,
-    digest: Digest,
+/// Reads the bytes of a xorb once: while they are in the core's cache they are decoded, hashed and digested.
+struct Proof {
+    scanner: XorbScanner,
+    digest: blake3::Hasher,
+    digested: u64,
+    /// What came and is not digested: the start of a record, or a footer, which will not be stored.
+    rest: VecDeque<Bytes>,
 }
 
-impl Sealed {
-    /// The records as they came, and a footer of our own: the one that came may be old or carry a nonce.
-    fn new(info: &XorbInfo, segments: Vec<Bytes>) -> Self {
-        let mut left = info.stored_bytes();
-        let mut parts = Vec::with_capacity(segments.len() + 1);
-        for mut segment in segments {
-            segment.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-            left -= segment.len() as u64;
-            parts.push(segment);
+impl Proof {
+    fn new(hash: XorbHash) -> Self {
+        let digest = blake3::Hasher::new();
+        Self { scanner: XorbScanner::new(Some(hash)), digest, digested: 0, rest: VecDeque::new() }
+    }
+
+    fn push(&mut self, segment: Bytes) -> std::result::Result<(), FormatError> {
+        self.scanner.push(&segment)?;
+        self.rest.push_back(segment);
+        let mut proven = self.scanner.stored_bytes() - self.digested;
+        while let Some(front) = self.rest.front_mut() {
+            let now = front.split_to(usize::try_from(proven).unwrap_or(usize::MAX).min(front.len()));
+            self.digest.update(&now);
+            self.digested += now.len() as u64;
+            proven -= now.len() as u64;
+            if !front.is_empty() {
+                break;
+            }
+            self.rest.pop_front();
         }
+        Ok(())
+    }
+
+    /// The records as they came get a footer of our own: the one that came may be old or carry a nonce.
+    fn finish(mut self) -> std::result::Result<Sealed, FormatError> {
+        let info = self.scanner.finish()?.info;
         let mut footer = Vec::new();
         info.encode_footer(Form::V1, &mut footer);
-        let object_bytes = info.stored_bytes() + footer.len() as u64;
-        parts.push(footer.into());
-        let digest = Digest::of(parts.iter().map(|part| &**part));
-        Self { parts, object_bytes, digest }
+        self.digest.update(&footer);
+        let digest = Digest::new(*self.digest.finalize().as_bytes());
+        Ok(Sealed { info, footer: footer.into(), digest })
     }
+}
+
+/// What a xorb turned out to be, and what its object ends in and is called.
+struct Sealed {
+    info: XorbInfo,
+    footer: Bytes,
+    digest: Digest,
 }

@@ -4,6 +4,7 @@
 //! no HTTP; the server in front of it knows no SQL and no object keys.
 
 pub mod access;
+mod blocks;
 pub mod body;
 pub mod catalog;
 pub mod clock;
@@ -11,6 +12,7 @@ pub mod content;
 pub mod dedup;
 pub mod error;
 mod footers;
+mod gather;
 pub mod ingest;
 pub mod intake;
 pub mod layout;
@@ -29,8 +31,12 @@ pub use dedup::{DedupOptions, DedupPolicy};
 pub use error::{Error, ErrorKind, Result};
 pub use objects::{Digest, ObjectKey, Objects, XorbKey};
 
+use catalog::rows::{DedupHit, Reach};
 use footers::Footers;
+use gather::Gather;
+use layout::Layout;
 use workers::{Memory, Workers};
+use xet::{ChunkHash, FileHash};
 
 /// A store: objects, the catalog over them, and what it takes to serve both.
 #[derive(Debug, Clone)]
@@ -42,6 +48,8 @@ pub struct Store {
     memory: Memory,
     footers: Footers,
     trees: repo::Trees,
+    layouts: Gather<(Scope, FileHash), Arc<Layout>>,
+    chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
     shard_chunks_max: u64,
 }
@@ -86,7 +94,20 @@ impl Store {
         let memory = Memory::new(options.body_bytes_max);
         let Options { shard_chunks_max, dedup, .. } = options.clone();
         let trees = repo::trees();
-        Self { objects, catalog, clock, workers, memory, footers, trees, dedup, shard_chunks_max }
+        let (layouts, chunks) = (plan::gather(&catalog), dedup::gather(&catalog));
+        Self {
+            objects,
+            catalog,
+            clock,
+            workers,
+            memory,
+            footers,
+            trees,
+            layouts,
+            chunks,
+            dedup,
+            shard_chunks_max,
+        }
     }
 
     /// The objects.

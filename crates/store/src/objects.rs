@@ -11,6 +11,7 @@
 //! writing it again writes the same.
 
 mod read;
+pub(crate) mod stage;
 
 use std::fmt;
 use std::ops::Range;
@@ -27,9 +28,12 @@ use object_store::{GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt, Pu
 use url::Url;
 use xet::{ShardHash, XorbHash};
 
+use crate::blocks::Blocks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::repo::RepoId;
 use crate::repo::oid::{Oid, parse_hex};
+
+pub use read::ObjectReader;
 
 /// The BLAKE3 of an object's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -171,6 +175,9 @@ pub struct Listed {
 #[derive(Clone)]
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
+    /// Where they are, if that is a folder of this machine.
+    folder: Option<Arc<FilePath>>,
+    pub(crate) blocks: Blocks,
 }
 
 impl fmt::Debug for Objects {
@@ -185,12 +192,13 @@ impl Objects {
     pub fn local(directory: &FilePath) -> Result<Self> {
         let open = || {
             std::fs::create_dir_all(directory)?;
-            Ok(LocalFileSystem::new_with_prefix(directory)?.with_fsync(true))
+            let store = LocalFileSystem::new_with_prefix(directory)?.with_fsync(true);
+            Ok((store, directory.canonicalize()?))
         };
-        let store = open().map_err(|source: Cause| {
+        let (store, folder) = open().map_err(|source: Cause| {
             Error::caused(ErrorKind::Internal, format!("{}", directory.display()), source)
         })?;
-        Ok(Self::new(Arc::new(store)))
+        Ok(Self { folder: Some(folder.into()), ..Self::new(Arc::new(store)) })
     }
 
     /// Objects where a URL says: `file:///directory`, or a bucket of a kind this build knows (`s3://bucket/prefix`).
@@ -211,7 +219,7 @@ impl Objects {
 
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store }
+        Self { store, folder: None, blocks: Blocks::default() }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
@@ -254,13 +262,26 @@ impl Objects {
         let get = self.store.get_opts(&Path::from(key.as_str()), options).await;
         let get = get.map_err(|source| translate("read", &key, source))?;
         let pieces = match get.payload {
-            GetResultPayload::File(file, _) => read::file(key.clone(), file, get.range),
+            GetResultPayload::File(file, _) => {
+                read::file(key.clone(), file.into(), get.range, self.blocks.clone())
+            }
             GetResultPayload::Stream(pieces) => {
                 let key = key.clone();
                 pieces.map(move |piece| piece.map_err(|source| translate("read", &key, source))).boxed()
             }
         };
         Ok(read::whole(key, range, pieces))
+    }
+
+    /// An object to read ranges of; `None` when it is not there. One that lies in a folder is found and read without
+    /// leaving the thread, if the system has it in memory.
+    pub async fn reader(&self, key: &ObjectKey) -> Result<Option<ObjectReader>> {
+        read::reader(self, key).await
+    }
+
+    /// Whether bytes can be put aside in files while they arrive.
+    pub(crate) fn stages_in_files(&self) -> bool {
+        self.folder.is_some()
     }
 
     /// The whole object. For shards: a xorb is better read by ranges.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -12,8 +13,10 @@ use xet::plan::{self, BatchPlan, Fetch, FetchRange, Plan, PlanTerm, XorbEnds};
 use xet::{FileHash, XorbHash};
 
 use crate::Store;
-use crate::access::Grant;
+use crate::access::{Grant, Scope};
+use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
+use crate::gather::Gather;
 use crate::layout::{LaidTerm, Layout};
 use crate::objects::{ObjectKey, XorbKey};
 
@@ -129,9 +132,8 @@ impl Store {
     }
 
     /// One look into the catalog settles what the file is and whether it may be read.
-    async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Layout> {
-        let rows = self.catalog.files(grant.scope(), &[file]).await?;
-        rows.into_iter().next().map(|row| row.layout).ok_or_else(|| unknown(&file))
+    async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Arc<Layout>> {
+        self.layouts.ask((grant.scope().clone(), file)).await?.ok_or_else(|| unknown(&file))
     }
 
     /// The part of a term that covers `wanted`, raw bytes counted from the term's start.
@@ -150,6 +152,24 @@ impl Store {
         let (term, fetch) = clipped.terms.pop().zip(fetch).ok_or_else(wrong)?;
         Ok(Piece { offset: clipped.offset_into_first_range, term, fetch })
     }
+}
+
+/// Asks for the layouts of files, those of a repository together.
+pub(crate) fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Scope, FileHash), Arc<Layout>> {
+    let catalog = catalog.clone();
+    Gather::new(move |keys: Vec<(Scope, FileHash)>| {
+        let catalog = catalog.clone();
+        async move {
+            let mut by_scope: HashMap<Scope, Vec<FileHash>> = HashMap::new();
+            keys.into_iter().for_each(|(scope, file)| by_scope.entry(scope).or_default().push(file));
+            let mut layouts = HashMap::new();
+            for (scope, files) in by_scope {
+                let rows = catalog.files(&scope, &files).await?;
+                layouts.extend(rows.into_iter().map(|row| ((scope.clone(), row.hash), Arc::new(row.layout))));
+            }
+            Ok(layouts)
+        }
+    })
 }
 
 /// The part of one term that a plan needs.

@@ -64,7 +64,7 @@ impl Store {
         // The body, what was parsed of it, the rows, and the shard as it is stored.
         let _memory = self.memory.reserve(bytes_max.saturating_mul(4)).await;
         let mut segments = Vec::new();
-        let mut arriving = Segments::new("shard", bytes_max, pieces);
+        let mut arriving = Segments::new("shard", &self.objects.blocks, bytes_max, pieces);
         while let Some(segment) = arriving.next().await? {
             segments.push(segment);
         }

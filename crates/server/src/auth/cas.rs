@@ -1,5 +1,8 @@
 //! CAS tokens: JWT, HS256, bound to one repository and ref.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
@@ -64,6 +67,8 @@ pub struct CasTokens {
     signing_id: String,
     known: Vec<(String, DecodingKey)>,
     validation: Validation,
+    /// Tokens whose signature was checked: a client sends the same one with each of its thousand requests.
+    checked: Arc<Mutex<HashMap<String, Claims>>>,
 }
 
 impl std::fmt::Debug for CasTokens {
@@ -86,7 +91,7 @@ impl CasTokens {
         // Expiry is ours to check: the library reads the system's clock and is lenient by a minute.
         validation.validate_exp = false;
         validation.validate_aud = false;
-        Self { signing, signing_id, known, validation }
+        Self { signing, signing_id, known, validation, checked: Arc::default() }
     }
 
     /// A token that says this.
@@ -99,6 +104,27 @@ impl CasTokens {
 
     /// What a token says, if we gave it and it has not expired. See [`Claims::allow`] for what it then opens.
     pub fn verify(&self, token: &str, now_s: u64) -> Result<Claims, Refusal> {
+        let known = self.checked.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned();
+        let claims = match known {
+            Some(claims) => claims,
+            None => {
+                let claims = self.check(token)?;
+                let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+                if checked.len() >= CHECKED_MAX {
+                    checked.clear();
+                }
+                checked.insert(token.to_owned(), claims.clone());
+                claims
+            }
+        };
+        if now_s >= claims.exp {
+            return Err(Refusal::Expired);
+        }
+        Ok(claims)
+    }
+
+    /// What a token says, if we gave it.
+    fn check(&self, token: &str) -> Result<Claims, Refusal> {
         // An algorithm we do not know is an error here, one we do not use an error below.
         let header = jsonwebtoken::decode_header(token).map_err(|_| Refusal::Malformed)?;
         let kid = header.kid.ok_or(Refusal::Malformed)?;
@@ -108,12 +134,12 @@ impl CasTokens {
             ErrorKind::InvalidSignature => Refusal::Signature,
             _ => Refusal::Malformed,
         })?;
-        if now_s >= claims.claims.exp {
-            return Err(Refusal::Expired);
-        }
         Ok(claims.claims)
     }
 }
+
+/// Tokens that are remembered. Each is at most 8 KiB long.
+const CHECKED_MAX: usize = 1024;
 
 /// A scope is one word in a token.
 mod scope {

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Response, header};
-use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _};
 use store::{Digest, ObjectKey, Store, XorbKey};
 use xet::wire::ErrorCode;
 
@@ -54,19 +54,15 @@ async fn find(
 ) -> Result<Option<Found<impl FnMut(Range<u64>) -> Pieces + Send + 'static>>, Refused> {
     let key = XorbKey { hash: key.xorb, digest: Digest::new(key.digest) };
     let permit = budget.acquire(ANSWER_BYTES).await?;
-    let Some(total_bytes) = store.objects().head(&ObjectKey::Xorb(key)).await? else { return Ok(None) };
+    let Some(reader) = store.objects().reader(&ObjectKey::Xorb(key)).await? else { return Ok(None) };
+    let total_bytes = reader.total_bytes();
     let open = move |range: Range<u64>| {
         // Held for as long as the body may open ranges.
         let _permit = &permit;
-        open(store.clone(), key, range)
+        metrics::counter!("drystone_sent_bytes_total").increment(range.end.saturating_sub(range.start));
+        reader.stream(range).map_err(broken).boxed()
     };
     Ok(Some(Found { total_bytes, open }))
-}
-
-fn open(store: Store, key: XorbKey, range: Range<u64>) -> Pieces {
-    metrics::counter!("drystone_sent_bytes_total").increment(range.end.saturating_sub(range.start));
-    let pieces = async move { store.read_stream(key, range).await.map(|pieces| pieces.map_err(broken)) };
-    pieces.map_err(broken).try_flatten_stream().boxed()
 }
 
 /// The answer has begun and can only break off; the log says why.

@@ -79,6 +79,7 @@ async fn begin(state: &AppState, request: Request) -> Result<Work, Refused> {
         bytes_max: state.config.limits.shard_body_bytes_max,
         // The body, what the store makes of it: four times as much by its own account.
         memory_factor: 5,
+        held_bytes_max: u64::MAX,
         silence: state.body_timeout(),
     };
     let upload = upload::read(&parts.headers, body, &state.budget, bounds).await?;

@@ -42,6 +42,8 @@ pub struct Bounds {
     pub bytes_max: u64,
     /// What holding and handling a body costs, as a multiple of its length.
     pub memory_factor: u64,
+    /// The most that handling a body holds, however long it is.
+    pub held_bytes_max: u64,
     /// How long the client may send nothing.
     pub silence: Duration,
 }
@@ -110,7 +112,8 @@ async fn reserve(announced: Option<u64>, budget: &Budget, bounds: Bounds) -> Res
     }
     let len = announced.unwrap_or(bounds.bytes_max);
     // A body that fits must not be refused for what handling it costs: then it has all there is, alone.
-    let wanted = len.saturating_mul(bounds.memory_factor).min(budget.usage().total_bytes.max(len));
+    let wanted = len.saturating_mul(bounds.memory_factor).min(bounds.held_bytes_max);
+    let wanted = wanted.min(budget.usage().total_bytes.max(len));
     Ok(budget.acquire(wanted).await?)
 }
 
@@ -197,7 +200,7 @@ mod tests {
     use super::*;
 
     fn bounds(bytes_max: u64) -> Bounds {
-        Bounds { bytes_max, memory_factor: 2, silence: Duration::from_millis(100) }
+        Bounds { bytes_max, memory_factor: 2, held_bytes_max: u64::MAX, silence: Duration::from_millis(100) }
     }
 
     fn budget() -> Budget {

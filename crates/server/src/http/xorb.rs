@@ -28,6 +28,7 @@ pub(super) async fn receive(
     let bounds = upload::Bounds {
         bytes_max: state.config.limits.xorb_body_bytes_max,
         memory_factor: 1,
+        held_bytes_max: store.ingest_bytes(state.config.limits.xorb_body_bytes_max),
         silence: state.body_timeout(),
     };
     let arriving = upload::arriving(&parts.headers, body, &state.budget, bounds).await?;

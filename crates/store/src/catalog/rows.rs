@@ -80,7 +80,7 @@ pub struct DedupHit {
 }
 
 /// How far a dedup query sees.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// What any repository registered.
     All,

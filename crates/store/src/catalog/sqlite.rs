@@ -5,6 +5,7 @@
 
 mod repo;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -56,13 +57,14 @@ impl SqliteCatalog {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(Duration::from_secs(10));
         let refuse = |source| translate(&format!("open {file}"), source);
-        let writes = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone());
+        // A connection to a file does not break while it lies idle, and asking it costs as much as a question.
+        let pool = || SqlitePoolOptions::new().test_before_acquire(false);
+        let writes = pool().max_connections(1).connect_with(options.clone());
         let writes = writes.await.map_err(refuse)?;
         migrator(MIGRATIONS).run(&writes).await.map_err(|source| {
             Error::caused(ErrorKind::Internal, format!("catalog: bring {file} up to date"), source)
         })?;
-        let reads =
-            SqlitePoolOptions::new().max_connections(8).connect_with(options).await.map_err(refuse)?;
+        let reads = pool().max_connections(8).connect_with(options).await.map_err(refuse)?;
         Ok(Self { writes, reads })
     }
 
@@ -181,6 +183,23 @@ impl SqliteCatalog {
         Ok(Registered::Done { was_inserted })
     }
 
+    /// Those of these chunks that are within reach. Most questions end here.
+    async fn try_known(&self, reach: &Reach, chunks: &[ChunkHash]) -> Sql<HashSet<Vec<u8>>> {
+        let mut known = HashSet::new();
+        for chunks in unique(chunks).chunks(BATCH_ROWS) {
+            let mut query = QueryBuilder::new("SELECT v.column1 FROM (VALUES ");
+            let mut list = query.separated(", ");
+            for chunk in padded(chunks) {
+                list.push("(").push_bind_unseparated(chunk).push_unseparated(")");
+            }
+            query.push(") v WHERE EXISTS (SELECT 1 FROM dedup d WHERE d.chunk = v.column1");
+            push_reach(&mut query, reach).push(")");
+            let rows: Vec<(Vec<u8>,)> = query.build_query_as().fetch_all(&self.reads).await?;
+            known.extend(rows.into_iter().map(|(chunk,)| chunk));
+        }
+        Ok(known)
+    }
+
     async fn try_dedup(&self, reach: &Reach, chunk: &ChunkHash) -> Sql<Option<HitColumns>> {
         let mut query = QueryBuilder::new(format!(
             "SELECT d.chunk_index, x.{} FROM dedup d JOIN xorbs x ON x.hash = d.xorb WHERE d.chunk = ",
@@ -188,17 +207,7 @@ impl SqliteCatalog {
         ));
         query.push_bind(chunk.as_bytes().as_slice());
         query.push(" AND x.state = ").push_bind(XorbState::Live.number());
-        match reach {
-            Reach::All => {}
-            Reach::Namespace(namespace) => {
-                query.push(" AND d.namespace = ").push_bind(namespace);
-            }
-            Reach::Repo(scope) => {
-                query.push(" AND d.namespace = ").push_bind(scope.namespace());
-                query.push(" AND d.repo = ").push_bind(scope.repo());
-            }
-        }
-        query.push(" LIMIT 1").build_query_as().fetch_optional(&self.reads).await
+        push_reach(&mut query, reach).push(" LIMIT 1").build_query_as().fetch_optional(&self.reads).await
     }
 }
 
@@ -274,7 +283,7 @@ impl Catalog for SqliteCatalog {
                 .push(" AND r.repo = ")
                 .push_bind(scope.repo())
                 .push(" AND f.hash");
-            let rows = push_in(&mut query, hashes).build_query_as().persistent(false).fetch_all(&self.reads);
+            let rows = push_in(&mut query, &padded(hashes)).build_query_as().fetch_all(&self.reads);
             let rows: Vec<FileColumns> = rows.await.map_err(|source| translate("find files", source))?;
             for row in rows {
                 files.push(row.try_into()?);
@@ -304,8 +313,9 @@ impl Catalog for SqliteCatalog {
 
     async fn dedup(&self, reach: &Reach, chunks: &[ChunkHash]) -> Result<Vec<DedupHit>> {
         let mut hits = Vec::new();
+        let known = self.try_known(reach, chunks).await.map_err(|source| translate("find chunks", source))?;
         // One look for each: a chunk that every repository has must not fetch a row of every repository.
-        for chunk in chunks {
+        for chunk in chunks.iter().filter(|chunk| known.contains(chunk.as_bytes().as_slice())) {
             let row =
                 self.try_dedup(reach, chunk).await.map_err(|source| translate("find chunks", source))?;
             if let Some(row) = row {
@@ -377,7 +387,26 @@ async fn xorbs_of(connection: &mut SqliteConnection, hashes: &[&[u8]]) -> Sql<Ve
     push_in(&mut query, hashes).build_query_as().persistent(false).fetch_all(connection).await
 }
 
-/// Appends ` IN (…)`. The statement is as long as its list, so nobody keeps it prepared.
+/// Appends what limits a look into `dedup d`.
+fn push_reach<'a>(query: &'a mut QueryBuilder<Sqlite>, reach: &Reach) -> &'a mut QueryBuilder<Sqlite> {
+    match reach {
+        Reach::All => query,
+        Reach::Namespace(namespace) => query.push(" AND d.namespace = ").push_bind(namespace.clone()),
+        Reach::Repo(scope) => {
+            query.push(" AND d.namespace = ").push_bind(scope.namespace().to_owned());
+            query.push(" AND d.repo = ").push_bind(scope.repo().to_owned())
+        }
+    }
+}
+
+/// The keys, the last one repeated until their number is a power of two: statements of few lengths can be kept prepared.
+fn padded<'a>(keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let last = keys.last().copied();
+    let more = last.into_iter().cycle().take(keys.len().next_power_of_two() - keys.len());
+    keys.iter().copied().chain(more).collect()
+}
+
+/// Appends ` IN (…)`. The statement is as long as its list, so it is kept prepared only where its length is [`padded`].
 fn push_in<'a>(query: &'a mut QueryBuilder<Sqlite>, keys: &[&[u8]]) -> &'a mut QueryBuilder<Sqlite> {
     query.push(" IN (");
     let mut list = query.separated(", ");

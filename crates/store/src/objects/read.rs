@@ -1,43 +1,178 @@
 //! Objects as streams: large pieces of local files, and a check that all of a range came.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io;
 use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::TryFutureExt as _;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
+use super::{ObjectKey, Objects};
+use crate::blocks::{Block, Blocks};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes read from a file at once. The library's own stream takes 8 KiB, each by way of another thread.
-const PIECE_BYTES: u64 = 512 * 1024;
+/// An object that was found. As long as this is there it can be read, also when it was deleted meanwhile from a folder.
+#[derive(Debug, Clone)]
+pub struct ObjectReader {
+    key: ObjectKey,
+    total_bytes: u64,
+    /// `None` for what is not in a folder.
+    file: Option<Arc<File>>,
+    objects: Objects,
+}
 
-/// A range of a file. The file is read while somebody asks for more, one piece at a time.
-pub(super) fn file(key: String, file: File, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
-    let pieces = stream::try_unfold((file, range), move |(mut file, range)| {
-        let failed = format!("read {key}");
+impl ObjectReader {
+    /// How long the object is.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// The bytes of a range, as [`Objects::stream`] gives them.
+    pub fn stream(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
+        let Some(opened) = self.file.clone() else {
+            let (objects, key) = (self.objects.clone(), self.key);
+            return async move { objects.stream(&key, range).await }.try_flatten_stream().boxed();
+        };
+        let key = self.key.to_string();
+        whole(key.clone(), range.clone(), file(key, opened, range, self.objects.blocks.clone()))
+    }
+}
+
+pub(super) async fn reader(objects: &Objects, key: &ObjectKey) -> Result<Option<ObjectReader>> {
+    let found = |total_bytes, file| ObjectReader { key: *key, total_bytes, file, objects: objects.clone() };
+    let Some(folder) = &objects.folder else {
+        return Ok(objects.head(key).await?.map(|total_bytes| found(total_bytes, None)));
+    };
+    let path = folder.join(key.to_string());
+    let opened = match open_now(&path) {
+        Some(opened) => opened,
+        None => {
+            let opened = tokio::task::spawn_blocking(move || open(&path)).await;
+            opened.map_err(|source| Error::caused(ErrorKind::Internal, format!("open {key}"), source))?
+        }
+    };
+    match opened {
+        Ok((file, total_bytes)) => Ok(Some(found(total_bytes, Some(file.into())))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::caused(ErrorKind::Unavailable, format!("open {key}"), source)),
+    }
+}
+
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    Ok((file, bytes))
+}
+
+/// Opens what the system need not look for on a disk; `None` for what it must.
+#[cfg(target_os = "linux")]
+fn open_now(path: &Path) -> Option<io::Result<(File, u64)>> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = File::from(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?);
+    Some(file.metadata().map(|meta| (file, meta.len())))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_now(_: &Path) -> Option<io::Result<(File, u64)>> {
+    None
+}
+
+/// A range of a file. The file is read while somebody asks for more, one block at a time.
+pub(super) fn file(
+    key: String,
+    file: Arc<File>,
+    range: Range<u64>,
+    blocks: Blocks,
+) -> BoxStream<'static, Result<Bytes>> {
+    let pieces = stream::try_unfold(range, move |range| {
+        let (file, blocks, key) = (file.clone(), blocks.clone(), key.clone());
         async move {
             if range.is_empty() {
                 return Ok(None);
             }
-            let read = move || {
-                let mut piece = Vec::new();
-                file.seek(SeekFrom::Start(range.start))?;
-                file.by_ref().take((range.end - range.start).min(PIECE_BYTES)).read_to_end(&mut piece)?;
-                Ok((file, range, piece))
+            let block = blocks.take();
+            let failed = || format!("read {key}");
+            let block = match fill_now(&file, block, &range) {
+                Filled::Now(block) => block,
+                Filled::Later(block) => {
+                    let later = range.clone();
+                    let read = tokio::task::spawn_blocking(move || fill(&file, block, &later))
+                        .await
+                        .map_err(|source| Error::caused(ErrorKind::Internal, failed(), source))?;
+                    read.map_err(|source| Error::caused(ErrorKind::Unavailable, failed(), source))?
+                }
             };
-            let read: std::io::Result<_> = tokio::task::spawn_blocking(read)
-                .await
-                .map_err(|source| Error::caused(ErrorKind::Internal, failed.clone(), source))?;
-            let (file, range, piece) =
-                read.map_err(|source| Error::caused(ErrorKind::Unavailable, failed, source))?;
             // A file cut short since it was opened: whoever counts the bytes will say so.
-            let end = if piece.is_empty() { range.start } else { range.end };
-            let rest = range.start + piece.len() as u64..end;
-            Ok(Some((Bytes::from(piece), (file, rest))))
+            let end = if block.len() == 0 { range.start } else { range.end };
+            let rest = range.start + block.len() as u64..end;
+            Ok(Some((block.freeze(), rest)))
         }
     });
     pieces.boxed()
+}
+
+/// What came of reading without waiting.
+enum Filled {
+    Now(Block),
+    Later(Block),
+}
+
+/// Reads what the system has in memory: going to another thread and back would cost more than copying it.
+#[cfg(target_os = "linux")]
+fn fill_now(file: &File, mut block: Block, range: &Range<u64>) -> Filled {
+    use rustix::io::{ReadWriteFlags, preadv2};
+    let mut room = [io::IoSliceMut::new(room_for(&mut block, range))];
+    match preadv2(file, &mut room, range.start, ReadWriteFlags::NOWAIT) {
+        Ok(read) if read > 0 => {
+            block.filled(read);
+            Filled::Now(block)
+        }
+        // Not in memory, at the end, not known here, or broken: the thread that may wait finds out.
+        _ => Filled::Later(block),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fill_now(_: &File, block: Block, _: &Range<u64>) -> Filled {
+    Filled::Later(block)
+}
+
+/// Reads a block of the range, or what is left of it.
+fn fill(file: &File, mut block: Block, range: &Range<u64>) -> io::Result<Block> {
+    loop {
+        let at = range.start + block.len() as u64;
+        let room = room_for(&mut block, &(at..range.end));
+        if room.is_empty() {
+            return Ok(block);
+        }
+        match read_at(file, room, at) {
+            Ok(0) => return Ok(block),
+            Ok(read) => block.filled(read),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn room_for<'a>(block: &'a mut Block, range: &Range<u64>) -> &'a mut [u8] {
+    let wanted = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    let room = block.room();
+    let len = room.len().min(wanted);
+    room.get_mut(..len).unwrap_or_default()
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, room: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, room, at)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, room: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, room, at)
 }
 
 /// The pieces of a range, and an error where they end too early.
@@ -47,16 +182,17 @@ pub(super) fn whole(
     pieces: BoxStream<'static, Result<Bytes>>,
 ) -> BoxStream<'static, Result<Bytes>> {
     let wanted = range.end - range.start;
-    let counted = stream::try_unfold((pieces, wanted), move |(mut pieces, left)| {
-        let short = Error::new(ErrorKind::Corrupt, format!("read {key}: {range:?} passes its end"));
+    let counted = stream::try_unfold((pieces, wanted, key), move |(mut pieces, left, key)| {
+        let range = range.clone();
         async move {
+            let short = || Error::new(ErrorKind::Corrupt, format!("read {key}: {range:?} passes its end"));
             match pieces.try_next().await? {
                 Some(piece) => {
-                    let left = left.checked_sub(piece.len() as u64).ok_or(short)?;
-                    Ok(Some((piece, (pieces, left))))
+                    let left = left.checked_sub(piece.len() as u64).ok_or_else(short)?;
+                    Ok(Some((piece, (pieces, left, key))))
                 }
                 None if left == 0 => Ok(None),
-                None => Err(short),
+                None => Err(short()),
             }
         }
     });

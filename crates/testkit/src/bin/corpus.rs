@@ -1,9 +1,11 @@
 //! Makes the data of the benchmarks: the same bytes on every run.
 //!
 //! ```text
-//! corpus mixed PATH MIB              one file: 3/8 noise, 1/4 bf16 weights, 1/8 f32 weights, 1/4 text
-//! corpus small DIR COUNT TOTAL_MB    the same kinds of data in COUNT files of log-normal size
+//! corpus mixed PATH MIB [SEED]              one file: 3/8 noise, 1/4 bf16 weights, 1/8 f32 weights, 1/4 text
+//! corpus small DIR COUNT TOTAL_MB [SEED]    the same kinds of data in COUNT files of log-normal size
 //! ```
+//!
+//! Another seed gives other bytes of the same kinds; it is 1 unless said.
 
 use std::f64::consts::TAU;
 use std::fs::{self, File};
@@ -11,42 +13,41 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: corpus mixed PATH MIB | corpus small DIR COUNT TOTAL_MB";
+const USAGE: &str = "usage: corpus mixed PATH MIB [SEED] | corpus small DIR COUNT TOTAL_MB [SEED]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = match args.as_slice() {
-        ["mixed", path, mib] => mib.parse().map(|mib| write_mixed(Path::new(path), mib)),
-        ["small", dir, count, total_mb] => count
-            .parse()
-            .and_then(|count| total_mb.parse().map(|total_mb| write_small(Path::new(dir), count, total_mb))),
+    let numbers: Result<Vec<u64>, _> = args.iter().skip(2).map(|arg| arg.parse()).collect();
+    let done = match (args.as_slice(), numbers.as_deref()) {
+        (["mixed", path, ..], Ok([mib])) => write_mixed(Path::new(path), *mib, 1),
+        (["mixed", path, ..], Ok([mib, seed])) => write_mixed(Path::new(path), *mib, *seed),
+        (["small", dir, ..], Ok([count, total_mb])) => write_small(Path::new(dir), *count, *total_mb, 1),
+        (["small", dir, ..], Ok([count, total_mb, seed])) => {
+            write_small(Path::new(dir), *count, *total_mb, *seed)
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
     match done {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(error)) => {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
             eprintln!("corpus: {error}");
             ExitCode::from(1)
-        }
-        Err(error) => {
-            eprintln!("corpus: {error}\n{USAGE}");
-            ExitCode::from(2)
         }
     }
 }
 
-fn write_mixed(path: &Path, mib: u32) -> io::Result<()> {
-    io::copy(&mut Mixed::new(u64::from(mib) << 20), &mut File::create(path)?).map(drop)
+fn write_mixed(path: &Path, mib: u64, seed: u64) -> io::Result<()> {
+    io::copy(&mut Mixed::new(mib << 20, seed), &mut File::create(path)?).map(drop)
 }
 
 /// Cuts one mixed stream into files: a thousand a folder, so that no folder grows long.
-fn write_small(dir: &Path, count: u32, total_mb: u32) -> io::Result<()> {
-    let total = u64::from(total_mb) * 1_000_000;
-    let mut stream = Mixed::new(total);
+fn write_small(dir: &Path, count: u64, total_mb: u64, seed: u64) -> io::Result<()> {
+    let total = total_mb * 1_000_000;
+    let mut stream = Mixed::new(total, seed);
     let mut folder = PathBuf::new();
     for (i, bytes) in small_sizes(count, total).into_iter().enumerate() {
         if i % 1000 == 0 {
@@ -60,7 +61,7 @@ fn write_small(dir: &Path, count: u32, total_mb: u32) -> io::Result<()> {
 }
 
 /// Log-normal sizes that sum to `total`. Most are a few kilobytes, a few are megabytes, as in a checked-out tree.
-fn small_sizes(count: u32, total: u64) -> Vec<u64> {
+fn small_sizes(count: u64, total: u64) -> Vec<u64> {
     const SPREAD: f64 = 1.5;
     let normal = Normal::new();
     let mut rng = Rng(0x5151);
@@ -98,12 +99,12 @@ enum Kind {
 }
 
 impl Mixed {
-    fn new(total: u64) -> Self {
+    fn new(total: u64, seed: u64) -> Self {
         let [noise, bf16, f32] = [total * 3 / 8, total / 4, total / 8];
         let text = total - noise - bf16 - f32;
         Self {
             parts: [(Kind::Noise, noise), (Kind::Bf16, bf16), (Kind::F32, f32), (Kind::Text, text)],
-            makers: Makers { rng: Rng(1), normal: Normal::new(), vocabulary: Vocabulary::new() },
+            makers: Makers { rng: Rng(seed), normal: Normal::new(), vocabulary: Vocabulary::new() },
             block: Vec::new(),
             taken: 0,
         }

@@ -1,0 +1,298 @@
+//! An object on its way in: its bytes are taken as they come, before anyone knows its name.
+//!
+//! In a folder they go straight into a file beside the place the object will have, so an upload holds a few blocks of
+//! memory however long it is. Past the page cache where the system allows it: what was just uploaded was synced anyway,
+//! copying it into pages nobody asked for costs more than everything else together, and drives out what is being read.
+//! For a bucket they are kept in memory: its parts may not be that small.
+
+use std::fs::{self, File, OpenOptions};
+use std::hash::BuildHasher as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use xet::XorbHash;
+
+use super::{ObjectKey, Objects, XorbKey};
+use crate::blocks::BLOCK_BYTES;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The bytes of a xorb that is not proven yet. Dropped unfinished, it leaves nothing behind.
+pub(crate) enum Staged {
+    /// For a bucket.
+    Memory(Objects, Vec<Bytes>),
+    /// In a folder.
+    File(StagedFile),
+}
+
+impl Staged {
+    /// Makes room for a xorb.
+    pub(crate) async fn begin(objects: &Objects, hash: XorbHash) -> Result<Self> {
+        let Some(folder) = objects.folder.clone() else {
+            return Ok(Self::Memory(objects.clone(), Vec::new()));
+        };
+        let draft = blocking(move || Draft::create(&folder, hash)).await?;
+        Ok(Self::File(StagedFile { draft: Some(draft), writing: None }))
+    }
+
+    /// Takes the next bytes: whole blocks, and after them at most one that is not full.
+    pub(crate) async fn push(&mut self, segment: Bytes) -> Result<()> {
+        match self {
+            Self::Memory(_, segments) => segments.push(segment),
+            Self::File(file) => {
+                let mut draft = file.idle().await?;
+                let write = move || draft.push(segment).map(|()| draft);
+                file.writing = Some(tokio::task::spawn_blocking(write));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an object of the first `stored_bytes` that were pushed, and the footer. When this returns it is durable.
+    pub(crate) async fn finish(self, key: XorbKey, stored_bytes: u64, footer: Bytes) -> Result<()> {
+        match self {
+            Self::Memory(objects, segments) => {
+                let mut left = stored_bytes;
+                let mut parts = Vec::with_capacity(segments.len() + 1);
+                for mut segment in segments {
+                    segment.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+                    left -= segment.len() as u64;
+                    parts.push(segment);
+                }
+                parts.push(footer);
+                objects.put(&ObjectKey::Xorb(key), parts).await
+            }
+            Self::File(mut file) => {
+                let draft = file.idle().await?;
+                blocking(move || draft.publish(key, stored_bytes, &footer)).await
+            }
+        }
+    }
+}
+
+/// A draft, or the thread that writes to it: at most one block is with it.
+pub(crate) struct StagedFile {
+    draft: Option<Draft>,
+    writing: Option<JoinHandle<io::Result<Draft>>>,
+}
+
+impl StagedFile {
+    async fn idle(&mut self) -> Result<Draft> {
+        if let Some(draft) = self.draft.take() {
+            return Ok(draft);
+        }
+        let gone = || Error::new(ErrorKind::Unavailable, "write an object: an earlier write failed");
+        joined(self.writing.take().ok_or_else(gone)?.await)
+    }
+}
+
+/// A file that is not an object yet. It has the kind of name that listing leaves out.
+struct Draft {
+    root: PathBuf,
+    path: PathBuf,
+    blocks: File,
+    is_direct: bool,
+    /// Where the next bytes go.
+    at: u64,
+    /// What does not fill a block: the end.
+    rest: Bytes,
+    is_published: bool,
+}
+
+impl Draft {
+    fn create(root: &Path, hash: XorbHash) -> io::Result<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        // Another process may write the same xorb into the same folder.
+        let random = std::hash::RandomState::new();
+        let name = hash.to_string();
+        let folder = root.join(super::XORBS).join(name.get(..2).unwrap_or_default());
+        make_folder(root, &folder)?;
+        loop {
+            let number = random.hash_one(NUMBER.fetch_add(1, Ordering::Relaxed));
+            let path = folder.join(format!("{name}#{number}"));
+            let (root, rest) = (root.to_owned(), Bytes::new());
+            match create_direct(&path) {
+                Ok(blocks) => {
+                    return Ok(Self {
+                        root,
+                        path,
+                        blocks,
+                        is_direct: true,
+                        at: 0,
+                        rest,
+                        is_published: false,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(_) => {
+                    // Some file systems know no direct writes, and some of those leave an empty file behind.
+                    let blocks = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
+                    return Ok(Self {
+                        root,
+                        path,
+                        blocks,
+                        is_direct: false,
+                        at: 0,
+                        rest,
+                        is_published: false,
+                    });
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, segment: Bytes) -> io::Result<()> {
+        if segment.len() < BLOCK_BYTES {
+            self.rest = segment;
+            return Ok(());
+        }
+        match self.blocks.write_all(&segment) {
+            Err(error) if self.is_direct && error.kind() == io::ErrorKind::InvalidInput => {
+                let mut plain = OpenOptions::new().write(true).open(&self.path)?;
+                io::Seek::seek(&mut plain, io::SeekFrom::Start(self.at))?;
+                plain.write_all(&segment)?;
+                (self.blocks, self.is_direct) = (plain, false);
+            }
+            written => written?,
+        }
+        self.at += segment.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the end, syncs, and gives the file its name.
+    fn publish(mut self, key: XorbKey, stored_bytes: u64, footer: &[u8]) -> io::Result<()> {
+        let mut plain = OpenOptions::new().write(true).open(&self.path)?;
+        // What came may have a footer of its own, which may have been written already; ours goes over it.
+        let rest = usize::try_from(stored_bytes.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let start = stored_bytes.min(self.at);
+        io::Seek::seek(&mut plain, io::SeekFrom::Start(start))?;
+        plain.write_all(self.rest.get(..rest).ok_or(io::ErrorKind::UnexpectedEof)?)?;
+        plain.write_all(footer)?;
+        plain.set_len(stored_bytes + footer.len() as u64)?;
+        plain.sync_all()?;
+        let place = self.root.join(ObjectKey::Xorb(key).to_string());
+        fs::rename(&self.path, &place)?;
+        self.is_published = true;
+        sync_folder(place.parent().unwrap_or(&self.root))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.is_published {
+            // Whoever cannot delete it now cannot do more about it; it is never taken for an object.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn create_direct(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::DIRECT;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn create_direct(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Makes a folder below the root, and makes it last.
+fn make_folder(root: &Path, folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    for above in folder.ancestors().skip(1) {
+        sync_folder(above)?;
+        if above == root {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    // Only Unix lets a folder be opened, and only there must it be synced.
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T> {
+    joined(tokio::task::spawn_blocking(work).await)
+}
+
+fn joined<T>(done: std::result::Result<io::Result<T>, tokio::task::JoinError>) -> Result<T> {
+    let what = "write an object";
+    let written = done.map_err(|source| Error::caused(ErrorKind::Internal, what, source))?;
+    written.map_err(|source| Error::caused(ErrorKind::Unavailable, what, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::Digest;
+
+    fn files(folder: &Path) -> Vec<String> {
+        let all = fs::read_dir(folder.join("xorbs/07")).unwrap();
+        all.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    fn hash() -> XorbHash {
+        format!("07{}", "1".repeat(62)).parse().unwrap()
+    }
+
+    /// Stages `data`, keeps `stored` bytes of it under a footer, and reads the object.
+    async fn stage(objects: &Objects, data: &[u8], stored: usize) -> Vec<u8> {
+        let key = XorbKey { hash: hash(), digest: Digest::new([9; 32]) };
+        let mut staged = Staged::begin(objects, hash()).await.unwrap();
+        for piece in data.chunks(BLOCK_BYTES) {
+            let mut block = objects.blocks.take();
+            block.fill(piece);
+            staged.push(block.freeze()).await.unwrap();
+        }
+        staged.finish(key, stored as u64, Bytes::from_static(b"footer")).await.unwrap();
+        objects.whole(&ObjectKey::Xorb(key)).await.unwrap().to_vec()
+    }
+
+    #[tokio::test]
+    async fn what_is_staged_in_a_folder_or_for_a_bucket_is_the_same_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let bucket = std::sync::Arc::new(object_store::memory::InMemory::new());
+        for objects in [Objects::local(folder.path()).unwrap(), Objects::new(bucket)] {
+            for len in [1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES + 77] {
+                let data = testkit::corpus::noise(3, len);
+                // The footer that came may lie in the last piece, or reach over several.
+                for stored in [len, len - len / 3, len / 4] {
+                    let expected = [&data[..stored], b"footer"].concat();
+                    assert_eq!(stage(&objects, &data, stored).await, expected, "{len} {stored}");
+                }
+            }
+        }
+        assert_eq!(files(folder.path()).len(), 1, "no drafts are left");
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_leaves_nothing_and_is_never_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Objects::local(folder.path()).unwrap();
+        let mut staged = Staged::begin(&objects, hash()).await.unwrap();
+        let mut block = objects.blocks.take();
+        block.fill(&vec![1; BLOCK_BYTES]);
+        staged.push(block.freeze()).await.unwrap();
+        assert_eq!(files(folder.path()).len(), 1);
+        let listed: Vec<_> = futures::StreamExt::collect(objects.list(crate::objects::Folder::Xorbs)).await;
+        assert!(listed.is_empty(), "{listed:?}");
+        drop(staged);
+        // A write that had begun ends first.
+        for _ in 0..1000 {
+            if files(folder.path()).is_empty() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("the draft is still there");
+    }
+}
