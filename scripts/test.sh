@@ -87,6 +87,7 @@ hf_xet_agreement() {
     else
         run "agreement with hf_xet" count_plain agree
         run "round trip with hf_xet" count_plain round_trip
+        run "old hf_xet clients" count_plain old_clients
     fi
 }
 
@@ -96,6 +97,11 @@ agree() {
 
 round_trip() {
     cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/roundtrip.py "$target_dir/debug/drystone"
+}
+
+old_clients() {
+    cargo build --quiet -p drystone --bin drystone &&
+        .venv/bin/python tests/hf_xet/old_clients.py "$target_dir/debug/drystone" .venv/old/hf_xet-*
 }
 
 fuzzing() {
