@@ -5,6 +5,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 HF_XET_VERSION=1.8.0
 HF_HUB_VERSION=2.4.0
+# What people still have: the last that asks for unversioned paths, and one that asks for version 1.
+HF_XET_OLD_VERSIONS=(1.1.10 1.3.2)
 
 say() { printf '==> %s\n' "$*"; }
 
@@ -66,6 +68,18 @@ sys.exit((m.version('hf_xet'), m.version('huggingface_hub')) != ('$HF_XET_VERSIO
     .venv/bin/python -m pip install --quiet --disable-pip-version-check "hf_xet==$HF_XET_VERSION" "huggingface_hub==$HF_HUB_VERSION"
 }
 
+# Each in a folder of its own beside the current one, which has pip.
+install_old_clients() {
+    local version folder
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    for version in "${HF_XET_OLD_VERSIONS[@]}"; do
+        folder=".venv/old/hf_xet-$version"
+        [ -d "$folder/hf_xet-$version.dist-info" ] && continue
+        say "installing hf_xet $version for the tests with old clients"
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$folder" "hf_xet==$version"
+    done
+}
+
 install_cargo_fuzz() {
     command -v cargo-fuzz >/dev/null && return
     if cargo +nightly --version >/dev/null 2>&1; then
@@ -77,4 +91,5 @@ install_cargo_fuzz() {
 install_packages
 require_rust
 make_venv
+install_old_clients
 install_cargo_fuzz

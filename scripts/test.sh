@@ -88,6 +88,7 @@ hf_xet_agreement() {
         run "agreement with hf_xet" count_plain agree
         run "round trip with hf_xet" count_plain round_trip
         run "the Hub with huggingface_hub" count_plain hub
+        run "old hf_xet clients" count_plain old_clients
     fi
 }
 
@@ -101,6 +102,11 @@ round_trip() {
 
 hub() {
     cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hub/hub.py "$target_dir/debug/drystone"
+}
+
+old_clients() {
+    cargo build --quiet -p drystone --bin drystone &&
+        .venv/bin/python tests/hf_xet/old_clients.py "$target_dir/debug/drystone" .venv/old/hf_xet-*
 }
 
 fuzzing() {

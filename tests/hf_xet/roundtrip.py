@@ -3,7 +3,8 @@
 usage: roundtrip.py DRYSTONE
 
 Starts the real server on a folder that did not exist, uploads files of several kinds and sizes, a modified one and an
-empty one, downloads them, restarts the server and downloads again; then shows tokens that must not work.
+empty one, downloads them, restarts the server and downloads again; shows tokens that must not work; then a large file, its
+ranges, its next version, and many small files.
 Ends with a line `roundtrip: N passed, M failed`.
 """
 
@@ -92,6 +93,11 @@ def status(request):
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
+
+
+def metric(server, name):
+    lines = status(f"{server.url}/metrics")[1].decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
 
 
 def make_files(folder):
@@ -184,9 +190,60 @@ def run(drystone, work):
     check("no token is in the log", admin not in log and write[0] not in log and read[0] not in log)
     server.stop()
 
+    large_and_many(drystone, work)
+
     server = Server(drystone, work / "open", "--auth", "off")
     info = upload([new], server.url, ("anything", 2**33))
     check("without auth any token will do", same([new], download(info, work / "open-copy", server.url, ("x", 2**33))))
+    server.stop()
+
+
+def large_and_many(drystone, work):
+    from agree import text
+
+    data = work / "more"
+    server = Server(drystone, data)
+    access = token(drystone, data, "write", "ann/large")
+    rng = random.Random(11)
+    large = work / "large"
+    bytes_ = b"".join(part for n in range(7) for part in (rng.randbytes(26_000_000), text(4_000_000 + n)))
+    large.write_bytes(bytes_)
+    [info] = upload([large], server.url, access)
+    xorbs = sum(1 for file in (data / "objects" / "xorbs").rglob("*") if file.is_file())
+    check(f"a file of {len(bytes_) // 1_000_000} MB takes several xorbs", xorbs >= 3, str(xorbs))
+    check("and comes back", same([large], download([info], work / "large-copy", server.url, access)))
+
+    session = hf_xet.XetSession()
+    group = session.new_download_stream_group(endpoint=server.url, token=access[0], token_expiry_unix_secs=access[1])
+    wanted = hf_xet.XetFileInfo(info.hash, info.file_size)
+    size = len(bytes_)
+    ranges = [(0, 1), (0, 100_000), (67_108_863, 67_108_866), (size // 2, size // 2 + 3_000_000), (size - 1, size), (size - 70_000, size), (10_000_000, 90_000_000)]
+    good = [b"".join(group.download_stream(wanted, start=a, end=b)) == bytes_[a:b] for a, b in ranges]
+    check("ranges of it come back", all(good), str([r for r, ok in zip(ranges, good) if not ok]))
+    buffer = bytearray(30_000_000)
+    for offset, piece in group.download_unordered_stream(wanted, start=50_000_000, end=80_000_000):
+        buffer[offset:offset + len(piece)] = piece
+    check("and in any order", buffer == bytes_[50_000_000:80_000_000])
+    group.finish()
+
+    before = metric(server, "drystone_received_bytes_total")
+    next_version = work / "large-next"
+    next_version.write_bytes(bytes_[:1_000_000] + b"new" + bytes_[1_000_000:100_000_000] + rng.randbytes(300_000) + bytes_[100_000_000:-5000])
+    infos = upload([next_version], server.url, access)
+    sent = metric(server, "drystone_received_bytes_total") - before
+    check("its next version sends few bytes", 300_000 < sent < 3_000_000, f"{sent} bytes")
+    check("and comes back as well", same([next_version], download(infos, work / "large-next-copy", server.url, access)))
+
+    folder = work / "small"
+    folder.mkdir()
+    small = [folder / str(n) for n in range(300)]
+    for n, file in enumerate(small):
+        file.write_bytes(random.Random(n).randbytes(500 + 77 * n))
+    before = metric(server, "drystone_xorbs_received_total")
+    infos = upload(small, server.url, access)
+    xorbs = metric(server, "drystone_xorbs_received_total") - before
+    check("300 small files share xorbs", 1 <= xorbs <= 5, str(xorbs))
+    check("and come back", same(small, download(infos, work / "small-copies", server.url, access)))
     server.stop()
 
 
