@@ -2,6 +2,7 @@
 
 mod cmd;
 mod describe;
+mod formats;
 mod input;
 mod output;
 mod progress;
