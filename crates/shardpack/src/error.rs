@@ -1,5 +1,9 @@
 //! What is wrong with the bytes of a pack: where, expected, found.
 
+mod failure;
+
+pub use failure::{Cause, Error, ErrorKind};
+
 /// Why bytes are not what they claim to be. Every variant knows the offset it speaks of, counted from the first
 /// byte of the pack.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,18 +1,43 @@
 //! ShardPack: a dataset container that training code reads by record.
 //!
-//! A pack holds records, a record holds named entries, and an index at the end says where every record begins. This
-//! crate knows the bytes ([`layout`]) and what a whole pack consists of ([`Outline`]); writer and reader stand on that.
+//! A pack holds records, a record holds named entries, and an index at the end says where every record begins.
 //!
-//! Pure: bytes in, values out. Nothing here knows a clock, a file, a socket, a thread or the environment.
+//! | part                              | is                                                                       |
+//! |-----------------------------------|--------------------------------------------------------------------------|
+//! | [`layout`], [`outline`]           | the bytes, each structure with its table                                 |
+//! | [`record`], [`codec`], [`index`]  | a record in its bytes, its compressions, what the end of a pack says     |
+//! | [`write`], [`order`]              | records to bytes; which record comes when. Pure, as all above            |
+//! | [`source`], [`sink`]              | where bytes come from and go to: files, memory; others bring their own   |
+//! | [`read`], [`recover`], [`check`]  | any record of a pack, what is left of a damaged one, whether it is sound |
+//! | [`set`]                           | many packs as one: patterns, catalogue, columns, overlays                |
+//!
+//! Nothing here knows a hub, a socket or the environment; only `source`, `sink` and `set` touch files and threads.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
+pub mod check;
+pub mod codec;
 pub mod cursor;
 pub mod error;
+pub mod index;
 pub mod layout;
+pub mod order;
 pub mod outline;
+pub mod read;
+pub mod record;
+pub mod recover;
+pub mod set;
+pub mod sink;
+pub mod source;
+pub mod write;
 
-pub use error::FormatError;
+pub use codec::Method;
+pub use error::{Error, ErrorKind, FormatError};
 pub use layout::{
     Compression, ContentType, EndMarker, EntryHeader, Footer, Index, RecordHeader, SectionHeader,
 };
 pub use outline::{Outline, looks_like_pack};
+pub use read::{OnError, ReadOptions, ShardPackReader, StreamReader};
+pub use record::{FileEntry, Record, RecordRef, Verify};
+pub use sink::ShardPackWriter;
+pub use source::Source;
+pub use write::{PackEncoder, WriteOptions};

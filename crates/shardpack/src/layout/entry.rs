@@ -67,24 +67,37 @@ impl<'a> EntryHeader<'a> {
     ///
     /// `stored_size` is not compared with the bytes left: taking the data does that.
     pub fn parse(r: &mut Reader<'a>) -> Result<Self, FormatError> {
+        Self::parse_with(r, true)
+    }
+
+    /// [`parse`](Self::parse), with the CRC compared only when asked. All else is checked either way.
+    pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "entry header";
         let at = r.offset();
-        let before_crc: [u8; 20] = r.clone().array(WHAT)?;
-        let file_size = r.u64(WHAT)?;
-        let stored_size = r.u64(WHAT)?;
-        let data_crc = r.u32(WHAT)?;
-        let header_crc = r.u32(WHAT)?;
-        let after_crc: [u8; 8] = r.clone().array(WHAT)?;
-        let name_len = r.u16(WHAT)?;
-        let content_type_len = r.u16(WHAT)?;
-        let compression = Compression::from(r.u8(WHAT)?);
-        let code = r.u8(WHAT)?;
-        let data_pad = r.u16(WHAT)?;
+        let fixed: [u8; 32] = r.clone().array(WHAT)?;
+        let (before_crc, _) = fixed.split_at(20);
+        let mut fields = Reader::at(&fixed, at);
+        let file_size = fields.u64(WHAT)?;
+        let stored_size = fields.u64(WHAT)?;
+        let data_crc = fields.u32(WHAT)?;
+        let header_crc = fields.u32(WHAT)?;
+        let name_len = fields.u16(WHAT)?;
+        let content_type_len = fields.u16(WHAT)?;
+        let compression = Compression::from(fields.u8(WHAT)?);
+        let code = fields.u8(WHAT)?;
+        let data_pad = fields.u16(WHAT)?;
+        r.take(WHAT, 24)?;
+        // From here to the end of the strings the CRC covers everything: one call does it.
+        let mut covered = r.clone();
+        r.take(WHAT, 8)?;
         let name_at = r.offset();
         let name = r.take("entry name", name_len.into())?;
         let type_at = r.offset();
         let text = r.take("content type", content_type_len.into())?;
-        expect_crc(at, WHAT, header_crc, crc(&[&before_crc, &after_crc, name, text]))?;
+        if check_crc {
+            let covered = covered.take(WHAT, 8 + u64::from(name_len) + u64::from(content_type_len))?;
+            expect_crc(at, WHAT, header_crc, crc(&[before_crc, covered]))?;
+        }
 
         let name = expect_text(name_at, "entry name", name)?;
         let content_type = match NonZeroU8::new(code) {
@@ -114,17 +127,20 @@ impl<'a> EntryHeader<'a> {
         let name_len = u16::try_from(self.name.len()).expect("compared above");
         let content_type_len = u16::try_from(text.len()).expect("compared above");
 
-        let mut before_crc = self.file_size.to_le_bytes().to_vec();
-        before_crc.extend(self.stored_size.to_le_bytes());
-        before_crc.extend(self.data_crc.to_le_bytes());
-        let mut after_crc = name_len.to_le_bytes().to_vec();
-        after_crc.extend(content_type_len.to_le_bytes());
-        after_crc.extend([self.compression.into(), code]);
-        after_crc.extend(self.data_pad.to_le_bytes());
+        let mut before_crc = [0; 20];
+        let (file_size, rest) = before_crc.split_at_mut(8);
+        let (stored_size, data_crc) = rest.split_at_mut(8);
+        file_size.copy_from_slice(&self.file_size.to_le_bytes());
+        stored_size.copy_from_slice(&self.stored_size.to_le_bytes());
+        data_crc.copy_from_slice(&self.data_crc.to_le_bytes());
+        let [n0, n1] = name_len.to_le_bytes();
+        let [t0, t1] = content_type_len.to_le_bytes();
+        let [p0, p1] = self.data_pad.to_le_bytes();
+        let after_crc = [n0, n1, t0, t1, self.compression.into(), code, p0, p1];
         let (name, text) = (self.name.as_bytes(), text.as_bytes());
         let header_crc = crc(&[&before_crc, &after_crc, name, text]).to_le_bytes();
-        for part in [&before_crc, header_crc.as_slice(), &after_crc, name, text] {
-            out.extend(part);
+        for part in [before_crc.as_slice(), &header_crc, &after_crc, name, text] {
+            out.extend_from_slice(part);
         }
         out.resize(out.len() + usize::from(self.data_pad), 0);
         Ok(())
@@ -132,9 +148,10 @@ impl<'a> EntryHeader<'a> {
 }
 
 /// How the data of an entry is compressed: one frame, or several one after another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
     /// As it is.
+    #[default]
     None,
     /// Gzip members.
     Gzip,
@@ -144,6 +161,19 @@ pub enum Compression {
     Zstd,
     /// A code this version does not know: this entry cannot be decoded, all others can.
     Unknown(u8),
+}
+
+impl Compression {
+    /// How people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+            Self::Unknown(_) => "unknown",
+        }
+    }
 }
 
 impl From<u8> for Compression {
@@ -196,6 +226,14 @@ impl<'a> ContentType<'a> {
                 CONTENT_TYPES.iter().find(|(listed, _)| *listed == code.get()).map(|(_, text)| *text)
             }
             Self::Text(text) => Some(text),
+        }
+    }
+
+    /// Bytes it takes in the pack after the name.
+    pub fn text_len(&self) -> usize {
+        match self {
+            Self::Code(_) => 0,
+            Self::Text(text) => text.len(),
         }
     }
 

@@ -33,21 +33,23 @@ impl Index {
         expect_crc(at, WHAT, footer.index_crc, crc(&[counted, taken]))?;
 
         let records_end = footer.records_end();
-        let mut offsets = Vec::with_capacity(taken.len() / 8);
-        let mut fields = Reader::at(taken, at + 8);
-        while fields.left() > 0 {
-            let at = fields.offset();
-            let found = fields.u64(WHAT)?;
+        let last = records_end.saturating_sub(8);
+        let mut offsets: Vec<u64> = Vec::with_capacity(taken.len() / 8);
+        let (fields, _) = taken.as_chunks::<8>();
+        let mut field_at = at + 8;
+        for field in fields {
+            let found = u64::from_le_bytes(*field);
             match offsets.last() {
-                None => expect_number(at, "offset of the first record", 0, found)?,
+                None => expect_number(field_at, "offset of the first record", 0, found)?,
                 Some(&below) if found <= below => {
-                    return Err(FormatError::Order { at, what: "record offset", below, found });
+                    return Err(FormatError::Order { at: field_at, what: "record offset", below, found });
                 }
                 Some(_) => {}
             }
-            expect_aligned(at, "record offset", found)?;
-            expect_range(at, "record offset", 0, records_end.saturating_sub(8), found)?;
+            expect_aligned(field_at, "record offset", found)?;
+            expect_range(field_at, "record offset", 0, last, found)?;
             offsets.push(found);
+            field_at += 8;
         }
         if offsets.is_empty() {
             expect_number(at, "end of the records in a pack without any", 0, records_end)?;
@@ -57,11 +59,12 @@ impl Index {
 
     /// Appends the index's bytes and returns their CRC for the footer.
     pub fn encode(&self, out: &mut Vec<u8>) -> u32 {
+        let at = out.len();
         let count = self.offsets.len() as u64;
-        let numbers = std::iter::once(&count).chain(&self.offsets);
-        numbers.fold(0, |crc, number| {
-            out.extend(number.to_le_bytes());
-            crc32c::crc32c_append(crc, &number.to_le_bytes())
-        })
+        out.reserve(8 * (self.offsets.len() + 1));
+        for number in std::iter::once(&count).chain(&self.offsets) {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        crc(&[out.get(at..).unwrap_or_default()])
     }
 }

@@ -47,23 +47,37 @@ impl<'a> RecordHeader<'a> {
     ///
     /// `record_size` is checked against the bytes read here, not against those left: a reader may have fetched no more.
     pub fn parse(r: &mut Reader<'a>) -> Result<Self, FormatError> {
+        Self::parse_with(r, true)
+    }
+
+    /// [`parse`](Self::parse), with the CRC compared only when asked. All else is checked either way.
+    pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "record header";
         let at = r.offset();
         let before_crc: [u8; 12] = r.clone().array(WHAT)?;
-        let record_size = r.u64(WHAT)?;
-        expect_magic(at + 8, "record magic", &Self::MAGIC, &r.array::<4>(WHAT)?)?;
-        let header_crc = r.u32(WHAT)?;
-        let after_crc: [u8; 16] = r.clone().array(WHAT)?;
-        let entry_count = r.u32(WHAT)?;
-        let meta_len = r.u32(WHAT)?;
-        let key_len = r.u16(WHAT)?;
-        let meta_format = MetaFormat::from(r.u8(WHAT)?);
-        let flags = RecordFlags(r.u8(WHAT)?);
-        r.u32(WHAT)?;
+        let (_, magic) = before_crc.split_at(8);
+        expect_magic(at + 8, "record magic", &Self::MAGIC, magic)?;
+        let fixed: [u8; 32] = r.clone().array(WHAT)?;
+        let mut fields = Reader::at(&fixed, at);
+        let record_size = fields.u64(WHAT)?;
+        fields.u32(WHAT)?;
+        let header_crc = fields.u32(WHAT)?;
+        let entry_count = fields.u32(WHAT)?;
+        let meta_len = fields.u32(WHAT)?;
+        let key_len = fields.u16(WHAT)?;
+        let meta_format = MetaFormat::from(fields.u8(WHAT)?);
+        let flags = RecordFlags(fields.u8(WHAT)?);
+        r.take(WHAT, 16)?;
+        // From here to the end of the metadata the CRC covers everything: one call does it.
+        let mut covered = r.clone();
+        r.take(WHAT, 16)?;
         let key_at = r.offset();
         let key = r.take("record key", key_len.into())?;
         let meta = r.take("record metadata", meta_len.into())?;
-        expect_crc(at, WHAT, header_crc, crc(&[&before_crc, &after_crc, key, meta]))?;
+        if check_crc {
+            let covered = covered.take(WHAT, 16 + u64::from(key_len) + u64::from(meta_len))?;
+            expect_crc(at, WHAT, header_crc, crc(&[&before_crc, covered]))?;
+        }
 
         expect_aligned(at, "record size", record_size)?;
         expect_range(at + 24, "key length", 1, u16::MAX.into(), key_len.into())?;
@@ -82,17 +96,19 @@ impl<'a> RecordHeader<'a> {
         let key_len = u16::try_from(key_len).expect("compared above");
         let meta_len = u32::try_from(meta_len).expect("compared above");
 
-        let mut before_crc = self.record_size.to_le_bytes().to_vec();
-        before_crc.extend(Self::MAGIC);
-        let mut after_crc = self.entry_count.to_le_bytes().to_vec();
-        after_crc.extend(meta_len.to_le_bytes());
-        after_crc.extend(key_len.to_le_bytes());
-        after_crc.extend([self.meta_format.into(), self.flags.0]);
-        after_crc.extend([0; 4]);
+        let mut before_crc = [0; 12];
+        let (size, magic) = before_crc.split_at_mut(8);
+        size.copy_from_slice(&self.record_size.to_le_bytes());
+        magic.copy_from_slice(&Self::MAGIC);
+        let [e0, e1, e2, e3] = self.entry_count.to_le_bytes();
+        let [m0, m1, m2, m3] = meta_len.to_le_bytes();
+        let [k0, k1] = key_len.to_le_bytes();
+        let (format, flags) = (self.meta_format.into(), self.flags.0);
+        let after_crc = [e0, e1, e2, e3, m0, m1, m2, m3, k0, k1, format, flags, 0, 0, 0, 0];
         let (key, meta) = (self.key.as_bytes(), self.meta);
         let header_crc = crc(&[&before_crc, &after_crc, key, meta]).to_le_bytes();
-        for part in [&before_crc, header_crc.as_slice(), &after_crc, key, meta] {
-            out.extend(part);
+        for part in [before_crc.as_slice(), &header_crc, &after_crc, key, meta] {
+            out.extend_from_slice(part);
         }
         pad_to_8(out);
         Ok(())
@@ -100,9 +116,10 @@ impl<'a> RecordHeader<'a> {
 }
 
 /// How the metadata of a record is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MetaFormat {
     /// Bytes of the user's own making.
+    #[default]
     Raw,
     /// JSON text.
     Json,

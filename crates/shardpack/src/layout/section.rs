@@ -24,6 +24,17 @@
 //! |    6 | entry directory                                                                |
 //! |    7 | record digests: BLAKE3 of each record, 32 bytes each                           |
 //! |    8 | statistics, JSON                                                               |
+//!
+//! # Entry directory
+//!
+//! | numbers           | each of 8 bytes                                                        |
+//! |-------------------|------------------------------------------------------------------------|
+//! | 1                 | E: entries of all records                                              |
+//! | 1                 | F: frames of entries that have more than one                           |
+//! | records + 1       | first entry of each record, counted through all records; then E        |
+//! | E                 | where each entry's header begins, from the first byte of its record    |
+//! | E + 1             | first frame of each entry, counted through all entries; then F         |
+//! | 2 for each of F   | where a frame begins: in the content, and in the stored data           |
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number, expect_range};

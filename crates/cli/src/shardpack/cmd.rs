@@ -1,0 +1,164 @@
+//! The verbs, one file each.
+
+mod cat;
+mod completions;
+mod convert;
+mod create;
+mod extract;
+mod index;
+mod list;
+mod merge;
+mod repair;
+mod split;
+mod stats;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+use shardpack::set::{PackSet, resolve};
+use shardpack::source::FileSource;
+use shardpack::write::Finished;
+use shardpack::{Method, ReadOptions, ShardPackReader, Source};
+
+use crate::output::{Failure, print_json, stdout};
+use crate::size;
+
+/// Datasets in packs: make, read, check and change ShardPack files.
+#[derive(Debug, Parser)]
+#[command(name = "shardpack", version, max_term_width = 100, propagate_version = true)]
+pub(crate) struct ShardPack {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Create(Box<create::Create>),
+    List(list::List),
+    Cat(cat::Cat),
+    Extract(extract::Extract),
+    Verify(verify::Verify),
+    Repair(repair::Repair),
+    Stats(stats::Stats),
+    Merge(merge::Merge),
+    Split(split::Split),
+    Index(index::Index),
+    Convert(convert::Convert),
+    Completions(completions::Completions),
+}
+
+impl ShardPack {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self.verb {
+            Verb::Create(verb) => verb.run(),
+            Verb::List(verb) => verb.run(),
+            Verb::Cat(verb) => verb.run(),
+            Verb::Extract(verb) => verb.run(),
+            Verb::Verify(verb) => verb.run(),
+            Verb::Repair(verb) => verb.run(),
+            Verb::Stats(verb) => verb.run(),
+            Verb::Merge(verb) => verb.run(),
+            Verb::Split(verb) => verb.run(),
+            Verb::Index(verb) => verb.run(),
+            Verb::Convert(verb) => verb.run(),
+            Verb::Completions(verb) => verb.run(),
+        }
+    }
+}
+
+/// Compression as it is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Compression {
+    /// Entries as they are
+    #[default]
+    None,
+    Gzip,
+    /// LZ4 frames
+    Lz4,
+    Zstd,
+    /// Zstd where content type and gain speak for it
+    Auto,
+}
+
+impl From<Compression> for Method {
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::None => Self::None,
+            Compression::Gzip => Self::Gzip,
+            Compression::Lz4 => Self::Lz4,
+            Compression::Zstd => Self::Zstd,
+            Compression::Auto => Self::Auto,
+        }
+    }
+}
+
+/// Opens one pack.
+fn open(path: &str, options: ReadOptions) -> Result<ShardPackReader, Failure> {
+    Ok(ShardPackReader::from_source(source(path)?, options)?)
+}
+
+/// Where the bytes of a pack come from.
+fn source(path: &str) -> Result<Arc<dyn Source>, Failure> {
+    let file = FileSource::open(path).map_err(|error| Failure::Io(path.to_owned(), error))?;
+    Ok(Arc::new(file))
+}
+
+/// Opens all packs that inputs name.
+fn open_set(inputs: &[String], options: &ReadOptions) -> Result<PackSet, Failure> {
+    Ok(PackSet::from_paths(&paths(inputs)?, options)?)
+}
+
+fn paths(inputs: &[String]) -> Result<Vec<PathBuf>, Failure> {
+    Ok(resolve(inputs)?)
+}
+
+/// `name=value` of an option.
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} should be NAME=VALUE")),
+    }
+}
+
+/// What packs were written.
+#[derive(Debug, Serialize)]
+struct Written {
+    pack: String,
+    bytes: u64,
+    records: u64,
+    entries: u64,
+    payload_bytes: u64,
+    stored_bytes: u64,
+}
+
+/// Tells of the packs that were written.
+fn report(done: &[(PathBuf, Finished)], json: bool) -> Result<ExitCode, Failure> {
+    let mut out = stdout();
+    let written = |(path, finished): &(PathBuf, Finished)| Written {
+        pack: path.display().to_string(),
+        bytes: finished.bytes,
+        records: finished.statistics.records,
+        entries: finished.statistics.entries,
+        payload_bytes: finished.statistics.payload_bytes,
+        stored_bytes: finished.statistics.stored_bytes,
+    };
+    let written: Vec<_> = done.iter().map(written).collect();
+    if json {
+        print_json(&mut out, &serde_json::json!({ "packs": written }))?;
+    } else {
+        for pack in &written {
+            let (records, entries) = (pack.records, pack.entries);
+            let bytes = size::show(pack.bytes);
+            std::io::Write::write_fmt(
+                &mut out,
+                format_args!("{}: {records} records, {entries} entries, {bytes}\n", pack.pack),
+            )?;
+        }
+    }
+    std::io::Write::flush(&mut out)?;
+    Ok(ExitCode::SUCCESS)
+}

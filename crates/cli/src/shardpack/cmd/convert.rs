@@ -1,0 +1,208 @@
+//! `shardpack convert`: from and to other formats.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use shardpack::set::resolve;
+use shardpack::{ReadOptions, WriteOptions};
+
+use crate::cmd::{Compression, create, extract, open_set, report};
+use crate::formats::{image_folder, mds, tfrecord};
+use crate::input::content_type::ContentTypes;
+use crate::input::group::Group;
+use crate::input::{Records, webdataset};
+use crate::output::Failure;
+use crate::progress::Progress;
+use crate::rolling::{Limits, Rolling};
+use crate::size;
+use crate::tar;
+
+/// Convert from WebDataset, ImageFolder, TFRecord or MDS, and to WebDataset
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  shardpack convert 'wds-{000..009}.tar' --output train.shardpack --shard-size 2GB
+  shardpack convert --from image-folder imagenet/train --output train.shardpack
+  shardpack convert --from mds mds_folder --output train.shardpack
+  shardpack convert train.shardpack --to webdataset --output train.tar")]
+pub(crate) struct Convert {
+    /// Files, patterns or folders of the other format; packs with --to webdataset
+    #[arg(required = true)]
+    input: Vec<String>,
+
+    /// What the input is; unless given it follows from its names
+    #[arg(long, value_enum)]
+    from: Option<From>,
+
+    /// What is written
+    #[arg(long, value_enum, default_value_t)]
+    to: To,
+
+    /// The pack to write, or the tar archive; with --shard-size, its name with six digits for each
+    #[arg(long, short)]
+    output: PathBuf,
+
+    /// How entries are stored
+    #[arg(long, value_enum, default_value_t)]
+    compression: Compression,
+
+    /// Begin another pack or archive before one has more bytes than this
+    #[arg(long, value_parser = size::parse)]
+    shard_size: Option<u64>,
+
+    /// Print what was written as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum From {
+    /// Tar archives whose neighbouring files of one name are one sample
+    Webdataset,
+    /// A folder of one folder for each class
+    ImageFolder,
+    /// TFRecord files: each record one entry, its fields too when it is a tf.train.Example
+    Tfrecord,
+    /// A folder of MDS shards with their index.json
+    Mds,
+    /// Packs
+    Shardpack,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum To {
+    #[default]
+    Shardpack,
+    Webdataset,
+}
+
+impl Convert {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let content_types = ContentTypes::default();
+        match self.to {
+            To::Webdataset => self.to_webdataset(),
+            To::Shardpack => {
+                let (records, group) = self.open(&content_types)?;
+                let options = WriteOptions {
+                    compression: self.compression.into(),
+                    group: Some(group.name().to_owned()),
+                    record_bytes_max: u64::MAX,
+                    ..WriteOptions::default()
+                };
+                let limits = Limits { pack_bytes_max: self.shard_size.unwrap_or(0), pack_records_max: 0 };
+                let mut packs = Rolling::new(&self.output, options, limits, create::default_threads());
+                let mut progress = Progress::new(0);
+                for record in records {
+                    let record = record?;
+                    progress.add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
+                    packs.write(record)?;
+                }
+                drop(progress);
+                report(&packs.finish()?, self.json)
+            }
+        }
+    }
+
+    fn open<'a>(&'a self, content_types: &'a ContentTypes) -> Result<(Records<'a>, Group), Failure> {
+        let from = match self.from {
+            Some(from) => from,
+            None => guess(&self.input)?,
+        };
+        let paths: Vec<PathBuf> = match from {
+            // Folders, and not the packs in them.
+            From::ImageFolder | From::Mds => self.input.iter().map(PathBuf::from).collect(),
+            _ => resolve(&self.input)?,
+        };
+        Ok(match from {
+            From::Webdataset => {
+                let open = move |path: PathBuf| -> Records<'a> {
+                    match File::open(&path) {
+                        Ok(file) => {
+                            let name = path.display().to_string();
+                            let file = io::BufReader::with_capacity(1 << 20, file);
+                            webdataset::records(file, &name, Group::FirstDot, content_types, u64::MAX).records
+                        }
+                        Err(error) => Box::new(std::iter::once(Err(Failure::io(&path, error)))),
+                    }
+                };
+                (Box::new(paths.into_iter().flat_map(open)), Group::FirstDot)
+            }
+            From::ImageFolder => (image_folder::records(&paths, content_types)?, Group::FirstDot),
+            From::Tfrecord => (tfrecord::records(paths, content_types), Group::FirstDot),
+            From::Mds => (mds::records(&paths, content_types)?, Group::FirstDot),
+            From::Shardpack => {
+                let set = open_set(&self.input, &ReadOptions::default())?;
+                let all: Vec<_> = set.packs().to_vec();
+                let records = all.into_iter().flat_map(|pack| {
+                    (0..pack.len()).map(move |ordinal| pack.read_record(ordinal).map_err(Failure::from))
+                });
+                (Box::new(records), Group::FirstDot)
+            }
+        })
+    }
+
+    fn to_webdataset(&self) -> Result<ExitCode, Failure> {
+        let options = ReadOptions { entry_bytes_max: u64::MAX, ..ReadOptions::default() };
+        let set = open_set(&self.input, &options)?;
+        let mut progress = Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
+        let (mut number, mut given) = (0, 0_u64);
+        let mut tar: Option<tar::Writer<io::BufWriter<File>>> = None;
+        for record in set.iter_records() {
+            let record = record?;
+            let bytes = record.file_entries.iter().map(|entry| 1024 + entry.data.len() as u64).sum::<u64>();
+            progress.add(bytes);
+            if self.shard_size.is_some_and(|max| given > 0 && given + bytes > max) {
+                if let Some(tar) = tar.take() {
+                    tar.finish().map_err(|error| Failure::io(&self.output, error))?;
+                }
+                number += 1;
+                given = 0;
+            }
+            if tar.is_none() {
+                tar = Some(self.create_tar(number)?);
+            }
+            given += bytes;
+            let Some(tar) = &mut tar else { continue };
+            for entry in &record.file_entries {
+                let name = Group::join(None, &record.key, &entry.file_name);
+                extract::check_name(&name)
+                    .map_err(|why| Failure::message(format!("the file would be called {name:?}: {why}")))?;
+                tar.append(&name, &entry.data).map_err(|error| Failure::io(&self.output, error))?;
+            }
+        }
+        let tar = match tar {
+            Some(tar) => tar,
+            None => self.create_tar(number)?,
+        };
+        tar.finish().map_err(|error| Failure::io(&self.output, error))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn create_tar(&self, number: u64) -> Result<tar::Writer<io::BufWriter<File>>, Failure> {
+        let path = if self.shard_size.is_some() {
+            let stem = self.output.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            self.output.with_file_name(format!("{stem}-{number:06}.tar"))
+        } else {
+            self.output.clone()
+        };
+        let file = File::create(&path).map_err(|error| Failure::io(&path, error))?;
+        Ok(tar::Writer::new(io::BufWriter::with_capacity(1 << 20, file)))
+    }
+}
+
+fn guess(inputs: &[String]) -> Result<From, Failure> {
+    let first = inputs.first().map(String::as_str).unwrap_or_default();
+    let path = Path::new(first);
+    if path.is_dir() {
+        return Ok(if path.join("index.json").is_file() { From::Mds } else { From::ImageFolder });
+    }
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    match extension.as_deref() {
+        Some("tar") => Ok(From::Webdataset),
+        Some("tfrecord" | "tfrecords") => Ok(From::Tfrecord),
+        Some("shardpack") => Ok(From::Shardpack),
+        _ => Err(Failure::message(format!("{first}: cannot tell what this is; use --from"))),
+    }
+}

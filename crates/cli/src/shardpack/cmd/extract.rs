@@ -1,0 +1,172 @@
+//! `shardpack extract`: records to files or to a tar archive.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use shardpack::{OnError, ReadOptions, Record};
+
+use crate::cmd::open_set;
+use crate::input::group::Group;
+use crate::output::{Failure, complain};
+use crate::progress::Progress;
+use crate::tar;
+
+/// Write records back as files, or as a tar archive
+///
+/// Files get the names they had before `create`: KEY.ENTRY, or KEY/ENTRY where folders were records. No name leads out of
+/// the output folder, and no file that is there is replaced without --force.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  shardpack extract train.shardpack --output images
+  shardpack extract train.shardpack --output - | tar t
+  shardpack extract train.shardpack --output some --key images17/image194")]
+pub(crate) struct Extract {
+    /// Packs, patterns or folders
+    #[arg(required = true)]
+    packs: Vec<String>,
+
+    /// A folder, a .tar file, or - for a tar archive on standard output
+    #[arg(long, short)]
+    output: PathBuf,
+
+    /// Only records of these keys
+    #[arg(long, num_args = 1..)]
+    key: Vec<String>,
+
+    /// Replace files that are there
+    #[arg(long)]
+    force: bool,
+
+    /// Leave damaged records out, and name them
+    #[arg(long)]
+    skip_damaged: bool,
+
+    /// Of a pack whose end is missing or damaged, take the records that can be found
+    #[arg(long)]
+    recover: bool,
+}
+
+enum Target {
+    Folder(PathBuf),
+    Tar(tar::Writer<Box<dyn Write>>),
+}
+
+impl Extract {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let options = ReadOptions {
+            on_error: OnError::Raise,
+            recover: self.recover,
+            entry_bytes_max: u64::MAX,
+            ..ReadOptions::default()
+        };
+        let set = open_set(&self.packs, &options)?;
+        let total = set.packs().iter().map(|pack| pack.index().footer().records_end()).sum();
+        let mut target = self.target()?;
+        let mut progress = Progress::new(total);
+        let mut damaged = 0_u64;
+        if self.key.is_empty() {
+            for pack in set.packs() {
+                let group = pack.index().writer_fact("group");
+                for record in pack.iter_records() {
+                    match record {
+                        Ok(record) => {
+                            progress.add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
+                            self.put(&mut target, group.as_deref(), &record)?;
+                        }
+                        Err(error) if self.skip_damaged && error.kind() == shardpack::ErrorKind::Corrupt => {
+                            complain(&error);
+                            damaged += 1;
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        }
+        for key in &self.key {
+            let ordinal = set.find(key)?.ok_or_else(|| Failure::message(format!("there is no record {key:?}")))?;
+            let (pack, ordinal) = set.locate(ordinal)?;
+            let group = pack.index().writer_fact("group");
+            self.put(&mut target, group.as_deref(), &pack.read_record(ordinal)?)?;
+        }
+        if let Target::Tar(tar) = target {
+            tar.finish()?;
+        }
+        Ok(ExitCode::from(u8::from(damaged > 0)))
+    }
+
+    fn target(&self) -> Result<Target, Failure> {
+        if self.output == Path::new("-") {
+            return Ok(Target::Tar(tar::Writer::new(Box::new(io::BufWriter::new(io::stdout())))));
+        }
+        if self.output.extension().is_some_and(|extension| extension == "tar") {
+            let file = File::create(&self.output).map_err(|error| Failure::io(&self.output, error))?;
+            return Ok(Target::Tar(tar::Writer::new(Box::new(io::BufWriter::new(file)))));
+        }
+        fs::create_dir_all(&self.output).map_err(|error| Failure::io(&self.output, error))?;
+        Ok(Target::Folder(self.output.clone()))
+    }
+
+    fn put(&self, target: &mut Target, group: Option<&str>, record: &Record) -> Result<(), Failure> {
+        for entry in &record.file_entries {
+            let name = Group::join(group, &record.key, &entry.file_name);
+            check_name(&name).map_err(|why| {
+                let (key, entry) = (&record.key, &entry.file_name);
+                Failure::message(format!("entry {entry:?} of record {key:?} would be the file {name:?}: {why}"))
+            })?;
+            match target {
+                Target::Tar(tar) => tar.append(&name, &entry.data)?,
+                Target::Folder(folder) => write_below(folder, &name, &entry.data, self.force)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Only names of plain parts, each a name on every system we run on.
+pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
+    let path = Path::new(name);
+    if name.is_empty() || name.contains('\0') || name.contains("//") || name.ends_with('/') {
+        return Err("that is no file name");
+    }
+    if !path.components().all(|part| matches!(part, Component::Normal(_))) || name.split('/').any(|part| part == ".") {
+        return Err("that is not below the output folder");
+    }
+    if cfg!(windows) && name.contains(['\\', ':']) {
+        return Err("that is no file name");
+    }
+    Ok(())
+}
+
+/// Writes a file below `folder`. A symbolic link on the way is not followed.
+fn write_below(folder: &Path, name: &str, data: &[u8], force: bool) -> Result<(), Failure> {
+    let path = folder.join(name);
+    let mut parent = folder.to_owned();
+    let parts: Vec<&str> = name.split('/').collect();
+    for part in parts.iter().take(parts.len().saturating_sub(1)) {
+        parent.push(part);
+        match fs::symlink_metadata(&parent) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(_) => {
+                let why = format!("{} is not a folder, so {name:?} cannot be below it", parent.display());
+                return Err(Failure::message(why));
+            }
+            Err(_) => fs::create_dir(&parent).map_err(|error| Failure::io(&parent, error))?,
+        }
+    }
+    if force {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Failure::io(&path, error)),
+            _ => {}
+        }
+    }
+    let mut file = File::options().write(true).create_new(true).open(&path).map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            return Failure::message(format!("{} is there already; use --force to replace it", path.display()));
+        }
+        Failure::io(&path, error)
+    })?;
+    file.write_all(data).map_err(|error| Failure::io(&path, error))
+}

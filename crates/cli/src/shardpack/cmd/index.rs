@@ -1,0 +1,61 @@
+//! `shardpack index`: the catalogue of a dataset.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use shardpack::ReadOptions;
+use shardpack::set::{CATALOGUE_NAME, Catalogue};
+
+use crate::cmd::open_set;
+use crate::output::{Failure, stdout};
+
+/// Print or write the catalogue of a dataset: its packs with their sizes, counts and key digests
+///
+/// A folder that has one, called dataset.shardpack.json, opens without being searched.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  shardpack index 'data/train-*.shardpack'
+  shardpack index data --write")]
+pub(crate) struct Index {
+    /// Packs, patterns or folders
+    #[arg(required = true)]
+    packs: Vec<String>,
+
+    /// Write it beside the first pack, as dataset.shardpack.json
+    #[arg(long, conflicts_with = "output")]
+    write: bool,
+
+    /// Write it to this file
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+}
+
+impl Index {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let set = open_set(&self.packs, &ReadOptions::default())?;
+        let first = set.packs().first().map(|pack| Path::new(pack.name()).to_owned()).unwrap_or_default();
+        let beside = first.parent().unwrap_or(Path::new("")).to_owned();
+        let output = if self.write { Some(beside.join(CATALOGUE_NAME)) } else { self.output.clone() };
+        let folder = output.as_deref().and_then(Path::parent).unwrap_or(&beside);
+        let catalogue = Catalogue::of(&set, folder);
+        let mut text = serde_json::to_string_pretty(&catalogue).map_err(std::io::Error::from)?;
+        text.push('\n');
+        match output {
+            None => {
+                let mut out = stdout();
+                out.write_all(text.as_bytes())?;
+                out.flush()?;
+            }
+            Some(path) => {
+                // Under another name first: a reader sees the old catalogue or the new one.
+                let staged = path.with_extension("json.part");
+                fs::write(&staged, text).map_err(|error| Failure::io(&staged, error))?;
+                fs::rename(&staged, &path).map_err(|error| Failure::io(&path, error))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,5 @@
+//! Formats of others that datasets come in.
+
+pub(crate) mod image_folder;
+pub(crate) mod mds;
+pub(crate) mod tfrecord;

@@ -1,0 +1,30 @@
+//! Records from what people have: folders, manifests, tar archives.
+
+pub(crate) mod content_type;
+pub(crate) mod folder;
+pub(crate) mod group;
+pub(crate) mod manifest;
+pub(crate) mod webdataset;
+
+use shardpack::Record;
+
+use crate::output::Failure;
+
+/// Records in the order they are to be written.
+pub(crate) type Records<'a> = Box<dyn Iterator<Item = Result<Record, Failure>> + 'a>;
+
+/// Records, and what is known of them before they are read.
+pub(crate) struct Input<'a> {
+    pub(crate) records: Records<'a>,
+    /// Bytes to come; 0 where nobody knows.
+    pub(crate) total_bytes: u64,
+    /// Records to come, where that is known.
+    pub(crate) record_count: Option<u64>,
+}
+
+/// Whether a record has one entry name twice; that name.
+pub(crate) fn repeated_entry(record: &Record) -> Option<&str> {
+    let mut names: Vec<_> = record.file_entries.iter().map(|entry| entry.file_name.as_str()).collect();
+    names.sort_unstable();
+    names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}

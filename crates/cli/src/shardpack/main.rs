@@ -1,0 +1,19 @@
+//! `shardpack`: packs on the command line.
+
+mod cmd;
+mod describe;
+mod formats;
+mod input;
+mod output;
+mod progress;
+mod rolling;
+mod size;
+mod tar;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    cmd::ShardPack::parse().run().unwrap_or_else(|error| output::end(&error))
+}

@@ -1,0 +1,80 @@
+//! What a verb tells its caller when it fails.
+
+use std::fmt;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+/// An error on its way to standard error.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something about a pack.
+    Pack(shardpack::Error),
+    /// Reading or writing another file failed.
+    Io(String, io::Error),
+    /// Writing the result failed.
+    Output(io::Error),
+    /// Anything else, said in full.
+    Message(String),
+}
+
+impl Failure {
+    pub(crate) fn io(path: &Path, error: io::Error) -> Self {
+        Self::Io(path.display().to_string(), error)
+    }
+
+    pub(crate) fn message(text: impl Into<String>) -> Self {
+        Self::Message(text.into())
+    }
+}
+
+/// How a run ends that failed: without a word when whoever reads us has seen enough, as in `shardpack list x | head`.
+pub(crate) fn end(failure: &Failure) -> ExitCode {
+    if matches!(failure, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
+    }
+    complain(failure);
+    ExitCode::from(1)
+}
+
+/// A line on standard error. Where nobody listens nothing is lost, so a failure to say it is none.
+pub(crate) fn complain(what: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr(), "shardpack: {what}");
+}
+
+/// Standard output, buffered. Flush it before the end.
+pub(crate) fn stdout() -> BufWriter<io::Stdout> {
+    BufWriter::with_capacity(64 << 10, io::stdout())
+}
+
+/// Prints one JSON document on one line.
+pub(crate) fn print_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *out, value).map_err(io::Error::from)?;
+    Ok(out.write_all(b"\n")?)
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pack(error) => write!(f, "{error}"),
+            Self::Io(what, error) => write!(f, "{what}: {error}"),
+            Self::Output(error) => write!(f, "standard output: {error}"),
+            Self::Message(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<shardpack::Error> for Failure {
+    fn from(error: shardpack::Error) -> Self {
+        Self::Pack(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Only standard output is written without a path.
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}

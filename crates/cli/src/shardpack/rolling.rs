@@ -1,0 +1,123 @@
+//! Writing to one pack, or to numbered packs that follow each other.
+
+use std::path::{Path, PathBuf};
+
+use shardpack::codec::Frame;
+use shardpack::set::numbered_name;
+use shardpack::write::Finished;
+use shardpack::{Record, ShardPackWriter, WriteOptions};
+
+use crate::output::Failure;
+
+/// Where a new pack begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Before a pack would have more bytes; 0 is never.
+    pub(crate) pack_bytes_max: u64,
+    /// Before a pack would have more records; 0 is never.
+    pub(crate) pack_records_max: u64,
+}
+
+impl Limits {
+    /// Whether packs are numbered.
+    pub(crate) fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// Writes records to packs.
+#[derive(Debug)]
+pub(crate) struct Rolling {
+    path: PathBuf,
+    options: WriteOptions,
+    limits: Limits,
+    threads: usize,
+    current: Option<ShardPackWriter>,
+    /// Bytes given to the current pack that it may not have counted yet.
+    given_bytes: u64,
+    given_records: u64,
+    number: u64,
+    done: Vec<(PathBuf, Finished)>,
+}
+
+impl Rolling {
+    pub(crate) fn new(path: &Path, options: WriteOptions, limits: Limits, threads: usize) -> Self {
+        Self {
+            path: path.to_owned(),
+            options,
+            limits,
+            threads,
+            current: None,
+            given_bytes: 0,
+            given_records: 0,
+            number: 0,
+            done: Vec::new(),
+        }
+    }
+
+    pub(crate) fn write(&mut self, record: Record) -> Result<(), Failure> {
+        let bytes = 64 + record.metadata.len() as u64
+            + record.file_entries.iter().map(|entry| entry.data.len() as u64 + 64).sum::<u64>();
+        Ok(self.writer(bytes)?.write_owned(record)?)
+    }
+
+    pub(crate) fn write_block(&mut self, block: &[u8], frames: Vec<(u32, Vec<Frame>)>) -> Result<(), Failure> {
+        Ok(self.writer(block.len() as u64)?.write_block(block, frames)?)
+    }
+
+    /// The pack that the next record of about that many bytes goes to.
+    fn writer(&mut self, bytes: u64) -> Result<&mut ShardPackWriter, Failure> {
+        let Limits { pack_bytes_max, pack_records_max } = self.limits;
+        if pack_bytes_max > 0
+            && self.given_records > 0
+            && let Some(writer) = &mut self.current
+            && self.given_bytes + bytes > pack_bytes_max
+        {
+            // Compression may have made them smaller than was feared: ask, once nothing is under way.
+            writer.settle()?;
+            self.given_bytes = writer.bytes_if_finalized();
+        }
+        let full = (pack_bytes_max > 0 && self.given_bytes + bytes > pack_bytes_max)
+            || (pack_records_max > 0 && self.given_records >= pack_records_max);
+        if full && self.given_records > 0 {
+            self.finish_current()?;
+        }
+        if self.current.is_none() {
+            let path = self.next_path();
+            self.current = Some(ShardPackWriter::create_with(&path, self.options.clone(), self.threads)?);
+        }
+        self.given_bytes += bytes;
+        self.given_records += 1;
+        self.current.as_mut().ok_or_else(|| Failure::message("there is no pack to write to"))
+    }
+
+    fn next_path(&self) -> PathBuf {
+        if !self.limits.any() {
+            return self.path.clone();
+        }
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.path.with_file_name(numbered_name(&name, self.number))
+    }
+
+    fn finish_current(&mut self) -> Result<(), Failure> {
+        let path = self.next_path();
+        if let Some(mut writer) = self.current.take() {
+            self.done.push((path, writer.finalize()?));
+        }
+        self.number += 1;
+        (self.given_bytes, self.given_records) = (0, 0);
+        Ok(())
+    }
+
+    /// Finishes the last pack and tells of all. Without a single record there is one empty pack.
+    pub(crate) fn finish(mut self) -> Result<Vec<(PathBuf, Finished)>, Failure> {
+        if self.current.is_none() && self.done.is_empty() {
+            let path = self.next_path();
+            self.current = Some(ShardPackWriter::create_with(&path, self.options.clone(), 1)?);
+        }
+        if self.current.is_some() {
+            self.finish_current()?;
+        }
+        Ok(self.done)
+    }
+}

@@ -1,0 +1,98 @@
+//! What holds for every verb: help, exit codes, pipes that close.
+
+use std::process::{Command, Stdio};
+
+use super::{Folder, shardpack};
+
+const VERBS: [&str; 12] = [
+    "create", "list", "cat", "extract", "verify", "repair", "stats", "merge", "split", "index", "convert", "completions",
+];
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    let all = shardpack(["--help"]).run().ok();
+    for verb in VERBS {
+        assert!(all.contains(verb), "{all}");
+        for flag in ["--help", "-h"] {
+            let help = shardpack([verb, flag]).run().ok();
+            assert!(help.contains("Example") && help.contains(&format!("shardpack {verb}")), "{verb}: {help}");
+        }
+    }
+    assert!(shardpack(["--version"]).run().ok().starts_with("shardpack "));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = shardpack(["completions", shell]).run().ok();
+        assert!(script.contains("extract") && script.contains("record-size-limit"), "{shell}");
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_two() {
+    let wrong: [&[&str]; 14] = [
+        &[],
+        &["no-such-verb"],
+        &["create"],
+        &["create", "--input", "x"],
+        &["create", "--input", "x", "--output", "y", "--compression", "rar"],
+        &["create", "--input", "x", "--output", "y", "--record-size-limit", "much"],
+        &["create", "--input", "x", "--output", "y", "--metadata", "novalue"],
+        &["create", "--input", "x", "--output", "y", "--shard-count", "0"],
+        &["list"],
+        &["extract", "x"],
+        &["repair", "x"],
+        &["split", "x", "--output", "y"],
+        &["split", "x", "--output", "y", "--fraction", "2"],
+        &["list", "x", "--range", "5"],
+    ];
+    for args in wrong {
+        let ended = shardpack(args).run();
+        assert!(ended.stdout.is_empty(), "{args:?}");
+        assert!(!ended.fails(2).is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_missing_file_ends_with_one_and_is_named() {
+    let verbs: [&[&str]; 8] = [
+        &["list"],
+        &["cat", "--ordinal", "0"],
+        &["extract", "--output", "out"],
+        &["stats"],
+        &["merge", "--output", "out"],
+        &["split", "--count", "1", "--output", "out"],
+        &["index"],
+        &["repair", "--output", "out"],
+    ];
+    let folder = Folder::new();
+    for verb in verbs {
+        let complaint = shardpack(verb).args(["no/such/pack"]).dir(folder.path()).run().fails(1);
+        assert!(complaint.contains("no/such/pack") && complaint.lines().count() == 1, "{verb:?}: {complaint}");
+    }
+    let complaint = shardpack(["create", "-i", "no/such", "-o", "out"]).dir(folder.path()).run().fails(1);
+    assert!(complaint.contains("no/such"), "{complaint}");
+    assert!(folder.all("").is_empty(), "{:?}", folder.all(""));
+}
+
+/// `shardpack … | head -1` is no error.
+#[cfg(unix)]
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let folder = Folder::with_pack();
+    let pack = folder.at("a.shardpack");
+    let calls: [&[&str]; 7] = [
+        &["list", &pack],
+        &["list", "--json", &pack],
+        &["cat", &pack, "README"],
+        &["extract", &pack, "--output", "-"],
+        &["verify", &pack],
+        &["stats", &pack],
+        &["index", &pack],
+    ];
+    for args in calls {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shardpack"));
+        let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        let complaint = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), complaint.as_ref()), (Some(0), ""), "{args:?}");
+    }
+}

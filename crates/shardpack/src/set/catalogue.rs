@@ -1,0 +1,94 @@
+//! Catalogue: a small JSON file that names the packs of a dataset, so that it opens without looking for them.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::set::PackSet;
+
+/// What a catalogue is called in the folder of its packs.
+pub const CATALOGUE_NAME: &str = "dataset.shardpack.json";
+
+/// The packs of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catalogue {
+    /// Layout of this file: 1.
+    pub version: u32,
+    /// Records of all packs.
+    pub records: u64,
+    /// Bytes of all packs.
+    pub bytes: u64,
+    /// The packs, in the order of their records.
+    pub packs: Vec<CataloguePack>,
+}
+
+/// One pack of a catalogue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CataloguePack {
+    /// Its path, from the folder the catalogue is in.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its records.
+    pub records: u64,
+    /// Digest of its keys, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_digest: Option<String>,
+}
+
+impl Catalogue {
+    /// The catalogue of a set. Packs are named by their paths from `folder`, or by their full names where they are not in it.
+    pub fn of(set: &PackSet, folder: &Path) -> Self {
+        let packs: Vec<_> = set
+            .packs()
+            .iter()
+            .map(|pack| {
+                let path = Path::new(pack.name());
+                let name = path.strip_prefix(folder).unwrap_or(path);
+                let digest = pack.index().key_digest();
+                CataloguePack {
+                    name: name.to_string_lossy().into_owned(),
+                    bytes: pack.index().footer().file_size,
+                    records: pack.len(),
+                    key_digest: digest.map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string()),
+                }
+            })
+            .collect();
+        Self { version: 1, records: set.len(), bytes: packs.iter().map(|pack| pack.bytes).sum(), packs }
+    }
+
+    /// Reads a catalogue.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let metadata = fs::metadata(path).map_err(|error| Error::from(error).in_pack(&name))?;
+        if metadata.len() > BYTES_MAX {
+            return Err(Error::invalid("a catalogue has at most 256 MiB").in_pack(&name));
+        }
+        let bytes = fs::read(path).map_err(|error| Error::from(error).in_pack(&name))?;
+        let catalogue: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| Error::invalid(format!("not a catalogue: {error}")).in_pack(&name))?;
+        if catalogue.version != 1 {
+            let found = catalogue.version;
+            return Err(Error::invalid(format!("catalogue version should be 1, found {found}")).in_pack(&name));
+        }
+        Ok(catalogue)
+    }
+
+    /// Appends the paths of its packs. A catalogue names files below its own folder, and no others.
+    pub(super) fn paths(&self, path: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for pack in &self.packs {
+            let name = Path::new(&pack.name);
+            if pack.name.is_empty() || !name.components().all(|part| matches!(part, Component::Normal(_))) {
+                let why = format!("names {:?}, which is not below its folder", pack.name);
+                return Err(Error::invalid(why).in_pack(&path.display().to_string()));
+            }
+            paths.push(folder.join(name));
+        }
+        Ok(())
+    }
+}
+
+const BYTES_MAX: u64 = 256 << 20;
