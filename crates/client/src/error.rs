@@ -3,19 +3,30 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
+
+use xet::FormatError;
 
 /// What the caller should do next. The message is for people and may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Reading is not allowed. Change the permissions or the user.
+    /// Bytes that arrived, or that lay in a cache, are not what their hash says. Fetch them again.
+    Corrupt,
+    /// Not allowed. Change the permissions, the user or the token.
     Denied,
-    /// The file is not what was asked for, or changed while it was read. Look at it, then try again.
+    /// A URL is too old. Ask for a new one.
+    Expired,
+    /// This program is wrong. Tell whoever makes it.
+    Internal,
+    /// The file or the request is not what it should be. Look at it; the same again will not help.
     Invalid,
     /// The machine failed us. Trying again may help.
     Io,
     /// There is no such thing. Check the name.
     NotFound,
+    /// The other side does not answer, answers nonsense, or is too busy. Try again later.
+    Unavailable,
 }
 
 /// A kind, a message that names the thing, and the cause.
@@ -23,16 +34,30 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
-    source: Option<io::Error>,
+    source: Option<Source>,
+    retry_after: Option<Duration>,
+    request_id: Option<String>,
 }
 
 /// What everything here returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
 impl Error {
     /// An error without a deeper cause.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), source: None, retry_after: None, request_id: None }
+    }
+
+    /// An error that another one caused.
+    pub fn caused(kind: ErrorKind, message: impl Into<String>, source: impl Into<Source>) -> Self {
+        Self { source: Some(source.into()), ..Self::new(kind, message) }
+    }
+
+    /// Wrong bytes from a peer.
+    pub fn invalid(what: impl Into<String>, source: FormatError) -> Self {
+        Self::caused(ErrorKind::Invalid, what, source)
     }
 
     /// What the system said about `path`.
@@ -43,12 +68,34 @@ impl Error {
             io::ErrorKind::IsADirectory | io::ErrorKind::InvalidData => ErrorKind::Invalid,
             _ => ErrorKind::Io,
         };
-        Self { kind, message: path.display().to_string(), source: Some(source) }
+        Self::caused(kind, path.display().to_string(), source)
+    }
+
+    /// The same error, with the time after which the other side wants to be asked again.
+    pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
+        self.retry_after = wait;
+        self
+    }
+
+    /// The same error, with the name the other side gave to the request: its keeper finds it in the logs.
+    pub fn with_request_id(mut self, id: Option<String>) -> Self {
+        self.request_id = id;
+        self
     }
 
     /// What to do next.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// When the other side wants to be asked again, if it said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The name the other side gave to the request that failed.
+    pub fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
     }
 }
 
@@ -57,12 +104,16 @@ impl fmt::Display for Error {
         match &self.source {
             Some(source) => write!(f, "{}: {source}", self.message),
             None => f.write_str(&self.message),
+        }?;
+        match &self.request_id {
+            Some(id) => write!(f, " (request {id})"),
+            None => Ok(()),
         }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| source as _)
+        self.source.as_ref().map(|source| &**source as _)
     }
 }

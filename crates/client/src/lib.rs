@@ -1,7 +1,11 @@
-//! Files on their way to and from a XET hub: reading, cutting, hashing on all cores.
+//! Files on their way to and from a XET hub: reading, cutting, hashing on all cores; sending what is new.
 
+pub mod cas;
 pub mod cut;
 pub mod error;
+pub mod progress;
 pub mod walk;
 
-pub use error::{Error, ErrorKind};
+pub use cas::Cas;
+pub use error::{Error, ErrorKind, Result};
+pub use progress::Progress;

@@ -1,0 +1,72 @@
+//! What a push or a pull asks of a content-addressed store, wherever it is.
+//!
+//! *Contract.* Every call may be repeated: a second upload of the same thing is a success. An answer means durable: a
+//! xorb or shard that was acknowledged is there after a crash. Calls may run at the same time. Implementations retry
+//! what is worth retrying by themselves; an error that comes out is final, except [`ErrorKind::Expired`], after which
+//! the caller asks for a new URL.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use xet::wire::Reconstruction;
+use xet::xorb::XorbInfo;
+use xet::{ChunkHash, FileHash, XorbHash};
+
+use crate::error::Result;
+use crate::progress::Progress;
+
+#[cfg(doc)]
+use crate::ErrorKind;
+
+/// A content-addressed store as a client sees it: over HTTP, or a folder on this machine.
+#[async_trait]
+pub trait Cas: Send + Sync + fmt::Debug {
+    /// How a file, or a range of its bytes, is put together. `None` when the range starts at or past the end. A file
+    /// that is not there is [`ErrorKind::NotFound`].
+    async fn reconstruction(
+        &self,
+        file: FileHash,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Reconstruction>>;
+
+    /// Stored bytes of a xorb, from a URL of a reconstruction, as they arrive. A URL that is too old is
+    /// [`ErrorKind::Expired`]: ask for the reconstruction again. The stream may end early with an error, never without.
+    async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>>;
+
+    /// A shard, with its footer, that knows an eligible chunk and its neighbours; `None` when nobody does.
+    async fn dedup(&self, chunk: ChunkHash) -> Result<Option<Bytes>>;
+
+    /// Stores a xorb. True when it was new.
+    async fn put_xorb(&self, xorb: &Xorb) -> Result<bool>;
+
+    /// Registers a shard in upload form. Its xorbs must be stored. How far the other side is shows in `progress`.
+    async fn put_shard(&self, shard: Bytes, progress: &Progress) -> Result<()>;
+
+    /// The chunks of a file with their raw lengths, in order, where the store offers that; else `None`.
+    async fn chunk_list(&self, file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>>;
+}
+
+/// A finished xorb on its way: what it holds, and its records without footer, in order. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Xorb {
+    /// What it holds.
+    pub info: Arc<XorbInfo>,
+    /// The records of its chunks, one after another, in pieces of any size.
+    pub records: Vec<Bytes>,
+}
+
+impl Xorb {
+    /// Names the xorb.
+    pub fn hash(&self) -> XorbHash {
+        self.info.hash()
+    }
+
+    /// Bytes of all records.
+    pub fn stored_bytes(&self) -> u64 {
+        self.info.stored_bytes()
+    }
+}

@@ -1,0 +1,47 @@
+//! Counters that anyone may read while a transfer goes on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only one side changes and anyone may read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// The number now.
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Adds to it.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Replaces it.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+}
+
+/// How far a transfer is.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes there are to read or to write, as far as known; may grow.
+    pub total_bytes: Counter,
+    /// Bytes of files read by a push, or written by a pull.
+    pub done_bytes: Counter,
+    /// Files finished.
+    pub files: Counter,
+    /// Of a push: raw bytes that were known already. Of a pull: raw bytes that came from the cache.
+    pub known_bytes: Counter,
+    /// Of a push: raw bytes that were not.
+    pub new_bytes: Counter,
+    /// Bytes that crossed the wire, or went to the store's folder; repeated ones count again.
+    pub wire_bytes: Counter,
+    /// Requests that were made again.
+    pub retries: Counter,
+    /// Terms of the shard at hand that the other side has proven.
+    pub terms_verified: Counter,
+    /// Terms of the shard at hand.
+    pub terms_total: Counter,
+}
