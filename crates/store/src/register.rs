@@ -190,6 +190,18 @@ fn refuse(source: FormatError) -> Error {
     Error::invalid("shard", source)
 }
 
+/// The cause of refusing a shard that would be sound if this xorb were stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingXorb(pub XorbHash);
+
+impl std::fmt::Display for MissingXorb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("upload it before the shard")
+    }
+}
+
+impl std::error::Error for MissingXorb {}
+
 fn missing(hash: &XorbHash) -> Error {
-    Error::new(ErrorKind::Invalid, format!("xorb {hash} is not stored: upload it before the shard"))
+    Error::caused(ErrorKind::Invalid, format!("xorb {hash} is not stored"), MissingXorb(*hash))
 }
