@@ -69,7 +69,7 @@ fn overlapping_uploads_all_succeed_within_a_small_budget() {
             .collect();
         let ended: Vec<_> = uploads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::SeqCst);
-        ended.into_iter().for_each(|ended| ended.unwrap());
+        ended.into_iter().for_each(Result::unwrap);
     });
     assert!(peak.load(Ordering::SeqCst) > MIB, "they were not at it together");
     until("the memory", || hub.state.budget.usage().in_use_bytes == 0);

@@ -22,10 +22,9 @@ fn survives(shards_path: &str) {
         for after in [false, true] {
             let hub = Hub::new();
             let cas = hub.cas("a");
-            if after {
-                hub.faults.fail_after(n)
-            } else {
-                hub.faults.fail_before(n)
+            match after {
+                true => hub.faults.fail_after(n),
+                false => hub.faults.fail_before(n),
             }
             let mut acknowledged = Vec::new();
             let mut first = Ok(());

@@ -101,10 +101,9 @@ fn a_failure_in_the_middle_is_a_retryable_frame_and_a_retry_succeeds() {
     for step in [LOOK_UP, PUT, COMMIT] {
         for after in [false, true] {
             let (hub, upload) = hub();
-            if after {
-                hub.faults.fail_after(step)
-            } else {
-                hub.faults.fail_before(step)
+            match after {
+                true => hub.faults.fail_after(step),
+                false => hub.faults.fail_before(step),
             }
             hub.faults.hold_from(1);
             let mut begun = begin(&hub, &upload);
