@@ -148,6 +148,18 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// The memory for what clients send, and for what they are sent: a quarter, or what the largest body leaves.
+    pub fn memory_shares(&self) -> (u64, u64) {
+        let largest = self.xorb_body_bytes_max.max(self.shard_body_bytes_max);
+        let bodies = (self.memory_bytes - self.memory_bytes / 4).max(largest);
+        (bodies, self.memory_bytes.saturating_sub(bodies).max(ANSWERS_BYTES_MIN))
+    }
+}
+
+/// Enough for a few answers at a time.
+const ANSWERS_BYTES_MIN: u64 = 4 << 20;
+
 impl ServeConfig {
     /// Reads the layers, the heaviest last, and checks what came out.
     pub fn load(layers: &Layers) -> Result<Self, ConfigError> {
@@ -189,8 +201,10 @@ impl ServeConfig {
             return refuse("listen", format!("{ip} is no address to connect to: set public_url"));
         }
         let largest = self.limits.xorb_body_bytes_max.max(self.limits.shard_body_bytes_max);
-        if self.limits.memory_bytes < largest {
-            return refuse("memory_bytes", format!("less than the largest body, {largest} bytes"));
+        let least = largest.saturating_add(ANSWERS_BYTES_MIN);
+        if self.limits.memory_bytes < least {
+            let message = format!("less than {least} bytes, which the largest body and a few answers take");
+            return refuse("memory_bytes", message);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ pub mod data;
 pub mod error;
 pub mod health;
 mod hub;
+mod linger;
 pub mod observe;
 mod reconstruction;
 mod shard;
@@ -97,6 +98,7 @@ pub fn finish(routes: Router<AppState>, state: AppState) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::middleware::from_fn_with_state(state.clone(), limit_rate))
         .layer(CatchPanicLayer::custom(error::caught_panic))
+        .layer(axum::middleware::from_fn_with_state(state.clone(), linger::linger))
         .layer(cors())
         .layer(axum::middleware::from_fn(observe::observe))
         .with_state(state)

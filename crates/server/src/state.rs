@@ -40,8 +40,11 @@ pub struct Shared {
     pub tokens: CasTokens,
     /// Signs URLs of whole files.
     pub(crate) lfs: LfsSigner,
-    /// The bytes requests share.
+    /// The bytes that what clients send shares.
     pub budget: Budget,
+    /// The bytes that what they are sent shares. Apart from the others: a client that reads slowly, or not at all,
+    /// holds some for as long as it likes, and must not stop those who write.
+    pub answers: Budget,
     /// Whether the server takes requests.
     pub health: Health,
     /// The numbers, if they are kept.
@@ -56,13 +59,37 @@ pub struct Shared {
     pub store: Option<Store>,
     /// The token of whoever keeps the server, if there is one.
     pub admin: Option<TokenHash>,
+    /// How an answer keeps company with who waits for it.
+    pub pace: Pace,
+}
+
+/// How an answer that takes long keeps company with the client that waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// How long the end is waited for before the answer begins with frames.
+    pub patience: Duration,
+    /// How often is looked for progress.
+    pub step: Duration,
+    /// How long nothing may be said: clients and proxies close what is silent for long.
+    pub heartbeat: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(2),
+            step: Duration::from_millis(500),
+            heartbeat: Duration::from_secs(20),
+        }
+    }
 }
 
 impl AppState {
     /// The state of a server that listens at `bound` with these settings and keys, on the system's clock, without
     /// metrics.
     pub fn new(config: ServeConfig, keys: &KeyRing, bound: SocketAddr) -> Self {
-        let budget = Budget::new(config.limits.memory_bytes, u64::from(config.limits.connections_max));
+        let waiting_max = u64::from(config.limits.connections_max);
+        let (bodies_bytes, answers_bytes) = config.limits.memory_shares();
         let shared = Shared {
             base_url: config.base_url(bound),
             rate: RateLimit::new(config.limits.requests_per_s),
@@ -71,12 +98,14 @@ impl AppState {
             signer: Signer::new(keys),
             tokens: CasTokens::new(keys),
             lfs: LfsSigner::new(keys),
-            budget,
+            budget: Budget::new(bodies_bytes, waiting_max),
+            answers: Budget::new(answers_bytes, waiting_max),
             health: Health::default(),
             metrics: None,
             clock: Arc::new(system_clock),
             store: None,
             admin: None,
+            pace: Pace::default(),
         };
         Self(Arc::new(shared))
     }
@@ -119,6 +148,16 @@ impl AppState {
     #[must_use]
     pub fn with_admin(self, admin: TokenHash) -> Self {
         self.change(|shared| shared.admin = Some(admin))
+    }
+
+    /// The same at another pace.
+    ///
+    /// # Panics
+    ///
+    /// When the state is in use already.
+    #[must_use]
+    pub fn with_pace(self, pace: Pace) -> Self {
+        self.change(|shared| shared.pace = pace)
     }
 
     /// How long a client may send nothing in the middle of a body.

@@ -6,12 +6,13 @@ mod house;
 use std::sync::Arc;
 
 use futures::stream;
-use house::{House, Upload, pieces, shard, writer};
+use house::{House, Upload, pieces, writer};
 use store::catalog::rows::XorbState;
 use store::plan::Planned;
 use store::{ErrorKind, Grant, Options};
 use testkit::corpus;
 use testkit::postgres::Postgres;
+use testkit::upload::shard;
 use xet::compress::{Policy, Scheme};
 use xet::shard::{Term, XorbEntry};
 use xet::xorb::Form;

@@ -1,7 +1,8 @@
 //! Objects and catalogs that fail when told to: at the first, second, third … operation of whatever a test does.
 //!
 //! A fault strikes *before* the operation, which then does not happen, or *after* it, and then it has happened and
-//! nobody was told. Both are what disks and networks do.
+//! nobody was told. Both are what disks and networks do. An operation can also be *held*: it waits until the test lets
+//! it go, so a test of slowness need not be slow.
 
 mod hub;
 
@@ -23,6 +24,7 @@ use store::catalog::rows::{
     AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
 };
 use store::{Catalog, Error, ErrorKind};
+use tokio::sync::watch;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 /// When the next fault strikes; shared by everything it may strike.
@@ -36,6 +38,9 @@ struct Plan {
     /// Which of them fails; 0 for none.
     before: AtomicU64,
     after: AtomicU64,
+    /// Which of them and all after it wait; 0 for none. Changes wake those who wait.
+    held: watch::Sender<u64>,
+    waiting: AtomicU64,
 }
 
 impl Faults {
@@ -54,6 +59,23 @@ impl Faults {
         self.arm(0, 0);
     }
 
+    /// The `n`th operation from now and all after it wait, until [`Faults::release`] or [`Faults::disarm`]. Those that are
+    /// armed to fail do so afterwards.
+    pub fn hold_from(&self, n: u64) {
+        self.0.count.store(0, Ordering::SeqCst);
+        self.0.held.send_replace(n);
+    }
+
+    /// Lets go of what is held.
+    pub fn release(&self) {
+        self.0.held.send_replace(0);
+    }
+
+    /// How many operations wait.
+    pub fn waiting(&self) -> u64 {
+        self.0.waiting.load(Ordering::SeqCst)
+    }
+
     /// Operations since the last of the above.
     pub fn operations(&self) -> u64 {
         self.0.count.load(Ordering::SeqCst)
@@ -63,6 +85,7 @@ impl Faults {
         self.0.before.store(before, Ordering::SeqCst);
         self.0.after.store(after, Ordering::SeqCst);
         self.0.count.store(0, Ordering::SeqCst);
+        self.release();
     }
 
     /// Runs an operation, unless a fault strikes.
@@ -72,11 +95,39 @@ impl Faults {
         operation: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let n = self.0.count.fetch_add(1, Ordering::SeqCst) + 1;
+        self.wait(n).await;
         if n == self.0.before.load(Ordering::SeqCst) {
             return Err(fault());
         }
         let done = operation.await;
         if n == self.0.after.load(Ordering::SeqCst) { Err(fault()) } else { done }
+    }
+
+    async fn wait(&self, n: u64) {
+        let mut held = self.0.held.subscribe();
+        let is_free = |held: &u64| *held == 0 || n < *held;
+        if is_free(&held.borrow()) {
+            return;
+        }
+        let _place = Waiting::enter(&self.0.waiting);
+        // The sender lives as long as this does.
+        let _ = held.wait_for(is_free).await;
+    }
+}
+
+/// Counts one that waits, also when it is dropped.
+struct Waiting<'a>(&'a AtomicU64);
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

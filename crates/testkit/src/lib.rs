@@ -1,7 +1,8 @@
 //! What tests share: input recipes, golden vectors, slow twins of the specification, damage, a counting allocator.
 //!
 //! A dev-dependency only, and never a user of the code it tests: a twin that called the original would prove nothing.
-//! (`faulty` is none: it wraps what the `store` crate is given, and is there for its integration tests only.)
+//! (`faulty` and `upload` are none: they wrap what the `store` crate is given and make what a server is sent, for the
+//! integration tests of those.)
 //! Everything here panics where a test should fail.
 
 pub mod alloc;
@@ -10,9 +11,12 @@ pub mod corpus;
 pub mod damage;
 #[cfg(feature = "store")]
 pub mod faulty;
+pub mod http;
 pub mod postgres;
 pub mod recipe;
 pub mod twin;
+#[cfg(feature = "store")]
+pub mod upload;
 pub mod vectors;
 
 pub use recipe::Recipe;

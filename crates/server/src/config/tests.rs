@@ -250,3 +250,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn memory_is_shared_between_what_comes_and_what_goes() {
+    let shares = |memory_bytes| Limits { memory_bytes, ..Limits::default() }.memory_shares();
+    assert_eq!(shares(1 << 30), (768 << 20, 256 << 20));
+    let (bodies, answers) = shares(80 << 20);
+    assert!(bodies >= limits::XORB_STORED_BYTES_MAX && answers >= ANSWERS_BYTES_MIN);
+    assert_eq!(bodies + answers, 80 << 20);
+}

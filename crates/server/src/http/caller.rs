@@ -50,3 +50,17 @@ pub(super) fn hash_in<H: FromStr<Err = FormatError>>(uri: &Uri) -> Result<H, Ref
     let text = uri.path().rsplit('/').next().unwrap_or_default();
     text.parse().map_err(|error| Refused::new(ErrorCode::Invalid, format!("the path: {error}")))
 }
+
+/// The same, of a path with a prefix before the hash. What the prefix is means nothing, but it must be a name: whoever
+/// sends anything else is up to something, or not a client.
+pub(super) fn prefixed_hash_in<H: FromStr<Err = FormatError>>(uri: &Uri) -> Result<H, Refused> {
+    let prefix = uri.path().rsplit('/').nth(1).unwrap_or_default();
+    let is_name = (1..=64).contains(&prefix.len())
+        && prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    if !is_name {
+        let message =
+            "the path: a prefix is up to 64 letters, digits, dashes and underscores, such as default";
+        return Err(Refused::new(ErrorCode::Invalid, message));
+    }
+    hash_in(uri)
+}

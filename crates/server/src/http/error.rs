@@ -11,6 +11,7 @@ use xet::wire::{ErrorBody, ErrorCode, encode_json};
 
 use crate::{auth, budget, sign};
 use store::ErrorKind;
+use store::register::MissingXorb;
 use xet::FormatError;
 
 /// A refusal on its way out. The code decides the status, in the table of [`xet::wire::code`].
@@ -102,8 +103,10 @@ impl From<store::Error> for Refused {
         }
         let is_hash =
             matches!(source.and_then(|source| source.downcast_ref()), Some(FormatError::Hash { .. }));
+        let is_missing = source.is_some_and(|source| source.is::<MissingXorb>());
         let (code, message) = match error.kind() {
             ErrorKind::Invalid if is_hash => (ErrorCode::HashMismatch, None),
+            ErrorKind::Invalid if is_missing => (ErrorCode::MissingXorb, None),
             ErrorKind::Invalid => (ErrorCode::Invalid, None),
             ErrorKind::Conflict => (ErrorCode::Conflict, None),
             ErrorKind::Denied => (ErrorCode::Forbidden, None),

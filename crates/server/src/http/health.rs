@@ -59,7 +59,7 @@ pub(super) async fn ready(State(state): State<AppState>) -> Result<Response<Body
 pub(super) async fn metrics(State(state): State<AppState>) -> Result<Response<Body>, Refused> {
     let nothing = || Refused::new(ErrorCode::NotFound, "this server keeps no metrics");
     let metrics = state.metrics.as_ref().ok_or_else(nothing)?;
-    state.budget.record();
+    crate::budget::record(&[&state.budget, &state.answers]);
     Ok(with_type("text/plain; version=0.0.4", metrics.render().into_bytes()))
 }
 

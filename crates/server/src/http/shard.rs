@@ -1,7 +1,6 @@
 //! `POST` of shards: one answer in version 1, frames in version 2.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -19,7 +18,7 @@ use xet::wire::{ErrorCode, Frame, ShardUploaded};
 use super::caller::Caller;
 use super::error::Refused;
 use super::{json, upload};
-use crate::state::AppState;
+use crate::state::{AppState, Pace};
 
 /// Registers a shard and says what became of it.
 pub(super) async fn receive_v1(
@@ -38,7 +37,7 @@ pub(super) async fn receive_v2(
     request: Request,
 ) -> Result<Response<Body>, Refused> {
     let mut work = begin(&state, request).await?;
-    let soon = tokio::time::timeout(PATIENCE, &mut work.registering).await;
+    let soon = tokio::time::timeout(state.pace.patience, &mut work.registering).await;
     let frames = match soon {
         Ok(joined) => {
             let result = Some(result_of(ended(joined)?));
@@ -46,7 +45,7 @@ pub(super) async fn receive_v2(
                 [work.frame(), Frame::Committing { stage: Stage::Syncing }, Frame::Result { result }];
             Body::from(frames.iter().flat_map(Frame::encode).collect::<Vec<u8>>())
         }
-        Err(_) => Body::from_stream(frames(work)),
+        Err(_) => Body::from_stream(frames(work, state.pace)),
     };
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(content_type::NDJSON)),
@@ -83,7 +82,6 @@ async fn begin(state: &AppState, request: Request) -> Result<Work, Refused> {
         silence: state.body_timeout(),
     };
     let upload = upload::read(&parts.headers, body, &state.budget, bounds).await?;
-    metrics::counter!("drystone_received_bytes_total").increment(upload.len_bytes);
     let progress = Arc::new(Progress::default());
     let registering = tokio::spawn({
         let progress = progress.clone();
@@ -97,17 +95,17 @@ async fn begin(state: &AppState, request: Request) -> Result<Work, Refused> {
 }
 
 /// One frame when something changed, the last one again when nothing did for long, and one for the end.
-fn frames(work: Work) -> impl Stream<Item = std::io::Result<Bytes>> {
+fn frames(work: Work, pace: Pace) -> impl Stream<Item = std::io::Result<Bytes>> {
     let state = Some((work, None::<Frame>, Instant::now()));
-    stream::unfold(state, |state| async move {
+    stream::unfold(state, move |state| async move {
         let (mut work, mut last, mut said) = state?;
         loop {
             let frame = work.frame();
-            if last.as_ref() != Some(&frame) || said.elapsed() >= HEARTBEAT {
+            if last.as_ref() != Some(&frame) || said.elapsed() >= pace.heartbeat {
                 (last, said) = (Some(frame.clone()), Instant::now());
                 return Some((Ok(frame.encode().into()), Some((work, last, said))));
             }
-            if let Ok(joined) = tokio::time::timeout(STEP, &mut work.registering).await {
+            if let Ok(joined) = tokio::time::timeout(pace.step, &mut work.registering).await {
                 return Some((Ok(terminal(ended(joined)).encode().into()), None));
             }
         }
@@ -139,10 +137,3 @@ fn result_of(registered: Registered) -> ShardResult {
         false => ShardResult::Exists,
     }
 }
-
-/// How long an answer waits for the end before it begins with frames.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How often is looked for progress.
-const STEP: Duration = Duration::from_millis(500);
-/// Clients and proxies close what is silent for long.
-const HEARTBEAT: Duration = Duration::from_secs(20);

@@ -125,6 +125,8 @@ async fn next(body: &mut Body, bounds: Bounds) -> Result<Option<Bytes>, Refused>
         let Some(frame) = frame else { return Ok(None) };
         let frame = frame.map_err(|_| Refused::new(ErrorCode::Invalid, "the body broke off"))?;
         if let Ok(piece) = frame.into_data() {
+            // Counted here, where also what has no announced length passes.
+            metrics::counter!("drystone_received_bytes_total").increment(piece.len() as u64);
             return Ok(Some(piece));
         }
     }

@@ -11,7 +11,7 @@ use xet::XorbHash;
 use xet::wire::routes::{TokenScope, content_type};
 use xet::wire::{ErrorCode, XorbUploaded};
 
-use super::caller::{Caller, hash_in};
+use super::caller::{Caller, prefixed_hash_in};
 use super::error::Refused;
 use super::{json, upload};
 use crate::state::AppState;
@@ -24,7 +24,7 @@ pub(super) async fn receive(
     let begin = Instant::now();
     let (parts, body) = request.into_parts();
     let Caller { store, grant } = Caller::check(&state, &parts.headers, TokenScope::Write)?;
-    let hash: XorbHash = hash_in(&parts.uri)?;
+    let hash: XorbHash = prefixed_hash_in(&parts.uri)?;
     let bounds = upload::Bounds {
         bytes_max: state.config.limits.xorb_body_bytes_max,
         memory_factor: 1,
@@ -37,7 +37,6 @@ pub(super) async fn receive(
     drop(arriving.permit);
     metrics::counter!("drystone_xorbs_received_total", "new" => ingested.was_inserted.to_string())
         .increment(1);
-    metrics::counter!("drystone_received_bytes_total").increment(declared_bytes.unwrap_or(0));
     metrics::histogram!("drystone_ingest_seconds").record(begin.elapsed().as_secs_f64());
     Ok(json(&XorbUploaded { was_inserted: ingested.was_inserted }))
 }
@@ -45,7 +44,7 @@ pub(super) async fn receive(
 /// Whether a xorb is here, and how long its object is.
 pub(super) async fn head(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
     let Caller { store, .. } = Caller::check(&state, request.headers(), TokenScope::Read)?;
-    let hash: XorbHash = hash_in(request.uri())?;
+    let hash: XorbHash = prefixed_hash_in(request.uri())?;
     let rows = store.catalog().xorbs(&[hash]).await?;
     let row = rows.into_iter().find(|row| row.state == XorbState::Live);
     let row = row.ok_or_else(|| Refused::new(ErrorCode::NotFound, format!("no xorb {hash}")))?;

@@ -20,11 +20,9 @@ use store::register::{Progress, Registered};
 use store::{Catalog, DedupOptions, Grant, Objects, Options, Result, Store};
 use tempfile::TempDir;
 use testkit::faulty::{Faults, FaultyCatalog, FaultyObjects};
-use xet::compress::Policy;
-use xet::merkle::MerkleBuilder;
-use xet::shard::{ChunkEntry, FileEntry, Form as ShardForm, ShardBuilder, Term, XorbEntry};
-use xet::xorb::{ChunkDecoder, ChunkReader, Form, SealedXorb, XorbBuilder};
-use xet::{ChunkHash, FileHash, RangeHash, Sha256, XorbHash};
+pub(crate) use testkit::upload::Upload;
+use xet::xorb::{ChunkDecoder, ChunkReader};
+use xet::{FileHash, XorbHash};
 
 /// A store in a temporary folder, with faults and a clock to set.
 pub(crate) struct House {
@@ -148,96 +146,4 @@ pub(crate) fn pieces(
 
 pub(crate) fn writer(scope: &str) -> Grant {
     Grant::write(scope.parse().unwrap())
-}
-
-/// What a client sends for some files: all their chunks in new xorbs, nothing deduplicated between xorbs.
-pub(crate) struct Upload {
-    pub(crate) xorbs: Vec<SealedXorb>,
-    pub(crate) files: Vec<FileEntry>,
-}
-
-impl Upload {
-    /// Cuts files into chunks and packs so many chunks into each xorb.
-    pub(crate) fn of(files: &[&[u8]], xorb_chunks: usize, policy: Policy) -> Self {
-        let mut builder = XorbBuilder::new(policy);
-        let mut upload = Self { xorbs: Vec::new(), files: Vec::new() };
-        // Chunks of the file at hand: hash, length, xorb, number in it.
-        let mut placed: Vec<Vec<(ChunkHash, u32, usize, u32)>> = Vec::new();
-        for data in files {
-            let mut chunks = Vec::new();
-            let mut start = 0;
-            for end in xet::chunk::cut(data) {
-                if builder.chunk_count() as usize == xorb_chunks {
-                    upload.xorbs.push(builder.seal(Form::Footerless).unwrap());
-                }
-                let chunk = &data[start..end];
-                let hash = ChunkHash::of(chunk);
-                chunks.push((hash, chunk.len() as u32, upload.xorbs.len(), builder.chunk_count()));
-                builder.push(hash, chunk).unwrap();
-                start = end;
-            }
-            placed.push(chunks);
-        }
-        if !builder.is_empty() {
-            upload.xorbs.push(builder.seal(Form::Footerless).unwrap());
-        }
-        for (data, chunks) in files.iter().zip(placed) {
-            let mut merkle = MerkleBuilder::default();
-            chunks.iter().for_each(|(hash, len, ..)| merkle.push(*hash, u64::from(*len)));
-            let mut terms: Vec<(Term, Vec<ChunkHash>)> = Vec::new();
-            for (hash, len, xorb, number) in chunks {
-                let xorb = upload.xorbs[xorb].info.hash();
-                match terms.last_mut() {
-                    Some((term, hashes)) if term.xorb == xorb && term.chunks.end == number => {
-                        term.chunks.end += 1;
-                        term.raw_bytes += len;
-                        hashes.push(hash);
-                    }
-                    _ => {
-                        let chunks = number..number + 1;
-                        terms.push((Term { xorb, flags: 0, raw_bytes: len, chunks }, vec![hash]));
-                    }
-                }
-            }
-            upload.files.push(FileEntry {
-                hash: merkle.finish_file(),
-                verification: Some(terms.iter().map(|(_, hashes)| RangeHash::of(hashes)).collect()),
-                terms: terms.into_iter().map(|(term, _)| term).collect(),
-                sha256: Some(Sha256::new(testkit::sha256(data))),
-            });
-        }
-        upload
-    }
-
-    pub(crate) fn entries(&self) -> Vec<XorbEntry> {
-        self.xorbs.iter().map(entry).collect()
-    }
-
-    /// The shard's bytes, as clients send it.
-    pub(crate) fn shard(&self) -> Vec<u8> {
-        shard(&self.files, &self.entries())
-    }
-}
-
-pub(crate) fn shard(files: &[FileEntry], xorbs: &[XorbEntry]) -> Vec<u8> {
-    let mut builder = ShardBuilder::default();
-    files.iter().for_each(|file| {
-        builder.push_file(file.clone());
-    });
-    xorbs.iter().for_each(|xorb| {
-        builder.push_xorb(xorb.clone());
-    });
-    builder.encode(&ShardForm::Upload).unwrap()
-}
-
-fn entry(xorb: &SealedXorb) -> XorbEntry {
-    let mut raw_start = 0;
-    let chunks = xorb.info.chunks().iter().map(|place| {
-        let entry =
-            ChunkEntry { hash: place.hash, raw_start, raw_bytes: place.raw_end - raw_start, flags: 0 };
-        raw_start = place.raw_end;
-        entry
-    });
-    let chunks = chunks.collect();
-    XorbEntry { hash: xorb.info.hash(), flags: 0, raw_bytes: raw_start, stored_bytes: 0, chunks }
 }
