@@ -172,11 +172,13 @@ const EMPTY_SHA256: Sha256 = Sha256::new([
     0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ]);
 
-/// Chunks to be found again: those the terms showed, and those of the shard's own xorbs.
+/// Chunks to be found again: those the terms showed, and those of the shard's own xorbs, of which also the first: a
+/// file that goes on in another xorb is found again beyond its first one.
 fn eligible(shard: &Shard, of_terms: Vec<DedupRow>) -> Vec<DedupRow> {
     let of_xorb = |xorb: &XorbEntry| {
         let hash = xorb.hash;
-        let chunks = (0..).zip(&xorb.chunks).filter(|(_, chunk)| chunk.hash.is_dedup_eligible());
+        let chunks = (0..).zip(&xorb.chunks);
+        let chunks = chunks.filter(|(index, chunk)| *index == 0 || chunk.hash.is_dedup_eligible());
         chunks
             .map(move |(chunk_index, chunk)| DedupRow { chunk: chunk.hash, xorb: hash, chunk_index })
             .collect::<Vec<_>>()
