@@ -336,6 +336,12 @@ async fn a_token_that_reads_does_not_write() {
         hub.send("GET", "/api/whoami-v2", &[("authorization", &basic)], b"").await.json()["name"],
         "admin"
     );
+    let prefixed = format!("hf_{}", hub.admin);
+    assert_eq!(
+        hub.ask(&prefixed, "GET", "/api/whoami-v2", b"").await.status,
+        200,
+        "as huggingface.js wants it"
+    );
     assert_eq!(hub.send("GET", "/api/whoami-v2", &[], b"").await.status, 401);
 }
 

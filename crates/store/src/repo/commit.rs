@@ -15,7 +15,6 @@ use super::{LinkedFile, RepoId};
 use crate::Store;
 use crate::catalog::repo::{RefChange, RepoRow};
 use crate::error::{Error, ErrorKind, Result};
-use crate::objects::ObjectKey;
 
 /// Who did something, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,8 +188,8 @@ impl Store {
             if self.hub().move_refs(repo.id, &[change], commit.author.time_s).await? {
                 return Ok(Committed { oid, was_made: true });
             }
-            // Its rows are harmless; its bundle would look like a commit to whoever builds the catalog again.
-            self.objects.delete(&ObjectKey::Bundle { repo: repo.id, commit: oid }).await?;
+            // Rows and bundle stay: the same commit may have been made elsewhere, on another branch or by somebody who
+            // asked for the same.
             tries -= 1;
             if tries == 0 {
                 return Err(conflict(&request.ref_name));

@@ -91,7 +91,7 @@ pub(super) async fn receive(asked: Asked, request: Request) -> Result<Response<B
         description => format!("{}\n\n{description}", header.summary),
     };
     let parent = header.parent_commit.as_deref().filter(|parent| !parent.is_empty());
-    let parent = parent.map(|parent| parent.parse::<Oid>()).transpose()?;
+    let parent = parent.map(str::parse::<Oid>).transpose()?;
     let commit = Commit { ref_name, parent, author, message, operations };
     let committed = asked.store.commit(&repo, &commit).await.map_err(|error| match error.kind() {
         // Clients wait and try again on other statuses; here somebody must look first.

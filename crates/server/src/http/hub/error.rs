@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use store::ErrorKind;
+use store::repo::oid::Oid;
 use xet::wire::ErrorCode;
 
 use crate::auth;
@@ -54,7 +55,7 @@ impl HubError {
     }
 
     /// The commit that was looked at.
-    pub(super) fn at(mut self, commit: impl ToString) -> Self {
+    pub(super) fn at(mut self, commit: Oid) -> Self {
         self.commit = Some(commit.to_string());
         self
     }

@@ -150,4 +150,4 @@ pub(super) fn set(object: &mut Value, key: &str, value: Value) {
 
 const LIST_REPOS_MAX: usize = 1000;
 const SIBLINGS_STEP: usize = 5000;
-const SIBLINGS_MAX: usize = 200_000;
+const SIBLINGS_MAX: usize = 50_000;

@@ -219,7 +219,7 @@ async fn pull_requests_are_counted(catalog: Any) {
         tokio::spawn(async move { catalog.hub().add_pull(one, &pull).await.unwrap() })
     });
     let mut numbers: Vec<_> =
-        futures::future::join_all(tasks).await.into_iter().map(Result::unwrap).collect();
+        futures::future::join_all(tasks).await.into_iter().map(|number| number.unwrap()).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
     assert_eq!(catalog.hub().add_pull(two, &pull).await.unwrap(), 1);
