@@ -89,6 +89,7 @@ hf_xet_agreement() {
         run "round trip with hf_xet" count_plain round_trip
         run "the Hub with huggingface_hub" count_plain hub
         run "old hf_xet clients" count_plain old_clients
+        run "push, then hf_xet" count_plain push_then_hf_xet
     fi
 }
 
@@ -107,6 +108,10 @@ hub() {
 old_clients() {
     cargo build --quiet -p drystone --bin drystone &&
         .venv/bin/python tests/hf_xet/old_clients.py "$target_dir/debug/drystone" .venv/old/hf_xet-*
+}
+
+push_then_hf_xet() {
+    cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/push.py "$target_dir/debug/drystone"
 }
 
 fuzzing() {

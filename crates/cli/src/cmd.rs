@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 mod admin;
+mod cas;
 mod check;
 mod chunks;
 mod completions;
@@ -33,6 +34,7 @@ enum Verb {
     Check(check::Check),
     Xorb(xorb::Xorb),
     Shard(shard::Shard),
+    Cas(cas::CasCommand),
     Serve(serve::Serve),
     Token(token::Token),
     Admin(admin::Admin),
@@ -48,6 +50,7 @@ impl Drystone {
             Verb::Check(verb) => verb.run(),
             Verb::Xorb(verb) => verb.run(),
             Verb::Shard(verb) => verb.run(),
+            Verb::Cas(verb) => verb.run(),
             Verb::Serve(verb) => verb.run(),
             Verb::Token(verb) => verb.run(),
             Verb::Admin(verb) => verb.run(),

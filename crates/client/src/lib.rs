@@ -3,7 +3,11 @@
 pub mod cas;
 pub mod cut;
 pub mod error;
+pub mod permits;
 pub mod progress;
+pub mod push;
+pub mod retry;
+pub mod token;
 pub mod walk;
 
 pub use cas::Cas;

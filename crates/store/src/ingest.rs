@@ -20,7 +20,7 @@ use crate::body::{self, BodyError, Segments};
 use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::stage::Staged;
-use crate::objects::{Digest, XorbKey};
+use crate::objects::{Digest, ObjectKey, XorbKey};
 use crate::workers::{Workers, join};
 
 /// What became of an uploaded xorb. It is stored either way.
@@ -73,6 +73,37 @@ impl Store {
         if self.objects.stages_in_files() { body_bytes.min(STAGED_BYTES) } else { body_bytes }
     }
 
+    /// Takes in a xorb that this process has made itself, from chunks it has hashed: nothing is decompressed or hashed
+    /// again, and all else is as in [`Store::ingest`]. `records` are its records, in order. Never for a stranger's bytes.
+    pub async fn place(&self, grant: &Grant, info: Arc<XorbInfo>, records: Vec<Bytes>) -> Result<Ingested> {
+        grant.expect_write()?;
+        let (expected, found) =
+            (info.stored_bytes(), records.iter().map(|part| part.len() as u64).sum::<u64>());
+        if expected != found {
+            let message = format!("xorb {}: {found} bytes of records, expected {expected}", info.hash());
+            return Err(Error::new(ErrorKind::Internal, message));
+        }
+        let now_s = self.clock.now_s();
+        if !self.catalog.touch_xorbs(&[info.hash()], now_s).await?.is_empty() {
+            return Ok(Ingested { was_inserted: false });
+        }
+        let sealed = self.workers.run({
+            let info = info.clone();
+            move || {
+                let mut footer = Vec::new();
+                info.encode_footer(Form::V1, &mut footer);
+                let mut parts = records;
+                parts.push(footer.into());
+                (Digest::of(parts.iter().map(|part| &**part)), parts)
+            }
+        });
+        let (digest, parts) = sealed.await?;
+        let key = XorbKey { hash: info.hash(), digest };
+        let object_bytes = parts.iter().map(|part| part.len() as u64).sum();
+        self.objects.put(&ObjectKey::Xorb(key), parts).await?;
+        self.note(key, object_bytes, info, now_s).await
+    }
+
     /// Object first, row second.
     async fn keep(&self, sealed: Sealed, staged: Option<Staged>) -> Result<Ingested> {
         let Sealed { info, footer, digest } = sealed;
@@ -85,6 +116,11 @@ impl Store {
         let key = XorbKey { hash: info.hash(), digest };
         let object_bytes = info.stored_bytes() + footer.len() as u64;
         staged.finish(key, info.stored_bytes(), footer).await?;
+        self.note(key, object_bytes, Arc::new(info), now_s).await
+    }
+
+    /// Adds the row of a xorb whose object is stored.
+    async fn note(&self, key: XorbKey, object_bytes: u64, info: Arc<XorbInfo>, now_s: u64) -> Result<Ingested> {
         let row = XorbRow {
             key,
             object_bytes,
@@ -99,7 +135,7 @@ impl Store {
         let was_inserted = added.first().is_some_and(|added| added.was_inserted);
         if was_inserted {
             // Its shard comes next, and will ask.
-            self.footers.remember(key, Arc::new(info)).await;
+            self.footers.remember(key, info).await;
         }
         Ok(Ingested { was_inserted })
     }

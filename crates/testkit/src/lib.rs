@@ -13,6 +13,8 @@ pub mod damage;
 pub mod faulty;
 pub mod http;
 pub mod postgres;
+#[cfg(feature = "proxy")]
+pub mod proxy;
 pub mod recipe;
 pub mod twin;
 #[cfg(feature = "store")]
