@@ -1,9 +1,11 @@
 //! Files on their way to and from a XET hub: reading, cutting, hashing on all cores; sending what is new.
 
+pub mod cache;
 pub mod cas;
 pub mod cut;
 pub mod error;
 pub mod progress;
+pub mod pull;
 pub mod walk;
 
 pub use cas::Cas;

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod body;
 pub mod catalog;
+mod chunk_list;
 pub mod clock;
 pub mod dedup;
 pub mod error;

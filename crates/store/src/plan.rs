@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// One look into the catalog settles what the file is and whether it may be read.
-    async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Layout> {
+    pub(crate) async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Layout> {
         let rows = self.catalog.files(grant.scope(), &[file]).await?;
         rows.into_iter().next().map(|row| row.layout).ok_or_else(|| unknown(&file))
     }
