@@ -186,7 +186,7 @@ async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> 
         }
         planned.push((file, 0, terms.as_slice()));
     }
-    engine.push(units(&batch.fetches, planned));
+    engine.push(units(&batch.fetches, 0, planned));
     Ok(too_large)
 }
 
@@ -206,7 +206,7 @@ fn from_cache(puller: &Puller, file: usize, hash: &FileHash) -> Option<(Vec<Unit
             chunks: term.chunks.clone(),
             stored: 0..u64::from(term.raw_bytes),
             url: None,
-            uses: vec![Use { file, chunks: term.chunks, bytes }],
+            uses: vec![Use { file, chunks: term.chunks, bytes, failures: 0 }],
         });
     }
     Some((units, at))

@@ -42,6 +42,8 @@ pub(crate) struct Use {
     pub(crate) chunks: Range<u32>,
     /// Where in the file its bytes not yet written belong.
     pub(crate) bytes: Range<u64>,
+    /// How often it failed since any of it was written.
+    pub(crate) failures: u32,
 }
 
 /// Decodes one range of a xorb.
@@ -268,6 +270,7 @@ impl RangeDecoder {
             let chunks = self.batch.get(index(inside.start)..index(inside.end)).unwrap_or_default();
             sink.write(place.file, place.bytes.start, raw, chunks)?;
             place.bytes.start += len as u64;
+            place.failures = 0;
             self.written_bytes += len as u64;
         }
         Ok(())
@@ -368,7 +371,7 @@ mod tests {
 
     fn place(file: usize, chunks: Range<u32>, at: u64, all: &[Vec<u8>]) -> Use {
         let len: usize = all[chunks.start as usize..chunks.end as usize].iter().map(Vec::len).sum();
-        Use { file, chunks, bytes: at..at + len as u64 }
+        Use { file, chunks, bytes: at..at + len as u64, failures: 0 }
     }
 
     proptest! {

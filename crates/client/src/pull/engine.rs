@@ -28,11 +28,13 @@ pub(super) struct Todo {
     pub(super) range: Range<u64>,
     /// Not before this long.
     wait: Duration,
+    /// How often it failed since any of it was written.
+    failures: u32,
 }
 
 impl Todo {
     pub(super) fn new(file: usize, range: Range<u64>) -> Self {
-        Self { file, range, wait: Duration::ZERO }
+        Self { file, range, wait: Duration::ZERO, failures: 0 }
     }
 }
 
@@ -56,8 +58,6 @@ pub(super) struct FileState {
     pub(super) error: Option<Error>,
     /// Terms seen, with where they begin, if anyone wants to know.
     pub(super) terms: Vec<(u64, PlanTerm)>,
-    /// Failures since anything was written.
-    failures: u32,
 }
 
 enum Event {
@@ -67,7 +67,7 @@ enum Event {
 
 impl<'a> Engine<'a> {
     pub(super) fn new(puller: &'a Puller, files: impl IntoIterator<Item = FileHash>, sink: Arc<dyn Sink>) -> Self {
-        let state = |hash| FileState { hash, size: None, error: None, terms: Vec::new(), failures: 0 };
+        let state = |hash| FileState { hash, size: None, error: None, terms: Vec::new() };
         let files = files.into_iter().map(state).collect();
         Self { puller, sink, files, units: VecDeque::new(), todo: VecDeque::new() }
     }
@@ -138,7 +138,7 @@ impl<'a> Engine<'a> {
     }
 
     fn planned(&mut self, todo: Todo, answer: Result<Option<Reconstruction>>) {
-        let Todo { file, range, .. } = todo;
+        let Todo { file, range, failures, .. } = todo;
         let keeps_terms = self.puller.cache.is_some();
         let Some(state) = self.files.get_mut(file) else { return };
         let asked = window(&range);
@@ -157,7 +157,7 @@ impl<'a> Engine<'a> {
                     // Less than was asked for: there is no more.
                     state.size = Some(end);
                 } else if end < range.end {
-                    self.todo.push_front(Todo::new(file, end..range.end));
+                    self.todo.push_front(Todo { failures, ..Todo::new(file, end..range.end) });
                 }
                 if keeps_terms {
                     let mut at = start;
@@ -168,39 +168,28 @@ impl<'a> Engine<'a> {
                 }
                 self.sink.reserve(file, end);
                 self.puller.progress.total_bytes.add(end.saturating_sub(range.start));
-                self.units.extend(units(&found, [(file, start, found.terms.as_slice())]));
+                self.units.extend(units(&found, failures, [(file, start, found.terms.as_slice())]));
             }
         }
     }
 
     fn fetched(&mut self, fetched: Fetched) {
-        let Fetched { files, rest, moved, error } = fetched;
-        if moved {
-            for file in files {
-                if let Some(state) = self.files.get_mut(file) {
-                    state.failures = 0;
-                }
-            }
-        }
+        let Fetched { rest, by_cache, error } = fetched;
         let Some(error) = error else { return };
         self.puller.progress.retries.add(1);
         let may_help = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Expired | ErrorKind::Unavailable);
-        let mut blamed = HashMap::new();
         for place in rest {
             let Some(state) = self.files.get_mut(place.file).filter(|state| state.error.is_none()) else { continue };
-            let failures = *blamed.entry(place.file).or_insert_with(|| {
-                state.failures += 1;
-                state.failures
-            });
+            let failures = if by_cache { 0 } else { place.failures + 1 };
             if !may_help || failures > self.puller.options.patience.attempts_max {
                 state.error = Some(again(&error));
                 continue;
             }
-            let wait = match error.kind() {
-                ErrorKind::Expired if failures <= 1 => Duration::ZERO,
+            let wait = match (error.kind(), failures) {
+                (_, 0) | (ErrorKind::Expired, 1) => Duration::ZERO,
                 _ => error.retry_after().unwrap_or(WAIT_FIRST * (1 << failures.min(6))).min(WAIT_MAX),
             };
-            self.todo.push_front(Todo { file: place.file, range: place.bytes, wait });
+            self.todo.push_front(Todo { file: place.file, range: place.bytes, wait, failures });
         }
     }
 }
@@ -226,6 +215,7 @@ fn window(range: &Range<u64>) -> Range<u64> {
 /// What to fetch for terms of one or several files, each with its number and where its terms begin: every range once, whoever uses it.
 pub(super) fn units<'t>(
     found: &Reconstruction,
+    failures: u32,
     files: impl IntoIterator<Item = (usize, u64, &'t [PlanTerm])>,
 ) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
@@ -245,7 +235,7 @@ pub(super) fn units<'t>(
             });
             let end = at + u64::from(term.raw_bytes);
             if let Some(unit) = units.get_mut(place) {
-                unit.uses.push(Use { file, chunks: term.chunks.clone(), bytes: at..end });
+                unit.uses.push(Use { file, chunks: term.chunks.clone(), bytes: at..end, failures });
             }
             at = end;
         }

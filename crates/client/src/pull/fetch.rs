@@ -58,27 +58,21 @@ pub(super) struct Unit {
 /// What became of a unit.
 #[derive(Debug)]
 pub(super) struct Fetched {
-    /// Files that used it, each once.
-    pub(super) files: Vec<usize>,
     /// What was not written.
     pub(super) rest: Vec<Use>,
-    /// Whether anything was.
-    pub(super) moved: bool,
+    /// Whether it was the cache that failed: what is wrong there is gone now, and nobody else is to blame.
+    pub(super) by_cache: bool,
     pub(super) error: Option<Error>,
 }
 
 /// Fetches a unit and writes what it holds.
 pub(super) async fn unit(puller: &Puller, unit: Unit, sink: Arc<dyn Sink>) -> Fetched {
-    let mut files: Vec<_> = unit.uses.iter().map(|place| place.file).collect();
-    files.sort_unstable();
-    files.dedup();
     let stored_bytes = unit.stored.end - unit.stored.start;
     let held_bytes = stored_bytes.min(2 * SEGMENT_BYTES as u64 + (1 << 20)) + (1 << 20);
     let _memory = puller.memory.reserve(held_bytes).await;
 
-    let mut work = Work { puller, sink, decoder: None, job: None, done_bytes: 0 };
+    let mut work = Work { puller, sink, decoder: None, job: None, done_bytes: 0, by_cache: false };
     let result = work.run(unit).await;
-    let moved = work.done_bytes > 0;
     let (rest, error) = match (result, work.decoder.take()) {
         (result, Some(decoder)) => {
             let (rest, tools) = decoder.into_rest();
@@ -88,7 +82,7 @@ pub(super) async fn unit(puller: &Puller, unit: Unit, sink: Arc<dyn Sink>) -> Fe
         // A thread that decoded is gone, and with it what it knew.
         (result, None) => (Vec::new(), result.err()),
     };
-    Fetched { files, rest, moved, error }
+    Fetched { rest, by_cache: work.by_cache, error }
 }
 
 type Job = tokio::task::JoinHandle<(RangeDecoder, Result<()>)>;
@@ -100,6 +94,7 @@ struct Work<'a> {
     decoder: Option<RangeDecoder>,
     job: Option<Job>,
     done_bytes: u64,
+    by_cache: bool,
 }
 
 impl Work<'_> {
@@ -117,10 +112,13 @@ impl Work<'_> {
         if let Some(ranges) = cached {
             let expected = ranges.iter().flat_map(|range| range.expected.iter().copied()).collect();
             self.decoder = Some(decoder.expect(expected));
-            return self.from_cache(ranges).await;
+            let result = self.from_cache(ranges).await;
+            self.by_cache = result.is_err();
+            return result;
         }
         let Some((url, cas)) = url.as_deref().zip(self.puller.cas.as_deref()) else {
             self.decoder = Some(decoder);
+            self.by_cache = true;
             return Err(Error::new(ErrorKind::Expired, format!("xorb {xorb} is not in the cache any more")));
         };
         let recorder = self.puller.cache.as_ref().and_then(|cache| cache.recorder(xorb, chunks));
@@ -305,9 +303,10 @@ impl<'a> Flow<'a> {
         if elapsed < self.patience.stall_after {
             return Ok(());
         }
-        let needed = self.patience.bytes_per_s_min.saturating_mul(elapsed.as_secs());
-        if self.since_look < needed {
-            let message = format!("a download gave {} bytes in {} s", self.since_look, elapsed.as_secs());
+        let needed = self.patience.bytes_per_s_min as f64 * elapsed.as_secs_f64();
+        if (self.since_look as f64) < needed {
+            let seconds = elapsed.as_secs_f32();
+            let message = format!("a download gave {} bytes in {seconds:.1} s", self.since_look);
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
         (self.looked, self.since_look) = (Instant::now(), 0);

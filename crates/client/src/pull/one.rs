@@ -201,7 +201,7 @@ pub(super) fn from_recipe(puller: &Puller, terms: &[PlanTerm], missing: &[Range<
                 chunks: term.chunks.clone(),
                 stored: 0..u64::from(term.raw_bytes),
                 url: None,
-                uses: vec![Use { file: 0, chunks: term.chunks.clone(), bytes }],
+                uses: vec![Use { file: 0, chunks: term.chunks.clone(), bytes, failures: 0 }],
             });
             continue;
         }

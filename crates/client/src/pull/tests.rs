@@ -86,9 +86,13 @@ async fn every_fault_ends_in_the_right_file_or_a_clear_error() {
         assert!(fs::read(&target).unwrap() == data, "{name}");
         assert_eq!(names(dir.path()), ["file"], "{name}");
 
-        // Always: it says so, and what is at the target stays.
+        // Always, and never a whole chunk: it says so, and what is at the target stays.
         fs::write(&target, "old").unwrap();
-        shelf.always(Some(fault));
+        shelf.always(Some(match fault {
+            Fault::Cut(_) => Fault::Cut(5000),
+            Fault::Stall(_) => Fault::Stall(5000),
+            fault => fault,
+        }));
         let options = PullOptions { deadline: Some(Duration::from_secs(60)), ..quick() };
         let error = Puller::new(shelf.clone(), options).file(&Wanted::new(file, &target)).await.unwrap_err();
         assert!(
