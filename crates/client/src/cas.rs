@@ -14,6 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use xet::plan::PlanTerm;
 use xet::wire::Reconstruction;
 use xet::xorb::XorbInfo;
 use xet::{ChunkHash, FileHash, XorbHash};
@@ -35,6 +36,12 @@ pub trait Cas: Send + Sync + fmt::Debug {
         range: Option<Range<u64>>,
     ) -> Result<Option<Reconstruction>>;
 
+    /// How several whole files are put together, at most [`BATCH_FILES_MAX`](xet::limits::BATCH_FILES_MAX), where the store answers
+    /// that at once; else `None`. When one of them is not there, all of it is [`ErrorKind::NotFound`].
+    async fn reconstructions(&self, _files: &[FileHash]) -> Result<Option<Batch>> {
+        Ok(None)
+    }
+
     /// Stored bytes of a xorb, from a URL of a reconstruction, as they arrive. A URL that is too old is
     /// [`ErrorKind::Expired`]: ask for the reconstruction again. The stream may end early with an error, never without;
     /// what is left of the range can then be asked for.
@@ -51,6 +58,15 @@ pub trait Cas: Send + Sync + fmt::Debug {
 
     /// The chunks of a file with their raw lengths, in order, where the store offers that; else `None`.
     async fn chunk_list(&self, file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>>;
+}
+
+/// How several files are put together.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    /// Each file's terms, in the order asked.
+    pub files: Vec<Vec<PlanTerm>>,
+    /// What to download for all of them; its terms are those of the files, one after another.
+    pub fetches: Reconstruction,
 }
 
 /// A finished xorb on its way: what it holds, and its records without footer, in order. Cheap to clone.

@@ -1,5 +1,6 @@
 //! Files on their way to and from a XET hub: reading, cutting, hashing on all cores; sending what is new.
 
+pub mod cache;
 pub mod cas;
 pub mod cut;
 pub mod error;
@@ -8,6 +9,7 @@ pub mod progress;
 pub mod push;
 pub mod retry;
 pub mod token;
+pub mod pull;
 pub mod walk;
 
 pub use cas::Cas;

@@ -34,6 +34,8 @@ pub struct Progress {
     pub files: Counter,
     /// Of a push: raw bytes that were known already. Of a pull: raw bytes that came from the cache.
     pub known_bytes: Counter,
+    /// Of a pull: raw bytes that were on this disk already, in an older version or from an earlier try.
+    pub reused_bytes: Counter,
     /// Of a push: raw bytes that were not.
     pub new_bytes: Counter,
     /// Bytes that crossed the wire, or went to the store's folder; repeated ones count again.

@@ -2,6 +2,7 @@
 
 mod caller;
 mod chunk;
+mod chunk_list;
 pub mod data;
 pub mod error;
 pub mod health;
@@ -46,6 +47,7 @@ pub const ROUTED: &[Endpoint] = &[
     Endpoint::ShardKeyed,
     Endpoint::File,
     Endpoint::Telemetry,
+    Endpoint::ChunkList,
 ];
 
 /// What is not: 404 makes clients do without.
@@ -75,6 +77,7 @@ pub fn app(state: AppState) -> Router {
         (Endpoint::ShardKeyed, post(shard::receive_v1)),
         (Endpoint::File, head(reconstruction::head)),
         (Endpoint::Telemetry, post(telemetry::sink)),
+        (Endpoint::ChunkList, get(chunk_list::list)),
     ];
     let routes = endpoints
         .iter()

@@ -7,6 +7,7 @@ pub mod access;
 mod blocks;
 pub mod body;
 pub mod catalog;
+mod chunk_list;
 pub mod clock;
 pub mod content;
 pub mod dedup;

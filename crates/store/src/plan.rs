@@ -132,7 +132,7 @@ impl Store {
     }
 
     /// One look into the catalog settles what the file is and whether it may be read.
-    async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Arc<Layout>> {
+    pub(crate) async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Arc<Layout>> {
         self.layouts.ask((grant.scope().clone(), file)).await?.ok_or_else(|| unknown(&file))
     }
 

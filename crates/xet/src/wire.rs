@@ -4,6 +4,7 @@
 //! hashes are read in either case and written in lower case.
 
 pub mod answers;
+pub mod chunk_list;
 pub mod code;
 pub mod edits;
 pub mod multipart;

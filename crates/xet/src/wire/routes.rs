@@ -81,6 +81,8 @@ pub enum Endpoint {
     FileChunkHashes,
     /// POST: telemetry.
     Telemetry,
+    /// GET: the chunks of a file. Only our servers have it.
+    ChunkList,
 }
 
 impl Endpoint {
@@ -97,6 +99,7 @@ impl Endpoint {
         Self::File,
         Self::FileChunkHashes,
         Self::Telemetry,
+        Self::ChunkList,
     ];
 
     /// The path current clients use, then those of others. Variable segments are in braces.
@@ -130,6 +133,7 @@ impl Endpoint {
             Self::File => &["/v1/files/{file}", "/api/v1/files/{file}", "/files/{file}"],
             Self::FileChunkHashes => &["/v2/file-chunk-hashes/{file}", "/api/v2/file-chunk-hashes/{file}"],
             Self::Telemetry => &["/v1/telemetry", "/api/v1/telemetry"],
+            Self::ChunkList => &["/v1/drystone/chunk-lists/{file}"],
         }
     }
 }
@@ -195,6 +199,11 @@ pub fn file(file: &FileHash) -> String {
 /// The path of what must be known to replace ranges of a file.
 pub fn file_chunk_hashes(file: &FileHash) -> String {
     format!("/v2/file-chunk-hashes/{file}")
+}
+
+/// The path and query of a page of a file's chunks, after the first `from` of them.
+pub fn chunk_list(file: &FileHash, from: u64) -> String {
+    format!("/v1/drystone/chunk-lists/{file}?{}={from}", super::chunk_list::QUERY_FROM)
 }
 
 /// What a token allows.

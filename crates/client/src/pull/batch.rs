@@ -1,0 +1,320 @@
+//! Many files: planned together, each range fetched once for all that use it, verified and renamed together.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use xet::{FileHash, Sha256, limits};
+
+use super::decode::Use;
+use super::engine::{Engine, FileState, Todo, units};
+use super::fetch::Unit;
+use super::one::{self, keep_recipe};
+use super::write::{Part, Stage};
+use super::{Pulled, Puller, Wanted};
+use crate::cut::{self, CutFile, CutOptions};
+use crate::error::{Error, ErrorKind, Result};
+
+type Told = (usize, Result<Pulled>);
+
+pub(super) async fn pull(
+    puller: &Puller,
+    wanted: &[Wanted],
+    root: &Path,
+    each: &mut (dyn FnMut(usize, Result<Pulled>) + Send),
+) -> Result<()> {
+    let stage = Arc::new(Stage::new(root)?);
+    let Sorted { unchanged, small, mut large } = sort(puller, wanted).await?;
+    for (place, bytes) in unchanged {
+        puller.progress.files.add(1);
+        each(place, Ok(Pulled { bytes, unchanged: true }));
+    }
+    let groups: Vec<_> = small.chunks(limits::BATCH_FILES_MAX).map(<[usize]>::to_vec).collect();
+    let stage = &stage;
+    let mut groups =
+        futures::stream::iter(groups).map(|group| pull_group(puller, wanted, group, stage)).buffer_unordered(GROUPS);
+    while let Some(group) = groups.next().await {
+        let (told, too_large) = group?;
+        large.extend(too_large);
+        told.into_iter().for_each(|(place, result)| each(place, result));
+    }
+    drop(groups);
+    let one = |place: usize| async move {
+        let result = match wanted.get(place) {
+            Some(wanted) => one::pull(puller, wanted).await,
+            None => Err(Error::new(ErrorKind::Internal, "a file that is not in the list")),
+        };
+        (place, result)
+    };
+    let mut ones = futures::stream::iter(large).map(one).buffer_unordered(LARGE_AT_ONCE);
+    while let Some((place, result)) = ones.next().await {
+        each(place, result);
+    }
+    Ok(())
+}
+
+struct Sorted {
+    /// What is there already, and its length.
+    unchanged: Vec<(usize, u64)>,
+    small: Vec<usize>,
+    large: Vec<usize>,
+}
+
+/// Looks at what lies at the targets.
+async fn sort(puller: &Puller, wanted: &[Wanted]) -> Result<Sorted> {
+    let mut sorted = Sorted { unchanged: Vec::new(), small: Vec::new(), large: Vec::new() };
+    let mut there = Vec::new();
+    for (place, wanted) in wanted.iter().enumerate() {
+        match wanted.target.symlink_metadata() {
+            Ok(metadata) if puller.options.reuse && metadata.is_file() => there.push(place),
+            // A link or a folder: one by one, with all that takes.
+            Ok(metadata) if !metadata.is_file() => sorted.large.push(place),
+            Ok(_) => sorted.small.push(place),
+            Err(_) => sorted.small.push(place),
+        }
+    }
+    if there.is_empty() {
+        return Ok(sorted);
+    }
+    let paths: Vec<_> = there.iter().filter_map(|place| wanted.get(*place)).map(|wanted| wanted.target.clone()).collect();
+    let options = CutOptions { threads: puller.options.threads, sha256: false };
+    let cut = move || {
+        let mut found: Vec<Option<CutFile>> = Vec::new();
+        cut::hash_files(paths.into_iter().map(Ok), &options, &cut::Progress::default(), |file| found.push(file.ok()));
+        found
+    };
+    for (place, found) in there.into_iter().zip(puller.pool.run(cut).await?) {
+        let hash = wanted.get(place).map(|wanted| wanted.file);
+        match found {
+            Some(found) if Some(found.hash) == hash => sorted.unchanged.push((place, found.bytes)),
+            Some(found) if found.bytes >= LARGE_BYTES => sorted.large.push(place),
+            _ => sorted.small.push(place),
+        }
+    }
+    sorted.small.sort_unstable();
+    Ok(sorted)
+}
+
+/// Pulls some small files; tells of each, and which are not small.
+async fn pull_group(
+    puller: &Puller,
+    wanted: &[Wanted],
+    places: Vec<usize>,
+    stage: &Arc<Stage>,
+) -> Result<(Vec<Told>, Vec<usize>)> {
+    let group: Vec<&Wanted> = places.iter().filter_map(|place| wanted.get(*place)).collect();
+    let hashes: Vec<_> = group.iter().map(|wanted| wanted.file).collect();
+    let parts: Vec<_> =
+        group.iter().map(|wanted| Part::staged(wanted.file, wanted.target.clone(), stage)).collect();
+    let parts = Arc::new(parts);
+
+    let mut engine = Engine::new(puller, hashes.iter().copied(), parts.clone());
+    let too_large = plan(puller, &hashes, &mut engine).await?;
+    let mut states = engine.run().await;
+    drop(engine);
+    again(puller, &parts, &mut states, &too_large).await;
+
+    if puller.options.sync {
+        let stage = stage.clone();
+        puller.pool.run(move || stage.sync()).await??;
+    }
+    let digests: Vec<_> = group.iter().map(|wanted| wanted.sha256).collect();
+    let told = settle(puller, parts, states, digests, &too_large).await?;
+    let told = told.into_iter().filter_map(|(file, result)| Some((*places.get(file)?, result))).collect();
+    let too_large = too_large.iter().filter_map(|file| places.get(*file).copied()).collect();
+    Ok((told, too_large))
+}
+
+/// Plans the files: from the cache, in one request for all, or one by one. Tells which are too large for this.
+async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> Result<Vec<usize>> {
+    let mut rest = Vec::new();
+    for (file, hash) in hashes.iter().enumerate() {
+        match from_cache(puller, file, hash) {
+            Some((units, size)) => {
+                puller.progress.total_bytes.add(size);
+                engine.push(units);
+                if let Some(state) = engine.file(file) {
+                    state.size = Some(size);
+                }
+            }
+            None => rest.push(file),
+        }
+    }
+    // A file may be wanted at two places; it is asked for once.
+    let mut asked: Vec<FileHash> = Vec::new();
+    let mut numbers = HashMap::new();
+    for file in &rest {
+        let Some(hash) = hashes.get(*file) else { continue };
+        numbers.entry(*hash).or_insert_with(|| {
+            asked.push(*hash);
+            asked.len() - 1
+        });
+    }
+    let batch = match &puller.cas {
+        Some(cas) if asked.len() > 1 => match cas.reconstructions(&asked).await {
+            Ok(batch) => batch,
+            // One of them is not there: asked one by one, the others are.
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        },
+        _ => None,
+    };
+    let Some(batch) = batch else {
+        rest.into_iter().for_each(|file| engine.want(Todo::new(file, 0..u64::MAX)));
+        return Ok(Vec::new());
+    };
+    let (mut too_large, mut planned) = (Vec::new(), Vec::new());
+    for file in rest {
+        let number = hashes.get(file).and_then(|hash| numbers.get(hash));
+        let Some(terms) = number.and_then(|number| batch.files.get(*number)) else { continue };
+        let size: u64 = terms.iter().map(|term| u64::from(term.raw_bytes)).sum();
+        if size >= LARGE_BYTES {
+            too_large.push(file);
+            continue;
+        }
+        puller.progress.total_bytes.add(size);
+        if let Some(state) = engine.file(file) {
+            state.size = Some(size);
+            if puller.cache.is_some() {
+                let mut at = 0;
+                state.terms.extend(terms.iter().map(|term| {
+                    at += u64::from(term.raw_bytes);
+                    (at - u64::from(term.raw_bytes), term.clone())
+                }));
+            }
+        }
+        planned.push((file, 0, terms.as_slice()));
+    }
+    engine.push(units(&batch.fetches, 0, planned));
+    Ok(too_large)
+}
+
+/// What to read for a file that is all in the cache, and its length.
+fn from_cache(puller: &Puller, file: usize, hash: &FileHash) -> Option<(Vec<Unit>, u64)> {
+    let cache = puller.cache.as_ref()?;
+    let mut at = 0;
+    let mut units = Vec::new();
+    for term in cache.recipe(hash)? {
+        if !cache.has(&term.xorb, term.chunks.clone()) {
+            return None;
+        }
+        let bytes = at..at + u64::from(term.raw_bytes);
+        at = bytes.end;
+        units.push(Unit {
+            xorb: term.xorb,
+            chunks: term.chunks.clone(),
+            stored: 0..u64::from(term.raw_bytes),
+            url: None,
+            uses: vec![Use { file, chunks: term.chunks, bytes, failures: 0 }],
+        });
+    }
+    Some((units, at))
+}
+
+/// Gets files again that came and are wrong, once.
+async fn again(puller: &Puller, parts: &Arc<Vec<Part>>, states: &mut [FileState], too_large: &[usize]) {
+    let is_wrong = |(file, state): (usize, &FileState)| {
+        let wrong = state.error.is_none()
+            && !too_large.contains(&file)
+            && !parts.get(file).is_some_and(|part| part.is_right(state.size.unwrap_or(0)));
+        wrong.then_some(file)
+    };
+    let wrong: Vec<_> = states.iter().enumerate().filter_map(is_wrong).collect();
+    if wrong.is_empty() || puller.cas.is_none() {
+        return;
+    }
+    let hashes = states.iter().map(|state| state.hash);
+    let mut engine = Engine::new(puller, hashes, parts.clone());
+    for file in &wrong {
+        puller.progress.retries.add(1);
+        if let Some(part) = parts.get(*file) {
+            // If what is wrong cannot be removed, writing over it will say so, or the hash.
+            let _ = part.forget();
+        }
+        engine.want(Todo::new(*file, 0..u64::MAX));
+    }
+    let mut second = engine.run().await;
+    for file in wrong {
+        if let (Some(state), Some(second)) = (states.get_mut(file), second.get_mut(file)) {
+            state.size = second.size;
+            state.error = second.error.take();
+        }
+    }
+}
+
+/// Verifies the files and gives them their names, many on each thread.
+async fn settle(
+    puller: &Puller,
+    parts: Arc<Vec<Part>>,
+    states: Vec<FileState>,
+    digests: Vec<Option<Sha256>>,
+    too_large: &[usize],
+) -> Result<Vec<Told>> {
+    let digests = Arc::new(digests);
+    let mut left: Vec<_> =
+        states.into_iter().enumerate().filter(|(file, _)| !too_large.contains(file)).collect();
+    let mut jobs = Vec::new();
+    while !left.is_empty() {
+        let some = left.split_off(left.len().saturating_sub(SETTLED_AT_ONCE));
+        let (parts, digests) = (parts.clone(), digests.clone());
+        let (cache, progress) = (puller.cache.clone(), puller.progress.clone());
+        let work = move || -> Vec<Told> {
+            let told = some.into_iter().map(|(file, state)| {
+                let (hash, size) = (state.hash, state.size);
+                let digest = digests.get(file).copied().flatten();
+                let result =
+                    parts.get(file).map_or_else(|| Err(wrong(&hash)), |part| settle_one(part, &state, digest));
+                match state.error {
+                    Some(error) => (file, Err(error)),
+                    None => {
+                        if let (Ok(_), Some(cache), Some(size)) = (&result, &cache, size)
+                            && !state.terms.is_empty()
+                        {
+                            keep_recipe(cache, &hash, size, state.terms);
+                        }
+                        progress.files.add(1);
+                        (file, result)
+                    }
+                }
+            });
+            told.collect()
+        };
+        jobs.push(puller.pool.start(work).await);
+    }
+    let mut told = Vec::new();
+    for job in jobs {
+        told.extend(super::pool::join(job).await?);
+    }
+    Ok(told)
+}
+
+fn settle_one(part: &Part, state: &FileState, digest: Option<Sha256>) -> Result<Pulled> {
+    if let Some(error) = part.take_error() {
+        return Err(error);
+    }
+    let bytes = state.size.unwrap_or(0);
+    if state.error.is_some() || !part.is_right(bytes) {
+        return Err(wrong(&state.hash));
+    }
+    part.settle(bytes, false)?;
+    if let Some(digest) = digest {
+        part.check_sha256(digest)?;
+    }
+    part.rename(false)?;
+    Ok(Pulled { bytes, unchanged: false })
+}
+
+fn wrong(file: &FileHash) -> Error {
+    let message = format!(
+        "file {file}: what the hub delivers has another hash; the target was not touched. Ask the hub's keeper to verify it"
+    );
+    Error::new(ErrorKind::Corrupt, message)
+}
+
+/// From this size on a file is pulled alone, with a journal.
+const LARGE_BYTES: u64 = 32 << 20;
+/// Groups on their way at once: one is planned while another is written.
+const GROUPS: usize = 2;
+const LARGE_AT_ONCE: usize = 4;
+const SETTLED_AT_ONCE: usize = 128;

@@ -1,0 +1,132 @@
+//! A file, or a range of it, in order: to standard output, or whoever reads.
+//!
+//! Windows of the file are fetched into memory, each in parallel within itself, one while the one before it is written.
+
+use std::io::Write;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt as _;
+use xet::FileHash;
+
+use super::decode::{Chunk, Sink};
+use super::engine::{Engine, Todo};
+use super::write::Runs;
+use super::Puller;
+use crate::error::{Error, ErrorKind, Result};
+
+pub(super) async fn pull<W: Write + ?Sized>(
+    puller: &Puller,
+    file: FileHash,
+    range: Range<u64>,
+    out: &mut W,
+) -> Result<u64> {
+    let bytes = (puller.options.memory_bytes_max / 4).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+    let starts = (0..).map(|n| range.start.saturating_add(bytes.saturating_mul(n)));
+    let ranges = starts.take_while(|start| *start < range.end);
+    let windows = ranges.map(|start| fetch(puller, file, start..range.end.min(start.saturating_add(bytes))));
+    let mut windows = futures::stream::iter(windows).buffered(2);
+    let mut runs = Runs::default();
+    let mut written = 0;
+    let mut size = None;
+    while let Some(window) = windows.next().await {
+        let Window { bytes, chunks, end } = window?;
+        out.write_all(&bytes).map_err(|error| Error::caused(ErrorKind::Io, "writing what was pulled", error))?;
+        written += bytes.len() as u64;
+        if range.start == 0 {
+            chunks.iter().for_each(|(at, chunk)| runs.push(*at, std::slice::from_ref(chunk)));
+        }
+        if end.is_some() {
+            size = end;
+            break;
+        }
+    }
+    if range.start == 0
+        && let Some(size) = size
+        && runs.file_hash(size) != Some(file)
+    {
+        let message = format!("file {file}: what the hub delivers has another hash; do not use what was written");
+        return Err(Error::new(ErrorKind::Corrupt, message));
+    }
+    Ok(written)
+}
+
+struct Window {
+    bytes: Vec<u8>,
+    chunks: Vec<(u64, Chunk)>,
+    /// Where the file ends, if it ends here.
+    end: Option<u64>,
+}
+
+async fn fetch(puller: &Puller, file: FileHash, range: Range<u64>) -> Result<Window> {
+    let buffer = Arc::new(Buffer { range: range.clone(), filled: Mutex::default() });
+    let mut engine = Engine::new(puller, [file], buffer.clone());
+    match puller.cache.as_ref().and_then(|cache| cache.recipe(&file)) {
+        Some(terms) => {
+            let (units, todo) = super::one::from_recipe(puller, &terms, std::slice::from_ref(&range));
+            engine.push(units);
+            todo.into_iter().for_each(|range| engine.want(Todo::new(0, range)));
+            if let Some(state) = engine.file(0) {
+                let size: u64 = terms.iter().map(|term| u64::from(term.raw_bytes)).sum();
+                state.size = (size <= range.end).then_some(size);
+            }
+        }
+        None => engine.want(Todo::new(0, range.clone())),
+    }
+    let state = engine.run().await.pop();
+    drop(engine);
+    let mut end = None;
+    if let Some(state) = state {
+        if let Some(error) = state.error {
+            return Err(error);
+        }
+        end = state.size;
+    }
+    let mut filled = std::mem::take(&mut *buffer.filled.lock().expect("nobody panics with the lock"));
+    let wanted = end.unwrap_or(range.end).min(range.end).saturating_sub(range.start);
+    let wanted = usize::try_from(wanted).expect("a window fits into memory");
+    if filled.bytes.len() < wanted {
+        let message = format!("file {file}: the hub did not deliver all bytes of {range:?}");
+        return Err(Error::new(ErrorKind::Unavailable, message));
+    }
+    filled.bytes.truncate(wanted);
+    Ok(Window { bytes: filled.bytes, chunks: filled.chunks, end })
+}
+
+/// A window of a file in memory.
+#[derive(Debug)]
+struct Buffer {
+    range: Range<u64>,
+    filled: Mutex<Filled>,
+}
+
+#[derive(Debug, Default)]
+struct Filled {
+    bytes: Vec<u8>,
+    chunks: Vec<(u64, Chunk)>,
+}
+
+impl Sink for Buffer {
+    fn write(&self, _: usize, at: u64, raw: &[u8], chunks: &[Chunk]) -> Result<()> {
+        let inside = at.max(self.range.start)..(at + raw.len() as u64).min(self.range.end);
+        let mut filled = self.filled.lock().expect("nobody panics with the lock");
+        if !inside.is_empty() {
+            let place = |byte: u64, base: u64| usize::try_from(byte - base).expect("a window fits into memory");
+            let (start, end) = (place(inside.start, self.range.start), place(inside.end, self.range.start));
+            if filled.bytes.len() < end {
+                filled.bytes.resize(end, 0);
+            }
+            let from = raw.get(place(inside.start, at)..place(inside.end, at)).unwrap_or_default();
+            filled.bytes.get_mut(start..end).unwrap_or_default().copy_from_slice(from);
+        }
+        let mut at = at;
+        for chunk in chunks {
+            filled.chunks.push((at, *chunk));
+            at += u64::from(chunk.bytes);
+        }
+        Ok(())
+    }
+}
+
+const WINDOW_BYTES_MIN: u64 = 1 << 20;
+const WINDOW_BYTES_MAX: u64 = 64 << 20;

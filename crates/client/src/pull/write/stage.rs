@@ -1,0 +1,117 @@
+//! Stage: a folder where many small files lie until they are verified.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use crate::error::{Error, Result};
+
+/// A folder of this pull alone, gone with it. One that a killed pull left is removed by the next.
+#[derive(Debug)]
+pub(in crate::pull) struct Stage {
+    folder: PathBuf,
+    next: AtomicU64,
+    /// Held for as long as the folder is in use.
+    _lock: File,
+}
+
+impl Stage {
+    /// A new folder in `root`, from where files can be renamed to their places.
+    pub(in crate::pull) fn new(root: &Path) -> Result<Self> {
+        let named = |error| Error::io(root, error);
+        fs::create_dir_all(root).map_err(named)?;
+        remove_stale(root).map_err(named)?;
+        let folder = root.join(format!("{PREFIX}{}", unique()));
+        let make = || {
+            fs::create_dir(&folder)?;
+            let lock = File::create(folder.join(LOCK))?;
+            lock.lock()?;
+            Ok(lock)
+        };
+        let lock = make().map_err(named)?;
+        Ok(Self { folder, next: AtomicU64::new(0), _lock: lock })
+    }
+
+    /// A name that nobody has had.
+    pub(super) fn next(&self) -> PathBuf {
+        self.folder.join(self.next.fetch_add(1, Ordering::Relaxed).to_string())
+    }
+
+    /// Makes everything written to the folder's file system durable: one wait instead of one for each file.
+    pub(in crate::pull) fn sync(&self) -> Result<()> {
+        sync_all(&self.folder).map_err(|error| Error::io(&self.folder, error))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Removes folders whose pull is no more.
+fn remove_stale(root: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(root)? {
+        let path = entry?.path();
+        let is_stage = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(PREFIX));
+        if is_stage
+            && let Ok(lock) = File::open(path.join(LOCK))
+            && lock.try_lock().is_ok()
+        {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn sync_all(folder: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(folder)?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.file_name() != Some(LOCK.as_ref()) {
+            File::open(path)?.sync_all()?;
+        }
+    }
+    Ok(())
+}
+
+/// Text that no other pull has, on this machine and in this second.
+pub(in crate::pull) fn unique() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    format!("{:x}-{:x}-{count:x}", std::process::id(), nanos)
+}
+
+const PREFIX: &str = ".drystone-stage-";
+const LOCK: &str = "lock";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_leaves_nothing_and_clears_what_a_killed_pull_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = || fs::read_dir(dir.path()).unwrap().count();
+        let stage = Stage::new(dir.path()).unwrap();
+        fs::write(stage.next(), "x").unwrap();
+        stage.sync().unwrap();
+        let other = Stage::new(dir.path()).unwrap();
+        assert_eq!(names(), 2, "a stage in use stays");
+        drop(stage);
+        let killed = dir.path().join(format!("{PREFIX}killed"));
+        fs::create_dir(&killed).unwrap();
+        fs::write(killed.join(LOCK), "").unwrap();
+        drop(other);
+        drop(Stage::new(dir.path()).unwrap());
+        assert_eq!(names(), 0);
+    }
+}
