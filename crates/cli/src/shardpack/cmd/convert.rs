@@ -144,9 +144,10 @@ impl Convert {
     }
 
     fn to_webdataset(&self) -> Result<ExitCode, Failure> {
-        let options = ReadOptions { entry_bytes_max: u64::MAX, ..ReadOptions::default() };
+        let options = ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
         let set = open_set(&self.input, &options)?;
-        let mut progress = Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
+        let mut progress =
+            Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
         let (mut number, mut given) = (0, 0_u64);
         let mut tar: Option<tar::Writer<io::BufWriter<File>>> = None;
         for record in set.iter_records() {
@@ -182,7 +183,8 @@ impl Convert {
 
     fn create_tar(&self, number: u64) -> Result<tar::Writer<io::BufWriter<File>>, Failure> {
         let path = if self.shard_size.is_some() {
-            let stem = self.output.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            let stem =
+                self.output.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
             self.output.with_file_name(format!("{stem}-{number:06}.tar"))
         } else {
             self.output.clone()
