@@ -9,7 +9,7 @@ use shardpack::{ReadOptions, ShardPackReader, Verify};
 
 use crate::cmd::open_set;
 use crate::describe::RecordDescription;
-use crate::output::{Failure, print_json, stdout};
+use crate::output::{Failure, stdout};
 
 /// List the records of packs
 ///

@@ -83,7 +83,8 @@ enum Sort {
 
 impl Merge {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let options = ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
+        let options =
+            ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
         let base = open_set(&self.packs, &options)?;
         let limits = Limits { pack_bytes_max: self.shard_size.unwrap_or(0), pack_records_max: 0 };
         let mut packs =
