@@ -114,6 +114,11 @@ push_then_hf_xet() {
     cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/push.py "$target_dir/debug/drystone"
 }
 
+# Packs read by a reader in plain Python that knows the page and not the code.
+pack_reader() {
+    cargo build --quiet -p drystone --bin shardpack && python3 tests/shardpack/reader.py "$target_dir/debug/shardpack"
+}
+
 fuzzing() {
     if ! cargo +nightly --version >/dev/null 2>&1; then
         skip "fuzzing: there is no nightly toolchain (rustup toolchain install nightly)"
@@ -138,6 +143,7 @@ name_vectors() {
 name_vectors
 rust_tests
 hf_xet_agreement
+run "shardpack reader" count_plain pack_reader
 fuzzing
 
 echo

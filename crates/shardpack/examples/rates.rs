@@ -61,7 +61,13 @@ fn round(folder: &str, workload: &str, samples: &[Sample]) {
                 data,
                 compression: None,
             });
-            writer.write_draft(&RecordDraft { key: &sample.key, entries: entries.collect(), ..RecordDraft::default() }).unwrap();
+            writer
+                .write_draft(&RecordDraft {
+                    key: &sample.key,
+                    entries: entries.collect(),
+                    ..RecordDraft::default()
+                })
+                .unwrap();
         }
         writer.finalize().unwrap();
     });
@@ -84,7 +90,8 @@ fn round(folder: &str, workload: &str, samples: &[Sample]) {
         }
         assert_eq!(seen, samples.len());
     });
-    let open = |source: Arc<dyn Source>| ShardPackReader::from_source(source, ReadOptions::default()).unwrap();
+    let open =
+        |source: Arc<dyn Source>| ShardPackReader::from_source(source, ReadOptions::default()).unwrap();
     let reader = open(Arc::new(FileSource::open(&pack).unwrap()));
     let sequential = cpu(|| {
         let mut records = reader.iter_records();
@@ -145,10 +152,16 @@ fn samples(workload: &str, count: usize) -> Vec<Sample> {
             let caption = "lorem ipsum dolor sit amet ".repeat(9);
             let json = format!("{{\"id\":{n},\"label\":{},\"caption\":\"{caption}\"}}", numbers.below(1000));
             let image = ("jpg", "image/jpeg", pool[at..at + len].to_vec());
-            Sample { key: format!("train/{n:09}"), entries: vec![image, ("json", "application/json", json.into_bytes())] }
+            Sample {
+                key: format!("train/{n:09}"),
+                entries: vec![image, ("json", "application/json", json.into_bytes())],
+            }
         } else {
             let len = 400 + numbers.below(1200) as usize;
-            Sample { key: format!("doc/{n:09}"), entries: vec![("txt", "text/plain", pool[at..at + len].to_vec())] }
+            Sample {
+                key: format!("doc/{n:09}"),
+                entries: vec![("txt", "text/plain", pool[at..at + len].to_vec())],
+            }
         }
     };
     (0..count).map(&mut one).collect()

@@ -85,9 +85,16 @@ pub fn verify(
     options: VerifyOptions,
     mut progress: impl FnMut(u64),
 ) -> Result<Report, Error> {
-    let mut report =
-        Report { bytes: source.size().map_err(|error| Error::from(error).in_pack(source.name()))?, ..Report::default() };
-    let read_options = ReadOptions { verify: Verify::Crc, on_error: OnError::Raise, ..ReadOptions::default() };
+    let mut report = Report {
+        bytes: source.size().map_err(|error| Error::from(error).in_pack(source.name()))?,
+        ..Report::default()
+    };
+    let read_options = ReadOptions {
+        verify: Verify::Crc,
+        on_error: OnError::Raise,
+        record_bytes_max: u64::MAX,
+        ..ReadOptions::default()
+    };
     let reader = match ShardPackReader::from_source(Arc::clone(source), read_options) {
         Ok(reader) => reader,
         Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -185,7 +192,10 @@ impl Sums {
         if index.key_hash(ordinal).is_some_and(|stated| stated != XxHash3_64::oneshot(key.as_bytes())) {
             report.fault(at, Some(key), "the key hash in the index is not that of the key".into());
         }
-        if index.record_digest(ordinal).is_some_and(|stated| stated != *blake3::hash(record.block()).as_bytes()) {
+        if index
+            .record_digest(ordinal)
+            .is_some_and(|stated| stated != *blake3::hash(record.block()).as_bytes())
+        {
             report.fault(at, Some(key), "the record is not what its digest in the index says".into());
         }
         report.fault_count == before
@@ -240,7 +250,9 @@ fn key_order(index: &PackIndex) -> Order {
     for place in order.chunks(width) {
         let ordinal = place.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
         let ordinal = usize::try_from(ordinal).unwrap_or(usize::MAX);
-        let Some(hash) = hashes.get(ordinal).map(|hash| u64::from_le_bytes(*hash)) else { return Order::Wrong };
+        let Some(hash) = hashes.get(ordinal).map(|hash| u64::from_le_bytes(*hash)) else {
+            return Order::Wrong;
+        };
         // Strictly rising pairs: so no record is there twice, and as many as there are records are all of them.
         if last.is_some_and(|last| last >= (hash, ordinal)) {
             return Order::Wrong;

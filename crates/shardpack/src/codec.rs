@@ -121,7 +121,8 @@ pub fn decode(compression: Compression, stored: &[u8], file_size: u64) -> Result
         Compression::Zstd => decode_zstd(stored, file_size),
         Compression::Unknown(code) => return Err(format!("compression {code} is not known to this version")),
     };
-    let content = content.map_err(|error| format!("{} data cannot be decoded: {error}", compression.name()))?;
+    let content =
+        content.map_err(|error| format!("{} data cannot be decoded: {error}", compression.name()))?;
     let found = content.len() as u64;
     if found == file_size {
         return Ok(content);

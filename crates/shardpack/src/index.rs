@@ -166,7 +166,8 @@ impl PackIndex {
 
     /// A text that the writer says of itself, e.g. `group`.
     pub fn writer_fact(&self, name: &str) -> Option<String> {
-        let facts: serde_json::Value = serde_json::from_slice(self.section(SectionKind::WriterFacts)?).ok()?;
+        let facts: serde_json::Value =
+            serde_json::from_slice(self.section(SectionKind::WriterFacts)?).ok()?;
         facts.get(name)?.as_str().map(str::to_owned)
     }
 
@@ -181,7 +182,8 @@ impl PackIndex {
         let (hashes, order) = (self.section(SectionKind::KeyHashes)?, self.section(SectionKind::KeyOrder)?);
         let count = self.len();
         let ordinal_at = |place: u64| {
-            let found = if count < 1 << 32 { u32_at(order, place).map(u64::from) } else { u64_at(order, place) };
+            let found =
+                if count < 1 << 32 { u32_at(order, place).map(u64::from) } else { u64_at(order, place) };
             found.filter(|&ordinal| ordinal < count)
         };
         let (mut low, mut high) = (0, count);

@@ -17,8 +17,8 @@ use crate::error::{Cause, Error, ErrorKind, FormatError};
 use crate::index::{PackIndex, no_record};
 use crate::layout::{Footer, RecordHeader};
 use crate::outline::looks_like_pack;
-use crate::recover;
 use crate::record::{Record, RecordRef, Verify};
+use crate::recover;
 use crate::source::{FileSource, Source, zeros};
 
 /// What happens when a record turns out damaged.
@@ -42,6 +42,8 @@ pub struct ReadOptions {
     pub on_error: OnError,
     /// Content of more bytes is not decoded.
     pub entry_bytes_max: u64,
+    /// A record of more bytes is not read: its size is a number of the pack until its bytes are here.
+    pub record_bytes_max: u64,
     /// How reads are merged in a batch.
     pub runs: RunOptions,
     /// Of a pack whose end is missing or damaged, records are looked for one by one.
@@ -54,6 +56,7 @@ impl Default for ReadOptions {
             verify: Verify::Crc,
             on_error: OnError::Raise,
             entry_bytes_max: 1 << 30,
+            record_bytes_max: 16 << 30,
             runs: RunOptions::default(),
             recover: false,
         }
@@ -220,7 +223,10 @@ impl ShardPackReader {
             buffer.resize(len, 0);
         }
         let block = buffer.get_mut(..len).unwrap_or_default();
-        let read = self.source.read_at(range.start, block).map_err(|error| Error::from(error).at_offset(range.start));
+        let read = self
+            .source
+            .read_at(range.start, block)
+            .map_err(|error| Error::from(error).at_offset(range.start));
         let seen = read.and_then(|()| {
             let record = RecordRef::parse(block, range.start, self.options.verify)?;
             look(&record)
@@ -239,7 +245,14 @@ impl ShardPackReader {
 
     /// The bytes of a record.
     pub fn record_range(&self, ordinal: u64) -> Result<Range<u64>, Error> {
-        self.index.record_range(ordinal).ok_or_else(|| no_record(ordinal, self.len()).in_pack(self.name()))
+        let range = self.index.record_range(ordinal);
+        let range = range.ok_or_else(|| no_record(ordinal, self.len()).in_pack(self.name()))?;
+        let (found, max) = (range.end - range.start, self.options.record_bytes_max);
+        if found > max {
+            let error = Error::from(Cause::TooLarge { what: "record", found, max }).at_offset(range.start);
+            return self.named(Err(error), ordinal);
+        }
+        Ok(range)
     }
 
     /// All records from the first on; damaged ones as [`ReadOptions::on_error`] says.
@@ -288,12 +301,20 @@ fn open_index(source: &dyn Source) -> Result<PackIndex, Error> {
         let skipped = usize::try_from(range.start - at).unwrap_or(usize::MAX);
         return Ok(PackIndex::parse(tail.get(skipped..).unwrap_or_default(), size)?);
     }
-    // The footer's CRC holds, and what it asks for lies in the file.
-    let mut all = zeros(size - range.start)?;
-    let missing = all.len() - tail.len();
-    let (front, back) = all.split_at_mut(missing);
-    source.read_at(range.start, front)?;
-    back.copy_from_slice(&tail);
+    // Piece by piece: the size is what the source says, and a server may say anything.
+    let mut all = Vec::new();
+    let mut next = range.start;
+    while next < at {
+        let mut piece = zeros((at - next).min(INDEX_PIECE_BYTES))?;
+        source.read_at(next, &mut piece)?;
+        next += piece.len() as u64;
+        if all.is_empty() && next == at {
+            all = piece;
+        } else {
+            all.extend_from_slice(&piece);
+        }
+    }
+    all.extend_from_slice(&tail);
     Ok(PackIndex::parse(&all, size)?)
 }
 
@@ -303,14 +324,22 @@ fn not_whole(source: &dyn Source, size: u64) -> Error {
     let begins = size >= 12 && source.read_at(0, &mut first).is_ok() && looks_like_pack(&first, &[]);
     if begins {
         let needed = Footer::LEN as u64;
-        return FormatError::Truncated { at: size, what: "footer, so the pack was cut: try `repair`", needed, left: 0 }
-            .into();
+        return FormatError::Truncated {
+            at: size,
+            what: "footer, so the pack was cut: try `repair`",
+            needed,
+            left: 0,
+        }
+        .into();
     }
     Error::invalid("not a ShardPack file: it neither begins nor ends like one")
 }
 
 /// What is read first: the footer, and the whole index of up to about 3,200 records.
 const TAIL_BYTES: u64 = 64 << 10;
+
+/// What is read of a longer index at once: most are one piece, so opening takes two reads.
+const INDEX_PIECE_BYTES: u64 = 256 << 20;
 
 /// What is read to see a key. Most headers with key and metadata are shorter.
 const KEY_READ_BYTES: u64 = 256;

@@ -164,7 +164,8 @@ impl<'a> RecordRef<'a> {
         let mut file_entries = Vec::new();
         for entry in self.entries() {
             let entry = entry?;
-            let data = entry.content(entry_bytes_max).map_err(|error| error.in_record(self.key()))?.into_owned();
+            let data =
+                entry.content(entry_bytes_max).map_err(|error| error.in_record(self.key()))?.into_owned();
             file_entries.push(FileEntry {
                 file_name: entry.name().to_owned(),
                 content_type: entry.content_type().to_owned(),

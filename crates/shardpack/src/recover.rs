@@ -72,7 +72,11 @@ pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Resul
         progress(at);
         match look(&mut window, at)? {
             Seen::Record { end, key } if end > found.size => {
-                found.lose(at..found.size, Some(key), format!("cut off: {} bytes are missing", end - found.size));
+                found.lose(
+                    at..found.size,
+                    Some(key),
+                    format!("cut off: {} bytes are missing", end - found.size),
+                );
                 at = found.size;
             }
             Seen::Record { end, key } => {

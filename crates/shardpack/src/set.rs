@@ -38,7 +38,8 @@ impl PackSet {
 
     /// Opens any sources, several at a time.
     pub fn from_sources(sources: &[Arc<dyn Source>], options: &ReadOptions) -> Result<Self, Error> {
-        let open = |source: &Arc<dyn Source>| ShardPackReader::from_source(Arc::clone(source), options.clone());
+        let open =
+            |source: &Arc<dyn Source>| ShardPackReader::from_source(Arc::clone(source), options.clone());
         Ok(Self::of(open_all(sources, open)?))
     }
 

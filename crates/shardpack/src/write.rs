@@ -60,11 +60,16 @@ impl WriteOptions {
     fn check(&self) -> Result<(), Error> {
         if !self.align_bytes.is_power_of_two() || !(8..=ALIGN_BYTES_MAX).contains(&self.align_bytes) {
             let found = self.align_bytes;
-            return Err(Error::invalid(format!("alignment should be a power of two from 8 to 4096, found {found}")));
+            return Err(Error::invalid(format!(
+                "alignment should be a power of two from 8 to 4096, found {found}"
+            )));
         }
         if let Some(metadata) = &self.metadata {
-            let object: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_slice(metadata);
-            object.map_err(|error| Error::invalid(format!("pack metadata should be one JSON object: {error}")))?;
+            let object: Result<serde_json::Map<String, serde_json::Value>, _> =
+                serde_json::from_slice(metadata);
+            object.map_err(|error| {
+                Error::invalid(format!("pack metadata should be one JSON object: {error}"))
+            })?;
         }
         Ok(())
     }
@@ -206,7 +211,8 @@ impl PackEncoder {
         }
         if self.options.align_bytes > 8 && !(block.len() as u64).is_multiple_of(self.options.align_bytes) {
             let align = self.options.align_bytes;
-            let why = format!("the record is not padded to {align} bytes; write it anew instead of copying it");
+            let why =
+                format!("the record is not padded to {align} bytes; write it anew instead of copying it");
             return Err(Error::invalid(why).in_record(record.key()));
         }
         self.note(&record, frames)?;
@@ -222,7 +228,8 @@ impl PackEncoder {
         self.last_key.push_str(key);
         self.offsets.push(self.at);
         self.hashes.push(XxHash3_64::oneshot(key.as_bytes()));
-        let key_len = u32::try_from(key.len()).map_err(|_| Error::invalid("a key has at most 65,535 bytes"))?;
+        let key_len =
+            u32::try_from(key.len()).map_err(|_| Error::invalid("a key has at most 65,535 bytes"))?;
         self.keys.extend_from_slice(&key_len.to_le_bytes());
         self.keys.extend_from_slice(key.as_bytes());
         if self.keys.len() >= KEYS_HELD_BYTES {
@@ -267,7 +274,10 @@ impl Statistics {
             } else {
                 NameStatistics::default()
             };
-            match self.names.iter().position(|known| known.name == new.name && known.content_type == new.content_type)
+            match self
+                .names
+                .iter()
+                .position(|known| known.name == new.name && known.content_type == new.content_type)
             {
                 Some(index) => index,
                 None => {

@@ -70,7 +70,10 @@ fn survive(what: &str, bytes: &[u8], truth: &[Record]) {
     assert!(peak.bytes <= PEAK_BYTES_MAX, "{what}: held {} bytes", peak.bytes);
     for record in found {
         let original = truth.iter().find(|original| original.key == record.key);
-        assert!(original.is_some_and(|original| same(original, &record)), "{what}: delivered other than was written");
+        assert!(
+            original.is_some_and(|original| same(original, &record)),
+            "{what}: delivered other than was written"
+        );
     }
 }
 
@@ -83,7 +86,10 @@ fn same(a: &Record, b: &Record) -> bool {
 
 fn small() -> (Vec<Record>, Vec<u8>) {
     let mut records = many(5);
-    records.push(Record { metadata: b"{}".to_vec(), ..sample("zz", &[("x.txt", &b"to be or not to be ".repeat(20))]) });
+    records.push(Record {
+        metadata: b"{}".to_vec(),
+        ..sample("zz", &[("x.txt", &b"to be or not to be ".repeat(20))])
+    });
     let options = WriteOptions {
         compression: Method::Lz4,
         digests: true,
@@ -121,7 +127,10 @@ fn every_cut_delivers_every_whole_record_and_is_told() {
             let (repaired, new) = repaired(&bytes, &RepairOptions::default()).unwrap();
             assert_eq!(repaired.kept as usize, whole, "{what}");
             assert!(Outline::parse(&new).unwrap().is_sound(), "{what}");
-            assert_eq!(keys(&new), records.iter().take(whole).map(|record| record.key.clone()).collect::<Vec<_>>());
+            assert_eq!(
+                keys(&new),
+                records.iter().take(whole).map(|record| record.key.clone()).collect::<Vec<_>>()
+            );
         }
     }
 }
@@ -144,7 +153,10 @@ fn every_changed_byte_is_told_and_costs_at_most_its_own_record() {
             let delivered = read.iter().any(|read| same(read, record));
             assert!(delivered || range.contains(&at), "{what}: lost {} though it is sound", record.key);
         }
-        assert!(read.iter().all(|read| records.iter().any(|record| same(read, record))), "{what}: wrong bytes");
+        assert!(
+            read.iter().all(|read| records.iter().any(|record| same(read, record))),
+            "{what}: wrong bytes"
+        );
     }
 }
 
@@ -157,8 +169,7 @@ fn every_changed_byte_of_the_records_costs_one_record_without_an_index_too() {
     for (what, bytes) in damage::flips_in(&sound[..end], 0..end) {
         let at = (0..end).find(|&at| sound[at] != bytes[at]).unwrap() as u64;
         let found = find_records(source(&bytes).as_ref(), |_| {}).unwrap();
-        let missing: Vec<_> =
-            ranges.iter().filter(|range| !found.ranges().contains(range)).collect();
+        let missing: Vec<_> = ranges.iter().filter(|range| !found.ranges().contains(range)).collect();
         assert!(missing.iter().all(|range| range.contains(&at)), "{what}: lost {missing:?}");
         let extra = found.ranges().iter().filter(|range| !ranges.contains(range)).count();
         assert_eq!(extra, 0, "{what}: found records that are none");
@@ -193,14 +204,18 @@ fn an_entry_that_claims_a_huge_content_is_refused_without_memory_for_it() {
             let mut bytes = sound.clone();
             let entry_at = 40;
             bytes[entry_at..entry_at + 8].copy_from_slice(&claim.to_le_bytes());
-            let sum = shardpack::layout::crc(&[&bytes[entry_at..entry_at + 20], &bytes[entry_at + 24..entry_at + 37]]);
+            let sum = shardpack::layout::crc(&[
+                &bytes[entry_at..entry_at + 20],
+                &bytes[entry_at + 24..entry_at + 37],
+            ]);
             bytes[entry_at + 20..entry_at + 24].copy_from_slice(&sum.to_le_bytes());
             let options = ReadOptions { entry_bytes_max: u64::MAX, ..ReadOptions::default() };
             let reader = ShardPackReader::from_source(source(&bytes), options).unwrap();
             let (read, peak) = measure(|| reader.read_record(0));
             assert_eq!(read.unwrap_err().kind(), ErrorKind::Corrupt, "{method:?} {claim}");
             assert!(peak.bytes <= PEAK_BYTES_MAX, "{method:?} {claim}: {peak:?}");
-            let limited = reader.with_options(ReadOptions { entry_bytes_max: 5000, ..ReadOptions::default() });
+            let limited =
+                reader.with_options(ReadOptions { entry_bytes_max: 5000, ..ReadOptions::default() });
             assert_eq!(limited.read_record(0).unwrap_err().kind(), ErrorKind::TooLarge);
         }
     }
@@ -208,7 +223,8 @@ fn an_entry_that_claims_a_huge_content_is_refused_without_memory_for_it() {
 
 #[test]
 fn two_damaged_neighbours_and_a_missing_piece_cost_only_themselves() {
-    let records: Vec<_> = (0..8).map(|n| sample(&format!("k{n}"), &[("a", &[n; 500]), ("b", &[n; 300])])).collect();
+    let records: Vec<_> =
+        (0..8).map(|n| sample(&format!("k{n}"), &[("a", &[n; 500]), ("b", &[n; 300])])).collect();
     let sound = encode(&records, WriteOptions::default());
     let size = 2048.min(reader(&sound).record_range(0).unwrap().end as usize);
     // Headers of 2 and 4: the record between them lands on nothing.
@@ -232,7 +248,11 @@ fn two_damaged_neighbours_and_a_missing_piece_cost_only_themselves() {
 #[test]
 fn a_pack_inside_an_entry_is_not_taken_for_records() {
     let inner = encode(&many(4), WriteOptions::default());
-    let records = [sample("before", &[("x", b"1")]), sample("holder", &[("inner", &inner)]), sample("after", &[("x", b"2")])];
+    let records = [
+        sample("before", &[("x", b"1")]),
+        sample("holder", &[("inner", &inner)]),
+        sample("after", &[("x", b"2")]),
+    ];
     let sound = encode(&records, WriteOptions::default());
     let at = reader(&sound).record_range(1).unwrap().start as usize;
     let mut bytes = sound.clone();
@@ -279,7 +299,9 @@ fn sections_that_lie_with_a_right_crc_are_told() {
         let at = section.offset as usize;
         let payload_at = at + 24;
         let changed = if u32::from(section.kind) == 8 {
-            bytes[payload_at..].windows(10).position(|window| window == b"\"records\":").unwrap() + payload_at + 10
+            bytes[payload_at..].windows(10).position(|window| window == b"\"records\":").unwrap()
+                + payload_at
+                + 10
         } else {
             payload_at
         };
@@ -299,14 +321,18 @@ fn reseal(bytes: &mut [u8], section_at: usize, payload_len: usize, outline: &Out
     bytes[section_at + 16..section_at + 20].copy_from_slice(&payload);
     let all = crc(&bytes[sections_at..footer_at]);
     bytes[footer_at + 36..footer_at + 40].copy_from_slice(&all);
-    let footer = shardpack::layout::crc(&[&bytes[footer_at..footer_at + 52], &bytes[footer_at + 56..]]).to_le_bytes();
+    let footer =
+        shardpack::layout::crc(&[&bytes[footer_at..footer_at + 52], &bytes[footer_at + 56..]]).to_le_bytes();
     bytes[footer_at + 52..footer_at + 56].copy_from_slice(&footer);
 }
 
 #[test]
 fn bytes_that_are_no_pack_are_invalid_and_not_corrupt() {
     for bytes in [&b""[..], b"hello", &[0; 5000], b"PK\x03\x04 a zip file, more or less"] {
-        let opened = ShardPackReader::from_source(source(bytes), ReadOptions { recover: true, ..ReadOptions::default() });
+        let opened = ShardPackReader::from_source(
+            source(bytes),
+            ReadOptions { recover: true, ..ReadOptions::default() },
+        );
         assert_eq!(opened.unwrap_err().kind(), ErrorKind::Invalid);
         assert_eq!(check(bytes).unwrap_err().kind(), ErrorKind::Invalid);
     }

@@ -35,8 +35,12 @@ fn every_way_of_reading_gives_what_was_written() {
     for method in METHODS {
         for align_bytes in [8, 64, 4096] {
             let records = many(40);
-            let options =
-                WriteOptions { compression: method, align_bytes, chunk_bytes: 1000, ..WriteOptions::default() };
+            let options = WriteOptions {
+                compression: method,
+                align_bytes,
+                chunk_bytes: 1000,
+                ..WriteOptions::default()
+            };
             let bytes = encode(&records, options);
             assert!(Outline::parse(&bytes).unwrap().is_sound());
             let path = folder.path().join("a.shardpack");
@@ -259,7 +263,15 @@ fn a_part_of_a_large_entry_is_read_without_the_rest() {
         assert!(reader.index().entry_place(0, 2).is_none() && reader.index().entry_place(1, 0).is_none());
         for (number, data) in [(0, &text), (1, &noise)] {
             let len = data.len() as u64;
-            for range in [0..1, 0..len, 99_999..100_001, 250_000..650_000, len - 1..len, len - 5..len + 5, len..len + 1] {
+            for range in [
+                0..1,
+                0..len,
+                99_999..100_001,
+                250_000..650_000,
+                len - 1..len,
+                len - 5..len + 5,
+                len..len + 1,
+            ] {
                 let part = reader.read_entry_range(0, number, range.clone()).unwrap();
                 let expected = &data[range.start.min(len) as usize..range.end.min(len) as usize];
                 assert_eq!(part, expected, "{method:?} {number} {range:?}");
@@ -285,7 +297,10 @@ fn keys_of_any_kind_are_found_and_flags_say_what_holds() {
     for (ordinal, key) in (0..).zip(keys) {
         assert_eq!(reader_of.find(key).unwrap(), Some(ordinal), "{key}");
     }
-    assert!(reader_of.index().footer().features.keys_unique() && !reader_of.index().footer().features.keys_sorted());
+    assert!(
+        reader_of.index().footer().features.keys_unique()
+            && !reader_of.index().footer().features.keys_sorted()
+    );
     let twice = encode(&[sample("b", &[]), sample("a", &[]), sample("b", &[])], WriteOptions::default());
     let features = reader(&twice).index().footer().features;
     assert!(!features.keys_unique() && !features.keys_sorted());
@@ -334,7 +349,9 @@ fn policies_raise_skip_and_read_again() {
         fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
             self.0.read_at(offset, buffer)?;
             // The data of record 3.
-            if let Some(at) = 3000_u64.checked_sub(offset).map(|at| at as usize).filter(|&at| at < buffer.len()) {
+            if let Some(at) =
+                3000_u64.checked_sub(offset).map(|at| at as usize).filter(|&at| at < buffer.len())
+            {
                 buffer[at] ^= 1;
             }
             Ok(())
@@ -352,7 +369,10 @@ fn policies_raise_skip_and_read_again() {
     let ordinals = [0, 1, 2, 3, 4, 5];
     let raise = open(OnError::Raise);
     let error = raise.read_record(3).unwrap_err();
-    assert_eq!((error.kind(), error.key(), error.entry(), error.ordinal()), (ErrorKind::Corrupt, Some("k3"), Some("data"), Some(3)));
+    assert_eq!(
+        (error.kind(), error.key(), error.entry(), error.ordinal()),
+        (ErrorKind::Corrupt, Some("k3"), Some("data"), Some(3))
+    );
     assert!(error.to_string().contains("flaky") && error.offset().is_some(), "{error}");
     assert!(raise.read_batch(&ordinals).is_err());
     assert_eq!(raise.iter_records().filter(Result::is_err).count(), 1);
@@ -390,20 +410,22 @@ proptest! {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let content_type = prop_oneof![Just("text/plain".to_owned()), Just("image/jpeg".to_owned()), ".{0,12}"];
-    let data = prop_oneof![prop::collection::vec(any::<u8>(), 0..60), (0_usize..3000).prop_map(|len| vec![b'x'; len])];
+    let data = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..60),
+        (0_usize..3000).prop_map(|len| vec![b'x'; len])
+    ];
     let entry = (".{0,12}", content_type, data).prop_map(|(file_name, content_type, data)| FileEntry {
         file_name,
         content_type,
         data,
         compression: Compression::None,
     });
-    (".{1,20}", any::<u8>(), prop::collection::vec(any::<u8>(), 0..30), prop::collection::vec(entry, 0..4)).prop_map(
-        |(key, flags, metadata, file_entries)| Record {
+    (".{1,20}", any::<u8>(), prop::collection::vec(any::<u8>(), 0..30), prop::collection::vec(entry, 0..4))
+        .prop_map(|(key, flags, metadata, file_entries)| Record {
             key,
             metadata,
             meta_format: MetaFormat::Raw,
             flags: RecordFlags(flags),
             file_entries,
-        },
-    )
+        })
 }

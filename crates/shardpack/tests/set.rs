@@ -118,22 +118,38 @@ fn columns_join_by_number_when_their_keys_are_the_same_and_by_key_otherwise() {
 #[test]
 fn overlays_replace_by_name_delete_and_add() {
     let folder = tempfile::tempdir().unwrap();
-    let base: Vec<_> = ["a", "b", "c", "d"]
-        .iter()
-        .map(|key| sample(key, &[("img", b"image"), ("label", b"old")]))
-        .collect();
+    let base: Vec<_> =
+        ["a", "b", "c", "d"].iter().map(|key| sample(key, &[("img", b"image"), ("label", b"old")])).collect();
     let patch = |key: &str, label: &[u8]| flagged(RecordFlags::OVERLAY, sample(key, &[("label", label)]));
     let gone = |key: &str| flagged(RecordFlags::TOMBSTONE, sample(key, &[]));
-    let first = [patch("b", b"new"), gone("c"), sample("e", &[("img", b"added")]), sample("d", &[("only", b"whole")])];
-    let second = [patch("b", b"newest"), patch("e", b"e"), gone("a"), flagged(RecordFlags::OVERLAY, sample("c", &[("label", b"back")]))];
+    let first = [
+        patch("b", b"new"),
+        gone("c"),
+        sample("e", &[("img", b"added")]),
+        sample("d", &[("only", b"whole")]),
+    ];
+    let second = [
+        patch("b", b"newest"),
+        patch("e", b"e"),
+        gone("a"),
+        flagged(RecordFlags::OVERLAY, sample("c", &[("label", b"back")])),
+    ];
     let set = |name: &str, records: &[Record]| open(&[put(folder.path(), name, records)]);
-    let layered =
-        Layered::new(set("base.shardpack", &base), vec![set("1.shardpack", &first), set("2.shardpack", &second)]).unwrap();
+    let layered = Layered::new(
+        set("base.shardpack", &base),
+        vec![set("1.shardpack", &first), set("2.shardpack", &second)],
+    )
+    .unwrap();
     assert_eq!(layered.len(), 4);
     let records: Vec<_> = layered.iter_records().map(Result::unwrap).collect();
     let shown: Vec<(&str, Vec<(&str, &[u8])>)> = records
         .iter()
-        .map(|r| (r.key.as_str(), r.file_entries.iter().map(|e| (e.file_name.as_str(), e.data.as_slice())).collect()))
+        .map(|r| {
+            (
+                r.key.as_str(),
+                r.file_entries.iter().map(|e| (e.file_name.as_str(), e.data.as_slice())).collect(),
+            )
+        })
         .collect();
     let expected: [(&str, Vec<(&str, &[u8])>); 4] = [
         ("b", vec![("img", b"image"), ("label", b"newest")]),

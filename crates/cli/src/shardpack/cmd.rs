@@ -19,11 +19,12 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
-use shardpack::set::{PackSet, resolve};
+use shardpack::set::{PackSet, expand_braces, resolve};
 use shardpack::source::FileSource;
 use shardpack::write::Finished;
-use shardpack::{Method, ReadOptions, ShardPackReader, Source};
+use shardpack::{Method, ReadOptions, Source};
 
+use crate::http::HttpSource;
 use crate::output::{Failure, print_json, stdout};
 use crate::size;
 
@@ -96,24 +97,36 @@ impl From<Compression> for Method {
     }
 }
 
-/// Opens one pack.
-fn open(path: &str, options: ReadOptions) -> Result<ShardPackReader, Failure> {
-    Ok(ShardPackReader::from_source(source(path)?, options)?)
-}
-
 /// Where the bytes of a pack come from.
 fn source(path: &str) -> Result<Arc<dyn Source>, Failure> {
-    let file = FileSource::open(path).map_err(|error| Failure::Io(path.to_owned(), error))?;
-    Ok(Arc::new(file))
+    let name = |error| Failure::Io(path.to_owned(), error);
+    if is_address(path) {
+        return Ok(Arc::new(HttpSource::open(path).map_err(name)?));
+    }
+    Ok(Arc::new(FileSource::open(path).map_err(name)?))
 }
 
-/// Opens all packs that inputs name.
+/// Opens all packs that inputs name: files, patterns, folders, addresses.
 fn open_set(inputs: &[String], options: &ReadOptions) -> Result<PackSet, Failure> {
-    Ok(PackSet::from_paths(&paths(inputs)?, options)?)
+    let sources = names(inputs)?.iter().map(|name| source(name)).collect::<Result<Vec<_>, _>>()?;
+    Ok(PackSet::from_sources(&sources, options)?)
 }
 
-fn paths(inputs: &[String]) -> Result<Vec<PathBuf>, Failure> {
-    Ok(resolve(inputs)?)
+/// The packs that inputs name, in their order.
+fn names(inputs: &[String]) -> Result<Vec<String>, Failure> {
+    let mut names = Vec::new();
+    for input in inputs {
+        if is_address(input) {
+            names.extend(expand_braces(input)?);
+        } else {
+            names.extend(resolve(&[input])?.iter().map(|path| path.display().to_string()));
+        }
+    }
+    Ok(names)
+}
+
+fn is_address(input: &str) -> bool {
+    input.starts_with("http://") || input.starts_with("https://")
 }
 
 /// `name=value` of an option.

@@ -38,7 +38,8 @@ impl RecordDescription {
         let mut entries = Vec::new();
         for entry in record.entries() {
             let entry = entry?;
-            let is_text = entry.content_type().starts_with("text/") || entry.content_type() == "application/json";
+            let is_text =
+                entry.content_type().starts_with("text/") || entry.content_type() == "application/json";
             let text = if is_text && entry.file_size() <= text_bytes_max {
                 String::from_utf8(entry.content(text_bytes_max)?.into_owned()).ok()
             } else {
@@ -73,7 +74,8 @@ fn metadata(record: &RecordRef<'_>) -> Option<serde_json::Value> {
     if bytes.is_empty() {
         return None;
     }
-    let json = (record.meta_format() == MetaFormat::Json).then(|| serde_json::from_slice(bytes).ok()).flatten();
+    let json =
+        (record.meta_format() == MetaFormat::Json).then(|| serde_json::from_slice(bytes).ok()).flatten();
     json.or_else(|| std::str::from_utf8(bytes).ok().map(Into::into))
         .or_else(|| Some(serde_json::json!({ "bytes": bytes.len() })))
 }

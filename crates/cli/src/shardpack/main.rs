@@ -3,6 +3,7 @@
 mod cmd;
 mod describe;
 mod formats;
+mod http;
 mod input;
 mod output;
 mod progress;

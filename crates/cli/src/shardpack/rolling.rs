@@ -56,12 +56,17 @@ impl Rolling {
     }
 
     pub(crate) fn write(&mut self, record: Record) -> Result<(), Failure> {
-        let bytes = 64 + record.metadata.len() as u64
+        let bytes = 64
+            + record.metadata.len() as u64
             + record.file_entries.iter().map(|entry| entry.data.len() as u64 + 64).sum::<u64>();
         Ok(self.writer(bytes)?.write_owned(record)?)
     }
 
-    pub(crate) fn write_block(&mut self, block: &[u8], frames: Vec<(u32, Vec<Frame>)>) -> Result<(), Failure> {
+    pub(crate) fn write_block(
+        &mut self,
+        block: &[u8],
+        frames: Vec<(u32, Vec<Frame>)>,
+    ) -> Result<(), Failure> {
         Ok(self.writer(block.len() as u64)?.write_block(block, frames)?)
     }
 

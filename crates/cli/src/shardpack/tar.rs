@@ -183,7 +183,8 @@ fn text(bytes: &[u8]) -> io::Result<String> {
 
 fn name_of(header: &[u8; BLOCK]) -> io::Result<String> {
     let name = text(field(header, 0, 100))?;
-    let prefix = if field(header, 257, 5) == b"ustar" { text(field(header, 345, 155))? } else { String::new() };
+    let prefix =
+        if field(header, 257, 5) == b"ustar" { text(field(header, 345, 155))? } else { String::new() };
     Ok(if prefix.is_empty() { name } else { format!("{prefix}/{name}") })
 }
 
@@ -208,7 +209,8 @@ fn number(bytes: &[u8]) -> io::Result<u64> {
 
 fn check_sum(header: &[u8; BLOCK]) -> io::Result<()> {
     let stated = number(field(header, 148, 8))?;
-    let spaced = header.iter().enumerate().map(|(at, &byte)| if (148..156).contains(&at) { b' ' } else { byte });
+    let spaced =
+        header.iter().enumerate().map(|(at, &byte)| if (148..156).contains(&at) { b' ' } else { byte });
     let found: u64 = spaced.map(u64::from).sum();
     if stated == found { Ok(()) } else { Err(bad("a header whose check sum is wrong")) }
 }
@@ -244,7 +246,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let long = format!("{}/{}", "d".repeat(120), "é".repeat(60));
-        let members = [("a.txt", b"hello".to_vec()), (long.as_str(), vec![7; 513]), ("empty", Vec::new()), ("x", vec![1; 512])];
+        let members = [
+            ("a.txt", b"hello".to_vec()),
+            (long.as_str(), vec![7; 513]),
+            ("empty", Vec::new()),
+            ("x", vec![1; 512]),
+        ];
         let mut writer = Writer::new(Vec::new());
         for (name, data) in &members {
             writer.append(name, data).unwrap();

@@ -61,7 +61,8 @@ fn columns_are_put_side_by_side() {
         let out = folder.at(&format!("{side}.shardpack"));
         shardpack(["create", "-i", &folder.at(side), "-o", &out, "--column", side]).run().ok();
     }
-    let (left, right, both) = (folder.at("left.shardpack"), folder.at("right.shardpack"), folder.at("both.shardpack"));
+    let (left, right, both) =
+        (folder.at("left.shardpack"), folder.at("right.shardpack"), folder.at("both.shardpack"));
     let merge = |missing: &str| {
         shardpack(["merge", &left, "--column", &right, "--missing", missing, "--output", &both]).run()
     };

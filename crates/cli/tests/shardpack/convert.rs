@@ -15,7 +15,12 @@ fn webdataset_goes_there_and_back() {
     assert_eq!(keys(&back), keys(&pack)[..keys(&back).len()]);
     let cut = folder.put("cut.tar", &folder.read("a.tar")[..3000]);
     assert!(shardpack(["convert", &cut, "--output", &back]).run().fails(1).contains("cut.tar"));
-    assert!(shardpack(["convert", &folder.put("x.what", ""), "--output", &back]).run().fails(1).contains("--from"));
+    assert!(
+        shardpack(["convert", &folder.put("x.what", ""), "--output", &back])
+            .run()
+            .fails(1)
+            .contains("--from")
+    );
 }
 
 #[test]
@@ -60,7 +65,12 @@ fn tfrecords_become_records_and_their_examples_entries() {
     let out = folder.at("o.shardpack");
     shardpack(["convert", &input, "--output", &out]).run().ok();
     let first = json(["cat", &out, "data/00000000"]);
-    let shown: Vec<_> = first["entries"].as_array().unwrap().iter().map(|e| (e["name"].clone(), e["content_type"].clone(), e["text"].clone())).collect();
+    let shown: Vec<_> = first["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| (e["name"].clone(), e["content_type"].clone(), e["text"].clone()))
+        .collect();
     assert_eq!(shown[0], ("image".into(), "image/jpeg".into(), serde_json::Value::Null));
     assert_eq!(shown[1], ("label".into(), "application/json".into(), "[7,128]".into()));
     assert_eq!(shown[2].2, "[1.5]");

@@ -31,7 +31,10 @@ fn the_example_of_the_specification_works() {
     let records = list["records"].as_array().unwrap();
     let one = records.iter().find(|record| record["key"] == "images1/image001").unwrap();
     let entries: Vec<_> = one["entries"].as_array().unwrap().iter().collect();
-    assert_eq!((&entries[0]["name"], &entries[0]["content_type"]), (&"left.jpg".into(), &"image/jpeg".into()));
+    assert_eq!(
+        (&entries[0]["name"], &entries[0]["content_type"]),
+        (&"left.jpg".into(), &"image/jpeg".into())
+    );
     assert_eq!((&entries[1]["name"], &entries[1]["compression"]), (&"meta.json".into(), &"lz4".into()));
     shardpack(["verify", &pack]).run().ok();
 
@@ -91,7 +94,8 @@ fn packs_follow_each_other_by_size_and_by_count() {
     assert_eq!(keys(&folder.at("size")).len(), 13);
     assert_eq!(keys(&folder.at("size/train-{000000..000002}.shardpack"))[0], "README");
 
-    let made = json(["create", "-i", &input, "-o", &folder.at("n.shardpack"), "--shard-count", "4", "--json"]);
+    let made =
+        json(["create", "-i", &input, "-o", &folder.at("n.shardpack"), "--shard-count", "4", "--json"]);
     assert_eq!(made["packs"].as_array().unwrap().len(), 4);
 }
 
@@ -104,7 +108,11 @@ fn a_tar_from_standard_input_and_a_manifest_are_input_too() {
     let again = folder.at("again.shardpack");
     shardpack(["create", "--input", "-", "--output", &again]).stdin(tar.stdout).run().ok();
     assert_eq!(keys(&again), keys(&pack));
-    assert_eq!(folder.read("again.shardpack"), folder.read("a.shardpack"), "the same samples, the same bytes");
+    assert_eq!(
+        folder.read("again.shardpack"),
+        folder.read("a.shardpack"),
+        "the same samples, the same bytes"
+    );
 
     folder.put("files/x.png", b"png");
     let line = r#"{"key": "k", "metadata": {"label": 3}, "files": ["files/x.png", {"path": "files/x.png", "name": "y", "content_type": "a/b"}]}"#;
@@ -115,7 +123,9 @@ fn a_tar_from_standard_input_and_a_manifest_are_input_too() {
     assert_eq!(record["metadata"], serde_json::json!({ "label": 3 }));
     assert_eq!(record["entries"][0]["content_type"], "image/png");
     assert_eq!(record["entries"][1]["content_type"], "a/b");
-    for (text, said) in [("{", "line 1"), (r#"{"key":"a","files":["none"]}"#, "none"), (r#"{"key":"a","own":1}"#, "own")] {
+    for (text, said) in
+        [("{", "line 1"), (r#"{"key":"a","files":["none"]}"#, "none"), (r#"{"key":"a","own":1}"#, "own")]
+    {
         let manifest = folder.put("wrong.jsonl", text);
         let complaint = shardpack(["create", "--manifest", &manifest, "--output", &out]).run().fails(1);
         assert!(complaint.contains(said), "{complaint}");
@@ -140,7 +150,8 @@ fn a_record_above_the_limit_is_an_error_left_out_or_divided() {
     }
     let (input, out) = (folder.at("in"), folder.at("o.shardpack"));
     let create = |oversize: &str| {
-        shardpack(["create", "-i", &input, "-o", &out, "--record-size-limit", "1500", "--oversize", oversize]).run()
+        shardpack(["create", "-i", &input, "-o", &out, "--record-size-limit", "1500", "--oversize", oversize])
+            .run()
     };
     let complaint = create("error").fails(1);
     assert!(complaint.contains("\"a\"") && complaint.contains("--oversize"), "{complaint}");
@@ -162,7 +173,10 @@ fn hidden_files_links_and_types_are_as_asked_for() {
     assert_eq!(keys(&out), ["cloud"]);
     let options = ["--hidden", "--follow-links", "--content-type", "las=x/las"];
     shardpack(["create", "-i", &input, "-o", &out]).args(options).run().ok();
-    assert_eq!(keys(&out), if cfg!(unix) { vec![".hidden", "cloud", "link"] } else { vec![".hidden", "cloud"] });
+    assert_eq!(
+        keys(&out),
+        if cfg!(unix) { vec![".hidden", "cloud", "link"] } else { vec![".hidden", "cloud"] }
+    );
     assert_eq!(json(["cat", &out, "cloud"])["entries"][0]["content_type"], "x/las");
 }
 

@@ -58,7 +58,10 @@ fn repair_keeps_every_whole_record_and_lists_the_rest() {
 
     let new = folder.at("new.shardpack");
     let repaired = json(["repair", &cut, "--output", &new, "--json"]);
-    assert_eq!((repaired["kept"].as_u64(), repaired["lost"].as_array().unwrap().len()), (Some(whole as u64), 1));
+    assert_eq!(
+        (repaired["kept"].as_u64(), repaired["lost"].as_array().unwrap().len()),
+        (Some(whole as u64), 1)
+    );
     assert_eq!(repaired["lost"][0]["key"], all[whole].as_str());
     shardpack(["verify", &new]).run().ok();
     assert_eq!(keys(&new), all[..whole]);
@@ -75,10 +78,17 @@ fn no_name_leads_out_of_the_output_folder() {
     use std::os::unix::fs::symlink;
     let folder = Folder::new();
     folder.put("x", "data");
-    for (number, (key, name)) in
-        [("../up", "txt"), ("/abs", "txt"), ("a/../../up", "txt"), ("a", "/../../up"), ("a//b", "x"), ("..", ""), ("a/./b", "c")]
-            .iter()
-            .enumerate()
+    for (number, (key, name)) in [
+        ("../up", "txt"),
+        ("/abs", "txt"),
+        ("a/../../up", "txt"),
+        ("a", "/../../up"),
+        ("a//b", "x"),
+        ("..", ""),
+        ("a/./b", "c"),
+    ]
+    .iter()
+    .enumerate()
     {
         let line = serde_json::json!({ "key": key, "files": [{ "path": "x", "name": name }] });
         let manifest = folder.put("m.jsonl", line.to_string());

@@ -5,6 +5,7 @@ mod change;
 mod convert;
 mod create;
 mod damage;
+mod remote;
 mod usage;
 
 use std::collections::BTreeMap;
@@ -93,7 +94,10 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     for n in 0..12_u64 {
         let key = format!("images{}/image{n:03}", n % 3);
         files.insert(format!("{key}.left.jpg"), testkit::corpus::noise(n, 300 + 17 * n as usize));
-        files.insert(format!("{key}.meta.json"), format!("{{\"n\":{n},\"x\":\"{}\"}}", "ab ".repeat(200)).into_bytes());
+        files.insert(
+            format!("{key}.meta.json"),
+            format!("{{\"n\":{n},\"x\":\"{}\"}}", "ab ".repeat(200)).into_bytes(),
+        );
         if n % 2 == 0 {
             files.insert(format!("{key}.depth.bin"), vec![u8::try_from(n).unwrap(); 100]);
         }

@@ -5,7 +5,18 @@ use std::process::{Command, Stdio};
 use super::{Folder, shardpack};
 
 const VERBS: [&str; 12] = [
-    "create", "list", "cat", "extract", "verify", "repair", "stats", "merge", "split", "index", "convert", "completions",
+    "create",
+    "list",
+    "cat",
+    "extract",
+    "verify",
+    "repair",
+    "stats",
+    "merge",
+    "split",
+    "index",
+    "convert",
+    "completions",
 ];
 
 #[test]
@@ -15,7 +26,10 @@ fn every_verb_has_help_with_an_example() {
         assert!(all.contains(verb), "{all}");
         for flag in ["--help", "-h"] {
             let help = shardpack([verb, flag]).run().ok();
-            assert!(help.contains("Example") && help.contains(&format!("shardpack {verb}")), "{verb}: {help}");
+            assert!(
+                help.contains("Example") && help.contains(&format!("shardpack {verb}")),
+                "{verb}: {help}"
+            );
         }
     }
     assert!(shardpack(["--version"]).run().ok().starts_with("shardpack "));
@@ -65,7 +79,10 @@ fn a_missing_file_ends_with_one_and_is_named() {
     let folder = Folder::new();
     for verb in verbs {
         let complaint = shardpack(verb).args(["no/such/pack"]).dir(folder.path()).run().fails(1);
-        assert!(complaint.contains("no/such/pack") && complaint.lines().count() == 1, "{verb:?}: {complaint}");
+        assert!(
+            complaint.contains("no/such/pack") && complaint.lines().count() == 1,
+            "{verb:?}: {complaint}"
+        );
     }
     let complaint = shardpack(["create", "-i", "no/such", "-o", "out"]).dir(folder.path()).run().fails(1);
     assert!(complaint.contains("no/such"), "{complaint}");

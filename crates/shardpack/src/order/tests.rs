@@ -89,9 +89,8 @@ fn ranks_and_workers_share_every_position_once() {
                     for (position, record) in state.positions(len, stripe, Remainder::Keep) {
                         assert!(position < len && seen.insert(record), "{order:?} {world} {workers}");
                     }
-                    let counts = [Remainder::Pad, Remainder::Drop].map(|remainder| {
-                        state.positions(len, stripe, remainder).count() as u64
-                    });
+                    let counts = [Remainder::Pad, Remainder::Drop]
+                        .map(|remainder| state.positions(len, stripe, remainder).count() as u64);
                     assert_eq!(counts, [len.div_ceil(world * workers), len / (world * workers)]);
                 }
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::codec::{self, Frame};
 use crate::cursor::Reader;
 use crate::error::{Cause, Error};
-use crate::layout::{Compression, EntryHeader};
+use crate::layout::{Compression, EntryHeader, SectionKind};
 use crate::read::ShardPackReader;
 use crate::record::Verify;
 
@@ -24,8 +24,19 @@ impl ShardPackReader {
 
     /// The frames of a record's chunked entries, as the directory states them: what a copy of the record needs.
     pub fn frames_of(&self, ordinal: u64) -> Vec<(u32, Vec<Frame>)> {
-        let places = (0..).map_while(|number| Some((number, self.index.entry_place(ordinal, number)?.1)));
-        places.filter(|(_, frames)| !frames.is_empty()).collect()
+        let mut frames = Vec::new();
+        // A directory that lies may name the same frames for many entries: no more are taken than it can hold.
+        let mut left =
+            self.index.section(SectionKind::EntryDirectory).map_or(0, |payload| payload.len() / 16);
+        for number in 0.. {
+            let Some((_, found)) = self.index.entry_place(ordinal, number) else { break };
+            let Some(rest) = left.checked_sub(found.len()) else { break };
+            left = rest;
+            if !found.is_empty() {
+                frames.push((number, found));
+            }
+        }
+        frames
     }
 
     /// A part of the content of entry `number` of a record, cut off at its end.
@@ -45,7 +56,9 @@ impl ShardPackReader {
         let at = record.start.saturating_add(header_at);
         let end = record.end.min(at.saturating_add(HEADER_READ_BYTES));
         if at >= end {
-            return Err(Error::invalid("the entry directory points outside the record; read the record as a whole"));
+            return Err(Error::invalid(
+                "the entry directory points outside the record; read the record as a whole",
+            ));
         }
         let bytes = self.read_range(at..end, ordinal)?;
         let mut r = Reader::at(&bytes, at);
@@ -69,8 +82,9 @@ impl ShardPackReader {
         let (Some(from), true) = (frames.get(first), len > 0) else {
             return if len == 0 { Ok(Vec::new()) } else { self.read_whole_part(ordinal, number, &range) };
         };
-        let (content_end, stored_end) =
-            frames.get(last).map_or((header.file_size, header.stored_size), |frame| (frame.content_at, frame.stored_at));
+        let (content_end, stored_end) = frames
+            .get(last)
+            .map_or((header.file_size, header.stored_size), |frame| (frame.content_at, frame.stored_at));
         let sound = from.content_at <= range.start
             && range.end <= content_end
             && from.stored_at <= stored_end
@@ -80,7 +94,8 @@ impl ShardPackReader {
         }
         let stored = self.read_range(data_at + from.stored_at..data_at + stored_end, ordinal)?;
         let content = codec::decode(header.compression, &stored, content_end - from.content_at);
-        let content = content.map_err(|why| Error::from(Cause::Decode(why)).in_entry(header.name).at_offset(data_at))?;
+        let content = content
+            .map_err(|why| Error::from(Cause::Decode(why)).in_entry(header.name).at_offset(data_at))?;
         Ok(cut(&content, range.start - from.content_at..range.end - from.content_at))
     }
 

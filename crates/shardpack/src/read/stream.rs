@@ -69,7 +69,9 @@ impl<R: Read> StreamReader<R> {
             }
         };
         let block = self.buffer.get(self.start..self.start + size).unwrap_or_default();
-        let seen = RecordRef::parse_with(block, at, self.verify, false).map_err(Error::from).and_then(|record| look(&record));
+        let seen = RecordRef::parse_with(block, at, self.verify, false)
+            .map_err(Error::from)
+            .and_then(|record| look(&record));
         self.start += size;
         self.at += size as u64;
         self.ordinal += 1;
@@ -89,7 +91,12 @@ impl<R: Read> StreamReader<R> {
         let head = self.buffer.get(self.start..self.start + RecordHeader::LEN).unwrap_or_default();
         let mut r = Reader::at(head, self.at);
         let record_size = r.u64("record header")?;
-        crate::error::expect_magic(self.at + 8, "record magic", &RecordHeader::MAGIC, &r.array::<4>("record header")?)?;
+        crate::error::expect_magic(
+            self.at + 8,
+            "record magic",
+            &RecordHeader::MAGIC,
+            &r.array::<4>("record header")?,
+        )?;
         if self.verify != Verify::Off {
             // The size is believed only after its CRC: a wrong one would be waited for.
             r.take("record header", 8)?;
@@ -102,7 +109,9 @@ impl<R: Read> StreamReader<R> {
         }
         self.expect_room(record_size)?;
         if record_size < RecordHeader::LEN as u64 || !record_size.is_multiple_of(8) {
-            return Err(FormatError::Unaligned { at: self.at, what: "record size", found: record_size }.into());
+            return Err(
+                FormatError::Unaligned { at: self.at, what: "record size", found: record_size }.into()
+            );
         }
         let size = as_len(record_size);
         self.fill(size, "record")?;

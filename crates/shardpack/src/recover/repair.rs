@@ -41,7 +41,8 @@ pub fn repair(
     options: &RepairOptions,
     mut progress: impl FnMut(u64),
 ) -> Result<Repaired, Error> {
-    let read_options = ReadOptions { on_error: OnError::Raise, ..ReadOptions::default() };
+    let read_options =
+        ReadOptions { on_error: OnError::Raise, record_bytes_max: u64::MAX, ..ReadOptions::default() };
     let opened = match ShardPackReader::from_source(Arc::clone(source), read_options) {
         Ok(reader) => Some(reader),
         Err(error) if error.kind() == ErrorKind::Corrupt => None,
@@ -57,7 +58,8 @@ pub fn repair(
             (0..reader.len()).map(|ordinal| reader.record_range(ordinal)).collect::<Result<Vec<_>, _>>()?
         }
         None => {
-            let found = find_records(source.as_ref(), |_| {}).map_err(|error| error.in_pack(source.name()))?;
+            let found =
+                find_records(source.as_ref(), |_| {}).map_err(|error| error.in_pack(source.name()))?;
             let ranges = found.ranges();
             repaired.lost = found.lost;
             ranges

@@ -71,7 +71,9 @@ impl Catalogue {
             .map_err(|error| Error::invalid(format!("not a catalogue: {error}")).in_pack(&name))?;
         if catalogue.version != 1 {
             let found = catalogue.version;
-            return Err(Error::invalid(format!("catalogue version should be 1, found {found}")).in_pack(&name));
+            return Err(
+                Error::invalid(format!("catalogue version should be 1, found {found}")).in_pack(&name)
+            );
         }
         Ok(catalogue)
     }

@@ -35,7 +35,8 @@ impl Layered {
         for (layer, overlay) in overlays.iter().enumerate() {
             for ordinal in 0..overlay.len() {
                 let (pack, within) = overlay.locate(ordinal)?;
-                let (key, flags) = pack.with_record(within, |record| Ok((record.key().to_owned(), record.flags())))?;
+                let (key, flags) =
+                    pack.with_record(within, |record| Ok((record.key().to_owned(), record.flags())))?;
                 let change = (layer, ordinal);
                 if let Some(of_base) = base.find(&key)? {
                     if flags.is_tombstone() {
@@ -67,7 +68,8 @@ impl Layered {
                 }
             }
         }
-        let deleted = deleted.into_iter().zip(0..).map(|(ordinal, before): (u64, u64)| ordinal - before).collect();
+        let deleted =
+            deleted.into_iter().zip(0..).map(|(ordinal, before): (u64, u64)| ordinal - before).collect();
         Ok(Self { base, overlays, changes, deleted, revived, added: added.into_values().collect() })
     }
 
@@ -124,7 +126,9 @@ impl Layered {
             }
             let mut below = match (record.take(), ordinal) {
                 (Some(record), _) => record,
-                (None, Some(ordinal)) if !self.revived.contains(&ordinal) => self.base.read_record(ordinal)?,
+                (None, Some(ordinal)) if !self.revived.contains(&ordinal) => {
+                    self.base.read_record(ordinal)?
+                }
                 _ => {
                     change.flags.0 &= !crate::layout::RecordFlags::OVERLAY.0;
                     record = Some(change);

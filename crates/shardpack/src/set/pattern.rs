@@ -51,7 +51,9 @@ fn expand(text: &str, out: &mut Vec<String>) -> Result<(), Error> {
         None => {
             let parts = split_at_commas(inside);
             if parts.len() < 2 {
-                return Err(Error::invalid(format!("{{{inside}}} is neither a range like {{000..099}} nor a list like {{a,b}}")));
+                return Err(Error::invalid(format!(
+                    "{{{inside}}} is neither a range like {{000..099}} nor a list like {{a,b}}"
+                )));
             }
             let mut choices = Vec::new();
             for part in parts {
@@ -120,7 +122,8 @@ fn range(inside: &str) -> Result<Option<Vec<String>>, Error> {
     if ![first, last, step].into_iter().all(is_number) {
         return Ok(None);
     }
-    let parse = |text: &str| text.parse::<u64>().map_err(|_| Error::invalid(format!("{text} is too large a number")));
+    let parse =
+        |text: &str| text.parse::<u64>().map_err(|_| Error::invalid(format!("{text} is too large a number")));
     let (from, to, step) = (parse(first)?, parse(last)?, parse(step)?);
     if step == 0 {
         return Err(Error::invalid(format!("{{{inside}}} has a step of 0")));
@@ -245,7 +248,9 @@ fn match_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
         b'?' => Some(rest),
         b'[' => {
             let close = rest.iter().skip(1).position(|&c| c == b']').map(|at| at + 1);
-            let Some((set, after)) = close.and_then(|close| Some((rest.get(..close)?, rest.get(close + 1..)?))) else {
+            let Some((set, after)) =
+                close.and_then(|close| Some((rest.get(..close)?, rest.get(close + 1..)?)))
+            else {
                 return (byte == b'[').then_some(rest);
             };
             let (negated, set) = match set.split_first() {
@@ -303,20 +308,27 @@ mod tests {
         for (pattern, expected) in cases {
             assert_eq!(expand_braces(pattern).unwrap(), expected, "{pattern}");
         }
-        for wrong in ["{", "a{1..2", "{a}", "{}", "{1..2..0}", "{0..99999999}", "{0..99999999999999999999999}"] {
+        for wrong in
+            ["{", "a{1..2", "{a}", "{}", "{1..2..0}", "{0..99999999}", "{0..99999999999999999999999}"]
+        {
             assert!(expand_braces(wrong).is_err(), "{wrong}");
         }
         let thousand = "{0..999}";
-        assert!(expand_braces(&thousand.repeat(3)).is_err(), "a billion names are refused before they are made");
+        assert!(
+            expand_braces(&thousand.repeat(3)).is_err(),
+            "a billion names are refused before they are made"
+        );
     }
 
     #[test]
     fn wildcards_match_as_in_a_shell() {
-        let right = [("*", "x"), ("a*c", "abbc"), ("a*b*c", "aXbXbc"), ("?x", "ax"), ("[a-c]z", "bz"), ("[!a]", "b")];
+        let right =
+            [("*", "x"), ("a*c", "abbc"), ("a*b*c", "aXbXbc"), ("?x", "ax"), ("[a-c]z", "bz"), ("[!a]", "b")];
         for (pattern, text) in right {
             assert!(is_match(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
         }
-        for (pattern, text) in [("a*c", "abb"), ("?", ""), ("[a-c]", "d"), ("", "x"), ("[", "x"), ("a", "ab")] {
+        for (pattern, text) in [("a*c", "abb"), ("?", ""), ("[a-c]", "d"), ("", "x"), ("[", "x"), ("a", "ab")]
+        {
             assert!(!is_match(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
         }
         assert!(is_match(b"[", b"["));

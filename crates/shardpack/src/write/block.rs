@@ -2,9 +2,7 @@
 
 use crate::codec::{self, Frame, Method};
 use crate::error::{Cause, Error};
-use crate::layout::{
-    Compression, ContentType, EntryHeader, MetaFormat, RecordFlags, RecordHeader, crc,
-};
+use crate::layout::{Compression, ContentType, EntryHeader, MetaFormat, RecordFlags, RecordHeader, crc};
 use crate::record::Record;
 use crate::write::WriteOptions;
 
@@ -84,7 +82,8 @@ fn encode_at(
         .map_err(|_| Error::invalid("a record has at most 4,294,967,295 entries"))?;
     let payload: usize = draft.entries.iter().map(|entry| entry.data.len() + 96).sum();
     expect_room(options, (payload + draft.metadata.len()) as u64)?;
-    let align = usize::try_from(options.align_bytes).map_err(|_| Error::invalid("alignment is at most 4096"))?;
+    let align =
+        usize::try_from(options.align_bytes).map_err(|_| Error::invalid("alignment is at most 4096"))?;
 
     // The header is written twice: now for its length, at the end with the size it states.
     let mut header = RecordHeader {
@@ -100,7 +99,8 @@ fn encode_at(
     out.resize(start + header_len, 0);
     let mut frames = Vec::new();
     for (number, entry) in (0..entry_count).zip(&draft.entries) {
-        let found = encode_entry(entry, options, align, start, out).map_err(|error| error.in_entry(entry.name))?;
+        let found =
+            encode_entry(entry, options, align, start, out).map_err(|error| error.in_entry(entry.name))?;
         if !found.is_empty() {
             frames.push((number, found));
         }

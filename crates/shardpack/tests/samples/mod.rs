@@ -28,7 +28,8 @@ pub fn sample(key: &str, entries: &[(&str, &[u8])]) -> Record {
 pub fn many(count: u64) -> Vec<Record> {
     let one = |n: u64| {
         let noise = testkit::corpus::noise(n, 200 + (n as usize * 37) % 600);
-        let text = format!("{{\"number\": {n}, \"caption\": \"a stone in the field\"}}\n").repeat(n as usize % 60);
+        let text =
+            format!("{{\"number\": {n}, \"caption\": \"a stone in the field\"}}\n").repeat(n as usize % 60);
         let entries = [("left.jpg", noise.as_slice()), ("meta.json", text.as_bytes()), ("none", b"")];
         sample(&format!("images{}/image{n:06}", n % 3), &entries[..1 + n as usize % 3])
     };

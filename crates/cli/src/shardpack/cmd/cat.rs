@@ -43,7 +43,8 @@ pub(crate) struct Cat {
 
 impl Cat {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let options = ReadOptions { recover: self.recover, entry_bytes_max: u64::MAX, ..ReadOptions::default() };
+        let options =
+            ReadOptions { recover: self.recover, entry_bytes_max: u64::MAX, ..ReadOptions::default() };
         let set = open_set(&[self.pack.clone()], &options)?;
         let by_number = self.ordinal.is_some() || self.offset.is_some();
         if by_number && self.entry.is_some() {
@@ -61,15 +62,17 @@ impl Cat {
                 let missing = || Failure::message(format!("{}: there is no record {key:?}", self.pack));
                 set.locate(set.find(key)?.ok_or_else(missing)?)?
             }
-            (None, None, None) => return Err(Failure::message("name the record: by key, --ordinal or --offset")),
+            (None, None, None) => {
+                return Err(Failure::message("name the record: by key, --ordinal or --offset"));
+            }
         };
         let entry = if by_number { &self.name } else { &self.entry };
         let mut out = stdout();
         match entry {
             Some(entry) => out.write_all(&read_entry(pack, ordinal, entry)?)?,
             None => {
-                let description =
-                    pack.with_record(ordinal, |record| RecordDescription::of(record, ordinal, TEXT_BYTES_MAX))?;
+                let description = pack
+                    .with_record(ordinal, |record| RecordDescription::of(record, ordinal, TEXT_BYTES_MAX))?;
                 print_json(&mut out, &description)?;
             }
         }

@@ -34,7 +34,7 @@ pub(crate) struct Convert {
 
     /// What the input is; unless given it follows from its names
     #[arg(long, value_enum)]
-    from: Option<From>,
+    from: Option<Origin>,
 
     /// What is written
     #[arg(long, value_enum, default_value_t)]
@@ -58,7 +58,7 @@ pub(crate) struct Convert {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum From {
+enum Origin {
     /// Tar archives whose neighbouring files of one name are one sample
     Webdataset,
     /// A folder of one folder for each class
@@ -112,11 +112,11 @@ impl Convert {
         };
         let paths: Vec<PathBuf> = match from {
             // Folders, and not the packs in them.
-            From::ImageFolder | From::Mds => self.input.iter().map(PathBuf::from).collect(),
+            Origin::ImageFolder | Origin::Mds => self.input.iter().map(PathBuf::from).collect(),
             _ => resolve(&self.input)?,
         };
         Ok(match from {
-            From::Webdataset => {
+            Origin::Webdataset => {
                 let open = move |path: PathBuf| -> Records<'a> {
                     match File::open(&path) {
                         Ok(file) => {
@@ -129,10 +129,10 @@ impl Convert {
                 };
                 (Box::new(paths.into_iter().flat_map(open)), Group::FirstDot)
             }
-            From::ImageFolder => (image_folder::records(&paths, content_types)?, Group::FirstDot),
-            From::Tfrecord => (tfrecord::records(paths, content_types), Group::FirstDot),
-            From::Mds => (mds::records(&paths, content_types)?, Group::FirstDot),
-            From::Shardpack => {
+            Origin::ImageFolder => (image_folder::records(&paths, content_types)?, Group::FirstDot),
+            Origin::Tfrecord => (tfrecord::records(paths, content_types), Group::FirstDot),
+            Origin::Mds => (mds::records(&paths, content_types)?, Group::FirstDot),
+            Origin::Shardpack => {
                 let set = open_set(&self.input, &ReadOptions::default())?;
                 let all: Vec<_> = set.packs().to_vec();
                 let records = all.into_iter().flat_map(|pack| {
@@ -144,9 +144,11 @@ impl Convert {
     }
 
     fn to_webdataset(&self) -> Result<ExitCode, Failure> {
-        let options = ReadOptions { entry_bytes_max: u64::MAX, ..ReadOptions::default() };
+        let options =
+            ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
         let set = open_set(&self.input, &options)?;
-        let mut progress = Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
+        let mut progress =
+            Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
         let (mut number, mut given) = (0, 0_u64);
         let mut tar: Option<tar::Writer<io::BufWriter<File>>> = None;
         for record in set.iter_records() {
@@ -182,7 +184,8 @@ impl Convert {
 
     fn create_tar(&self, number: u64) -> Result<tar::Writer<io::BufWriter<File>>, Failure> {
         let path = if self.shard_size.is_some() {
-            let stem = self.output.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            let stem =
+                self.output.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
             self.output.with_file_name(format!("{stem}-{number:06}.tar"))
         } else {
             self.output.clone()
@@ -192,17 +195,17 @@ impl Convert {
     }
 }
 
-fn guess(inputs: &[String]) -> Result<From, Failure> {
+fn guess(inputs: &[String]) -> Result<Origin, Failure> {
     let first = inputs.first().map(String::as_str).unwrap_or_default();
     let path = Path::new(first);
     if path.is_dir() {
-        return Ok(if path.join("index.json").is_file() { From::Mds } else { From::ImageFolder });
+        return Ok(if path.join("index.json").is_file() { Origin::Mds } else { Origin::ImageFolder });
     }
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     match extension.as_deref() {
-        Some("tar") => Ok(From::Webdataset),
-        Some("tfrecord" | "tfrecords") => Ok(From::Tfrecord),
-        Some("shardpack") => Ok(From::Shardpack),
+        Some("tar") => Ok(Origin::Webdataset),
+        Some("tfrecord" | "tfrecords") => Ok(Origin::Tfrecord),
+        Some("shardpack") => Ok(Origin::Shardpack),
         _ => Err(Failure::message(format!("{first}: cannot tell what this is; use --from"))),
     }
 }

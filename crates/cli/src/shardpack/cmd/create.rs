@@ -147,7 +147,11 @@ impl Create {
         report(&done, self.json)
     }
 
-    fn open<'a>(&self, folder_options: &'a FolderOptions, content_types: &'a ContentTypes) -> Result<Input<'a>, Failure> {
+    fn open<'a>(
+        &self,
+        folder_options: &'a FolderOptions,
+        content_types: &'a ContentTypes,
+    ) -> Result<Input<'a>, Failure> {
         let input = match (&self.manifest, &self.input) {
             (Some(manifest), _) => return manifest::records(manifest, content_types),
             (None, Some(input)) => input,
@@ -156,7 +160,13 @@ impl Create {
         let extension = input.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let max = self.record_size_limit;
         if input == Path::new("-") {
-            return Ok(webdataset::records(io::stdin().lock(), "standard input", self.group, content_types, max));
+            return Ok(webdataset::records(
+                io::stdin().lock(),
+                "standard input",
+                self.group,
+                content_types,
+                max,
+            ));
         }
         if self.group == Group::Manifest || extension.as_deref() == Some("jsonl") {
             return manifest::records(input, content_types);
@@ -173,7 +183,9 @@ impl Create {
         let mut limits = Limits { pack_bytes_max: self.shard_size.unwrap_or(0), pack_records_max: 0 };
         if let Some(count) = self.shard_count {
             let records = input.record_count.ok_or_else(|| {
-                Failure::message("--shard-count needs a folder, where records can be counted first; use --shard-size")
+                Failure::message(
+                    "--shard-count needs a folder, where records can be counted first; use --shard-size",
+                )
             })?;
             limits.pack_records_max = records.div_ceil(count).max(1);
         }
@@ -187,7 +199,8 @@ impl Create {
                 return Err(Failure::message(format!("--metadata has {name} twice")));
             }
         }
-        let metadata = (!metadata.is_empty()).then(|| serde_json::Value::from(metadata).to_string().into_bytes());
+        let metadata =
+            (!metadata.is_empty()).then(|| serde_json::Value::from(metadata).to_string().into_bytes());
         Ok(WriteOptions {
             compression: self.compression.into(),
             chunk_bytes: usize::try_from(self.chunk).unwrap_or(usize::MAX),
@@ -211,7 +224,9 @@ impl Create {
                 complain(&format!("record {:?} is left out: {bytes} bytes", record.key));
                 Ok(())
             }
-            Oversize::Split => split(record, self.record_size_limit)?.into_iter().try_for_each(|part| packs.write(part)),
+            Oversize::Split => {
+                split(record, self.record_size_limit)?.into_iter().try_for_each(|part| packs.write(part))
+            }
             Oversize::Error => Err(Failure::message(format!(
                 "record {:?} has {bytes} bytes, more than --record-size-limit {}; raise it, or use --oversize skip or split",
                 record.key, self.record_size_limit
@@ -222,8 +237,11 @@ impl Create {
 
 /// Bytes of a record before compression.
 fn record_bytes(record: &Record) -> u64 {
-    let entry = |entry: &shardpack::FileEntry| (entry.data.len() + entry.file_name.len() + entry.content_type.len()) as u64 + 48;
-    40 + (record.key.len() + record.metadata.len()) as u64 + record.file_entries.iter().map(entry).sum::<u64>()
+    let entry = |entry: &shardpack::FileEntry| {
+        (entry.data.len() + entry.file_name.len() + entry.content_type.len()) as u64 + 48
+    };
+    40 + (record.key.len() + record.metadata.len()) as u64
+        + record.file_entries.iter().map(entry).sum::<u64>()
 }
 
 /// Divides the entries of a record. One that is too large alone is an error.

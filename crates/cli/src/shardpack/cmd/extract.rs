@@ -73,7 +73,8 @@ impl Extract {
                 for record in pack.iter_records() {
                     match record {
                         Ok(record) => {
-                            progress.add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
+                            progress
+                                .add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
                             self.put(&mut target, group.as_deref(), &record)?;
                         }
                         Err(error) if self.skip_damaged && error.kind() == shardpack::ErrorKind::Corrupt => {
@@ -86,7 +87,8 @@ impl Extract {
             }
         }
         for key in &self.key {
-            let ordinal = set.find(key)?.ok_or_else(|| Failure::message(format!("there is no record {key:?}")))?;
+            let ordinal =
+                set.find(key)?.ok_or_else(|| Failure::message(format!("there is no record {key:?}")))?;
             let (pack, ordinal) = set.locate(ordinal)?;
             let group = pack.index().writer_fact("group");
             self.put(&mut target, group.as_deref(), &pack.read_record(ordinal)?)?;
@@ -114,7 +116,9 @@ impl Extract {
             let name = Group::join(group, &record.key, &entry.file_name);
             check_name(&name).map_err(|why| {
                 let (key, entry) = (&record.key, &entry.file_name);
-                Failure::message(format!("entry {entry:?} of record {key:?} would be the file {name:?}: {why}"))
+                Failure::message(format!(
+                    "entry {entry:?} of record {key:?} would be the file {name:?}: {why}"
+                ))
             })?;
             match target {
                 Target::Tar(tar) => tar.append(&name, &entry.data)?,
@@ -131,7 +135,9 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() || name.contains('\0') || name.contains("//") || name.ends_with('/') {
         return Err("that is no file name");
     }
-    if !path.components().all(|part| matches!(part, Component::Normal(_))) || name.split('/').any(|part| part == ".") {
+    if !path.components().all(|part| matches!(part, Component::Normal(_)))
+        || name.split('/').any(|part| part == ".")
+    {
         return Err("that is not below the output folder");
     }
     if cfg!(windows) && name.contains(['\\', ':']) {
@@ -164,7 +170,10 @@ fn write_below(folder: &Path, name: &str, data: &[u8], force: bool) -> Result<()
     }
     let mut file = File::options().write(true).create_new(true).open(&path).map_err(|error| {
         if error.kind() == io::ErrorKind::AlreadyExists {
-            return Failure::message(format!("{} is there already; use --force to replace it", path.display()));
+            return Failure::message(format!(
+                "{} is there already; use --force to replace it",
+                path.display()
+            ));
         }
         Failure::io(&path, error)
     })?;

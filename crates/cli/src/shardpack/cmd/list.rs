@@ -9,7 +9,7 @@ use shardpack::{ReadOptions, ShardPackReader, Verify};
 
 use crate::cmd::open_set;
 use crate::describe::RecordDescription;
-use crate::output::{Failure, print_json, stdout};
+use crate::output::{Failure, stdout};
 
 /// List the records of packs
 ///
@@ -62,12 +62,18 @@ impl List {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn list_text(&self, pack: &ShardPackReader, range: Range<u64>, out: &mut impl Write) -> Result<(), Failure> {
+    fn list_text(
+        &self,
+        pack: &ShardPackReader,
+        range: Range<u64>,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
         let mut ordinal = range.start;
         let mut records = pack.records(range);
         while let Some(seen) = records.next_with(|record| {
             if self.long {
-                RecordDescription::of(record, ordinal, 0).map(|description| (String::new(), Some(description)))
+                RecordDescription::of(record, ordinal, 0)
+                    .map(|description| (String::new(), Some(description)))
             } else {
                 Ok((record.key().to_owned(), None))
             }
@@ -78,7 +84,11 @@ impl List {
                     let entries: Vec<_> =
                         record.entries.iter().map(|entry| format!("{}:{}", entry.name, entry.size)).collect();
                     let (key, entries) = (&record.key, entries.join(" "));
-                    writeln!(out, "{:>8} {:>14} {:>12}  {key}  {entries}", record.ordinal, record.offset, record.size)?;
+                    writeln!(
+                        out,
+                        "{:>8} {:>14} {:>12}  {key}  {entries}",
+                        record.ordinal, record.offset, record.size
+                    )?;
                 }
             }
             ordinal += 1;
@@ -93,7 +103,10 @@ fn list_json(pack: &ShardPackReader, range: Range<u64>, out: &mut impl Write) ->
         pack.index().user_metadata().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
     let (name, count) = (serde_json::Value::from(pack.name()), pack.len());
     let bytes = pack.index().footer().file_size;
-    write!(out, "{{\"pack\":{name},\"bytes\":{bytes},\"record_count\":{count},\"metadata\":{metadata},\"records\":[")?;
+    write!(
+        out,
+        "{{\"pack\":{name},\"bytes\":{bytes},\"record_count\":{count},\"metadata\":{metadata},\"records\":["
+    )?;
     let mut ordinal = range.start;
     let mut records = pack.records(range.clone());
     while let Some(seen) = records.next_with(|record| RecordDescription::of(record, ordinal, 0)) {

@@ -83,11 +83,14 @@ enum Sort {
 
 impl Merge {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let options = ReadOptions { entry_bytes_max: u64::MAX, ..ReadOptions::default() };
+        let options =
+            ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
         let base = open_set(&self.packs, &options)?;
         let limits = Limits { pack_bytes_max: self.shard_size.unwrap_or(0), pack_records_max: 0 };
-        let mut packs = Rolling::new(&self.output, self.write_options(&base), limits, create::default_threads());
-        let mut progress = Progress::new(base.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
+        let mut packs =
+            Rolling::new(&self.output, self.write_options(&base), limits, create::default_threads());
+        let mut progress =
+            Progress::new(base.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
         if !self.apply.is_empty() {
             let overlays = self.apply.iter().map(|overlay| open_set(&[overlay.clone()], &options));
             let layered = Layered::new(base, overlays.collect::<Result<_, _>>()?)?;
@@ -123,7 +126,8 @@ impl Merge {
         if self.allow_repeated && self.sort.is_none() {
             return Ok((0..len).collect());
         }
-        let mut keys = (0..len).map(|ordinal| Ok((key_of(ordinal)?, ordinal))).collect::<Result<Vec<_>, Failure>>()?;
+        let mut keys =
+            (0..len).map(|ordinal| Ok((key_of(ordinal)?, ordinal))).collect::<Result<Vec<_>, Failure>>()?;
         keys.sort_unstable();
         if !self.allow_repeated
             && let Some([first, second]) = keys.array_windows().find(|[first, second]| first.0 == second.0)

@@ -67,7 +67,10 @@ impl Repair {
             let lost: Vec<_> = repaired.lost.iter().map(loss).collect();
             let output = self.output.display().to_string();
             let (kept, partial) = (repaired.kept, repaired.partial);
-            print_json(&mut out, &serde_json::json!({ "pack": output, "kept": kept, "partial": partial, "lost": lost }))?;
+            print_json(
+                &mut out,
+                &serde_json::json!({ "pack": output, "kept": kept, "partial": partial, "lost": lost }),
+            )?;
         } else {
             let lost = repaired.lost.len();
             writeln!(out, "{}: {} records kept, {lost} losses", self.output.display(), repaired.kept)?;

@@ -67,15 +67,14 @@ pub(crate) struct Split {
 impl Split {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let set = open_set(&self.packs, &ReadOptions::default())?;
-        let limits = Limits {
-            pack_bytes_max: self.size.unwrap_or(0),
-            pack_records_max: self.count.unwrap_or(0),
-        };
+        let limits =
+            Limits { pack_bytes_max: self.size.unwrap_or(0), pack_records_max: self.count.unwrap_or(0) };
         let options = merge::options_like(set.packs());
         let mut chosen = Rolling::new(&self.output, options.clone(), limits, 1);
         let mut rest = self.rest.as_ref().map(|path| Rolling::new(path, options, Limits::default(), 1));
         let mut wanted = self.wanted_keys()?;
-        let mut progress = Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
+        let mut progress =
+            Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
         for ordinal in 0..set.len() {
             let (pack, within) = set.locate(ordinal)?;
             let takes = match (&mut wanted, self.fraction) {
@@ -91,7 +90,9 @@ impl Split {
         }
         drop(progress);
         if let Some(missing) = wanted.iter().flatten().min() {
-            return Err(Failure::message(format!("there is no record {missing:?}, which is in the list of keys")));
+            return Err(Failure::message(format!(
+                "there is no record {missing:?}, which is in the list of keys"
+            )));
         }
         let mut done = chosen.finish()?;
         if let Some(rest) = rest {
@@ -115,7 +116,8 @@ fn takes(key: &str, seed: u64, fraction: f64) -> bool {
 
 /// FNV-1a: simple enough to be repeated elsewhere, and mixed well by what follows.
 fn hash(key: &str) -> u64 {
-    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    key.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 fn parse_fraction(text: &str) -> Result<f64, String> {

@@ -6,11 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use shardpack::source::FileSource;
-use shardpack::{ReadOptions, Source, Verify};
+use shardpack::{ReadOptions, Verify};
 use xet::chunk::Chunker;
 
-use crate::cmd::{open_set, paths};
+use crate::cmd::{names, open_set, source};
 use crate::output::{Failure, print_json, stdout};
 use crate::progress::Progress;
 use crate::size;
@@ -88,7 +87,8 @@ impl Stats {
     fn count(&self) -> Result<Sums, Failure> {
         let options = ReadOptions { verify: Verify::Header, ..ReadOptions::default() };
         let set = open_set(&self.packs, &options)?;
-        let mut sums = Sums { keys_unique: true, keys_sorted: true, record_bytes_min: u64::MAX, ..Sums::default() };
+        let mut sums =
+            Sums { keys_unique: true, keys_sorted: true, record_bytes_min: u64::MAX, ..Sums::default() };
         let mut names: BTreeMap<(String, String), NameSums> = BTreeMap::new();
         let total = set.packs().iter().map(|pack| pack.index().footer().records_end()).sum();
         let mut progress = Progress::new(total);
@@ -160,9 +160,10 @@ impl Stats {
 }
 
 fn each_chunk(inputs: &[String], mut each: impl FnMut([u8; 8], u64)) -> Result<(), Failure> {
-    for path in paths(inputs)? {
-        let source = FileSource::open(&path).map_err(|error| Failure::io(&path, error))?;
-        let size = source.size().map_err(|error| Failure::io(&path, error))?;
+    for name in names(inputs)? {
+        let source = source(&name)?;
+        let fail = |error| Failure::Io(name.clone(), error);
+        let size = source.size().map_err(fail)?;
         let mut progress = Progress::new(size);
         let mut chunker = Chunker::new();
         let (mut at, mut cuts) = (0, Vec::new());
@@ -170,7 +171,7 @@ fn each_chunk(inputs: &[String], mut each: impl FnMut([u8; 8], u64)) -> Result<(
         let (mut held, mut held_at) = (Vec::new(), 0_u64);
         while at < size {
             let mut piece = vec![0; usize::try_from((size - at).min(PIECE_BYTES)).unwrap_or(0)];
-            source.read_at(at, &mut piece).map_err(|error| Failure::io(&path, error))?;
+            source.read_at(at, &mut piece).map_err(fail)?;
             at += piece.len() as u64;
             progress.set(at);
             chunker.push(&piece, &mut cuts);
@@ -204,7 +205,12 @@ fn print(sums: &Sums, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "records    {} of {mean} on average, {max} at most", sums.records)?;
     writeln!(out, "entries    {}", sums.entries)?;
     let ratio = sums.compression_ratio;
-    writeln!(out, "content    {} stored in {}, ratio {ratio:.2}", size::show(sums.payload_bytes), size::show(sums.stored_bytes))?;
+    writeln!(
+        out,
+        "content    {} stored in {}, ratio {ratio:.2}",
+        size::show(sums.payload_bytes),
+        size::show(sums.stored_bytes)
+    )?;
     writeln!(out, "overhead   {:.1} bytes a record", sums.overhead_bytes_per_record)?;
     let yes = |flag| if flag { "yes" } else { "no" };
     writeln!(out, "keys       unique: {}, sorted: {}", yes(sums.keys_unique), yes(sums.keys_sorted))?;
@@ -213,10 +219,16 @@ fn print(sums: &Sums, out: &mut impl Write) -> Result<(), Failure> {
         writeln!(out, "new        {} ({share:.2} %)", size::show(new_bytes))?;
     }
     for name in &sums.names {
-        let compressions: Vec<_> = name.compressions.iter().map(|(scheme, count)| format!("{scheme}:{count}")).collect();
+        let compressions: Vec<_> =
+            name.compressions.iter().map(|(scheme, count)| format!("{scheme}:{count}")).collect();
         let (shown, content_type) = (&name.name, &name.content_type);
         let bytes = size::show(name.payload_bytes);
-        writeln!(out, "  {:>10}  {bytes:>10}  {shown}  {content_type}  {}", name.count, compressions.join(" "))?;
+        writeln!(
+            out,
+            "  {:>10}  {bytes:>10}  {shown}  {content_type}  {}",
+            name.count,
+            compressions.join(" ")
+        )?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use shardpack::check::{self, Report, VerifyOptions};
 use shardpack::{Error, ErrorKind};
 
-use crate::cmd::{paths, source};
+use crate::cmd::{names, source};
 use crate::output::{Failure, complain, print_json, stdout};
 use crate::progress::Progress;
 
@@ -59,8 +59,7 @@ impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let mut out = stdout();
         let mut code = 0;
-        for path in paths(&self.packs)? {
-            let name = path.display().to_string();
+        for name in names(&self.packs)? {
             let ended = match self.verify(&name) {
                 Ok(report) => self.show(&name, &report, true, &mut out)?,
                 Err(Failure::Pack(error)) if error.kind() == ErrorKind::Invalid => {
@@ -100,15 +99,28 @@ impl Verify {
         } else if sound {
             writeln!(out, "{name}: sound, {} records, {} bytes", report.records, report.bytes)?;
         } else {
-            writeln!(out, "{name}: DAMAGED, {} faults, {} sound records", report.fault_count, report.records)?;
+            writeln!(
+                out,
+                "{name}: DAMAGED, {} faults, {} sound records",
+                report.fault_count, report.records
+            )?;
             for fault in report.faults.iter().take(SHOWN_MAX) {
                 let record = fault.key.as_ref().map(|key| format!("record {key:?}: ")).unwrap_or_default();
-                let entry = fault.entry.as_ref().map(|entry| format!("entry {entry:?}: ")).unwrap_or_default();
-                let offset = if fault.what.starts_with("offset ") { String::new() } else { format!("offset {}: ", fault.offset) };
+                let entry =
+                    fault.entry.as_ref().map(|entry| format!("entry {entry:?}: ")).unwrap_or_default();
+                let offset = if fault.what.starts_with("offset ") {
+                    String::new()
+                } else {
+                    format!("offset {}: ", fault.offset)
+                };
                 writeln!(out, "  {record}{entry}{offset}{}", fault.what)?;
             }
             if report.fault_count > SHOWN_MAX as u64 {
-                writeln!(out, "  and {} more; --json shows up to a thousand", report.fault_count - SHOWN_MAX as u64)?;
+                writeln!(
+                    out,
+                    "  and {} more; --json shows up to a thousand",
+                    report.fault_count - SHOWN_MAX as u64
+                )?;
             }
         }
         Ok(u8::from(!sound))

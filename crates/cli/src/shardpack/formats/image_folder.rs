@@ -11,7 +11,10 @@ use crate::input::content_type::ContentTypes;
 use crate::output::Failure;
 
 /// Each image is a record; its metadata says its class, the entry `cls` its number.
-pub(crate) fn records<'a>(roots: &[PathBuf], content_types: &'a ContentTypes) -> Result<Records<'a>, Failure> {
+pub(crate) fn records<'a>(
+    roots: &[PathBuf],
+    content_types: &'a ContentTypes,
+) -> Result<Records<'a>, Failure> {
     let mut images = Vec::new();
     for root in roots {
         for (class, folder) in (0_usize..).zip(sorted(root)?.into_iter().filter(|path| path.is_dir())) {
@@ -30,7 +33,9 @@ pub(crate) fn records<'a>(roots: &[PathBuf], content_types: &'a ContentTypes) ->
         }
     }
     if images.is_empty() {
-        return Err(Failure::message("no folder with files in it; an ImageFolder has one folder for each class"));
+        return Err(Failure::message(
+            "no folder with files in it; an ImageFolder has one folder for each class",
+        ));
     }
     images.sort();
     let read = move |(key, path, class, name): (String, PathBuf, usize, String)| {

@@ -35,7 +35,10 @@ struct Named {
 
 /// The samples of folders of MDS shards. Columns become entries: encoded files and bytes as they are, texts as texts, numbers
 /// as JSON.
-pub(crate) fn records<'a>(folders: &[PathBuf], content_types: &'a ContentTypes) -> Result<Records<'a>, Failure> {
+pub(crate) fn records<'a>(
+    folders: &[PathBuf],
+    content_types: &'a ContentTypes,
+) -> Result<Records<'a>, Failure> {
     let mut shards = Vec::new();
     for folder in folders {
         let path = folder.join("index.json");
@@ -47,7 +50,8 @@ pub(crate) fn records<'a>(folders: &[PathBuf], content_types: &'a ContentTypes) 
     let samples = shards.into_iter().flat_map(move |(folder, shard)| -> Records<'a> {
         match read(&folder, &shard) {
             Ok(bytes) => Box::new((0..shard.samples).map(move |number| {
-                let missing = || Failure::message(format!("{}: sample {number} is damaged", shard.raw_data.basename));
+                let missing =
+                    || Failure::message(format!("{}: sample {number} is damaged", shard.raw_data.basename));
                 let file_entries = sample(&bytes, &shard, number, content_types).ok_or_else(missing)?;
                 let stem = shard.raw_data.basename.trim_end_matches(".mds");
                 Ok(Record { key: format!("{stem}/{number:08}"), file_entries, ..Record::default() })
@@ -106,8 +110,14 @@ fn sample(bytes: &[u8], shard: &Shard, number: u64, content_types: &ContentTypes
     (at == data.len()).then_some(entries)
 }
 
-fn decode(name: &str, encoding: &str, value: &[u8], content_types: &ContentTypes) -> Option<(String, Vec<u8>)> {
-    let number = |number: serde_json::Value| Some(("application/json".to_owned(), number.to_string().into_bytes()));
+fn decode(
+    name: &str,
+    encoding: &str,
+    value: &[u8],
+    content_types: &ContentTypes,
+) -> Option<(String, Vec<u8>)> {
+    let number =
+        |number: serde_json::Value| Some(("application/json".to_owned(), number.to_string().into_bytes()));
     let as_is = |content_type: &str| Some((content_type.to_owned(), value.to_vec()));
     match encoding {
         "str" => as_is("text/plain"),

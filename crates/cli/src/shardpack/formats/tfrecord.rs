@@ -30,7 +30,11 @@ pub(crate) fn records(paths: Vec<PathBuf>, content_types: &ContentTypes) -> Reco
             let data = read.transpose()?;
             let key = format!("{stem}/{number:08}");
             number += 1;
-            Some(data.map(|data| Record { key, file_entries: entries(data, content_types), ..Record::default() }))
+            Some(data.map(|data| Record {
+                key,
+                file_entries: entries(data, content_types),
+                ..Record::default()
+            }))
         }))
     };
     Box::new(paths.into_iter().flat_map(open))
@@ -141,8 +145,10 @@ fn feature(data: &[u8]) -> Option<Value> {
         1 => match items.as_slice() {
             [(1, one)] => Value::Bytes(one.bytes()?.to_vec()),
             many => {
-                let texts: Option<Vec<_>> =
-                    many.iter().map(|(_, item)| Some(String::from_utf8_lossy(item.bytes()?).into_owned())).collect();
+                let texts: Option<Vec<_>> = many
+                    .iter()
+                    .map(|(_, item)| Some(String::from_utf8_lossy(item.bytes()?).into_owned()))
+                    .collect();
                 Value::Json(serde_json::to_string(&texts?).ok()?)
             }
         },

@@ -19,7 +19,8 @@ impl ContentTypes {
     pub(crate) fn of(&self, name: &str) -> &str {
         let base = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
         // A name without a dot may be an extension itself: entries of WebDataset are called `jpg`.
-        let suffixes = std::iter::once(base.as_str()).chain(base.match_indices('.').map(|(at, _)| &base[at + 1..]));
+        let suffixes =
+            std::iter::once(base.as_str()).chain(base.match_indices('.').map(|(at, _)| &base[at + 1..]));
         for suffix in suffixes {
             if let Some((_, own)) = self.own.iter().find(|(extension, _)| extension == suffix) {
                 return own;
@@ -97,7 +98,8 @@ mod tests {
 
     #[test]
     fn types_follow_from_extensions_and_can_be_overruled() {
-        let own = ContentTypes::new(&[("seg.png".into(), "image/x-mask".into()), (".LAS".into(), "x/las".into())]);
+        let own =
+            ContentTypes::new(&[("seg.png".into(), "image/x-mask".into()), (".LAS".into(), "x/las".into())]);
         let cases = [
             ("left.JPG", "image/jpeg"),
             ("jpg", "image/jpeg"),

@@ -33,7 +33,9 @@ pub(crate) fn records<'a>(root: &Path, options: &'a FolderOptions) -> Result<Inp
     let mut places = Vec::new();
     walk(root, "", options, &mut places)?;
     places.sort();
-    if let Some([first, second]) = places.array_windows().find(|[a, b]| (&a.key, &a.entry) == (&b.key, &b.entry)) {
+    if let Some([first, second]) =
+        places.array_windows().find(|[a, b]| (&a.key, &a.entry) == (&b.key, &b.entry))
+    {
         let (key, entry) = (&first.key, &first.entry);
         let (first, second) = (first.path.display(), second.path.display());
         return Err(Failure::message(format!(
@@ -53,7 +55,12 @@ pub(crate) fn records<'a>(root: &Path, options: &'a FolderOptions) -> Result<Inp
     Ok(Input { records: Box::new(records), total_bytes, record_count })
 }
 
-fn walk(folder: &Path, prefix: &str, options: &FolderOptions, places: &mut Vec<Place>) -> Result<(), Failure> {
+fn walk(
+    folder: &Path,
+    prefix: &str,
+    options: &FolderOptions,
+    places: &mut Vec<Place>,
+) -> Result<(), Failure> {
     let name = |error| Failure::io(folder, error);
     for entry in fs::read_dir(folder).map_err(name)? {
         let entry = entry.map_err(name)?;
@@ -75,7 +82,10 @@ fn walk(folder: &Path, prefix: &str, options: &FolderOptions, places: &mut Vec<P
         if kind.is_dir() {
             // A link that leads back to its own folder would be followed for ever.
             if relative.matches('/').count() >= DEPTH_MAX {
-                return Err(Failure::message(format!("{}: more than {DEPTH_MAX} folders deep", path.display())));
+                return Err(Failure::message(format!(
+                    "{}: more than {DEPTH_MAX} folders deep",
+                    path.display()
+                )));
             }
             walk(&path, &relative, options, places)?;
         } else if kind.is_file() {

@@ -29,7 +29,11 @@ struct Line {
 enum Listed {
     Path(PathBuf),
     #[serde(deny_unknown_fields)]
-    Full { path: PathBuf, name: Option<String>, content_type: Option<String> },
+    Full {
+        path: PathBuf,
+        name: Option<String>,
+        content_type: Option<String>,
+    },
 }
 
 /// The records of a manifest. Paths are relative to the folder it is in; names are file names unless given.
@@ -49,7 +53,10 @@ pub(crate) fn records<'a>(manifest: &Path, content_types: &'a ContentTypes) -> R
         let record = parse(&line, &place).and_then(|line| read(line, &folder, content_types, &place));
         Some(record.and_then(|record| {
             if let Some(first) = keys.insert(record.key.clone(), number) {
-                return Err(Failure::message(format!("{place}: the key {:?} is on line {first} already", record.key)));
+                return Err(Failure::message(format!(
+                    "{place}: the key {:?} is on line {first} already",
+                    record.key
+                )));
             }
             Ok(record)
         }))

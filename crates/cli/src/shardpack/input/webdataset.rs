@@ -82,7 +82,10 @@ impl<R: Read> Archive<'_, R> {
     fn check(&mut self, record: Record) -> Result<Record, Failure> {
         let name = &self.name;
         if let Some(entry) = repeated_entry(&record) {
-            return Err(Failure::message(format!("{name}: entry {entry:?} of record {:?} comes twice", record.key)));
+            return Err(Failure::message(format!(
+                "{name}: entry {entry:?} of record {:?} comes twice",
+                record.key
+            )));
         }
         if !self.keys.insert(record.key.clone()) {
             return Err(Failure::message(format!(
