@@ -61,6 +61,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// The rows of these shards; unknown ones are left out.
     async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>>;
 
+    /// Keeps a secret under a name, unless there is one already. Answers with what is kept: the same for everyone, ever.
+    async fn agree(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
+
     /// How many rows there are. Counts everything: not for every request.
     async fn counts(&self) -> Result<Counts>;
 }

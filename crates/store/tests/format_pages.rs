@@ -21,8 +21,14 @@ fn the_page_lists_every_table_and_column() {
     let page = tables(CATALOG).remove(0);
     let listed: Vec<Vec<String>> = page[2..].iter().map(|row| names(row)).collect();
     for script in [
-        include_str!("../migrations/sqlite/0001_cas.sql"),
-        include_str!("../migrations/postgres/0001_cas.sql"),
+        concat!(
+            include_str!("../migrations/sqlite/0001_cas.sql"),
+            include_str!("../migrations/sqlite/0005_secrets.sql"),
+        ),
+        concat!(
+            include_str!("../migrations/postgres/0001_cas.sql"),
+            include_str!("../migrations/postgres/0005_secrets.sql"),
+        ),
     ] {
         let created: Vec<Vec<String>> = script.split("CREATE TABLE ").skip(1).map(columns).collect();
         assert_eq!(created, listed);

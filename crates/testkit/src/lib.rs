@@ -12,6 +12,8 @@ pub mod damage;
 pub mod faulty;
 pub mod postgres;
 pub mod recipe;
+#[cfg(feature = "s3")]
+pub mod s3;
 pub mod twin;
 pub mod vectors;
 

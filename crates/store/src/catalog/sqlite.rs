@@ -103,6 +103,15 @@ impl SqliteCatalog {
         Ok(answers)
     }
 
+    /// Two statements, no transaction: nothing ever changes or removes what the first one finds.
+    async fn try_agree(&self, name: &str, value: &[u8]) -> Sql<Vec<u8>> {
+        let insert = "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+        sqlx::query(insert).bind(name).bind(value).execute(&self.writes).await?;
+        let query = sqlx::query_as("SELECT value FROM secrets WHERE name = $1").bind(name);
+        let (kept,): (Vec<u8>,) = query.fetch_one(&self.writes).await?;
+        Ok(kept)
+    }
+
     async fn try_touch(&self, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
         let mut tx = self.writes.begin_with(BEGIN).await?;
         let live = touch(&mut tx, hashes, now_s).await?;
@@ -330,6 +339,16 @@ impl Catalog for SqliteCatalog {
         Ok(shards)
     }
 
+    async fn agree(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        let mut tries = Tries::new("agree on a secret");
+        loop {
+            match self.try_agree(name, value).await {
+                Ok(kept) => return Ok(kept),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+
     async fn counts(&self) -> Result<Counts> {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.reads).await;
         row.map_err(|source| translate("count rows", source))?.try_into()
@@ -339,8 +358,10 @@ impl Catalog for SqliteCatalog {
 /// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql")),
+    (5, "secrets", include_str!("../../migrations/sqlite/0005_secrets.sql")),
+];
 
 /// Notes that these xorbs were referred to; tells which are live, sorted.
 async fn touch(connection: &mut SqliteConnection, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
