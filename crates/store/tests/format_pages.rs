@@ -63,7 +63,7 @@ fn names(row: &str) -> Vec<String> {
 /// The same of a statement: table, keys, other columns in order.
 fn columns(statement: &str) -> Vec<String> {
     let (table, body) = statement.split_once(" (").unwrap();
-    let lines = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(')'));
+    let lines = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with([')', '-']));
     let mut keys = Vec::new();
     let mut others = Vec::new();
     for line in lines {
