@@ -8,7 +8,7 @@ TARGET ?=
 BENCH_ARGS ?=
 SERVERS_ARGS ?=
 
-.PHONY: help run demo test check lint bench bench-servers fuzz wheel install clean setup
+.PHONY: help run demo test test-rgw check lint bench bench-servers fuzz wheel install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ demo: ## build it and show the format tools on a generated file
 
 test: setup ## install what the tests need, then run all of them
 	@scripts/test.sh
+
+test-rgw: setup ## run the tests of buckets against a Ceph gateway (installs it; needs root)
+	scripts/rgw.sh cargo nextest run -p drystone-store -p drystone-server -p drystone \
+	  -E 'test(objects::tests::live) + binary(cas) + test(replicas)'
 
 check: setup lint ## format, clippy and documentation without a warning, then all tests
 	@scripts/test.sh

@@ -37,6 +37,10 @@ pub struct ServeConfig {
     pub limits: Limits,
     /// Whose chunks a client may learn of.
     pub dedup: DedupPolicy,
+    /// Where clients fetch data.
+    pub data_urls: DataUrlPolicy,
+    /// The file of the signing key; `None`: in the data folder, or agreed on by the catalog.
+    pub signing_key_file: Option<PathBuf>,
     /// How long a data URL is good.
     pub url_ttl_s: u64,
     /// How long a CAS token is good.
@@ -90,6 +94,17 @@ pub enum DedupPolicy {
     Global,
 }
 
+/// Where clients fetch data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataUrlPolicy {
+    /// From the bucket where that is public, else from the server.
+    Auto,
+    /// From the server.
+    Server,
+    /// From the bucket.
+    Bucket,
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -124,6 +139,8 @@ impl Default for ServeConfig {
             tls: None,
             limits: Limits::default(),
             dedup: DedupPolicy::Namespace,
+            data_urls: DataUrlPolicy::Auto,
+            signing_key_file: None,
             url_ttl_s: 3600,
             token_ttl_s: 3600,
             shutdown_grace_s: 30,

@@ -7,13 +7,15 @@
 //! | `objects/`    | xorbs and shards                                         |
 //! | `catalog.db`  | the catalog                                              |
 
+mod shared;
+
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store::clock::SystemClock;
-use store::{DedupOptions, Objects, Options, Store, catalog};
+use store::{Catalog, DedupOptions, Objects, Options, Store, catalog};
 
 use crate::auth::personal;
 use crate::config::{DedupPolicy, ServeConfig};
@@ -39,17 +41,17 @@ impl House {
 
     /// The keys of a server that was started before.
     pub fn keys(&self) -> io::Result<KeyRing> {
-        read_key(&Secret::new(fs::read_to_string(self.folder.join(KEY_FILE))?))
+        Self::keys_of(&self.folder.join(KEY_FILE))
+    }
+
+    /// The keys in a file.
+    pub fn keys_of(file: &Path) -> io::Result<KeyRing> {
+        read_key(&Secret::new(fs::read_to_string(file)?))
     }
 
     /// The token of whoever keeps the server; makes one when there is none.
     pub fn admin_token_or_new(&self) -> io::Result<Secret<String>> {
-        let token = self.secret_or_new(ADMIN_FILE, personal::make)?;
-        let token = Secret::new(token.expose().trim().to_owned());
-        match personal::is_token(token.expose()) {
-            true => Ok(token),
-            false => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{ADMIN_FILE} holds no token"))),
-        }
+        read_admin(&self.secret_or_new(ADMIN_FILE, personal::make)?)
     }
 
     /// Where the token of whoever keeps the server is.
@@ -59,18 +61,37 @@ impl House {
 
     /// Opens what the settings say is served: by default what is in the folder.
     pub async fn open(&self, config: &ServeConfig, keys: &KeyRing) -> store::Result<Store> {
+        let catalog = self.open_catalog(config).await?;
+        self.open_over(config, keys, catalog)
+    }
+
+    /// Opens the catalog the settings name, or the one in the folder.
+    pub async fn open_catalog(&self, config: &ServeConfig) -> store::Result<Arc<dyn Catalog>> {
+        if let Some(url) = &config.catalog {
+            return catalog::open(url.expose()).await;
+        }
+        fs::create_dir_all(&self.folder).map_err(|source| {
+            store::Error::caused(store::ErrorKind::Internal, self.folder.display().to_string(), source)
+        })?;
+        Ok(Arc::new(catalog::SqliteCatalog::open(&self.folder.join("catalog.db")).await?))
+    }
+
+    /// Opens the objects the settings name, or those in the folder, under a catalog.
+    pub fn open_over(
+        &self,
+        config: &ServeConfig,
+        keys: &KeyRing,
+        catalog: Arc<dyn Catalog>,
+    ) -> store::Result<Store> {
         let objects = match &config.objects {
-            Some(url) => {
-                // Buckets are told about themselves where their other tools look: AWS_ENDPOINT, AWS_ACCESS_KEY_ID.
-                let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
-                Objects::open(url.expose(), options.filter(|(name, _)| is_bucket_option(name)))?
-            }
+            Some(url) => Objects::open(url.expose(), bucket_options())?,
             None => Objects::local(&self.folder.join("objects"))?,
         };
-        let catalog = match &config.catalog {
-            Some(url) => catalog::open(url.expose()).await?,
-            None => Arc::new(catalog::SqliteCatalog::open(&self.folder.join("catalog.db")).await?),
-        };
+        Ok(Self::store(config, keys, objects, catalog))
+    }
+
+    /// A store over these objects and their catalog, as the settings want it.
+    pub fn store(config: &ServeConfig, keys: &KeyRing, objects: Objects, catalog: Arc<dyn Catalog>) -> Store {
         let secret = keys.derive("dedup answers");
         let (_, secret) = secret.first().expect("a ring has a current key");
         let dedup = DedupOptions {
@@ -80,7 +101,7 @@ impl House {
         };
         // The server's own budget decides who waits: what passes it must not wait again.
         let options = Options { body_bytes_max: config.limits.memory_bytes, dedup, ..Options::default() };
-        Ok(Store::new(objects, catalog, Arc::new(SystemClock), &options))
+        Store::new(objects, catalog, Arc::new(SystemClock), &options)
     }
 
     /// Reads a file of one secret, or writes it first. Two servers that start at once agree on one.
@@ -116,8 +137,21 @@ fn read_key(text: &Secret<String>) -> io::Result<KeyRing> {
     Ok(KeyRing::new(Key::new(bytes)))
 }
 
-fn is_bucket_option(name: &str) -> bool {
-    ["aws_", "google_", "azure_"].iter().any(|prefix| name.starts_with(prefix))
+fn read_admin(text: &Secret<String>) -> io::Result<Secret<String>> {
+    let token = text.expose().trim();
+    match personal::is_token(token) {
+        true => Ok(Secret::new(token.to_owned())),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{ADMIN_FILE} holds no token"))),
+    }
+}
+
+/// Buckets are told about themselves where their other tools look: `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`.
+fn bucket_options() -> impl Iterator<Item = (String, String)> {
+    let variables = std::env::vars_os();
+    // Variables that are not text are none of these.
+    let texts =
+        variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts.filter(|(name, _)| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| name.starts_with(prefix)))
 }
 
 fn policy(policy: DedupPolicy) -> store::DedupPolicy {

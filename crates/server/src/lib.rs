@@ -18,6 +18,7 @@ pub mod secret;
 pub mod shutdown;
 pub mod sign;
 pub mod state;
+pub mod urls;
 
 pub use auth::{CasTokens, Claims, RepoKind, Repository};
 pub use budget::Budget;
@@ -28,3 +29,4 @@ pub use metrics::Metrics;
 pub use secret::{Key, KeyRing, Secret};
 pub use sign::{DataKey, Grant, Signer};
 pub use state::AppState;
+pub use urls::DataUrls;

@@ -82,6 +82,11 @@ impl KeyRing {
         self
     }
 
+    /// The bytes of the key that signs, to be stored where only servers read.
+    pub(crate) fn current_bytes(&self) -> Secret<[u8; 32]> {
+        self.current.bytes().clone()
+    }
+
     /// What each key is for this purpose, by key id; the one that signs comes first.
     pub(crate) fn derive(&self, purpose: &str) -> Vec<(String, Secret<[u8; 32]>)> {
         let keys = std::iter::once(&self.current).chain(&self.previous);

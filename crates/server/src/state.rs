@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::rate::RateLimit;
 use crate::secret::KeyRing;
 use crate::sign::{self, DataKey, Grant, RangeCount, Signer};
+use crate::urls::DataUrls;
 
 /// Tells the time in Unix seconds; tests bring their own.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -36,6 +37,8 @@ pub struct Shared {
     pub config: ServeConfig,
     /// Signs data URLs.
     pub signer: Signer,
+    /// Where clients fetch data.
+    pub data_urls: DataUrls,
     /// Gives and checks CAS tokens.
     pub tokens: CasTokens,
     /// Signs URLs of whole files.
@@ -96,6 +99,7 @@ impl AppState {
             started: Instant::now(),
             config,
             signer: Signer::new(keys),
+            data_urls: DataUrls::default(),
             tokens: CasTokens::new(keys),
             lfs: LfsSigner::new(keys),
             budget: Budget::new(bodies_bytes, waiting_max),
@@ -138,6 +142,16 @@ impl AppState {
     #[must_use]
     pub fn with_store(self, store: Store) -> Self {
         self.change(|shared| shared.store = Some(store))
+    }
+
+    /// The same with data URLs of another kind.
+    ///
+    /// # Panics
+    ///
+    /// When the state is in use already.
+    #[must_use]
+    pub fn with_data_urls(self, data_urls: DataUrls) -> Self {
+        self.change(|shared| shared.data_urls = data_urls)
     }
 
     /// The same with a token for whoever keeps the server.
@@ -189,7 +203,7 @@ impl AppState {
         Ok(Some(claims))
     }
 
-    /// A URL that opens `ranges` of an object for at least as long as URLs are good.
+    /// A URL of this server that opens `ranges` of an object for at least as long as URLs are good.
     ///
     /// It expires on a round time, so that for a while everyone who may read the same ranges gets the same URL, and
     /// caches on the way have a use.

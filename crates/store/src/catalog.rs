@@ -68,6 +68,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// The tokens people keep.
     fn tokens(&self) -> &dyn Tokens;
 
+    /// Keeps a secret under a name, unless there is one already. Answers with what is kept: the same for everyone, ever.
+    async fn agree(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
+
     /// How many rows there are. Counts everything: not for every request.
     async fn counts(&self) -> Result<Counts>;
 

@@ -10,6 +10,8 @@
 //! hexadecimal, as `b3sum` prints it; the hash of a shard covers its bytes already. So a key says what its bytes are, and
 //! writing it again writes the same.
 
+mod open;
+mod presign;
 mod read;
 pub(crate) mod stage;
 
@@ -23,9 +25,8 @@ use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::prefix::PrefixStore;
+use object_store::signer::Signer;
 use object_store::{GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt, PutPayload};
-use url::Url;
 use xet::{ShardHash, XorbHash};
 
 use crate::blocks::Blocks;
@@ -178,6 +179,8 @@ pub struct Objects {
     /// Where they are, if that is a folder of this machine.
     folder: Option<Arc<FilePath>>,
     pub(crate) blocks: Blocks,
+    /// Signs for the same store, where that has a signature of its own.
+    signer: Option<Arc<dyn Signer>>,
 }
 
 impl fmt::Debug for Objects {
@@ -201,25 +204,9 @@ impl Objects {
         Ok(Self { folder: Some(folder.into()), ..Self::new(Arc::new(store)) })
     }
 
-    /// Objects where a URL says: `file:///directory`, or a bucket of a kind this build knows (`s3://bucket/prefix`).
-    /// The options are those of the bucket's kind, such as `aws_endpoint`; unknown ones are ignored.
-    pub fn open(url: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
-        let refuse =
-            |source: Cause| Error::caused(ErrorKind::Invalid, format!("object store {url:?}"), source);
-        let parsed = Url::parse(url).map_err(|source| refuse(source.into()))?;
-        if parsed.scheme() == "file" {
-            let directory = parsed.to_file_path();
-            let not_local = Error::new(ErrorKind::Invalid, format!("object store {url:?}: not a local path"));
-            return Self::local(&directory.map_err(|()| not_local)?);
-        }
-        let (store, prefix) =
-            object_store::parse_url_opts(&parsed, options).map_err(|source| refuse(source.into()))?;
-        Ok(Self::new(Arc::new(PrefixStore::new(store, prefix))))
-    }
-
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store, folder: None, blocks: Blocks::default() }
+        Self { store, signer: None, folder: None, blocks: Blocks::default() }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
@@ -237,8 +224,10 @@ impl Objects {
         if wanted == 0 {
             return Ok(Bytes::new());
         }
-        let get = self.store.get_range(&path(key), range.clone()).await;
-        let bytes = get.map_err(|source| translate("read", &key.to_string(), source))?;
+        let bytes = match self.store.get_range(&path(key), range.clone()).await {
+            Ok(bytes) => bytes,
+            Err(source) => return Err(self.explain(key, &range, source).await),
+        };
         // Stores cut a range that passes the end.
         if bytes.len() as u64 != wanted {
             let message =
@@ -257,10 +246,12 @@ impl Objects {
         if range.is_empty() {
             return Ok(futures::stream::empty().boxed());
         }
-        let key = key.to_string();
         let options = GetOptions { range: Some(range.clone().into()), ..GetOptions::default() };
-        let get = self.store.get_opts(&Path::from(key.as_str()), options).await;
-        let get = get.map_err(|source| translate("read", &key, source))?;
+        let get = match self.store.get_opts(&path(key), options).await {
+            Ok(get) => get,
+            Err(source) => return Err(self.explain(key, &range, source).await),
+        };
+        let key = key.to_string();
         let pieces = match get.payload {
             GetResultPayload::File(file, _) => {
                 read::file(key.clone(), file.into(), get.range, self.blocks.clone())
@@ -284,6 +275,23 @@ impl Objects {
         self.folder.is_some()
     }
 
+    /// Why a range could not be read. Stores refuse one that begins after the end in the same words as other things, and
+    /// a cut object must not be taken for a bucket that is down.
+    async fn explain(&self, key: &ObjectKey, range: &Range<u64>, source: object_store::Error) -> Error {
+        let error = translate("read", &key.to_string(), source);
+        if error.kind() != ErrorKind::Unavailable {
+            return error;
+        }
+        match self.head(key).await {
+            Ok(Some(bytes)) if bytes < range.end => {
+                let message =
+                    format!("read {key}: {range:?} passes its end at {bytes}: the object is too short");
+                Error::new(ErrorKind::Corrupt, message)
+            }
+            _ => error,
+        }
+    }
+
     /// The whole object. For shards: a xorb is better read by ranges.
     pub async fn whole(&self, key: &ObjectKey) -> Result<Bytes> {
         let whole = async { self.store.get(&path(key)).await?.bytes().await };
@@ -297,6 +305,13 @@ impl Objects {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(source) => Err(translate("look for", &key.to_string(), source)),
         }
+    }
+
+    /// Whether the store is there and lets us read it; says what is wrong.
+    pub async fn check(&self) -> Result<()> {
+        // Not by asking for an object: a bucket that is not there would look like an object that is not.
+        let listed = self.store.list_with_delimiter(None).await;
+        listed.map(|_| ()).map_err(|source| translate("list", "the object store", source))
     }
 
     /// Deletes an object; one that is not there is deleted already. A local deletion may be undone by a power cut.
@@ -337,17 +352,42 @@ fn path(key: &ObjectKey) -> Path {
 
 fn translate(verb: &str, what: &str, source: object_store::Error) -> Error {
     use object_store::Error as E;
-    let kind = match source {
+    let kind = match &source {
         E::NotFound { .. } => ErrorKind::NotFound,
-        E::PermissionDenied { .. } | E::Unauthenticated { .. } | E::NotSupported { .. } => {
-            ErrorKind::Internal
+        E::PermissionDenied { source, .. } | E::Unauthenticated { source, .. } => {
+            return refused(verb, what, &source.to_string());
         }
+        E::NotSupported { .. } => ErrorKind::Internal,
         E::NotImplemented { .. } | E::InvalidPath { .. } | E::UnknownConfigurationKey { .. } => {
             ErrorKind::Internal
+        }
+        E::Generic { source, .. } => {
+            // Some calls keep the status to themselves and tell it only in words.
+            let text = source.to_string();
+            if ["status code: 401", "status code: 403"].iter().any(|status| text.contains(status)) {
+                return refused(verb, what, &text);
+            }
+            ErrorKind::Unavailable
         }
         _ => ErrorKind::Unavailable,
     };
     Error::caused(kind, format!("{verb} {what}"), source)
+}
+
+/// A bucket's answer repeats what it was asked, session token included: only its own words are kept.
+fn refused(verb: &str, what: &str, answer: &str) -> Error {
+    let said = said(answer);
+    let message = format!(
+        "{verb} {what}: the bucket refuses this server{said}: check the access key, its secret and its rights"
+    );
+    Error::new(ErrorKind::Internal, message)
+}
+
+/// The code of a bucket's refusal, in parentheses.
+fn said(answer: &str) -> String {
+    let code = answer.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
+    let code = code.map(|(code, _)| code).filter(|code| code.bytes().all(|b| b.is_ascii_alphanumeric()));
+    code.map_or_else(String::new, |code| format!(" ({code})"))
 }
 
 #[cfg(test)]

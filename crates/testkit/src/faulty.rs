@@ -258,6 +258,10 @@ impl Catalog for FaultyCatalog {
         self.inner.tokens()
     }
 
+    async fn agree(&self, name: &str, value: &[u8]) -> store::Result<Vec<u8>> {
+        self.faults.run(catalog_fault, self.inner.agree(name, value)).await
+    }
+
     async fn counts(&self) -> store::Result<Counts> {
         self.inner.counts().await
     }

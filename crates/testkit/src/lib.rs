@@ -16,6 +16,8 @@ pub mod postgres;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod recipe;
+#[cfg(feature = "s3")]
+pub mod s3;
 pub mod twin;
 #[cfg(feature = "store")]
 pub mod upload;

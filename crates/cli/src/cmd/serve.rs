@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use server::shutdown::{Stopped, asked_to_end, serve};
-use server::{AppState, House, Layers, Metrics, ServeConfig};
+use server::{AppState, DataUrls, House, Layers, Metrics, ServeConfig};
 use tokio::net::TcpListener;
 
 use crate::output::{CliError, complain};
@@ -19,6 +19,7 @@ use crate::output::{CliError, complain};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone serve\n  \
                         drystone serve --listen 127.0.0.1:0 --data /srv/drystone\n  \
+                        drystone serve --objects s3://bucket/prefix --catalog postgres://host/name\n  \
                         drystone token create --scope write --repo ann/model")]
 pub(crate) struct Serve {
     /// Address and port to listen on; port 0 takes a free one [default: 127.0.0.1:8080]
@@ -36,6 +37,10 @@ pub(crate) struct Serve {
     /// Where the catalog is, such as `postgres://host/name` [default: in the data folder]
     #[arg(long, value_name = "URL")]
     catalog: Option<String>,
+
+    /// Where clients fetch data: from the bucket, through the server, or auto: from the bucket if it is public [default: auto]
+    #[arg(long, value_name = "AUTO|SERVER|BUCKET")]
+    data_urls: Option<String>,
 
     /// How clients reach the server [default: as it listens]
     #[arg(long, value_name = "URL")]
@@ -74,6 +79,7 @@ impl Serve {
             ("data", &self.data),
             ("objects", &self.objects),
             ("catalog", &self.catalog),
+            ("data_urls", &self.data_urls),
             ("public_url", &self.public_url),
             ("auth", &self.auth),
         ];
@@ -94,17 +100,21 @@ impl Serve {
 async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let house = House::new(&config.data);
     let in_data = |error| CliError::io(&config.data, error);
-    let keys = house.keys_or_new().map_err(in_data)?;
+    let catalog = house.open_catalog(&config).await.map_err(said)?;
+    let keys = house.shared_keys(&config, &*catalog).await.map_err(said)?;
     let is_first = !house.admin_token_file().exists();
-    let admin = house.admin_token_or_new().map_err(in_data)?;
-    let store = house.open(&config, &keys).await.map_err(said)?;
+    let admin = house.shared_admin_token(&config, &keys).map_err(in_data)?;
+    let store = house.open_over(&config, &keys, catalog).map_err(said)?;
+    // A bucket that refuses is found out now and not by the first client.
+    store.objects().check().await.map_err(said)?;
+    let data_urls = DataUrls::choose(&config, &store).await.map_err(said)?;
     let listen = config.listen;
     let at = |error| CliError::Io(listen.to_string(), error);
     let listener = TcpListener::bind(listen).await.map_err(at)?;
     let bound = listener.local_addr().map_err(at)?;
     let (data, auth) = (config.data.clone(), config.auth);
 
-    let mut state = AppState::new(config, &keys, bound).with_store(store);
+    let mut state = AppState::new(config, &keys, bound).with_store(store).with_data_urls(data_urls);
     if let Some(hash) = server::auth::TokenHash::of(admin.expose()) {
         state = state.with_admin(hash);
     }
@@ -121,6 +131,9 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
             out,
             "tokens for clients: drystone token create --data {data} --scope write --repo NAMESPACE/NAME"
         )?;
+    }
+    if let DataUrls::Bucket(_) = state.data_urls {
+        writeln!(out, "clients fetch data from the bucket")?;
     }
     writeln!(out, "listening on {}", state.base_url)?;
     out.flush()?;

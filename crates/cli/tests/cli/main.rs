@@ -7,6 +7,8 @@ mod check;
 mod guide;
 mod hash;
 mod inspect;
+#[cfg(unix)]
+mod replicas;
 mod shard;
 mod usage;
 mod xorb;

@@ -13,7 +13,12 @@ pub const PREFIX: &str = "ds_";
 
 /// A new token, to be shown once.
 pub fn make() -> Secret<String> {
-    Secret::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random::<32>())))
+    of(&random())
+}
+
+/// The token of these bytes, which must be as hard to guess as random ones.
+pub(crate) fn of(bytes: &[u8; 32]) -> Secret<String> {
+    Secret::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
 /// What is stored of a token.

@@ -6,7 +6,7 @@ use axum::http::Uri;
 use xet::limits;
 
 use super::sources::{Setting, Source};
-use super::{ConfigError, DedupPolicy, LogFormat, LogLevel, ServeConfig};
+use super::{ConfigError, DataUrlPolicy, DedupPolicy, LogFormat, LogLevel, ServeConfig};
 use crate::secret::Secret;
 
 /// Every setting: its name, and what it is.
@@ -28,6 +28,8 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("body_timeout_s", "seconds a client may send nothing in the middle of a body"),
     ("idle_timeout_s", "seconds a connection may be silent in both directions"),
     ("dedup", "whose chunks a dedup query may find: off, namespace or global"),
+    ("data_urls", "where clients fetch data: auto, server or bucket"),
+    ("signing_key_file", "file of the key that signs tokens and data URLs, for servers that share one"),
     ("url_ttl_s", "seconds a data URL is good"),
     ("token_ttl_s", "seconds a CAS token is good"),
     ("shutdown_grace_s", "seconds requests may take to finish when the server stops"),
@@ -78,6 +80,15 @@ pub(super) fn apply(
             ];
             word(text, &words).map(|v| config.dedup = v)
         }
+        "data_urls" => {
+            let words = [
+                ("auto", DataUrlPolicy::Auto),
+                ("server", DataUrlPolicy::Server),
+                ("bucket", DataUrlPolicy::Bucket),
+            ];
+            word(text, &words).map(|v| config.data_urls = v)
+        }
+        "signing_key_file" => path(text).map(|v| config.signing_key_file = Some(v)),
         "url_ttl_s" => number(text, 60, WEEK_S).map(|v| config.url_ttl_s = v),
         // Clients renew a token 60 seconds before it expires: a shorter life would renew it for ever.
         "token_ttl_s" => number(text, 120, WEEK_S).map(|v| config.token_ttl_s = v),

@@ -54,6 +54,8 @@ fn every_setting_can_be_said_in_every_way() {
         ("body_timeout_s", "7"),
         ("idle_timeout_s", "11"),
         ("dedup", "global"),
+        ("data_urls", "bucket"),
+        ("signing_key_file", "/run/secrets/key"),
         ("url_ttl_s", "900"),
         ("token_ttl_s", "901"),
         ("shutdown_grace_s", "3"),
@@ -101,6 +103,8 @@ fn every_setting_can_be_said_in_every_way() {
         (DedupPolicy::Global, LogFormat::Json, LogLevel::Warn)
     );
     assert!(!config.auth);
+    assert_eq!(config.data_urls, DataUrlPolicy::Bucket);
+    assert_eq!(config.signing_key_file, Some("/run/secrets/key".into()));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Reconstructions: what to fetch for a file, a part of it, or several files; and how long a file is.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use axum::body::Body;
@@ -8,37 +7,32 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use axum::response::IntoResponse;
-use store::XorbKey;
 use store::plan::{Planned, Reconstruction};
-use xet::plan::FetchRange;
 use xet::wire::range::parse_ranges;
 use xet::wire::reconstruction::FileKey;
 use xet::wire::routes::{TokenScope, parse_batch_query};
-use xet::wire::{
-    Batch, ContentRange, ErrorCode, HttpRange, RangeSpec, ReconstructionV1, ReconstructionV2, parse_json,
-};
-use xet::{FileHash, XorbHash, limits};
+use xet::wire::{Batch, ContentRange, ErrorCode, RangeSpec, ReconstructionV1, ReconstructionV2, parse_json};
+use xet::{FileHash, limits};
 
 use super::caller::{Caller, hash_in};
 use super::error::Refused;
 use super::json;
 use super::telemetry::read_body;
 use super::xorb::length_only;
-use crate::sign::DataKey;
 use crate::state::AppState;
 
 /// Version 1: a URL for each range.
 pub(super) async fn v1(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Answer> {
     let found = plan(&state, &request.into_parts().0).await?;
-    let urls = Urls::new(&state, &found.keys);
+    let urls = state.data_urls.url_for(&state, &found.plan.fetches, &found.keys).await?;
     Ok(json(&ReconstructionV1::from_plan(&found.plan, |xorb, ranges| urls.of(xorb, ranges))))
 }
 
-/// Version 2: a URL for all ranges of a xorb, as far as URLs may grow.
+/// Version 2: a URL for all ranges of a xorb, as far as URLs may grow; for each range, where the bucket signs them.
 pub(super) async fn v2(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Answer> {
     let found = plan(&state, &request.into_parts().0).await?;
-    let urls = Urls::new(&state, &found.keys);
-    let ranges_max = limits::URL_RANGES_MAX;
+    let urls = state.data_urls.url_for(&state, &found.plan.fetches, &found.keys).await?;
+    let ranges_max = urls.ranges_max();
     Ok(json(&ReconstructionV2::from_plan(&found.plan, ranges_max, |xorb, ranges| urls.of(xorb, ranges))))
 }
 
@@ -73,7 +67,7 @@ pub(super) async fn batch_by_body(
 
 async fn batch(state: &AppState, caller: &Caller, files: &[FileHash]) -> Result<Response<Body>, Refused> {
     let found = caller.store.plan_batch(&caller.grant, files).await?;
-    let urls = Urls::new(state, &found.keys);
+    let urls = state.data_urls.url_for(state, &found.plan.fetches, &found.keys).await?;
     Ok(json(&Batch::from_plan(&found.plan, |xorb, ranges| urls.of(xorb, ranges))))
 }
 
@@ -145,26 +139,6 @@ impl IntoResponse for Answer {
                 response
             }
         }
-    }
-}
-
-/// Signs the URLs of one answer.
-struct Urls<'a> {
-    state: &'a AppState,
-    keys: HashMap<XorbHash, DataKey>,
-}
-
-impl<'a> Urls<'a> {
-    fn new(state: &'a AppState, keys: &[XorbKey]) -> Self {
-        let key = |key: &XorbKey| (key.hash, DataKey { xorb: key.hash, digest: *key.digest.as_bytes() });
-        Self { state, keys: keys.iter().map(key).collect() }
-    }
-
-    fn of(&self, xorb: &XorbHash, ranges: &[FetchRange]) -> String {
-        let key = self.keys.get(xorb).expect("a plan has a key for each xorb it fetches");
-        let ranges: Vec<_> =
-            ranges.iter().filter_map(|range| HttpRange::from_half_open(&range.stored_bytes)).collect();
-        self.state.data_url(key, &ranges).expect("a plan's ranges are not empty, and a URL has few of them")
     }
 }
 

@@ -50,6 +50,7 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
         a_revoked_token_stays_revoked,
         batches_may_be_large_and_repeat_themselves,
         many_writers_at_once_agree,
+        everyone_gets_the_secret_that_was_first,
     );
     a_catalog_opened_again_is_the_same(&fresh()).await;
     writers_of_two_handles_wait_for_each_other(&fresh()).await;
@@ -349,6 +350,20 @@ async fn many_writers_at_once_agree(catalog: Any) {
     }
     assert_eq!(inserted, 50);
     assert_eq!(catalog.counts().await.unwrap().files, 50);
+}
+
+async fn everyone_gets_the_secret_that_was_first(catalog: Any) {
+    let askers = (0..16_u8).map(|asker| {
+        let catalog = catalog.clone();
+        tokio::spawn(async move { catalog.agree("key", &[asker; 32]).await.unwrap() })
+    });
+    let mut answers = Vec::new();
+    for asker in askers.collect::<Vec<_>>() {
+        answers.push(asker.await.unwrap());
+    }
+    assert!(answers.iter().all(|answer| answer.len() == 32 && *answer == answers[0]), "{answers:?}");
+    assert_eq!(catalog.agree("key", b"late").await.unwrap(), answers[0]);
+    assert_eq!(catalog.agree("another", b"").await.unwrap(), b"");
 }
 
 async fn a_catalog_opened_again_is_the_same(url: &str) {

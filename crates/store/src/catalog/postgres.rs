@@ -73,6 +73,15 @@ impl PostgresCatalog {
         Ok(answers.into_iter().map(|row| (is_new(&row.0), row)).map(|(is_new, row)| (row, is_new)).collect())
     }
 
+    /// Two statements, no transaction: nothing ever changes or removes what the first one finds.
+    async fn try_agree(&self, name: &str, value: &[u8]) -> Sql<Vec<u8>> {
+        let insert = "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+        sqlx::query(insert).bind(name).bind(value).execute(&self.pool).await?;
+        let query = sqlx::query_as("SELECT value FROM secrets WHERE name = $1").bind(name);
+        let (kept,): (Vec<u8>,) = query.fetch_one(&self.pool).await?;
+        Ok(kept)
+    }
+
     async fn try_touch(&self, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
         touch(&mut *self.pool.acquire().await?, hashes, now_s).await
     }
@@ -274,6 +283,16 @@ impl Catalog for PostgresCatalog {
         self
     }
 
+    async fn agree(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        let mut tries = Tries::new("agree on a secret");
+        loop {
+            match self.try_agree(name, value).await {
+                Ok(kept) => return Ok(kept),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+
     async fn counts(&self) -> Result<Counts> {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.pool).await;
         row.map_err(|source| translate("count rows", source))?.try_into()
@@ -288,6 +307,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/postgres/0001_cas.sql")),
+    (5, "secrets", include_str!("../../migrations/postgres/0005_secrets.sql")),
     (10, "tokens", include_str!("../../migrations/postgres/0010_tokens.sql")),
     (20, "repositories", include_str!("../../migrations/postgres/0020_repos.sql")),
 ];

@@ -108,6 +108,15 @@ impl SqliteCatalog {
         Ok(answers)
     }
 
+    /// Two statements, no transaction: nothing ever changes or removes what the first one finds.
+    async fn try_agree(&self, name: &str, value: &[u8]) -> Sql<Vec<u8>> {
+        let insert = "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+        sqlx::query(insert).bind(name).bind(value).execute(&self.writes).await?;
+        let query = sqlx::query_as("SELECT value FROM secrets WHERE name = $1").bind(name);
+        let (kept,): (Vec<u8>,) = query.fetch_one(&self.writes).await?;
+        Ok(kept)
+    }
+
     async fn try_touch(&self, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
         let mut tx = self.writes.begin_with(BEGIN).await?;
         let live = touch(&mut tx, hashes, now_s).await?;
@@ -347,6 +356,16 @@ impl Catalog for SqliteCatalog {
         self
     }
 
+    async fn agree(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        let mut tries = Tries::new("agree on a secret");
+        loop {
+            match self.try_agree(name, value).await {
+                Ok(kept) => return Ok(kept),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+
     async fn counts(&self) -> Result<Counts> {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.reads).await;
         row.map_err(|source| translate("count rows", source))?.try_into()
@@ -362,6 +381,7 @@ const BEGIN: &str = "BEGIN IMMEDIATE";
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql")),
+    (5, "secrets", include_str!("../../migrations/sqlite/0005_secrets.sql")),
     (10, "tokens", include_str!("../../migrations/sqlite/0010_tokens.sql")),
     (20, "repositories", include_str!("../../migrations/sqlite/0020_repos.sql")),
 ];

@@ -1,7 +1,12 @@
-//! Objects in a directory and in memory: the same behaviour.
+//! Objects in a directory, in memory and in a bucket: the same behaviour.
+
+mod live;
+
+use std::time::Duration;
 
 use futures::TryStreamExt;
 use object_store::memory::InMemory;
+use url::Url;
 
 use super::*;
 
@@ -29,6 +34,7 @@ fn keys_are_spelled_one_way() {
 
 async fn behaves(objects: Objects) {
     let key = xorb_key();
+    objects.check().await.unwrap();
     assert_eq!(objects.head(&key).await.unwrap(), None);
     assert_eq!(objects.range(&key, 0..1).await.unwrap_err().kind(), ErrorKind::NotFound);
     objects.delete(&key).await.unwrap();
@@ -112,8 +118,15 @@ fn a_store_of_no_known_kind_is_refused() {
     }
 }
 
+#[test]
+fn a_password_in_a_url_is_refused_and_not_repeated() {
+    for url in ["s3://id:hush@bucket/prefix", "s3://id:hush@bucket:port/", "az://c:hush@account/x"] {
+        let error = Objects::open(url, []).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
+    }
+}
+
 /// No network is touched until something is asked for.
-#[cfg(feature = "aws")]
 #[test]
 fn a_bucket_is_opened_by_its_url() {
     let options = [("aws_region", "nowhere"), ("aws_access_key_id", "id"), ("aws_secret_access_key", "hush")];
@@ -121,4 +134,8 @@ fn a_bucket_is_opened_by_its_url() {
     let objects = Objects::open("s3://bucket/some/prefix", options).unwrap();
     let shown = format!("{objects:?}");
     assert!(shown.contains("some/prefix") && !shown.contains("hush"), "{shown}");
+    assert!(objects.can_presign());
+    let options = [("azure_storage_account_name", "a"), ("azure_storage_account_key", "aHVzaA==")];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert!(!Objects::open("az://container/prefix", options).unwrap().can_presign());
 }

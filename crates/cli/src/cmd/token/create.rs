@@ -26,7 +26,7 @@ enum Verb {
 
 /// Print a token for one repository
 ///
-/// It is signed with the key in the server's data folder, says itself what it allows, and cannot be taken back before it expires.
+/// It is signed with the key in the server's data folder, or in `$DRYSTONE_SIGNING_KEY_FILE`; it says itself what it allows, and cannot be taken back before it expires.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone token create --scope write --repo ann/model\n  \
                         drystone token create --scope read --repo datasets/ann/corpus --ttl 86400")]
@@ -77,7 +77,12 @@ impl Create {
     fn run(self) -> Result<ExitCode, CliError> {
         let named = self.data.or_else(|| std::env::var_os("DRYSTONE_DATA").map(PathBuf::from));
         let data = named.unwrap_or_else(|| ServeConfig::default().data);
-        let keys = House::new(&data).keys().map_err(|error| {
+        let house = House::new(&data);
+        let keys = match std::env::var_os("DRYSTONE_SIGNING_KEY_FILE").filter(|file| !file.is_empty()) {
+            Some(file) => House::keys_of(&PathBuf::from(file)),
+            None => house.keys(),
+        };
+        let keys = keys.map_err(|error| {
             let data = data.display();
             CliError::Message(format!("{data}: no key of a server ({error}); `drystone serve` makes one"))
         })?;
