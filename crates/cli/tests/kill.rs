@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -36,8 +36,7 @@ fn killed(rounds: u64, catalog: Option<&str>) {
         Ok(text) => text.parse().expect("DRYSTONE_TEST_SEED is a number"),
         Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64,
     };
-    writeln!(std::io::stderr(), "DRYSTONE_TEST_SEED={seed} does this again, as far as timing allows")
-        .unwrap();
+    eprintln!("DRYSTONE_TEST_SEED={seed} does this again, as far as timing allows");
     let mut random = SplitMix64::new(seed);
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
@@ -72,11 +71,7 @@ fn killed(rounds: u64, catalog: Option<&str>) {
     known.check(&cas, true);
     let objects = check_objects(&data.join("objects"));
     let (acknowledged, unknown) = known.counts();
-    writeln!(
-        std::io::stderr(),
-        "{rounds} kills: {acknowledged} files acknowledged, {unknown} not, {objects} objects sound"
-    )
-    .unwrap();
+    eprintln!("{rounds} kills: {acknowledged} files acknowledged, {unknown} not, {objects} objects sound");
     assert!(acknowledged as u64 > rounds && unknown as u64 > rounds / 2, "kills came too early or too late");
 }
 

@@ -103,7 +103,7 @@ impl From<store::Error> for Refused {
         }
         let is_hash =
             matches!(source.and_then(|source| source.downcast_ref()), Some(FormatError::Hash { .. }));
-        let is_missing = source.is_some_and(|source| source.is::<MissingXorb>());
+        let is_missing = source.and_then(|source| source.downcast_ref::<MissingXorb>()).is_some();
         let (code, message) = match error.kind() {
             ErrorKind::Invalid if is_hash => (ErrorCode::HashMismatch, None),
             ErrorKind::Invalid if is_missing => (ErrorCode::MissingXorb, None),

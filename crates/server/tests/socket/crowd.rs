@@ -53,7 +53,7 @@ fn overlapping_uploads_all_succeed_within_a_small_budget() {
                         [&shared[at..], &corpus::noise(100 + n % 8, 150_000)[..], &shared[..at]].concat();
                     let upload = Upload::of(&[&data], 8, Policy::Auto);
                     let cas = hub.cas(&format!("repo-{}", n % 4));
-                    let path = if n % 2 == 0 { "/v1/shards" } else { "/v2/shards" };
+                    let path = if n.is_multiple_of(2) { "/v1/shards" } else { "/v2/shards" };
                     let end = Instant::now() + Duration::from_secs(120);
                     while let Err(failed) = cas.upload(&upload, path) {
                         match failed {
