@@ -3,6 +3,7 @@
 mod check;
 mod chunks;
 mod completions;
+mod config;
 mod hash;
 mod inspect;
 mod serve;
@@ -34,6 +35,7 @@ enum Verb {
     Shard(shard::Shard),
     Serve(serve::Serve),
     Token(token::Token),
+    Config(config::Config),
     Completions(completions::Completions),
 }
 
@@ -48,6 +50,7 @@ impl Drystone {
             Verb::Shard(verb) => verb.run(),
             Verb::Serve(verb) => verb.run(),
             Verb::Token(verb) => verb.run(),
+            Verb::Config(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }
     }

@@ -111,8 +111,8 @@ impl Budget {
         }
     }
 
-    /// Writes what is in use now to the metrics.
-    pub fn record(&self) {
+    /// Writes what is in use now to the metrics, under the name of this share of the memory.
+    pub fn record(&self, share: &'static str) {
         let Usage { total_bytes, in_use_bytes, waiting } = self.usage();
         for (name, value) in [
             ("drystone_memory_budget_bytes", total_bytes),
@@ -121,7 +121,7 @@ impl Budget {
         ] {
             // Gauges are floating; what is lost above 2^53 does not matter to anyone who looks at them.
             #[allow(clippy::cast_precision_loss)]
-            metrics::gauge!(name).set(value as f64);
+            metrics::gauge!(name, "share" => share).set(value as f64);
         }
     }
 

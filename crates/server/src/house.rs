@@ -3,7 +3,7 @@
 //! | name          | what                                                     |
 //! |---------------|----------------------------------------------------------|
 //! | `signing.key` | what tokens and data URLs are signed with; only we read  |
-//! | `admin.token` | the token of whoever keeps the server; only they read    |
+//! | `admin.token` | the first admin token, for whoever keeps the server      |
 //! | `objects/`    | xorbs and shards                                         |
 //! | `catalog.db`  | the catalog                                              |
 
@@ -12,10 +12,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use store::catalog::tokens::{Bound, Rights};
 use store::clock::SystemClock;
 use store::{DedupOptions, Objects, Options, Store, catalog};
 
-use crate::auth::personal;
+use crate::auth::personal::{self, Wanted};
 use crate::config::{DedupPolicy, ServeConfig};
 use crate::secret::{Key, KeyRing, Secret, hex, parse_hex};
 
@@ -42,7 +43,32 @@ impl House {
         read_key(&Secret::new(fs::read_to_string(self.folder.join(KEY_FILE))?))
     }
 
-    /// The token of whoever keeps the server; makes one when there is none.
+    /// Sees to it that somebody can keep the server: where the catalog has no admin token, that of the folder's file
+    /// becomes one, and is made if need be. Tells whether it did. From then on the file is only for whoever reads it.
+    pub async fn admit_admin(&self, store: &Store, now_s: u64) -> store::Result<bool> {
+        let tokens = store.catalog().tokens();
+        // One that was revoked counts: a restart must not bring it back.
+        if tokens.all().await?.iter().any(|token| token.rights == Rights::Admin) {
+            return Ok(false);
+        }
+        let token = self.admin_token_or_new().map_err(|source| {
+            store::Error::caused(
+                store::ErrorKind::Internal,
+                self.admin_token_file().display().to_string(),
+                source,
+            )
+        })?;
+        let wanted = Wanted {
+            label: "first admin token".to_owned(),
+            subject: "admin".to_owned(),
+            rights: Rights::Admin,
+            bound: Bound::Everywhere,
+            expires_s: None,
+        };
+        tokens.add(&wanted.row(&token, now_s)).await
+    }
+
+    /// The token in the folder's file; makes one when there is none.
     pub fn admin_token_or_new(&self) -> io::Result<Secret<String>> {
         let token = self.secret_or_new(ADMIN_FILE, personal::make)?;
         let token = Secret::new(token.expose().trim().to_owned());
@@ -52,7 +78,12 @@ impl House {
         }
     }
 
-    /// Where the token of whoever keeps the server is.
+    /// Where the catalog is, unless the settings name another.
+    pub fn catalog_file(&self) -> PathBuf {
+        self.folder.join("catalog.db")
+    }
+
+    /// Where the first admin token was written for whoever keeps the server.
     pub fn admin_token_file(&self) -> PathBuf {
         self.folder.join(ADMIN_FILE)
     }
@@ -60,16 +91,12 @@ impl House {
     /// Opens what the settings say is served: by default what is in the folder.
     pub async fn open(&self, config: &ServeConfig, keys: &KeyRing) -> store::Result<Store> {
         let objects = match &config.objects {
-            Some(url) => {
-                // Buckets are told about themselves where their other tools look: AWS_ENDPOINT, AWS_ACCESS_KEY_ID.
-                let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
-                Objects::open(url.expose(), options.filter(|(name, _)| is_bucket_option(name)))?
-            }
+            Some(url) => open_bucket(url)?,
             None => Objects::local(&self.folder.join("objects"))?,
         };
         let catalog = match &config.catalog {
             Some(url) => catalog::open(url.expose()).await?,
-            None => Arc::new(catalog::SqliteCatalog::open(&self.folder.join("catalog.db")).await?),
+            None => Arc::new(catalog::SqliteCatalog::open(&self.catalog_file()).await?),
         };
         let secret = keys.derive("dedup answers");
         let (_, secret) = secret.first().expect("a ring has a current key");
@@ -79,7 +106,13 @@ impl House {
             ..DedupOptions::default()
         };
         // The server's own budget decides who waits: what passes it must not wait again.
-        let options = Options { body_bytes_max: config.limits.memory_bytes, dedup, ..Options::default() };
+        let shares = config.limits.memory_shares();
+        let options = Options {
+            body_bytes_max: config.limits.memory_bytes,
+            footer_bytes_max: shares.footers_bytes,
+            dedup,
+            ..Options::default()
+        };
         Ok(Store::new(objects, catalog, Arc::new(SystemClock), &options))
     }
 
@@ -116,6 +149,13 @@ fn read_key(text: &Secret<String>) -> io::Result<KeyRing> {
     Ok(KeyRing::new(Key::new(bytes)))
 }
 
+/// The objects a URL names.
+pub(crate) fn open_bucket(url: &Secret<String>) -> store::Result<Objects> {
+    // Buckets are told about themselves where their other tools look: AWS_ENDPOINT, AWS_ACCESS_KEY_ID.
+    let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
+    Objects::open(url.expose(), options.filter(|(name, _)| is_bucket_option(name)))
+}
+
 fn is_bucket_option(name: &str) -> bool {
     ["aws_", "google_", "azure_"].iter().any(|prefix| name.starts_with(prefix))
 }
@@ -123,6 +163,7 @@ fn is_bucket_option(name: &str) -> bool {
 fn policy(policy: DedupPolicy) -> store::DedupPolicy {
     match policy {
         DedupPolicy::Off => store::DedupPolicy::Off,
+        DedupPolicy::Repo => store::DedupPolicy::Repo,
         DedupPolicy::Namespace => store::DedupPolicy::Namespace,
         DedupPolicy::Global => store::DedupPolicy::Global,
     }

@@ -10,6 +10,7 @@
 //! writing it again writes the same.
 
 mod read;
+mod timed;
 
 use std::fmt;
 use std::ops::Range;
@@ -194,7 +195,7 @@ impl Objects {
 
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store }
+        Self { store: Arc::new(timed::TimedObjects(store)) }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again

@@ -191,5 +191,17 @@ fn refuse(source: FormatError) -> Error {
 }
 
 fn missing(hash: &XorbHash) -> Error {
-    Error::new(ErrorKind::Invalid, format!("xorb {hash} is not stored: upload it before the shard"))
+    Error::caused(ErrorKind::Invalid, "shard", MissingXorb(*hash))
 }
+
+/// A shard names a xorb that is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingXorb(pub XorbHash);
+
+impl std::fmt::Display for MissingXorb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "xorb {} is not stored: upload it before the shard", self.0)
+    }
+}
+
+impl std::error::Error for MissingXorb {}

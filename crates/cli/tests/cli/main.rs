@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod check;
+mod config;
 #[cfg(target_os = "linux")]
 mod guide;
 mod hash;
 mod inspect;
 mod shard;
+mod token;
 mod usage;
 mod xorb;
 

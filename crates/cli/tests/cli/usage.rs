@@ -7,7 +7,7 @@ use testkit::corpus;
 
 use super::{Folder, drystone};
 
-const VERBS: [&[&str]; 9] = [
+const VERBS: [&[&str]; 14] = [
     &["hash"],
     &["chunks"],
     &["inspect"],
@@ -16,6 +16,11 @@ const VERBS: [&[&str]; 9] = [
     &["xorb", "unpack"],
     &["shard", "build"],
     &["shard", "dump"],
+    &["serve"],
+    &["token", "create"],
+    &["token", "list"],
+    &["token", "revoke"],
+    &["config", "check"],
     &["completions"],
 ];
 

@@ -44,7 +44,7 @@ pub(super) async fn serve(
 ) -> Result<Response<Body>, Refused> {
     let (parts, _) = request.into_parts();
     let store = store_of(&state)?;
-    answer(&state, &parts, |key| find(store, state.budget.clone(), key)).await
+    answer(&state, &parts, |key| find(store, state.answers.clone(), key)).await
 }
 
 async fn find(

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
@@ -34,6 +35,12 @@ impl Refused {
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_s = Some(seconds);
         self
+    }
+
+    /// Too many requests, and how long to wait.
+    pub(crate) fn too_many(message: &str, wait: Duration) -> Self {
+        let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        Self::new(ErrorCode::TooManyRequests, message).retry_after(seconds)
     }
 
     /// For people.
@@ -69,6 +76,7 @@ impl IntoResponse for Refused {
 
 impl From<auth::Refusal> for Refused {
     fn from(refusal: auth::Refusal) -> Self {
+        metrics::counter!("drystone_tokens_refused_total", "reason" => refusal.reason()).increment(1);
         Self::new(refusal.code(), refusal.to_string())
     }
 }
@@ -102,7 +110,9 @@ impl From<store::Error> for Refused {
         }
         let is_hash =
             matches!(source.and_then(|source| source.downcast_ref()), Some(FormatError::Hash { .. }));
+        let is_missing = source.is_some_and(|source| source.is::<store::register::MissingXorb>());
         let (code, message) = match error.kind() {
+            ErrorKind::Invalid if is_missing => (ErrorCode::MissingXorb, None),
             ErrorKind::Invalid if is_hash => (ErrorCode::HashMismatch, None),
             ErrorKind::Invalid => (ErrorCode::Invalid, None),
             ErrorKind::Conflict => (ErrorCode::Conflict, None),

@@ -74,7 +74,8 @@ impl Work {
 /// Reads the shard, which must be here as a whole before an answer may begin, and starts to register it.
 async fn begin(state: &AppState, request: Request) -> Result<Work, Refused> {
     let (parts, body) = request.into_parts();
-    let Caller { store, grant } = Caller::check(state, &parts.headers, TokenScope::Write)?;
+    let Caller { store, grant } = Caller::check(state, &parts.headers, TokenScope::Write).await?;
+    state.expect_room(upload::announced_len(&parts.headers).unwrap_or(0))?;
     let bounds = upload::Bounds {
         bytes_max: state.config.limits.shard_body_bytes_max,
         // The body, what the store makes of it: four times as much by its own account.
@@ -82,7 +83,6 @@ async fn begin(state: &AppState, request: Request) -> Result<Work, Refused> {
         silence: state.body_timeout(),
     };
     let upload = upload::read(&parts.headers, body, &state.budget, bounds).await?;
-    metrics::counter!("drystone_received_bytes_total").increment(upload.len_bytes);
     let progress = Arc::new(Progress::default());
     let registering = tokio::spawn({
         let progress = progress.clone();

@@ -8,7 +8,7 @@ use xet::wire::routes::{TokenScope, content_type, header as names};
 use xet::wire::{ErrorCode, TokenAnswer, encode_json};
 
 use super::error::Refused;
-use crate::auth::{self, Claims, Issued, RepoKind, Repository};
+use crate::auth::{Claims, Issued, RepoKind, Repository, people};
 use crate::state::AppState;
 
 /// Hands a token to whoever asked for it.
@@ -34,20 +34,20 @@ pub fn answer(base_url: &str, issued: &Issued) -> Response<Body> {
     (headers, encode_json(&body)).into_response()
 }
 
-/// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: gives a CAS token to whoever keeps the server.
+/// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: gives a CAS token to whoever
+/// shows a personal token that allows as much there.
 pub(super) async fn give(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
-    let asked = Asked::parse(request.uri().path())
+    let (request, _) = request.into_parts();
+    let asked = Asked::parse(request.uri.path())
         .ok_or_else(|| Refused::new(ErrorCode::NotFound, "there is nothing at this path"))?;
-    let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let is_admin = match auth::bearer(header) {
-        Ok(token) => state.admin.is_some_and(|admin| admin.matches(token)),
-        Err(refusal) if state.config.auth => return Err(refusal.into()),
-        Err(_) => false,
+    let subject = match state.person(&request.headers).await? {
+        Some(person) => {
+            person.allow(people::rights_for(asked.scope), &asked.repo)?;
+            person.token().subject.clone()
+        }
+        None => "anyone".to_owned(),
     };
-    if !is_admin && state.config.auth {
-        return Err(auth::Refusal::Signature.into());
-    }
-    let mut claims = Claims::new("admin", asked.scope, asked.repo, state.now_s(), state.config.token_ttl_s);
+    let mut claims = Claims::new(subject, asked.scope, asked.repo, state.now_s(), state.config.token_ttl_s);
     claims.revision = asked.revision;
     Ok(answer(&state.base_url, &state.tokens.issue(&claims)))
 }

@@ -103,6 +103,7 @@ async fn next(body: &mut Body, bounds: Bounds) -> Result<Option<Bytes>, Refused>
         let Some(frame) = frame else { return Ok(None) };
         let frame = frame.map_err(|_| Refused::new(ErrorCode::Invalid, "the body broke off"))?;
         if let Ok(piece) = frame.into_data() {
+            metrics::counter!("drystone_received_bytes_total").increment(piece.len() as u64);
             return Ok(Some(piece));
         }
     }
@@ -162,7 +163,7 @@ fn push(pieces: &mut Vec<Bytes>, piece: Bytes) {
     }
 }
 
-fn announced_len(headers: &HeaderMap) -> Option<u64> {
+pub(super) fn announced_len(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

@@ -18,6 +18,7 @@ use super::rows::{
     AddedXorb, CountColumns, Counts, DedupHit, FileColumns, FileRow, HitColumns, Reach, Registered,
     Registration, ShardRow, XorbColumns, XorbRow, XorbState, array, column, number,
 };
+use super::tokens::Tokens;
 use super::{BATCH_ROWS, COUNT_ROWS, Catalog, Tries, XORB_COLUMNS, migrator, translate, unique};
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -27,7 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct SqliteCatalog {
     /// One connection.
     pub(super) writes: SqlitePool,
-    reads: SqlitePool,
+    pub(super) reads: SqlitePool,
 }
 
 type Sql<T> = std::result::Result<T, sqlx::Error>;
@@ -143,6 +144,13 @@ impl SqliteCatalog {
         let was_inserted = shard.execute(&mut *tx).await?.rows_affected() > 0;
         let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
 
+        for xorbs in r.xorbs.chunks(BATCH_ROWS) {
+            let mut insert = QueryBuilder::new("INSERT INTO repo_xorbs (xorb, namespace, repo) ");
+            insert.push_values(xorbs, |mut values, xorb| {
+                values.push_bind(xorb.as_bytes().as_slice()).push_bind(namespace).push_bind(repo);
+            });
+            finish(&mut insert, &mut tx).await?;
+        }
         for files in r.files.chunks(BATCH_ROWS) {
             let mut insert = QueryBuilder::new("INSERT INTO files (hash, file_bytes, layout, created_s) ");
             insert.push_values(files, |mut values, file| {
@@ -312,6 +320,15 @@ impl Catalog for SqliteCatalog {
         Ok(hits)
     }
 
+    async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> Result<bool> {
+        let (namespace, repo) = reach.columns();
+        let query = "SELECT COUNT(*) FROM (SELECT 1 FROM repo_xorbs WHERE xorb = ?1 \
+            AND (?2 IS NULL OR namespace = ?2) AND (?3 IS NULL OR repo = ?3) LIMIT 1)";
+        let query = sqlx::query_as(query).bind(xorb.as_bytes().as_slice()).bind(namespace).bind(repo);
+        let count: Sql<(i64,)> = query.fetch_one(&self.reads).await;
+        Ok(count.map_err(|source| translate("find a xorb", source))?.0 > 0)
+    }
+
     async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>> {
         let mut shards = Vec::new();
         for hashes in unique(hashes).chunks(BATCH_ROWS) {
@@ -330,6 +347,10 @@ impl Catalog for SqliteCatalog {
         Ok(shards)
     }
 
+    fn tokens(&self) -> &dyn Tokens {
+        self
+    }
+
     async fn counts(&self) -> Result<Counts> {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.reads).await;
         row.map_err(|source| translate("count rows", source))?.try_into()
@@ -339,8 +360,11 @@ impl Catalog for SqliteCatalog {
 /// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql")),
+    (10, "tokens", include_str!("../../migrations/sqlite/0010_tokens.sql")),
+    (11, "xorbs of repositories", include_str!("../../migrations/sqlite/0011_repo_xorbs.sql")),
+];
 
 /// Notes that these xorbs were referred to; tells which are live, sorted.
 async fn touch(connection: &mut SqliteConnection, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {

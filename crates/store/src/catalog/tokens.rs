@@ -1,0 +1,226 @@
+//! The tokens people keep, in the catalog: what each opens, and the digest it is known by.
+//!
+//! Unlike the rest of the catalog they follow from no object: a catalog that is built again has none.
+
+mod postgres;
+mod sqlite;
+
+use async_trait::async_trait;
+
+use super::rows::{array, number};
+use crate::access::Scope;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The tokens of a catalog.
+///
+/// *Contract*: as for [`Catalog`](super::Catalog). Besides: no two tokens share an id or a digest; a token that was
+/// revoked stays revoked, and keeps the time of the first revocation.
+#[async_trait]
+pub trait Tokens: std::fmt::Debug + Send + Sync {
+    /// Adds a token; `false` when its id or its digest is taken, and then nothing changed.
+    async fn add(&self, row: &TokenRow) -> Result<bool>;
+
+    /// The token with this digest, whatever became of it.
+    async fn by_digest(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>>;
+
+    /// Every token, also those that were revoked, the oldest first.
+    async fn all(&self) -> Result<Vec<TokenRow>>;
+
+    /// Revokes a token; `None` when there is none of that id. Tells how the row stands now.
+    async fn revoke(&self, id: &str, now_s: u64) -> Result<Option<TokenRow>>;
+
+    /// Notes that a token was shown now. Time never goes back.
+    async fn note_use(&self, id: &str, now_s: u64) -> Result<()>;
+}
+
+/// One token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenRow {
+    /// Names it where it must not stand itself.
+    pub id: String,
+    /// What its maker calls it. Two may be called the same.
+    pub label: String,
+    /// What it is known by.
+    pub digest: [u8; 32],
+    /// Whose it is.
+    pub subject: String,
+    /// What it allows.
+    pub rights: Rights,
+    /// Where.
+    pub bound: Bound,
+    /// When it was made, Unix seconds.
+    pub created_s: u64,
+    /// From when on it opens nothing, if it ever ends.
+    pub expires_s: Option<u64>,
+    /// When it was last shown, to the hour or so.
+    pub used_s: Option<u64>,
+    /// When it was taken back.
+    pub revoked_s: Option<u64>,
+}
+
+/// What a token allows. Each includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rights {
+    /// To read.
+    Read,
+    /// To write.
+    Write,
+    /// To keep the server.
+    Admin,
+}
+
+impl Rights {
+    /// All of them, the least first.
+    pub const ALL: &[Self] = &[Self::Read, Self::Write, Self::Admin];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+        }
+    }
+
+    fn number(self) -> i64 {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1,
+            Self::Admin => 2,
+        }
+    }
+}
+
+/// Where a token opens something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bound {
+    /// In every repository.
+    Everywhere,
+    /// In the repositories of one namespace.
+    Namespace(String),
+    /// In one repository.
+    Repo(Scope),
+}
+
+impl Bound {
+    /// Whether it opens something in this repository.
+    pub fn covers(&self, scope: &Scope) -> bool {
+        match self {
+            Self::Everywhere => true,
+            Self::Namespace(namespace) => namespace == scope.namespace(),
+            Self::Repo(repo) => repo == scope,
+        }
+    }
+
+    fn columns(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            Self::Everywhere => (None, None),
+            Self::Namespace(namespace) => (Some(namespace), None),
+            Self::Repo(scope) => (Some(scope.namespace()), Some(scope.repo())),
+        }
+    }
+}
+
+impl TokenRow {
+    /// Whether it opens anything at this time.
+    pub fn is_live(&self, now_s: u64) -> bool {
+        self.revoked_s.is_none() && self.expires_s.is_none_or(|expires_s| now_s < expires_s)
+    }
+}
+
+/// The columns, in the order of [`COLUMNS`].
+type TokenColumns = (
+    String,
+    String,
+    Vec<u8>,
+    String,
+    i64,
+    Option<String>,
+    Option<String>,
+    i64,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+);
+
+const COLUMNS: &str =
+    "id, label, digest, subject, rights, namespace, repo, created_s, expires_s, used_s, revoked_s";
+
+impl TryFrom<TokenColumns> for TokenRow {
+    type Error = Error;
+
+    fn try_from(columns: TokenColumns) -> Result<Self> {
+        let (id, label, digest, subject, rights, namespace, repo, created, expires, used, revoked) = columns;
+        let damaged =
+            |what| Error::new(ErrorKind::Corrupt, format!("the catalog holds an impossible {what}"));
+        let rights = Rights::ALL.iter().find(|known| known.number() == rights);
+        let bound = match (namespace, repo) {
+            (None, None) => Bound::Everywhere,
+            (Some(namespace), None) => Bound::Namespace(namespace),
+            (Some(namespace), Some(repo)) => {
+                Bound::Repo(Scope::new(namespace, repo).map_err(|_| damaged("repository of a token"))?)
+            }
+            // A token bound to half a name must not open everything.
+            (None, Some(_)) => return Err(damaged("binding of a token")),
+        };
+        let time = |what, column: Option<i64>| column.map(|column| number(what, column)).transpose();
+        Ok(Self {
+            id,
+            label,
+            digest: array("digest of a token", digest)?,
+            subject,
+            rights: *rights.ok_or_else(|| damaged("right of a token"))?,
+            bound,
+            created_s: number("time created", created)?,
+            expires_s: time("time of expiry", expires)?,
+            used_s: time("time of use", used)?,
+            revoked_s: time("time of revocation", revoked)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns() -> TokenColumns {
+        let text = |text: &str| Some(text.to_owned());
+        let (namespace, repo) = (text("ann"), text("models/a"));
+        ("t1".into(), "laptop".into(), vec![7; 32], "ann".into(), 1, namespace, repo, 5, Some(9), None, None)
+    }
+
+    #[test]
+    fn a_binding_covers_what_it_names() {
+        let scope = |text: &str| text.parse::<Scope>().unwrap();
+        let (mine, ours, theirs) = (scope("ann/models/a"), scope("ann/models/b"), scope("bob/models/a"));
+        let covered = |bound: Bound| [&mine, &ours, &theirs].map(|scope| bound.covers(scope));
+        assert_eq!(covered(Bound::Everywhere), [true, true, true]);
+        assert_eq!(covered(Bound::Namespace("ann".into())), [true, true, false]);
+        assert_eq!(covered(Bound::Repo(mine.clone())), [true, false, false]);
+    }
+
+    #[test]
+    fn impossible_rows_are_corrupt_and_open_nothing() {
+        assert!(TokenRow::try_from(columns()).is_ok());
+        let mut half = columns();
+        half.5 = None;
+        let mut digest = columns();
+        digest.2.pop();
+        let mut rights = columns();
+        rights.4 = 3;
+        let mut time = columns();
+        time.8 = Some(-1);
+        for columns in [half, digest, rights, time] {
+            assert_eq!(TokenRow::try_from(columns).unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+    }
+
+    #[test]
+    fn a_token_ends_when_it_expires_or_is_revoked() {
+        let row = TokenRow::try_from(columns()).unwrap();
+        assert!(row.is_live(8) && !row.is_live(9));
+        assert!(!TokenRow { revoked_s: Some(6), ..row.clone() }.is_live(6));
+        assert!(TokenRow { expires_s: None, ..row }.is_live(u64::MAX));
+        assert!(Rights::Read < Rights::Write && Rights::Write < Rights::Admin);
+    }
+}

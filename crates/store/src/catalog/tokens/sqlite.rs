@@ -1,0 +1,93 @@
+//! Tokens in SQLite.
+
+use async_trait::async_trait;
+
+use super::{COLUMNS, TokenColumns, TokenRow, Tokens};
+use crate::catalog::rows::column;
+use crate::catalog::sqlite::SqliteCatalog;
+use crate::catalog::{Tries, translate};
+use crate::error::Result;
+
+type Sql<T> = std::result::Result<T, sqlx::Error>;
+
+impl SqliteCatalog {
+    async fn try_add_token(&self, row: &TokenRow) -> Sql<bool> {
+        let insert = format!(
+            "INSERT INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+        );
+        let (namespace, repo) = row.bound.columns();
+        let insert = sqlx::query(sqlx::AssertSqlSafe(insert))
+            .bind(&row.id)
+            .bind(&row.label)
+            .bind(row.digest.as_slice())
+            .bind(&row.subject)
+            .bind(row.rights.number())
+            .bind(namespace)
+            .bind(repo)
+            .bind(column(row.created_s))
+            .bind(row.expires_s.map(column))
+            .bind(row.used_s.map(column))
+            .bind(row.revoked_s.map(column));
+        Ok(insert.execute(&self.writes).await?.rows_affected() > 0)
+    }
+
+    async fn try_revoke_token(&self, id: &str, now_s: u64) -> Sql<Option<TokenColumns>> {
+        let update =
+            format!("UPDATE tokens SET revoked_s = COALESCE(revoked_s, ?) WHERE id = ? RETURNING {COLUMNS}");
+        let update = sqlx::query_as(sqlx::AssertSqlSafe(update)).bind(column(now_s)).bind(id);
+        update.fetch_optional(&self.writes).await
+    }
+
+    async fn try_note_use(&self, id: &str, now_s: u64) -> Sql<()> {
+        let update = "UPDATE tokens SET used_s = MAX(COALESCE(used_s, 0), ?) WHERE id = ?";
+        sqlx::query(update).bind(column(now_s)).bind(id).execute(&self.writes).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl Tokens for SqliteCatalog {
+    async fn add(&self, row: &TokenRow) -> Result<bool> {
+        let mut tries = Tries::new("add a token");
+        loop {
+            match self.try_add_token(row).await {
+                Ok(added) => return Ok(added),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+
+    async fn by_digest(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>> {
+        let query = format!("SELECT {COLUMNS} FROM tokens WHERE digest = ?");
+        let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(digest.as_slice());
+        let row: Sql<Option<TokenColumns>> = query.fetch_optional(&self.reads).await;
+        row.map_err(|source| translate("find a token", source))?.map(TokenRow::try_from).transpose()
+    }
+
+    async fn all(&self) -> Result<Vec<TokenRow>> {
+        let query = format!("SELECT {COLUMNS} FROM tokens ORDER BY created_s, id");
+        let rows: Sql<Vec<TokenColumns>> =
+            sqlx::query_as(sqlx::AssertSqlSafe(query)).fetch_all(&self.reads).await;
+        rows.map_err(|source| translate("list tokens", source))?.into_iter().map(TokenRow::try_from).collect()
+    }
+
+    async fn revoke(&self, id: &str, now_s: u64) -> Result<Option<TokenRow>> {
+        let mut tries = Tries::new("revoke a token");
+        let row = loop {
+            match self.try_revoke_token(id, now_s).await {
+                Ok(row) => break row,
+                Err(error) => tries.again(error).await?,
+            }
+        };
+        row.map(TokenRow::try_from).transpose()
+    }
+
+    async fn note_use(&self, id: &str, now_s: u64) -> Result<()> {
+        let mut tries = Tries::new("note the use of a token");
+        loop {
+            match self.try_note_use(id, now_s).await {
+                Ok(()) => return Ok(()),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+}
