@@ -404,16 +404,15 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
     let vectors = Vectors::open();
     let all_chunks = chunks_of(&vectors);
     let group = vectors.manifest.shards.iter().filter(|group| group.with_verification);
+    // The first chunk of a file can always be asked for.
     let (bytes, shard) = group
         .map(|group| vectors.read(&group.files.iter().find(|file| file.form.kind == "upload").unwrap().file))
         .map(|bytes| (bytes.clone(), Shard::parse_upload(&bytes).unwrap()))
-        .find(|(_, shard)| {
-            let mut chunks = shard.xorbs.iter().flat_map(|xorb| &xorb.chunks);
-            chunks.any(|chunk| chunk.hash.is_dedup_eligible())
-        })
+        .find(|(_, shard)| shard.files.iter().any(|file| !file.terms.is_empty()))
         .unwrap();
-    let chunk = shard.xorbs.iter().flat_map(|xorb| &xorb.chunks).find(|chunk| chunk.hash.is_dedup_eligible());
-    let (xorb, chunk) = (shard.xorbs[0].hash, chunk.unwrap().hash);
+    let term = shard.files.iter().find_map(|file| file.terms.first()).unwrap();
+    let holder = shard.xorbs.iter().find(|xorb| xorb.hash == term.xorb).unwrap();
+    let (xorb, chunk) = (term.xorb, holder.chunks[term.chunks.start as usize].hash);
 
     // Seen from the repository itself, a sister, and a stranger: HEAD of the xorb, then the dedup query.
     let cases = [
