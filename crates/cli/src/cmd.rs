@@ -5,6 +5,7 @@ mod cas;
 mod check;
 mod chunks;
 mod completions;
+mod config;
 mod hash;
 mod inspect;
 mod serve;
@@ -38,6 +39,7 @@ enum Verb {
     Serve(serve::Serve),
     Token(token::Token),
     Admin(admin::Admin),
+    Config(config::Config),
     Completions(completions::Completions),
 }
 
@@ -54,6 +56,7 @@ impl Drystone {
             Verb::Serve(verb) => verb.run(),
             Verb::Token(verb) => verb.run(),
             Verb::Admin(verb) => verb.run(),
+            Verb::Config(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }
     }

@@ -1,14 +1,17 @@
 //! Who is asking, and what they may: tokens for the CAS routes, and the tokens people keep.
 //!
-//! A CAS token is short-lived, says everything itself and is checked without the catalog; the Hub side hands it out to
-//! whoever proves to be somebody. A personal token lives until it is revoked and is stored as a hash only.
+//! A CAS token is short-lived, says everything itself and is checked without the catalog; the token route hands it out to
+//! whoever proves to be somebody. A personal token lives until it is revoked and is stored as a hash only; one that is
+//! bound to a repository opens the CAS routes as well.
 
 pub mod cas;
 pub mod identity;
+pub mod people;
 pub mod personal;
 
 pub use cas::{CasTokens, Claims, Issued};
-pub use identity::{Bound, Identity, Role};
+pub use identity::{Identity, Role};
+pub use people::{People, Person};
 pub use personal::TokenHash;
 
 use std::fmt;
@@ -55,6 +58,13 @@ pub struct Repository {
     pub name: String,
 }
 
+impl Repository {
+    /// The repository as the store names it: its kind is part of the name, `models/a` and `datasets/a` are two.
+    pub fn scope(&self) -> store::Result<store::Scope> {
+        store::Scope::new(&self.namespace, format!("{}/{}", self.kind.segment(), self.name))
+    }
+}
+
 impl fmt::Display for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.kind.segment(), self.namespace, self.name)
@@ -73,23 +83,56 @@ pub enum Refusal {
     /// Not signed by us, or with a key that is not believed any more.
     #[error("the token's signature is wrong")]
     Signature,
+    /// None that was ever made here.
+    #[error("the token is not known here")]
+    Unknown,
     /// Too old.
     #[error("the token has expired")]
     Expired,
+    /// Taken back by whoever keeps the server.
+    #[error("the token was revoked")]
+    Revoked,
     /// It reads, but this writes.
     #[error("the token does not allow writing")]
     Scope,
     /// It is for another repository.
     #[error("the token is for another repository")]
     Repository,
+    /// It is for many, and this is about one that only a token can name.
+    #[error("the token is not for one repository: ask the token route of a repository for one that is")]
+    NoRepository,
+    /// This is for whoever keeps the server.
+    #[error("this needs an admin token")]
+    Admin,
 }
 
 impl Refusal {
     /// The code it is sent with: 401 where another token of the same person would help, 403 where it would not.
     pub fn code(self) -> ErrorCode {
         match self {
-            Self::Missing | Self::Malformed | Self::Signature | Self::Expired => ErrorCode::Unauthorized,
-            Self::Scope | Self::Repository => ErrorCode::Forbidden,
+            Self::Missing
+            | Self::Malformed
+            | Self::Signature
+            | Self::Unknown
+            | Self::Expired
+            | Self::Revoked => ErrorCode::Unauthorized,
+            Self::Scope | Self::Repository | Self::NoRepository | Self::Admin => ErrorCode::Forbidden,
+        }
+    }
+
+    /// One word for it, for metrics.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed => "malformed",
+            Self::Signature => "signature",
+            Self::Unknown => "unknown",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::Scope => "scope",
+            Self::Repository => "repository",
+            Self::NoRepository => "no_repository",
+            Self::Admin => "admin",
         }
     }
 }

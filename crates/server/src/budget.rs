@@ -111,6 +111,20 @@ impl Budget {
         }
     }
 
+    /// Writes what is in use now to the metrics, under the name of this share of the memory.
+    pub fn record(&self, share: &'static str) {
+        let Usage { total_bytes, in_use_bytes, waiting } = self.usage();
+        for (name, value) in [
+            ("drystone_memory_budget_bytes", total_bytes),
+            ("drystone_memory_in_use_bytes", in_use_bytes),
+            ("drystone_memory_waiting_requests", waiting),
+        ] {
+            // Gauges are floating; what is lost above 2^53 does not matter to anyone who looks at them.
+            #[allow(clippy::cast_precision_loss)]
+            metrics::gauge!(name, "share" => share).set(value as f64);
+        }
+    }
+
     fn blocks_of(&self, bytes: u64) -> Result<u32, Refusal> {
         let total = self.shared.total_blocks;
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).ok().filter(|blocks| *blocks <= total);
@@ -120,20 +134,6 @@ impl Budget {
     fn permit(&self, held: OwnedSemaphorePermit, blocks: u32) -> Permit {
         self.shared.in_use_blocks.fetch_add(u64::from(blocks), Ordering::Relaxed);
         Permit { held: Some(held), blocks, shared: Arc::clone(&self.shared) }
-    }
-}
-
-/// Writes what is in use now of all budgets together to the metrics.
-pub fn record(budgets: &[&Budget]) {
-    let sum = |of: fn(Usage) -> u64| budgets.iter().map(|budget| of(budget.usage())).sum::<u64>();
-    for (name, value) in [
-        ("drystone_memory_budget_bytes", sum(|usage| usage.total_bytes)),
-        ("drystone_memory_in_use_bytes", sum(|usage| usage.in_use_bytes)),
-        ("drystone_memory_waiting_requests", sum(|usage| usage.waiting)),
-    ] {
-        // Gauges are floating; what is lost above 2^53 does not matter to anyone who looks at them.
-        #[allow(clippy::cast_precision_loss)]
-        metrics::gauge!(name).set(value as f64);
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod fields;
 pub mod sources;
+pub mod told;
 
 pub use sources::{Layers, Source};
 
@@ -35,6 +36,8 @@ pub struct ServeConfig {
     pub tls: Option<TlsFiles>,
     /// What bounds requests.
     pub limits: Limits,
+    /// Who may read the metrics.
+    pub metrics: MetricsAccess,
     /// Whose chunks a client may learn of.
     pub dedup: DedupPolicy,
     /// Where clients fetch data.
@@ -71,16 +74,38 @@ pub struct Limits {
     pub shard_body_bytes_max: u64,
     /// The body of anything else, commits above all.
     pub other_body_bytes_max: u64,
-    /// What all requests together may hold.
+    /// What uploads, answers and the cache of footers together may hold.
     pub memory_bytes: u64,
+    /// Which of that is for footers of stored xorbs; `None`: an eighth.
+    pub footer_cache_bytes: Option<u64>,
+    /// What an upload must leave free on the disk of a local store; 0: nothing.
+    pub disk_free_bytes_min: u64,
     /// Connections at the same time.
     pub connections_max: u32,
     /// Requests per second from one address, after a burst of ten times as many; 0: any number.
     pub requests_per_s: u32,
+    /// The same with one token, from wherever.
+    pub token_requests_per_s: u32,
+    /// How long a client may take for the TLS handshake and the header of a request, or wait before it sends one.
+    pub header_timeout_s: u64,
     /// How long a client may send nothing in the middle of a body.
     pub body_timeout_s: u64,
     /// How long a connection may be silent in both directions, also while the server works on an answer.
     pub idle_timeout_s: u64,
+}
+
+/// Who may read the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsAccess {
+    /// Everyone where the server listens on a loopback address and nothing says that others reach it; else who shows
+    /// an admin token.
+    Auto,
+    /// Everyone.
+    Open,
+    /// Who shows an admin token.
+    Admin,
+    /// No one.
+    Off,
 }
 
 /// Whose chunks a dedup query may find.
@@ -88,6 +113,8 @@ pub struct Limits {
 pub enum DedupPolicy {
     /// No one's.
     Off,
+    /// Those of the same repository.
+    Repo,
     /// Those of the same namespace.
     Namespace,
     /// Everyone's. Who asks learns that someone has the chunk.
@@ -138,6 +165,7 @@ impl Default for ServeConfig {
             auth: true,
             tls: None,
             limits: Limits::default(),
+            metrics: MetricsAccess::Auto,
             dedup: DedupPolicy::Namespace,
             data_urls: DataUrlPolicy::Auto,
             signing_key_file: None,
@@ -156,28 +184,53 @@ impl Default for Limits {
             xorb_body_bytes_max: limits::XORB_STORED_BYTES_MAX,
             shard_body_bytes_max: limits::SHARD_BYTES_MAX,
             other_body_bytes_max: 64 << 20,
-            memory_bytes: 1 << 30,
+            memory_bytes: 512 << 20,
+            footer_cache_bytes: None,
+            disk_free_bytes_min: 1 << 30,
             connections_max: 4096,
             requests_per_s: 0,
+            token_requests_per_s: 0,
+            // Clients keep idle connections for 60 seconds: they should let go first.
+            header_timeout_s: 75,
             body_timeout_s: 60,
             idle_timeout_s: 900,
         }
     }
 }
 
+/// What `memory_bytes` is divided into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryShares {
+    /// For bodies that arrive. Nothing else takes from it: readers cannot keep writers out.
+    pub uploads_bytes: u64,
+    /// For data on its way out.
+    pub answers_bytes: u64,
+    /// For footers of stored xorbs.
+    pub footers_bytes: u64,
+}
+
 impl Limits {
-    /// The memory for what clients send, and for what they are sent: a quarter, or what the largest body leaves.
-    pub fn memory_shares(&self) -> (u64, u64) {
-        let largest = self.xorb_body_bytes_max.max(self.shard_body_bytes_max);
-        let bodies = (self.memory_bytes - self.memory_bytes / 4).max(largest);
-        (bodies, self.memory_bytes.saturating_sub(bodies).max(ANSWERS_BYTES_MIN))
+    /// A quarter for answers, an eighth or what is set for footers, the rest for uploads.
+    pub fn memory_shares(&self) -> MemoryShares {
+        let answers_bytes = self.memory_bytes / 4;
+        let footers_bytes = self.footer_cache_bytes.unwrap_or(self.memory_bytes / 8);
+        let uploads_bytes = self.memory_bytes.saturating_sub(answers_bytes).saturating_sub(footers_bytes);
+        MemoryShares { uploads_bytes, answers_bytes, footers_bytes }
     }
 }
 
-/// Enough for a few answers at a time.
-const ANSWERS_BYTES_MIN: u64 = 4 << 20;
-
 impl ServeConfig {
+    /// Whether everyone may read the metrics, only whoever keeps the server (`false`), or no one (`None`).
+    pub fn metrics_are_open(&self) -> Option<bool> {
+        match self.metrics {
+            MetricsAccess::Off => None,
+            MetricsAccess::Open => Some(true),
+            MetricsAccess::Admin => Some(false),
+            // A proxy on the same machine makes everyone a neighbour: a public URL tells of one.
+            MetricsAccess::Auto => Some(self.listen.ip().is_loopback() && self.public_url.is_none()),
+        }
+    }
+
     /// Reads the layers, the heaviest last, and checks what came out.
     pub fn load(layers: &Layers) -> Result<Self, ConfigError> {
         let mut config = Self::default();
@@ -218,9 +271,12 @@ impl ServeConfig {
             return refuse("listen", format!("{ip} is no address to connect to: set public_url"));
         }
         let largest = self.limits.xorb_body_bytes_max.max(self.limits.shard_body_bytes_max);
-        let least = largest.saturating_add(ANSWERS_BYTES_MIN);
-        if self.limits.memory_bytes < least {
-            let message = format!("less than {least} bytes, which the largest body and a few answers take");
+        let shares = self.limits.memory_shares();
+        if shares.uploads_bytes < largest {
+            let message = format!(
+                "leaves {} bytes for uploads, and the largest body has {largest}",
+                shares.uploads_bytes
+            );
             return refuse("memory_bytes", message);
         }
         Ok(())

@@ -7,56 +7,108 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
+use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::Accept;
+use tokio_rustls::server::TlsStream;
 
-/// A TCP listener with limits.
+use crate::tls::Tls;
+
+/// A TCP listener with limits, with or without TLS.
 #[derive(Debug)]
 pub struct Door {
     listener: TcpListener,
     places: Arc<Semaphore>,
     idle: Duration,
+    tls: Option<Tls>,
 }
 
 impl Door {
     /// Lets at most `connections_max` in at a time, each until it was idle for so long.
     pub fn new(listener: TcpListener, connections_max: u32, idle: Duration) -> Self {
         let places = usize::try_from(connections_max).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { listener, places: Arc::new(Semaphore::new(places)), idle }
+        Self { listener, places: Arc::new(Semaphore::new(places)), idle, tls: None }
     }
-}
 
-impl Listener for Door {
-    type Io = Connection;
-    type Addr = SocketAddr;
+    /// The same behind TLS, if there is any.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
+        self
+    }
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    /// The next connection. Its handshake is done by whoever reads it first: nobody waits for a stranger here.
+    pub async fn accept(&mut self) -> (Connection, SocketAddr) {
         let place = Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed");
         // Axum's own way for TCP logs what fails and tries again.
         let (stream, address) = Listener::accept(&mut self.listener).await;
         // Answers are written in few large pieces; waiting to join them only delays. Without it they still arrive.
         let _ = stream.set_nodelay(true);
+        let stream = match &self.tls {
+            None => Stream::Plain(stream),
+            Some(tls) => Stream::Handshake(Box::new(tls.acceptor().accept(stream))),
+        };
         let timer = Box::pin(tokio::time::sleep(self.idle));
         let connection = Connection { stream, idle: self.idle, last: Instant::now(), timer, _place: place };
         (connection, address)
     }
+}
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+/// What bytes move over.
+enum Stream {
+    Plain(TcpStream),
+    Handshake(Box<Accept<TcpStream>>),
+    Tls(Box<TlsStream<TcpStream>>),
+    /// The handshake failed; whoever asks again gets the same answer.
+    Failed,
+}
+
+/// Something bytes move over both ways.
+trait Pipe: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Pipe for T {}
+
+impl Stream {
+    /// The pipe, once there is one.
+    fn ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<&mut dyn Pipe>> {
+        if let Self::Handshake(accept) = self {
+            match ready!(Pin::new(&mut **accept).poll(context)) {
+                Ok(stream) => *self = Self::Tls(Box::new(stream)),
+                Err(error) => {
+                    metrics::counter!("drystone_tls_handshakes_failed_total").increment(1);
+                    *self = Self::Failed;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        Poll::Ready(match self {
+            Self::Plain(stream) => Ok(stream),
+            Self::Tls(stream) => Ok(&mut **stream),
+            Self::Handshake(_) | Self::Failed => Err(io::ErrorKind::ConnectionAborted.into()),
+        })
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Plain(_) => "Plain",
+            Self::Handshake(_) => "Handshake",
+            Self::Tls(_) => "Tls",
+            Self::Failed => "Failed",
+        })
     }
 }
 
 /// One connection in its place.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     idle: Duration,
     /// When bytes last moved, in either direction.
     last: Instant,
@@ -65,8 +117,17 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Passes on what came of moving bytes; turns a wait that is too long into an error.
-    fn watch<T>(&mut self, moved: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+    /// Moves bytes; turns a wait that is too long into an error.
+    fn watch<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        go: impl FnOnce(Pin<&mut dyn Pipe>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let moved = match self.stream.ready(context) {
+            Poll::Ready(Ok(pipe)) => go(Pin::new(pipe), context),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        };
         if moved.is_ready() {
             self.last = Instant::now();
             return moved;
@@ -85,17 +146,13 @@ impl Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let moved = Pin::new(&mut this.stream).poll_read(cx, buf);
-        this.watch(moved, cx)
+        self.get_mut().watch(cx, |pipe, cx| pipe.poll_read(cx, buf))
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let moved = Pin::new(&mut this.stream).poll_write(cx, buf);
-        this.watch(moved, cx)
+        self.get_mut().watch(cx, |pipe, cx| pipe.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -103,33 +160,31 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let moved = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-        this.watch(moved, cx)
+        self.get_mut().watch(cx, |pipe, cx| pipe.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+            Stream::Handshake(_) | Stream::Failed => false,
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let pipe = ready!(self.get_mut().stream.ready(cx))?;
+        Pin::new(pipe).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        let pipe = ready!(self.get_mut().stream.ready(cx))?;
+        Pin::new(pipe).poll_shutdown(cx)
     }
 }
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
-
-impl Connected<IncomingStream<'_, Door>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 //! | name          | what                                                     |
 //! |---------------|----------------------------------------------------------|
 //! | `signing.key` | what tokens and data URLs are signed with; only we read  |
-//! | `admin.token` | the token of whoever keeps the server; only they read    |
+//! | `admin.token` | the first admin token, for whoever keeps the server      |
 //! | `objects/`    | xorbs and shards                                         |
 //! | `catalog.db`  | the catalog                                              |
 
@@ -14,10 +14,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use store::catalog::tokens::{Bound, Rights};
 use store::clock::SystemClock;
 use store::{Catalog, DedupOptions, Objects, Options, Store, catalog};
 
-use crate::auth::personal;
+use crate::auth::personal::{self, Wanted};
 use crate::config::{DedupPolicy, ServeConfig};
 use crate::secret::{Key, KeyRing, Secret, hex, parse_hex};
 
@@ -49,12 +50,45 @@ impl House {
         read_key(&Secret::new(fs::read_to_string(file)?))
     }
 
-    /// The token of whoever keeps the server; makes one when there is none.
+    /// Sees to it that somebody can keep the server: where the catalog has no admin token, that of the folder's file
+    /// becomes one, and is made if need be. Tells whether it did. From then on the file is only for whoever reads it.
+    pub async fn admit_admin(
+        &self,
+        config: &ServeConfig,
+        keys: &KeyRing,
+        store: &Store,
+        now_s: u64,
+    ) -> store::Result<bool> {
+        let token = self.shared_admin_token(config, keys).map_err(|source| {
+            let file = self.admin_token_file().display().to_string();
+            store::Error::caused(store::ErrorKind::Internal, file, source)
+        })?;
+        let tokens = store.catalog().tokens();
+        // One that was revoked counts: a restart must not bring it back.
+        if tokens.all().await?.iter().any(|token| token.rights == Rights::Admin) {
+            return Ok(false);
+        }
+        let wanted = Wanted {
+            label: "first admin token".to_owned(),
+            subject: "admin".to_owned(),
+            rights: Rights::Admin,
+            bound: Bound::Everywhere,
+            expires_s: None,
+        };
+        tokens.add(&wanted.row(&token, now_s)).await
+    }
+
+    /// The token in the folder's file; makes one when there is none.
     pub fn admin_token_or_new(&self) -> io::Result<Secret<String>> {
         read_admin(&self.secret_or_new(ADMIN_FILE, personal::make)?)
     }
 
-    /// Where the token of whoever keeps the server is.
+    /// Where the catalog is, unless the settings name another.
+    pub fn catalog_file(&self) -> PathBuf {
+        self.folder.join("catalog.db")
+    }
+
+    /// Where the first admin token was written for whoever keeps the server.
     pub fn admin_token_file(&self) -> PathBuf {
         self.folder.join(ADMIN_FILE)
     }
@@ -73,7 +107,7 @@ impl House {
         fs::create_dir_all(&self.folder).map_err(|source| {
             store::Error::caused(store::ErrorKind::Internal, self.folder.display().to_string(), source)
         })?;
-        Ok(Arc::new(catalog::SqliteCatalog::open(&self.folder.join("catalog.db")).await?))
+        Ok(Arc::new(catalog::SqliteCatalog::open(&self.catalog_file()).await?))
     }
 
     /// Opens the objects the settings name, or those in the folder, under a catalog.
@@ -84,7 +118,7 @@ impl House {
         catalog: Arc<dyn Catalog>,
     ) -> store::Result<Store> {
         let objects = match &config.objects {
-            Some(url) => Objects::open(url.expose(), bucket_options())?,
+            Some(url) => open_bucket(url)?,
             None => Objects::local(&self.folder.join("objects"))?,
         };
         Ok(Self::store(config, keys, objects, catalog))
@@ -100,7 +134,13 @@ impl House {
             ..DedupOptions::default()
         };
         // The server's own budget decides who waits: what passes it must not wait again.
-        let options = Options { body_bytes_max: config.limits.memory_bytes, dedup, ..Options::default() };
+        let shares = config.limits.memory_shares();
+        let options = Options {
+            body_bytes_max: config.limits.memory_bytes,
+            footer_bytes_max: shares.footers_bytes,
+            dedup,
+            ..Options::default()
+        };
         Store::new(objects, catalog, Arc::new(SystemClock), &options)
     }
 
@@ -145,6 +185,11 @@ fn read_admin(text: &Secret<String>) -> io::Result<Secret<String>> {
     }
 }
 
+/// The objects a URL names.
+pub(crate) fn open_bucket(url: &Secret<String>) -> store::Result<Objects> {
+    Objects::open(url.expose(), bucket_options())
+}
+
 /// Buckets are told about themselves where their other tools look: `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`.
 fn bucket_options() -> impl Iterator<Item = (String, String)> {
     let variables = std::env::vars_os();
@@ -157,6 +202,7 @@ fn bucket_options() -> impl Iterator<Item = (String, String)> {
 fn policy(policy: DedupPolicy) -> store::DedupPolicy {
     match policy {
         DedupPolicy::Off => store::DedupPolicy::Off,
+        DedupPolicy::Repo => store::DedupPolicy::Repo,
         DedupPolicy::Namespace => store::DedupPolicy::Namespace,
         DedupPolicy::Global => store::DedupPolicy::Global,
     }

@@ -59,6 +59,7 @@ pub fn app(state: AppState) -> Router {
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
         .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(openapi))
         .route(DATA_ROUTE, get(data::serve))
         // Clients that hold grants from elsewhere try them here first and go on when there are none.
         .route("/v1/xorb-grants/{*rest}", any(nothing_here));
@@ -157,9 +158,7 @@ async fn limit_rate(
         && request.uri().path() != "/health"
         && let Err(wait) = rate.admit(address.ip(), state.started.elapsed())
     {
-        let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
-        let refused = Refused::new(ErrorCode::TooManyRequests, "too many requests from this address");
-        return refused.retry_after(seconds).into_response();
+        return Refused::too_many("too many requests from this address", wait).into_response();
     }
     next.run(request).await
 }
@@ -171,6 +170,13 @@ fn json<T: serde::Serialize + ?Sized>(body: &T) -> Response<Body> {
         (header::CACHE_CONTROL, HeaderValue::from_static("private, no-store")),
     ];
     (headers, encode_json(body)).into_response()
+}
+
+/// What is answered, told to programs. Kept by hand; tests compare it with the routes and with the answers they see.
+pub const OPENAPI: &str = include_str!("http/openapi.json");
+
+async fn openapi() -> impl axum::response::IntoResponse {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(content_type::JSON))], OPENAPI)
 }
 
 async fn nothing_here() -> Refused {

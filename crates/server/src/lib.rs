@@ -6,7 +6,9 @@
 pub mod auth;
 pub mod body;
 pub mod budget;
+pub mod check;
 pub mod config;
+pub mod disk;
 pub mod door;
 pub mod house;
 pub mod http;
@@ -18,6 +20,7 @@ pub mod secret;
 pub mod shutdown;
 pub mod sign;
 pub mod state;
+pub mod tls;
 pub mod urls;
 
 pub use auth::{CasTokens, Claims, RepoKind, Repository};
@@ -29,4 +32,5 @@ pub use metrics::Metrics;
 pub use secret::{Key, KeyRing, Secret};
 pub use sign::{DataKey, Grant, Signer};
 pub use state::AppState;
+pub use tls::Tls;
 pub use urls::DataUrls;

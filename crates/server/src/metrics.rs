@@ -13,7 +13,15 @@ pub struct Metrics(PrometheusHandle);
 impl Metrics {
     /// Makes this process count. Once per process: a second time is an error.
     pub fn install() -> Result<Self, BuildError> {
-        builder()?.install_recorder().map(Self)
+        let handle = builder()?.install_recorder()?;
+        for (name, kind, _, what) in TABLE {
+            match *kind {
+                "counter" => metrics::describe_counter!(*name, *what),
+                "gauge" => metrics::describe_gauge!(*name, *what),
+                _ => metrics::describe_histogram!(*name, *what),
+            }
+        }
+        Ok(Self(handle))
     }
 
     /// A recorder that counts only where it is set, for tests.
@@ -35,6 +43,48 @@ impl fmt::Debug for Metrics {
         f.write_str("Metrics")
     }
 }
+
+/// Every number: its name, its kind, its labels, and what it counts. The page `docs/operations/metrics.md` has the same.
+pub const TABLE: &[(&str, &str, &str, &str)] = &[
+    ("drystone_catalog_seconds", "histogram", "call", "calls of the catalog"),
+    ("drystone_dedup_queries_total", "counter", "found", "dedup queries: `hit` or `miss`"),
+    ("drystone_files_registered_total", "counter", "", "files that accepted shards told of"),
+    ("drystone_http_request_seconds", "histogram", "route", "requests until the answer begins"),
+    ("drystone_http_requests_in_flight", "gauge", "", "requests that have no answer yet"),
+    ("drystone_http_requests_total", "counter", "method, route, status", "requests that were answered"),
+    ("drystone_ingest_seconds", "histogram", "", "uploads of xorbs, from the first byte to the answer"),
+    ("drystone_memory_budget_bytes", "gauge", "share", "bytes of the memory budget: `uploads` or `answers`"),
+    ("drystone_memory_in_use_bytes", "gauge", "share", "bytes of it that are handed out"),
+    ("drystone_memory_waiting_requests", "gauge", "share", "requests that wait for some"),
+    (
+        "drystone_object_seconds",
+        "histogram",
+        "call",
+        "calls of the object store: `put`, `get` (until bytes come) or `head`",
+    ),
+    ("drystone_panics_total", "counter", "", "requests that ended in a fault of the server's own"),
+    (
+        "drystone_received_bytes_total",
+        "counter",
+        "",
+        "bytes of uploads that came, with or without an announced length",
+    ),
+    ("drystone_sent_bytes_total", "counter", "", "bytes of xorbs that were asked for on data URLs"),
+    ("drystone_telemetry_reports_total", "counter", "event", "reports of clients"),
+    (
+        "drystone_tls_handshakes_failed_total",
+        "counter",
+        "",
+        "connections that ended before they were private",
+    ),
+    (
+        "drystone_tokens_refused_total",
+        "counter",
+        "reason",
+        "requests whose token opened nothing, or not this",
+    ),
+    ("drystone_xorbs_received_total", "counter", "new", "xorbs that were uploaded: whether they were new"),
+];
 
 fn builder() -> Result<PrometheusBuilder, BuildError> {
     PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)

@@ -5,33 +5,40 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Counts requests by address.
-pub struct RateLimit {
+/// Counts requests by address, or by whatever else tells who asks.
+pub struct RateLimit<K = IpAddr> {
     /// The time one request stands for.
     interval: Duration,
     /// How far ahead an address may be.
     burst: Duration,
     addresses_max: usize,
-    ahead_until: Mutex<HashMap<IpAddr, Duration>>,
+    ahead_until: Mutex<HashMap<K, Duration>>,
 }
 
-impl RateLimit {
+impl RateLimit<IpAddr> {
+    /// Counts a request at the time `now` of any clock that does not step back; else says how long to wait.
+    pub fn admit(&self, address: IpAddr, now: Duration) -> Result<(), Duration> {
+        self.admit_key(network(address), now)
+    }
+}
+
+impl<K: Eq + Hash> RateLimit<K> {
     /// So many requests per second, after ten times as many at once; `None` for a rate of 0, which is no limit.
     pub fn new(requests_per_s: u32) -> Option<Self> {
         let interval = Duration::from_secs(1).checked_div(requests_per_s)?;
         let burst = interval * (requests_per_s.saturating_mul(BURST_S) - 1);
-        Some(Self { interval, burst, addresses_max: ADDRESSES_MAX, ahead_until: Mutex::default() })
+        Some(Self { interval, burst, addresses_max: ADDRESSES_MAX, ahead_until: Mutex::new(HashMap::new()) })
     }
 
-    /// Counts a request at the time `now` of any clock that does not step back; else says how long to wait.
-    pub fn admit(&self, address: IpAddr, now: Duration) -> Result<(), Duration> {
+    /// The same for whoever this key stands for.
+    pub fn admit_key(&self, key: K, now: Duration) -> Result<(), Duration> {
         // A panic elsewhere leaves the numbers as good as they were.
         let mut ahead_until = self.ahead_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = network(address);
         if ahead_until.len() >= self.addresses_max && !ahead_until.contains_key(&key) {
             ahead_until.retain(|_, until| *until > now);
             // Whoever has this many addresses is not held by a limit on each; the others should not suffer for it.
@@ -50,7 +57,7 @@ impl RateLimit {
     }
 }
 
-impl fmt::Debug for RateLimit {
+impl<K> fmt::Debug for RateLimit<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit").field("interval", &self.interval).finish_non_exhaustive()
     }
@@ -85,7 +92,7 @@ mod tests {
 
     #[test]
     fn after_the_burst_come_so_many_per_second_and_not_per_minute() {
-        let limit = RateLimit::new(5).unwrap();
+        let limit = RateLimit::<IpAddr>::new(5).unwrap();
         let burst = (0..100).filter(|_| limit.admit(A, seconds(1.0)).is_ok()).count();
         assert_eq!(burst, 50);
         let wait = limit.admit(A, seconds(1.0)).unwrap_err();
@@ -100,14 +107,14 @@ mod tests {
 
     #[test]
     fn addresses_do_not_share_and_a_quiet_one_has_its_burst_again() {
-        let limit = RateLimit::new(1).unwrap();
+        let limit = RateLimit::<IpAddr>::new(1).unwrap();
         let burst = |address, now| (0..100).filter(|_| limit.admit(address, seconds(now)).is_ok()).count();
         assert_eq!((burst(A, 0.0), burst(B, 0.0), burst(A, 0.0), burst(A, 100.0)), (10, 10, 0, 10));
     }
 
     #[test]
     fn a_customer_with_many_addresses_is_one() {
-        let limit = RateLimit::new(1).unwrap();
+        let limit = RateLimit::<IpAddr>::new(1).unwrap();
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let ok =
             (0..100).filter(|i| limit.admit(address(&format!("2001:db8:1:1::{i}")), seconds(0.0)).is_ok());
@@ -119,7 +126,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_quiet_are_forgotten() {
-        let limit = RateLimit { addresses_max: 2, ..RateLimit::new(1).unwrap() };
+        let limit = RateLimit { addresses_max: 2, ..RateLimit::<IpAddr>::new(1).unwrap() };
         let c = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3));
         assert!(limit.admit(A, seconds(0.0)).is_ok() && limit.admit(B, seconds(0.0)).is_ok());
         assert!((0..100).all(|_| limit.admit(c, seconds(0.0)).is_ok()));
@@ -130,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_rate_of_nothing_is_no_limit() {
-        assert!(RateLimit::new(0).is_none());
-        assert!(RateLimit::new(u32::MAX).is_some());
+        assert!(RateLimit::<IpAddr>::new(0).is_none());
+        assert!(RateLimit::<IpAddr>::new(u32::MAX).is_some());
     }
 }

@@ -2,14 +2,24 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{HttpService, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
+use tower::ServiceExt as _;
 
-use crate::door::{Door, Peer};
+use crate::door::{Connection, Door, Peer};
 use crate::state::AppState;
+use crate::tls::Tls;
 
 /// How serving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,30 +38,72 @@ pub async fn serve(
     state: &AppState,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<Stopped> {
-    let (health, limits) = (state.health.clone(), &state.config.limits);
-    let grace = Duration::from_secs(state.config.shutdown_grace_s);
-    let door = Door::new(listener, limits.connections_max, Duration::from_secs(limits.idle_timeout_s));
-    let app = app.into_make_service_with_connect_info::<Peer>();
-    let (stopping, stopped) = oneshot::channel();
-    let signal = async move {
-        stop.await;
-        health.stop();
-        // No one listens when the server has failed before.
-        let _ = stopping.send(());
-    };
-    let over = async {
-        // An error says that the signal will never come.
-        if stopped.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        tokio::time::sleep(grace).await;
-    };
-    tokio::select! {
-        served = async { axum::serve(door, app).with_graceful_shutdown(signal).await } => {
-            served.map(|()| Stopped::Cleanly)
-        }
-        () = over => Ok(Stopped::Cut),
+    let limits = &state.config.limits;
+    let mut door = Door::new(listener, limits.connections_max, Duration::from_secs(limits.idle_timeout_s))
+        .with_tls(state.tls.clone());
+    let mut http = http1::Builder::new();
+    // From the first byte that may come, so it also ends what waits for a request that never comes.
+    http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(limits.header_timeout_s));
+    let (stopping, stopped) = watch::channel(());
+    let mut stop = pin!(stop);
+    loop {
+        let (connection, address) = tokio::select! {
+            () = &mut stop => break,
+            accepted = door.accept() => accepted,
+        };
+        let app = app.clone();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(Peer(address)));
+            app.clone().oneshot(request)
+        });
+        let connection = http.serve_connection(TokioIo::new(connection), service);
+        tokio::spawn(run(connection, stopped.clone()));
     }
+    state.health.stop();
+    drop((door, stopped));
+    // No one listens when there is no connection.
+    let _ = stopping.send(());
+    tokio::select! {
+        () = stopping.closed() => Ok(Stopped::Cleanly),
+        () = tokio::time::sleep(Duration::from_secs(state.config.shutdown_grace_s)) => Ok(Stopped::Cut),
+    }
+}
+
+/// Answers the requests of one connection; once the server stops, the one that has begun and no other.
+async fn run<S>(connection: http1::Connection<TokioIo<Connection>, S>, mut stopped: watch::Receiver<()>)
+where
+    S: HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stopped.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // Clients leave in the middle all the time.
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+/// Reads the certificate again each time the process is told to (SIGHUP, where there is such a thing).
+pub async fn reload_when_told(tls: Tls) {
+    #[cfg(unix)]
+    {
+        let hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup());
+        let Ok(mut hangup) = hangup else { return };
+        while hangup.recv().await.is_some() {
+            match tls.reload() {
+                Ok(()) => tracing::info!("the certificate was read again"),
+                Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+            }
+        }
+    }
+    #[cfg(not(unix))]
+    drop(tls);
 }
 
 /// Done when the process is asked to end: Ctrl-C, or SIGTERM where there is such a thing.
@@ -79,13 +131,13 @@ pub async fn asked_to_end() {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
     use axum::http::{HeaderMap, Method};
     use axum::routing::get;
     use bytes::Bytes;
     use futures::{StreamExt as _, stream};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
+    use tokio::sync::oneshot;
 
     use super::*;
     use crate::config::ServeConfig;

@@ -8,18 +8,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 use axum::http::{HeaderMap, Uri, header};
 use store::Store;
-use xet::wire::HttpRange;
 use xet::wire::routes::TokenScope;
+use xet::wire::{ErrorCode, HttpRange};
 
-use crate::auth::{self, CasTokens, Claims, TokenHash};
+use crate::auth::{self, CasTokens, People, Person, people, personal};
 use crate::budget::Budget;
 use crate::config::ServeConfig;
+use crate::disk::Disk;
 use crate::http::LfsSigner;
+use crate::http::error::Refused;
 use crate::http::health::Health;
 use crate::metrics::Metrics;
 use crate::rate::RateLimit;
 use crate::secret::KeyRing;
 use crate::sign::{self, DataKey, Grant, RangeCount, Signer};
+use crate::tls::Tls;
 use crate::urls::DataUrls;
 
 /// Tells the time in Unix seconds; tests bring their own.
@@ -43,25 +46,30 @@ pub struct Shared {
     pub tokens: CasTokens,
     /// Signs URLs of whole files.
     pub(crate) lfs: LfsSigner,
-    /// The bytes that what clients send shares.
+    /// The bytes uploads share.
     pub budget: Budget,
-    /// The bytes that what they are sent shares. Apart from the others: a client that reads slowly, or not at all,
-    /// holds some for as long as it likes, and must not stop those who write.
+    /// The bytes data answers share: readers who are slow wait for each other, and nobody who uploads waits for them.
     pub answers: Budget,
+    /// The disk objects are on, if they are on one that is watched.
+    pub(crate) disk: Option<Disk>,
     /// Whether the server takes requests.
     pub health: Health,
     /// The numbers, if they are kept.
     pub metrics: Option<Metrics>,
     /// The limit on requests, if there is one.
     pub(crate) rate: Option<RateLimit>,
+    /// The limit on requests with one token, if there is one.
+    pub(crate) token_rate: Option<RateLimit<String>>,
     /// What the limit counts from.
     pub(crate) started: Instant,
     /// The time.
     pub clock: Clock,
     /// What the server serves, once it is open.
     pub store: Option<Store>,
-    /// The token of whoever keeps the server, if there is one.
-    pub admin: Option<TokenHash>,
+    /// The certificate to show, where the server speaks TLS itself.
+    pub tls: Option<Tls>,
+    /// Whose tokens are known, once there is a store to ask.
+    pub people: Option<People>,
     /// How an answer keeps company with who waits for it.
     pub pace: Pace,
 }
@@ -91,24 +99,26 @@ impl AppState {
     /// The state of a server that listens at `bound` with these settings and keys, on the system's clock, without
     /// metrics.
     pub fn new(config: ServeConfig, keys: &KeyRing, bound: SocketAddr) -> Self {
-        let waiting_max = u64::from(config.limits.connections_max);
-        let (bodies_bytes, answers_bytes) = config.limits.memory_shares();
+        let (shares, waiting_max) = (config.limits.memory_shares(), u64::from(config.limits.connections_max));
         let shared = Shared {
             base_url: config.base_url(bound),
             rate: RateLimit::new(config.limits.requests_per_s),
+            token_rate: RateLimit::new(config.limits.token_requests_per_s),
+            disk: Disk::of(&config),
             started: Instant::now(),
             config,
             signer: Signer::new(keys),
             data_urls: DataUrls::default(),
             tokens: CasTokens::new(keys),
             lfs: LfsSigner::new(keys),
-            budget: Budget::new(bodies_bytes, waiting_max),
-            answers: Budget::new(answers_bytes, waiting_max),
+            budget: Budget::new(shares.uploads_bytes, waiting_max),
+            answers: Budget::new(shares.answers_bytes, waiting_max),
             health: Health::default(),
             metrics: None,
             clock: Arc::new(system_clock),
             store: None,
-            admin: None,
+            tls: None,
+            people: None,
             pace: Pace::default(),
         };
         Self(Arc::new(shared))
@@ -134,6 +144,16 @@ impl AppState {
         self.change(|shared| shared.metrics = Some(metrics))
     }
 
+    /// The same behind TLS.
+    ///
+    /// # Panics
+    ///
+    /// When the state is in use already.
+    #[must_use]
+    pub fn with_tls(self, tls: Tls) -> Self {
+        self.change(|shared| shared.tls = Some(tls))
+    }
+
     /// The same over a store.
     ///
     /// # Panics
@@ -141,7 +161,10 @@ impl AppState {
     /// When the state is in use already.
     #[must_use]
     pub fn with_store(self, store: Store) -> Self {
-        self.change(|shared| shared.store = Some(store))
+        self.change(|shared| {
+            shared.people = Some(People::new(store.clone()));
+            shared.store = Some(store);
+        })
     }
 
     /// The same with data URLs of another kind.
@@ -152,16 +175,6 @@ impl AppState {
     #[must_use]
     pub fn with_data_urls(self, data_urls: DataUrls) -> Self {
         self.change(|shared| shared.data_urls = data_urls)
-    }
-
-    /// The same with a token for whoever keeps the server.
-    ///
-    /// # Panics
-    ///
-    /// When the state is in use already.
-    #[must_use]
-    pub fn with_admin(self, admin: TokenHash) -> Self {
-        self.change(|shared| shared.admin = Some(admin))
     }
 
     /// The same at another pace.
@@ -184,23 +197,66 @@ impl AppState {
         (self.clock)()
     }
 
-    /// What the caller's token says, when it allows this; `None` where tokens are off and everyone may.
-    pub fn authorize(
+    /// The repository the caller speaks for, when their token allows this there; `None` where tokens are off and
+    /// everyone may. Takes CAS tokens, and personal ones that are bound to one repository.
+    pub async fn authorize(
         &self,
         headers: &HeaderMap,
         needed: TokenScope,
-    ) -> Result<Option<Claims>, auth::Refusal> {
+    ) -> Result<Option<store::Scope>, Refused> {
         if !self.config.auth {
             // Nobody is refused; a good token still says which repository is meant.
             let text = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
             let token = auth::bearer(text).ok();
-            return Ok(token.and_then(|token| self.tokens.verify(token, self.now_s()).ok()));
+            let claims = token.and_then(|token| self.tokens.verify(token, self.now_s()).ok());
+            return Ok(claims.and_then(|claims| claims.repo.scope().ok()));
         }
-        let header = headers.get(header::AUTHORIZATION);
-        let text = header.map(|value| value.to_str().map_err(|_| auth::Refusal::Malformed)).transpose()?;
-        let claims = self.tokens.verify(auth::bearer(text)?, self.now_s())?;
+        let token = token_in(headers)?;
+        if personal::is_token(token) {
+            let person = self.known(token).await?;
+            person.allow_anywhere(people::rights_for(needed))?;
+            return Ok(Some(person.only_repo()?.clone()));
+        }
+        let claims = self.tokens.verify(token, self.now_s())?;
         claims.allow(needed, None)?;
-        Ok(Some(claims))
+        self.admit(&claims.jti)?;
+        Ok(Some(claims.repo.scope()?))
+    }
+
+    /// Whoever showed a personal token; `None` where tokens are off.
+    pub async fn person(&self, headers: &HeaderMap) -> Result<Option<Person>, Refused> {
+        match self.config.auth {
+            true => Ok(Some(self.known(token_in(headers)?).await?)),
+            false => Ok(None),
+        }
+    }
+
+    /// Refuses an upload of so many bytes where the disk would be too full with it.
+    pub(crate) fn expect_room(&self, bytes: u64) -> Result<(), Refused> {
+        match &self.disk {
+            Some(disk) if !disk.has_room_for(bytes) => {
+                let message =
+                    "the server's disk is almost full: it takes no uploads until there is more room";
+                Err(Refused::new(ErrorCode::StorageFull, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a request with a token that was found good, so that nobody can use up what is another's.
+    pub(crate) fn admit(&self, token_id: &str) -> Result<(), Refused> {
+        let Some(rate) = &self.token_rate else { return Ok(()) };
+        let admitted = rate.admit_key(token_id.to_owned(), self.started.elapsed());
+        admitted.map_err(|wait| Refused::too_many("too many requests with this token", wait))
+    }
+
+    /// Whose personal token this is; counts the request.
+    pub(crate) async fn known(&self, token: &str) -> Result<Person, Refused> {
+        let none = || Refused::new(ErrorCode::Unavailable, "there is no store behind this server");
+        let people = self.people.as_ref().ok_or_else(none)?;
+        let person = people.of(token, self.now_s()).await??;
+        self.admit(&person.token().id)?;
+        Ok(person)
     }
 
     /// A URL of this server that opens `ranges` of an object for at least as long as URLs are good.
@@ -241,6 +297,13 @@ impl fmt::Debug for Shared {
             .field("budget", &self.budget)
             .finish_non_exhaustive()
     }
+}
+
+/// The token a request shows.
+fn token_in(headers: &HeaderMap) -> Result<&str, auth::Refusal> {
+    let header = headers.get(header::AUTHORIZATION);
+    let text = header.map(|value| value.to_str().map_err(|_| auth::Refusal::Malformed)).transpose()?;
+    auth::bearer(text)
 }
 
 fn system_clock() -> u64 {

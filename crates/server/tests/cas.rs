@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use http_body_util::BodyExt as _;
+use server::config::DedupPolicy;
 use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
 use store::Store;
 use store::catalog::rows::Counts;
@@ -39,8 +40,13 @@ struct Got {
 
 impl Hub {
     async fn new() -> Self {
+        Self::with_dedup(DedupPolicy::Namespace).await
+    }
+
+    async fn with_dedup(dedup: DedupPolicy) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
+        let config = ServeConfig { dedup, ..ServeConfig::default() };
+        let keys = KeyRing::new(Key::new([7; 32]));
         let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
         Self { app: server::app(state.clone()), state, store, _folder: folder }
@@ -63,6 +69,7 @@ impl Hub {
         let response = self.app.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
         let (head, body) = response.into_parts();
         assert!(head.headers.contains_key("x-request-id"));
+        expect_documented(method, uri, head.status.as_u16());
         let body = body.collect().await.unwrap().to_bytes().to_vec();
         if head.status.as_u16() >= 400 && method != "HEAD" {
             let refusal: ErrorBody = parse_json(&body).unwrap();
@@ -147,7 +154,8 @@ fn chunks_of(vectors: &Vectors) -> HashMap<ChunkHash, Vec<u8>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_golden_xorb_is_taken_in_every_form_and_under_every_path() {
-    let (vectors, hub) = (Vectors::open(), Hub::new().await);
+    // Where all is for everyone, a xorb can be seen before a shard names it.
+    let (vectors, hub) = (Vectors::open(), Hub::with_dedup(DedupPolicy::Global).await);
     let paths = ["/v1/xorbs/default", "/api/v1/xorbs/default", "/xorbs/default", "/xorb/default"];
     for xorb in &vectors.manifest.xorbs {
         let hash: XorbHash = xorb.xorb_hash.parse().unwrap();
@@ -322,4 +330,165 @@ async fn every_adversarial_file_gets_its_verdict_and_a_refused_one_changes_nothi
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_of_a_xorb_that_is_not_here_says_which() {
+    let (vectors, hub) = (Vectors::open(), Hub::new().await);
+    let group = vectors.manifest.shards.iter().find(|group| group.with_verification).unwrap();
+    let upload = group.files.iter().find(|file| file.form.kind == "upload").unwrap();
+    let bytes = vectors.read(&upload.file);
+    let shard = Shard::parse_upload(&bytes).unwrap();
+    for uri in ["/v1/shards", "/v2/shards"] {
+        let got = hub.post(uri, &bytes).await;
+        let refusal: ErrorBody = parse_json(&got.body).unwrap();
+        assert_eq!((got.status, refusal.code.as_str()), (400, "missing_xorb"));
+        let named = shard.xorbs.iter().any(|xorb| refusal.error.contains(&xorb.hash.to_string()));
+        assert!(named, "{}", refusal.error);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_who_never_finish_do_not_keep_uploads_out() {
+    let (vectors, hub) = (Vectors::open(), Hub::new().await);
+    let all_chunks = chunks_of(&vectors);
+    let chunks: Vec<&[u8]> = all_chunks.values().take(20).map(Vec::as_slice).collect();
+    let sealed = build(chunks.into_iter());
+    hub.upload_xorb(&sealed.info.hash(), &sealed.bytes).await;
+    let row = hub.store.catalog().xorbs(&[sealed.info.hash()]).await.unwrap().remove(0);
+    let key = server::DataKey { xorb: sealed.info.hash(), digest: *row.key.digest.as_bytes() };
+    let url = hub.state.data_url(&key, &[xet::wire::HttpRange::new(0, 99).unwrap()]).unwrap();
+    let url = url.strip_prefix(&hub.state.base_url).unwrap();
+
+    // Each answer is kept and not read, until one more has to wait.
+    let mut unread = Vec::new();
+    loop {
+        let request = Request::get(url).header("range", "bytes=0-99").body(Body::empty()).unwrap();
+        let mut asking = Box::pin(hub.app.clone().oneshot(request));
+        let full = hub.state.answers.usage();
+        let must_wait = full.in_use_bytes + (1 << 20) > full.total_bytes;
+        match tokio::time::timeout(std::time::Duration::from_millis(200), &mut asking).await {
+            Ok(answer) => unread.push(answer.unwrap()),
+            Err(_) if must_wait => break,
+            Err(_) => unread.push(asking.await.unwrap()),
+        }
+        assert!(unread.len() <= 128, "the share has an end");
+    }
+    assert!(unread.iter().all(|answer| answer.status().as_u16() == 206));
+    assert_eq!(hub.state.budget.usage().in_use_bytes, 0);
+    let more: Vec<&[u8]> = all_chunks.values().skip(20).take(20).map(Vec::as_slice).collect();
+    let sealed = build(more.into_iter());
+    assert!(hub.upload_xorb(&sealed.info.hash(), &sealed.bytes).await);
+}
+
+#[tokio::test]
+async fn a_disk_that_is_almost_full_takes_no_uploads() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = KeyRing::new(Key::new([7; 32]));
+    let mut config = ServeConfig { data: folder.path().to_owned(), ..ServeConfig::default() };
+    config.limits.disk_free_bytes_min = 1 << 50;
+    let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
+    let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
+    let hub = Hub { app: server::app(state.clone()), state, store, _folder: folder };
+    let hash = FileHash::new([1; 32]);
+    for uri in [format!("/v1/xorbs/default/{hash}"), "/v1/shards".to_owned(), "/v2/shards".to_owned()] {
+        let got = hub.post(&uri, b"anything").await;
+        let refusal: ErrorBody = parse_json(&got.body).unwrap();
+        assert_eq!((got.status, refusal.code.as_str()), (507, "storage_full"), "{uri}");
+    }
+    assert_eq!(hub.get(&format!("/v1/reconstructions/{hash}"), None).await.status, 404, "it still reads");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
+    let vectors = Vectors::open();
+    let all_chunks = chunks_of(&vectors);
+    let group = vectors.manifest.shards.iter().filter(|group| group.with_verification);
+    // The first chunk of a file can always be asked for.
+    let (bytes, shard) = group
+        .map(|group| vectors.read(&group.files.iter().find(|file| file.form.kind == "upload").unwrap().file))
+        .map(|bytes| (bytes.clone(), Shard::parse_upload(&bytes).unwrap()))
+        .find(|(_, shard)| shard.files.iter().any(|file| !file.terms.is_empty()))
+        .unwrap();
+    let term = shard.files.iter().find_map(|file| file.terms.first()).unwrap();
+    let holder = shard.xorbs.iter().find(|xorb| xorb.hash == term.xorb).unwrap();
+    let (xorb, chunk) = (term.xorb, holder.chunks[term.chunks.start as usize].hash);
+
+    // Seen from the repository itself, a sister, and a stranger: HEAD of the xorb, then the dedup query.
+    let cases = [
+        (DedupPolicy::Off, [(200, 404), (404, 404), (404, 404)]),
+        (DedupPolicy::Repo, [(200, 200), (404, 404), (404, 404)]),
+        (DedupPolicy::Namespace, [(200, 200), (200, 200), (404, 404)]),
+        (DedupPolicy::Global, [(200, 200), (200, 200), (200, 200)]),
+    ];
+    for (policy, expected) in cases {
+        let hub = Hub::with_dedup(policy).await;
+        for xorb in &shard.xorbs {
+            let chunks = xorb.chunks.iter().map(|chunk| &all_chunks[&chunk.hash][..]);
+            hub.upload_xorb(&xorb.hash, &build(chunks).bytes).await;
+        }
+        assert_eq!(hub.post("/v1/shards", &bytes).await.status, 200);
+        for ((namespace, name), (head, query)) in
+            [("ann", "a"), ("ann", "b"), ("bob", "a")].into_iter().zip(expected)
+        {
+            let repo = Repository { kind: RepoKind::Models, namespace: namespace.into(), name: name.into() };
+            let claims = Claims::new("x", TokenScope::Read, repo, hub.state.now_s(), 60);
+            let token = format!("Bearer {}", hub.state.tokens.issue(&claims).token.expose());
+            let auth = [("authorization", token.as_str())];
+            let got = hub.send("HEAD", &format!("/v1/xorbs/default/{xorb}"), &auth, Vec::new()).await;
+            assert_eq!(got.status, head, "{policy:?} {namespace}/{name} HEAD");
+            let got = hub.send("GET", &format!("/v1/chunks/default/{chunk}"), &auth, Vec::new()).await;
+            assert_eq!(got.status, query, "{policy:?} {namespace}/{name} chunk");
+        }
+    }
+}
+
+/// The OpenAPI document lists every status that an operation was seen to answer with.
+fn expect_documented(method: &str, uri: &str, status: u16) {
+    let doc: serde_json::Value = serde_json::from_str(server::http::OPENAPI).unwrap();
+    let path = uri.split('?').next().unwrap();
+    let fits = |template: &str| {
+        let (a, b): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
+        a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.starts_with('{') || a == b)
+    };
+    let item = doc["paths"].as_object().unwrap().iter().find(|(template, item)| {
+        let mut aliases = item["x-aliases"].as_array().into_iter().flatten();
+        fits(template) || aliases.any(|alias| fits(alias.as_str().unwrap()))
+    });
+    let (template, item) = item.unwrap_or_else(|| panic!("{path} is not documented"));
+    let listed = &item[method.to_lowercase()]["responses"][status.to_string()];
+    assert!(listed.is_object(), "{method} {template} answered {status}, which is not documented");
+}
+
+#[test]
+fn an_upload_without_a_length_is_counted_and_its_calls_are_timed() {
+    let (recorder, metrics) = server::Metrics::local().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (text, sent) = metrics::with_local_recorder(&recorder, || {
+        runtime.block_on(async {
+            let (vectors, hub) = (Vectors::open(), Hub::new().await);
+            let all_chunks = chunks_of(&vectors);
+            let sealed = build(all_chunks.values().take(20).map(Vec::as_slice));
+            let pieces: Vec<_> =
+                sealed.bytes.chunks(1000).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
+            let request = Request::post(format!("/v1/xorbs/default/{}", sealed.info.hash()))
+                .header("authorization", format!("Bearer {}", hub.token(TokenScope::Write, "a")))
+                .body(Body::from_stream(futures::stream::iter(pieces)));
+            let response = hub.app.clone().oneshot(request.unwrap()).await.unwrap();
+            assert_eq!(response.status().as_u16(), 200);
+            (metrics.render(), sealed.bytes.len())
+        })
+    });
+    let count = |name: &str| {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("no {name} in\n{text}"));
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    assert_eq!(count("drystone_received_bytes_total "), sent as f64);
+    assert_eq!(count("drystone_xorbs_received_total{new=\"true\"}"), 1.0);
+    assert_eq!(count("drystone_ingest_seconds_count"), 1.0);
+    assert_eq!(count("drystone_object_seconds_count{call=\"put\"}"), 1.0);
+    assert_eq!(count("drystone_catalog_seconds_count{call=\"add_xorbs\"}"), 1.0);
 }

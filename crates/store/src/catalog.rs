@@ -7,6 +7,7 @@ pub mod postgres;
 pub mod repo;
 pub mod rows;
 pub mod sqlite;
+pub(crate) mod timed;
 pub mod tokens;
 
 #[cfg(test)]
@@ -62,6 +63,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// For each of these chunks within reach, one live xorb that holds it; others are left out.
     async fn dedup(&self, reach: &Reach, chunks: &[ChunkHash]) -> Result<Vec<DedupHit>>;
 
+    /// Whether a repository within reach registered something that is made of this xorb.
+    async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> Result<bool>;
+
     /// The rows of these shards; unknown ones are left out.
     async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>>;
 
@@ -83,6 +87,25 @@ pub async fn open(url: &str) -> Result<Arc<dyn Catalog>> {
     match url.split(':').next() {
         Some("sqlite") => Ok(Arc::new(SqliteCatalog::open_url(url).await?)),
         Some("postgres" | "postgresql") => Ok(Arc::new(PostgresCatalog::open(url).await?)),
+        _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
+    }
+}
+
+/// Whether the catalog a URL names answers. Makes and changes nothing, so that it can be asked before a server starts.
+pub async fn probe(url: &str) -> Result<()> {
+    use sqlx::{ConnectOptions as _, Connection as _};
+    let invalid = |source: sqlx::Error| Error::caused(ErrorKind::Invalid, "catalog URL", source);
+    match url.split(':').next() {
+        Some("sqlite") => {
+            let options: sqlx::sqlite::SqliteConnectOptions = url.parse().map_err(invalid)?;
+            let connected = async { options.read_only(true).connect().await?.close().await };
+            connected.await.map_err(|source| translate("open", source))
+        }
+        Some("postgres" | "postgresql") => {
+            let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(invalid)?;
+            let connected = async { options.connect().await?.close().await };
+            connected.await.map_err(|source| translate("connect", source))
+        }
         _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
     }
 }

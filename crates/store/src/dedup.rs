@@ -10,16 +10,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use xet::ChunkHash;
 use xet::hash::HashKey;
 use xet::shard::keyed::{self, AnswerOptions};
 use xet::shard::{ChunkEntry, XorbEntry};
 use xet::xorb::XorbInfo;
+use xet::{ChunkHash, XorbHash};
 
 use crate::Store;
 use crate::access::{Grant, Scope};
 use crate::catalog::Catalog;
-use crate::catalog::rows::{DedupHit, Reach};
+use crate::catalog::rows::{DedupHit, Reach, XorbRow};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gather::Gather;
 
@@ -39,6 +39,11 @@ pub enum DedupPolicy {
 }
 
 impl DedupPolicy {
+    /// How far a repository may know which xorbs there are. Where dedup is off it knows its own.
+    pub fn xorb_reach(self, scope: &Scope) -> Reach {
+        self.reach(scope).unwrap_or_else(|| Reach::Repo(scope.clone()))
+    }
+
     /// How far a query of this repository sees; `None` for not at all.
     pub fn reach(self, scope: &Scope) -> Option<Reach> {
         match self {
@@ -95,6 +100,17 @@ impl DedupOptions {
 pub const TOUCH_S: u64 = 3600;
 
 impl Store {
+    /// How long the object of a xorb is; `None` when it is not stored, or not for the grant's repository to know of.
+    pub async fn xorb_bytes(&self, grant: &Grant, xorb: XorbHash) -> Result<Option<u64>> {
+        let reach = self.dedup.policy.xorb_reach(grant.scope());
+        // Under the global policy everybody may know of every xorb, also of one that no shard has named yet.
+        if reach != Reach::All && !self.catalog.has_xorb(&reach, xorb).await? {
+            return Ok(None);
+        }
+        let rows = self.catalog.xorbs(&[xorb]).await?;
+        Ok(rows.into_iter().find(XorbRow::is_live).map(|row| row.object_bytes))
+    }
+
     /// The shard that tells where a chunk is; `None` when no eligible chunk of that hash is within reach.
     pub async fn dedup(&self, grant: &Grant, chunk: ChunkHash) -> Result<Option<Bytes>> {
         let Some(reach) = self.dedup.policy.reach(grant.scope()) else { return Ok(None) };

@@ -14,6 +14,7 @@ mod open;
 mod presign;
 mod read;
 pub(crate) mod stage;
+mod timed;
 
 use std::fmt;
 use std::ops::Range;
@@ -206,6 +207,7 @@ impl Objects {
 
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
+        let store = Arc::new(timed::TimedObjects(store));
         Self { store, signer: None, folder: None, blocks: Blocks::default() }
     }
 

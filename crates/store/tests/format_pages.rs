@@ -27,12 +27,14 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0001_cas.sql"),
             include_str!("../migrations/sqlite/0005_secrets.sql"),
             include_str!("../migrations/sqlite/0010_tokens.sql"),
+            include_str!("../migrations/sqlite/0011_repo_xorbs.sql"),
             include_str!("../migrations/sqlite/0020_repos.sql")
         ),
         concat!(
             include_str!("../migrations/postgres/0001_cas.sql"),
             include_str!("../migrations/postgres/0005_secrets.sql"),
             include_str!("../migrations/postgres/0010_tokens.sql"),
+            include_str!("../migrations/postgres/0011_repo_xorbs.sql"),
             include_str!("../migrations/postgres/0020_repos.sql")
         ),
     ] {

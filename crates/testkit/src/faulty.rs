@@ -250,6 +250,10 @@ impl Catalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.dedup(reach, chunks)).await
     }
 
+    async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.has_xorb(reach, xorb)).await
+    }
+
     async fn shards(&self, hashes: &[ShardHash]) -> store::Result<Vec<ShardRow>> {
         self.faults.run(catalog_fault, self.inner.shards(hashes)).await
     }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use server::shutdown::{Stopped, asked_to_end, serve};
-use server::{AppState, DataUrls, House, Layers, Metrics, ServeConfig};
+use server::shutdown::{Stopped, asked_to_end, reload_when_told, serve};
+use server::{AppState, DataUrls, House, Layers, Metrics, ServeConfig, Tls};
 use tokio::net::TcpListener;
 
 use crate::output::{CliError, complain};
@@ -57,13 +57,14 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let config = self.settings()?;
+        let config = ServeConfig::load(&self.layers()?).map_err(said)?;
         server::logs::start(config.log_format, config.log_level);
         let runtime = tokio::runtime::Runtime::new();
         runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?.block_on(run(config))
     }
 
-    fn settings(&self) -> Result<ServeConfig, CliError> {
+    /// What was said in the file, the environment and the flags.
+    pub(super) fn layers(&self) -> Result<Layers, CliError> {
         let mut layers = Layers::new();
         let file = self.config.clone().or_else(|| std::env::var_os("DRYSTONE_CONFIG").map(PathBuf::from));
         if let Some(path) = &file {
@@ -88,12 +89,7 @@ impl Serve {
                 layers = layers.with_flag(name, value);
             }
         }
-        let config = ServeConfig::load(&layers).map_err(said)?;
-        if config.tls.is_some() {
-            let message = "tls_cert, tls_key: the server cannot speak TLS yet; put a proxy in front of it";
-            return Err(CliError::Message(message.to_owned()));
-        }
-        Ok(config)
+        Ok(layers)
     }
 }
 
@@ -102,12 +98,12 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let in_data = |error| CliError::io(&config.data, error);
     let catalog = house.open_catalog(&config).await.map_err(said)?;
     let keys = house.shared_keys(&config, &*catalog).await.map_err(said)?;
-    let is_first = !house.admin_token_file().exists();
-    let admin = house.shared_admin_token(&config, &keys).map_err(in_data)?;
     let store = house.open_over(&config, &keys, catalog).map_err(said)?;
     // A bucket that refuses is found out now and not by the first client.
     store.objects().check().await.map_err(said)?;
+    let is_first = house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(said)?;
     let data_urls = DataUrls::choose(&config, &store).await.map_err(said)?;
+    let tls = config.tls.as_ref().map(Tls::open).transpose().map_err(said)?;
     let listen = config.listen;
     let at = |error| CliError::Io(listen.to_string(), error);
     let listener = TcpListener::bind(listen).await.map_err(at)?;
@@ -115,15 +111,16 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let (data, auth) = (config.data.clone(), config.auth);
 
     let mut state = AppState::new(config, &keys, bound).with_store(store).with_data_urls(data_urls);
-    if let Some(hash) = server::auth::TokenHash::of(admin.expose()) {
-        state = state.with_admin(hash);
+    if let Some(tls) = tls {
+        state = state.with_tls(tls.clone());
+        tokio::spawn(reload_when_told(tls));
     }
     if let Ok(metrics) = Metrics::install() {
         state = state.with_metrics(metrics);
     }
     let mut out = io::stdout().lock();
     if is_first {
-        writeln!(out, "made {} for whoever keeps this server", house.admin_token_file().display())?;
+        writeln!(out, "the admin token is in {}", house.admin_token_file().display())?;
     }
     if auth {
         let data = data.display();

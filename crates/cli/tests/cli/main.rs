@@ -3,6 +3,7 @@
 
 mod cas;
 mod check;
+mod config;
 #[cfg(target_os = "linux")]
 mod guide;
 mod hash;
@@ -10,6 +11,7 @@ mod inspect;
 #[cfg(unix)]
 mod replicas;
 mod shard;
+mod token;
 mod usage;
 mod xorb;
 

@@ -7,7 +7,7 @@ use testkit::corpus;
 
 use super::{Folder, drystone};
 
-const VERBS: [&[&str]; 10] = [
+const VERBS: [&[&str]; 15] = [
     &["hash"],
     &["chunks"],
     &["inspect"],
@@ -17,6 +17,11 @@ const VERBS: [&[&str]; 10] = [
     &["shard", "build"],
     &["shard", "dump"],
     &["cas", "put"],
+    &["serve"],
+    &["token", "create"],
+    &["token", "list"],
+    &["token", "revoke"],
+    &["config", "check"],
     &["completions"],
 ];
 

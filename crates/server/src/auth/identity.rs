@@ -3,9 +3,11 @@
 use axum::http::{HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use store::catalog::tokens::{Bound, Rights};
 use xet::wire::routes::TokenScope;
 
 use super::{Refusal, Repository, bearer};
+use crate::http::error::Refused;
 use crate::state::AppState;
 
 /// What somebody may do at most; where, their names and memberships decide.
@@ -36,56 +38,45 @@ pub struct Identity {
     pub name: String,
     /// What they may do at most.
     pub role: Role,
-    /// Where the token opens something.
+    /// Where the token opens something by itself. Members of organisations have their rights besides.
     pub bound: Bound,
 }
 
-/// Where a token opens something by itself. Members of organisations have their rights besides.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Bound {
-    /// In every repository.
-    Everywhere,
-    /// In the repositories of one namespace.
-    Namespace(String),
-    /// In one repository, and nowhere else.
-    Repo(Repository),
-}
-
-impl Bound {
-    /// Whether it opens something in this repository.
+impl Identity {
+    /// Whether the token opens something in this repository by itself.
     pub fn covers(&self, repo: &Repository) -> bool {
-        match self {
-            Self::Everywhere => true,
-            Self::Namespace(namespace) => *namespace == repo.namespace,
-            Self::Repo(only) => only == repo,
-        }
+        // A name the store cannot hold is nobody's.
+        repo.scope().is_ok_and(|scope| self.bound.covers(&scope))
     }
 }
 
 impl AppState {
     /// Who a token belongs to.
-    // Waits for nothing yet; tokens in the catalog will.
-    #[allow(clippy::unused_async)]
-    pub async fn identify(&self, token: &str) -> Result<Identity, Refusal> {
+    pub async fn identify(&self, token: &str) -> Result<Identity, Refused> {
         // huggingface.js sends no token that does not begin so: people put it before ours.
         let token = token.strip_prefix("hf_").unwrap_or(token);
-        if self.admin.is_some_and(|admin| admin.matches(token)) {
-            return Ok(Identity { name: ADMIN.to_owned(), role: Role::Admin, bound: Bound::Everywhere });
-        }
         if super::personal::is_token(token) {
-            return Err(Refusal::Signature);
+            let person = self.known(token).await?;
+            let row = person.token();
+            let role = match row.rights {
+                Rights::Read => Role::Read,
+                Rights::Write => Role::Write,
+                Rights::Admin => Role::Admin,
+            };
+            return Ok(Identity { name: row.subject.clone(), role, bound: row.bound.clone() });
         }
         // A token for the content of one repository opens the rest of that repository too.
         let claims = self.tokens.verify(token, self.now_s())?;
+        self.admit(&claims.jti)?;
         let role = match claims.scope {
             TokenScope::Read => Role::Read,
             TokenScope::Write => Role::Write,
         };
-        Ok(Identity { name: claims.sub, role, bound: Bound::Repo(claims.repo) })
+        Ok(Identity { name: claims.sub, role, bound: Bound::Repo(claims.repo.scope()?) })
     }
 
     /// Who sent a request; `None` for somebody without a token.
-    pub async fn who(&self, headers: &HeaderMap) -> Result<Option<Identity>, Refusal> {
+    pub async fn who(&self, headers: &HeaderMap) -> Result<Option<Identity>, Refused> {
         if !self.config.auth {
             return Ok(Some(Identity {
                 name: ANYONE.to_owned(),
@@ -112,29 +103,12 @@ fn basic_password(header: &str) -> Option<String> {
     Some(decoded.split_once(':')?.1.to_owned())
 }
 
-/// Whoever keeps the server.
-pub const ADMIN: &str = "admin";
 /// Everyone, where tokens are off.
 const ANYONE: &str = "anyone";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::RepoKind;
-
-    #[test]
-    fn a_token_covers_what_it_is_bound_to() {
-        let repo = |namespace: &str| Repository {
-            kind: RepoKind::Models,
-            namespace: namespace.into(),
-            name: "a".into(),
-        };
-        assert!(Bound::Everywhere.covers(&repo("ann")));
-        assert!(Bound::Namespace("ann".into()).covers(&repo("ann")));
-        assert!(!Bound::Namespace("ann".into()).covers(&repo("bob")));
-        assert!(Bound::Repo(repo("ann")).covers(&repo("ann")));
-        assert!(!Bound::Repo(repo("ann")).covers(&repo("bob")));
-    }
 
     #[test]
     fn git_sends_a_token_as_a_password() {

@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-use crate::secret::{Secret, random};
+use store::catalog::tokens::{Bound, Rights, TokenRow};
+
+use crate::secret::{Secret, hex, random};
 
 /// What every such token begins with, so that people and scanners know one when they see it.
 pub const PREFIX: &str = "ds_";
@@ -19,6 +21,45 @@ pub fn make() -> Secret<String> {
 /// The token of these bytes, which must be as hard to guess as random ones.
 pub(crate) fn of(bytes: &[u8; 32]) -> Secret<String> {
     Secret::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+}
+
+/// What a new token is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// What its maker calls it.
+    pub label: String,
+    /// Whose it is.
+    pub subject: String,
+    /// What it allows.
+    pub rights: Rights,
+    /// Where.
+    pub bound: Bound,
+    /// From when on it opens nothing, Unix seconds.
+    pub expires_s: Option<u64>,
+}
+
+impl Wanted {
+    /// The row of `token` under a new id.
+    ///
+    /// # Panics
+    ///
+    /// When the text is no token.
+    pub fn row(self, token: &Secret<String>, now_s: u64) -> TokenRow {
+        let Self { label, subject, rights, bound, expires_s } = self;
+        let digest = *TokenHash::of(token.expose()).expect("a token has the form of one").as_bytes();
+        TokenRow {
+            id: hex(&random::<6>()),
+            label,
+            digest,
+            subject,
+            rights,
+            bound,
+            created_s: now_s,
+            expires_s,
+            used_s: None,
+            revoked_s: None,
+        }
+    }
 }
 
 /// What is stored of a token.

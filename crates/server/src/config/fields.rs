@@ -6,7 +6,7 @@ use axum::http::Uri;
 use xet::limits;
 
 use super::sources::{Setting, Source};
-use super::{ConfigError, DataUrlPolicy, DedupPolicy, LogFormat, LogLevel, ServeConfig};
+use super::{ConfigError, DataUrlPolicy, DedupPolicy, LogFormat, LogLevel, MetricsAccess, ServeConfig};
 use crate::secret::Secret;
 
 /// Every setting: its name, and what it is.
@@ -22,12 +22,17 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("xorb_body_bytes_max", "largest body of a xorb upload"),
     ("shard_body_bytes_max", "largest body of a shard upload"),
     ("other_body_bytes_max", "largest body of any other request"),
-    ("memory_bytes", "what all requests together may hold"),
+    ("memory_bytes", "what uploads, answers and the cache of footers together may hold"),
+    ("footer_cache_bytes", "which of that is for footers of stored xorbs; else an eighth"),
+    ("disk_free_bytes_min", "what uploads leave free on the disk of a local store; 0 for nothing"),
     ("connections_max", "connections at the same time"),
     ("requests_per_s", "requests per second from one address; 0 for any number"),
+    ("token_requests_per_s", "requests per second with one token; 0 for any number"),
+    ("header_timeout_s", "seconds for the TLS handshake and the header of a request, or before one comes"),
     ("body_timeout_s", "seconds a client may send nothing in the middle of a body"),
     ("idle_timeout_s", "seconds a connection may be silent in both directions"),
-    ("dedup", "whose chunks a dedup query may find: off, namespace or global"),
+    ("metrics", "who may read /metrics: auto, open, admin or off"),
+    ("dedup", "whose chunks a dedup query may find: off, repo, namespace or global"),
     ("data_urls", "where clients fetch data: auto, server or bucket"),
     ("signing_key_file", "file of the key that signs tokens and data URLs, for servers that share one"),
     ("url_ttl_s", "seconds a data URL is good"),
@@ -68,13 +73,27 @@ pub(super) fn apply(
         }
         "other_body_bytes_max" => bytes(text, 1 << 20, 1 << 32).map(|v| limits.other_body_bytes_max = v),
         "memory_bytes" => bytes(text, 1 << 26, 1 << 44).map(|v| limits.memory_bytes = v),
+        "footer_cache_bytes" => bytes(text, 1 << 20, 1 << 42).map(|v| limits.footer_cache_bytes = Some(v)),
+        "disk_free_bytes_min" => bytes(text, 0, 1 << 50).map(|v| limits.disk_free_bytes_min = v),
         "connections_max" => count(text, 1, 1_000_000).map(|v| limits.connections_max = v),
         "requests_per_s" => count(text, 0, 1_000_000).map(|v| limits.requests_per_s = v),
+        "token_requests_per_s" => count(text, 0, 1_000_000).map(|v| limits.token_requests_per_s = v),
+        "header_timeout_s" => number(text, 1, 3600).map(|v| limits.header_timeout_s = v),
         "body_timeout_s" => number(text, 1, 3600).map(|v| limits.body_timeout_s = v),
         "idle_timeout_s" => number(text, 10, 86_400).map(|v| limits.idle_timeout_s = v),
+        "metrics" => {
+            let words = [
+                ("auto", MetricsAccess::Auto),
+                ("open", MetricsAccess::Open),
+                ("admin", MetricsAccess::Admin),
+                ("off", MetricsAccess::Off),
+            ];
+            word(text, &words).map(|v| config.metrics = v)
+        }
         "dedup" => {
             let words = [
                 ("off", DedupPolicy::Off),
+                ("repo", DedupPolicy::Repo),
                 ("namespace", DedupPolicy::Namespace),
                 ("global", DedupPolicy::Global),
             ];

@@ -49,10 +49,15 @@ fn every_setting_can_be_said_in_every_way() {
         ("shard_body_bytes_max", "32 MiB"),
         ("other_body_bytes_max", "10000000"),
         ("memory_bytes", "2GiB"),
+        ("footer_cache_bytes", "8MiB"),
+        ("disk_free_bytes_min", "0"),
         ("connections_max", "10"),
         ("requests_per_s", "5"),
+        ("token_requests_per_s", "6"),
+        ("header_timeout_s", "9"),
         ("body_timeout_s", "7"),
         ("idle_timeout_s", "11"),
+        ("metrics", "admin"),
         ("dedup", "global"),
         ("data_urls", "bucket"),
         ("signing_key_file", "/run/secrets/key"),
@@ -91,8 +96,12 @@ fn every_setting_can_be_said_in_every_way() {
         shard_body_bytes_max: 32 << 20,
         other_body_bytes_max: 10_000_000,
         memory_bytes: 2 << 30,
+        footer_cache_bytes: Some(8 << 20),
+        disk_free_bytes_min: 0,
         connections_max: 10,
         requests_per_s: 5,
+        token_requests_per_s: 6,
+        header_timeout_s: 9,
         body_timeout_s: 7,
         idle_timeout_s: 11,
     };
@@ -105,6 +114,32 @@ fn every_setting_can_be_said_in_every_way() {
     assert!(!config.auth);
     assert_eq!(config.data_urls, DataUrlPolicy::Bucket);
     assert_eq!(config.signing_key_file, Some("/run/secrets/key".into()));
+    assert_eq!(config.metrics, MetricsAccess::Admin);
+}
+
+#[test]
+fn metrics_are_open_only_where_no_stranger_can_be() {
+    let open = |layers: Layers| ServeConfig::load(&layers).unwrap().metrics_are_open();
+    assert_eq!(open(Layers::new()), Some(true));
+    assert_eq!(open(Layers::new().with_flag("public_url", "https://hub.example")), Some(false));
+    assert_eq!(open(Layers::new().with_flag("listen", "192.168.1.1:80")), Some(false));
+    assert_eq!(
+        open(Layers::new().with_flag("listen", "192.168.1.1:80").with_flag("metrics", "open")),
+        Some(true)
+    );
+    assert_eq!(open(Layers::new().with_flag("metrics", "admin")), Some(false));
+    assert_eq!(open(Layers::new().with_flag("metrics", "off")), None);
+}
+
+#[test]
+fn memory_is_divided_so_that_no_share_takes_from_another() {
+    let shares = ServeConfig::default().limits.memory_shares();
+    let (uploads_bytes, answers_bytes, footers_bytes) = (320 << 20, 128 << 20, 64 << 20);
+    assert_eq!(shares, MemoryShares { uploads_bytes, answers_bytes, footers_bytes });
+    let layers = Layers::new().with_flag("memory_bytes", "128MiB");
+    assert!(ServeConfig::load(&layers).is_ok());
+    let error = ServeConfig::load(&layers.with_flag("footer_cache_bytes", "64MiB")).unwrap_err();
+    assert_eq!(error.field, "memory_bytes");
 }
 
 #[test]
@@ -122,7 +157,7 @@ fn an_error_names_the_setting_and_who_said_it() {
     );
     assert_eq!(
         shown(ServeConfig::load(&env(&[("DRYSTONE_DEDUP", "maybe")]))),
-        "dedup (from DRYSTONE_DEDUP): expected off or namespace or global, found \"maybe\""
+        "dedup (from DRYSTONE_DEDUP): expected off or repo or namespace or global, found \"maybe\""
     );
     assert_eq!(
         shown(flag("listen", "hub.example")),
@@ -253,13 +288,4 @@ proptest! {
             let _ = flag(field, &text);
         }
     }
-}
-
-#[test]
-fn memory_is_shared_between_what_comes_and_what_goes() {
-    let shares = |memory_bytes| Limits { memory_bytes, ..Limits::default() }.memory_shares();
-    assert_eq!(shares(1 << 30), (768 << 20, 256 << 20));
-    let (bodies, answers) = shares(80 << 20);
-    assert!(bodies >= limits::XORB_STORED_BYTES_MAX && answers >= ANSWERS_BYTES_MIN);
-    assert_eq!(bodies + answers, 80 << 20);
 }

@@ -20,14 +20,13 @@ pub(super) struct Caller {
 
 impl Caller {
     /// Checks the token before anything else, so that strangers learn nothing.
-    pub(super) fn check(state: &AppState, headers: &HeaderMap, needed: TokenScope) -> Result<Self, Refused> {
-        let claims = state.authorize(headers, needed)?;
-        let scope = match claims {
-            // A repository's kind is part of its name: `models/a` and `datasets/a` are two.
-            Some(claims) => {
-                let repo = claims.repo;
-                Scope::new(repo.namespace, format!("{}/{}", repo.kind.segment(), repo.name))?
-            }
+    pub(super) async fn check(
+        state: &AppState,
+        headers: &HeaderMap,
+        needed: TokenScope,
+    ) -> Result<Self, Refused> {
+        let scope = match state.authorize(headers, needed).await? {
+            Some(scope) => scope,
             // Where tokens are off there is one repository, and it is everyone's.
             None => Scope::new("anyone", "cas")?,
         };

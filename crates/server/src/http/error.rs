@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
@@ -37,6 +38,12 @@ impl Refused {
         self
     }
 
+    /// Too many requests, and how long to wait.
+    pub(crate) fn too_many(message: &str, wait: Duration) -> Self {
+        let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        Self::new(ErrorCode::TooManyRequests, message).retry_after(seconds)
+    }
+
     /// For people.
     pub fn message(&self) -> &str {
         &self.message
@@ -70,6 +77,7 @@ impl IntoResponse for Refused {
 
 impl From<auth::Refusal> for Refused {
     fn from(refusal: auth::Refusal) -> Self {
+        metrics::counter!("drystone_tokens_refused_total", "reason" => refusal.reason()).increment(1);
         Self::new(refusal.code(), refusal.to_string())
     }
 }

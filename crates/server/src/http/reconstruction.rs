@@ -41,8 +41,9 @@ pub(super) async fn batch_by_query(
     State(state): State<AppState>,
     request: Request,
 ) -> Result<Response<Body>, Refused> {
-    let caller = Caller::check(&state, request.headers(), TokenScope::Read)?;
-    let files = parse_batch_query(request.uri().query().unwrap_or_default(), limits::BATCH_FILES_MAX);
+    let (request, _) = request.into_parts();
+    let caller = Caller::check(&state, &request.headers, TokenScope::Read).await?;
+    let files = parse_batch_query(request.uri.query().unwrap_or_default(), limits::BATCH_FILES_MAX);
     let files = files.map_err(|error| Refused::new(ErrorCode::Invalid, format!("the query: {error}")))?;
     batch(&state, &caller, &files).await
 }
@@ -53,7 +54,7 @@ pub(super) async fn batch_by_body(
     request: Request,
 ) -> Result<Response<Body>, Refused> {
     let (parts, body) = request.into_parts();
-    let caller = Caller::check(&state, &parts.headers, TokenScope::Read)?;
+    let caller = Caller::check(&state, &parts.headers, TokenScope::Read).await?;
     let body = read_body(body, BATCH_BYTES_MAX).await?;
     let keys: Vec<FileKey> = parse_json(&body)
         .map_err(|error| Refused::new(ErrorCode::Invalid, format!("not a list of files: {error}")))?;
@@ -73,13 +74,14 @@ async fn batch(state: &AppState, caller: &Caller, files: &[FileHash]) -> Result<
 
 /// Whether a file is here, and how long it is.
 pub(super) async fn head(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
-    let caller = Caller::check(&state, request.headers(), TokenScope::Read)?;
-    let file: FileHash = hash_in(request.uri())?;
+    let (request, _) = request.into_parts();
+    let caller = Caller::check(&state, &request.headers, TokenScope::Read).await?;
+    let file: FileHash = hash_in(&request.uri)?;
     Ok(length_only(caller.store.file_bytes(&caller.grant, file).await?))
 }
 
 async fn plan(state: &AppState, request: &Parts) -> Result<Reconstruction, Answer> {
-    let Caller { store, grant } = Caller::check(state, &request.headers, TokenScope::Read)?;
+    let Caller { store, grant } = Caller::check(state, &request.headers, TokenScope::Read).await?;
     let file: FileHash = hash_in(&request.uri)?;
     let range = match asked(&request.headers)? {
         None => None,

@@ -73,7 +73,8 @@ impl Work {
 /// Reads the shard, which must be here as a whole before an answer may begin, and starts to register it.
 async fn begin(state: &AppState, request: Request) -> Result<Work, Refused> {
     let (parts, body) = request.into_parts();
-    let Caller { store, grant } = Caller::check(state, &parts.headers, TokenScope::Write)?;
+    let Caller { store, grant } = Caller::check(state, &parts.headers, TokenScope::Write).await?;
+    state.expect_room(upload::announced_len(&parts.headers).unwrap_or(0))?;
     let bounds = upload::Bounds {
         bytes_max: state.config.limits.shard_body_bytes_max,
         // The body, what the store makes of it: four times as much by its own account.

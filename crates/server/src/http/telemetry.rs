@@ -16,7 +16,7 @@ pub(super) async fn sink(
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Refused> {
-    state.authorize(&headers, TokenScope::Read)?;
+    state.authorize(&headers, TokenScope::Read).await?;
     let bytes = read_body(body, limits::TELEMETRY_BYTES_MAX).await?;
     let report: Telemetry = parse_json(&bytes)
         .map_err(|error| Refused::new(ErrorCode::Invalid, format!("not a report: {error}")))?;

@@ -139,7 +139,7 @@ async fn telemetry_is_taken_from_those_with_a_token_up_to_a_mebibyte() {
 async fn without_auth_no_token_is_asked_for() {
     let keys = KeyRing::new(Key::new([7; 32]));
     let state = AppState::new(ServeConfig { auth: false, ..ServeConfig::default() }, &keys, bound());
-    assert_eq!(state.authorize(&HeaderMap::new(), TokenScope::Write), Ok(None));
+    assert_eq!(state.authorize(&HeaderMap::new(), TokenScope::Write).await, Ok(None));
 }
 
 #[tokio::test]
@@ -205,8 +205,9 @@ fn metrics_count_requests_by_route_and_never_by_path() {
         r#"drystone_http_requests_total{method="GET",route="/v1/xorb-grants/{*rest}",status="404"} 1"#,
         r#"drystone_http_requests_total{method="other",route="none",status="404"} 1"#,
         "drystone_http_requests_in_flight 1",
-        "drystone_memory_budget_bytes 1073741824",
-        "drystone_memory_waiting_requests 0",
+        r#"drystone_memory_budget_bytes{share="uploads"} 335544320"#,
+        r#"drystone_memory_budget_bytes{share="answers"} 134217728"#,
+        r#"drystone_memory_waiting_requests{share="uploads"} 0"#,
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }

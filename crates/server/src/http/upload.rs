@@ -186,7 +186,7 @@ fn push(pieces: &mut Vec<Bytes>, piece: Bytes) {
     }
 }
 
-fn announced_len(headers: &HeaderMap) -> Option<u64> {
+pub(super) fn announced_len(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

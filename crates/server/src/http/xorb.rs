@@ -6,7 +6,6 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
 use axum::response::IntoResponse;
-use store::catalog::rows::XorbState;
 use xet::XorbHash;
 use xet::wire::routes::{TokenScope, content_type};
 use xet::wire::{ErrorCode, XorbUploaded};
@@ -23,8 +22,9 @@ pub(super) async fn receive(
 ) -> Result<Response<Body>, Refused> {
     let begin = Instant::now();
     let (parts, body) = request.into_parts();
-    let Caller { store, grant } = Caller::check(&state, &parts.headers, TokenScope::Write)?;
+    let Caller { store, grant } = Caller::check(&state, &parts.headers, TokenScope::Write).await?;
     let hash: XorbHash = prefixed_hash_in(&parts.uri)?;
+    state.expect_room(upload::announced_len(&parts.headers).unwrap_or(0))?;
     let bounds = upload::Bounds {
         bytes_max: state.config.limits.xorb_body_bytes_max,
         memory_factor: 1,
@@ -41,14 +41,14 @@ pub(super) async fn receive(
     Ok(json(&XorbUploaded { was_inserted: ingested.was_inserted }))
 }
 
-/// Whether a xorb is here, and how long its object is.
+/// Whether a xorb is here, as far as the dedup policy lets the caller know, and how long its object is.
 pub(super) async fn head(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
-    let Caller { store, .. } = Caller::check(&state, request.headers(), TokenScope::Read)?;
-    let hash: XorbHash = prefixed_hash_in(request.uri())?;
-    let rows = store.catalog().xorbs(&[hash]).await?;
-    let row = rows.into_iter().find(|row| row.state == XorbState::Live);
-    let row = row.ok_or_else(|| Refused::new(ErrorCode::NotFound, format!("no xorb {hash}")))?;
-    Ok(length_only(row.object_bytes))
+    let (request, _) = request.into_parts();
+    let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Read).await?;
+    let hash: XorbHash = prefixed_hash_in(&request.uri)?;
+    let bytes = store.xorb_bytes(&grant, hash).await?;
+    let bytes = bytes.ok_or_else(|| Refused::new(ErrorCode::NotFound, format!("no xorb {hash}")))?;
+    Ok(length_only(bytes))
 }
 
 /// An answer to `HEAD`: how long the thing is.

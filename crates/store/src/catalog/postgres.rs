@@ -115,6 +115,12 @@ impl PostgresCatalog {
         let was_inserted = shard.execute(&mut *tx).await?.rows_affected() > 0;
         let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
 
+        for xorbs in r.xorbs.chunks(BATCH_ROWS) {
+            let insert = "INSERT INTO repo_xorbs (xorb, namespace, repo) \
+                SELECT xorb, $1, $2 FROM UNNEST($3::bytea[]) AS given (xorb) ON CONFLICT DO NOTHING";
+            let insert = sqlx::query(insert).bind(namespace).bind(repo).bind(unique(xorbs));
+            insert.execute(&mut *tx).await?;
+        }
         for files in r.files.chunks(BATCH_ROWS) {
             let hashes: Vec<_> = files.iter().map(|file| file.hash.as_bytes().as_slice()).collect();
             let insert = "INSERT INTO files (hash, file_bytes, layout, created_s) \
@@ -158,11 +164,7 @@ impl PostgresCatalog {
 
     async fn try_dedup(&self, reach: &Reach, chunk: &ChunkHash) -> Sql<Option<HitColumns>> {
         // NULL stands for "any": one statement, whatever the reach.
-        let (namespace, repo) = match reach {
-            Reach::All => (None, None),
-            Reach::Namespace(namespace) => (Some(namespace.as_str()), None),
-            Reach::Repo(scope) => (Some(scope.namespace()), Some(scope.repo())),
-        };
+        let (namespace, repo) = reach.columns();
         let query = "SELECT d.chunk_index, x.hash, x.digest, x.object_bytes, x.raw_bytes, x.chunk_count, x.state, \
             x.created_s, x.referenced_s, x.verified_s FROM dedup d JOIN xorbs x ON x.hash = d.xorb \
             WHERE d.chunk = $1 AND x.state = $2 AND ($3::text IS NULL OR d.namespace = $3) \
@@ -264,6 +266,15 @@ impl Catalog for PostgresCatalog {
         Ok(hits)
     }
 
+    async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> Result<bool> {
+        let (namespace, repo) = reach.columns();
+        let query = "SELECT COUNT(*) FROM (SELECT 1 FROM repo_xorbs WHERE xorb = $1 \
+            AND ($2::text IS NULL OR namespace = $2) AND ($3::text IS NULL OR repo = $3) LIMIT 1) AS found";
+        let query = sqlx::query_as(query).bind(xorb.as_bytes().as_slice()).bind(namespace).bind(repo);
+        let count: Sql<(i64,)> = query.fetch_one(&self.pool).await;
+        Ok(count.map_err(|source| translate("find a xorb", source))?.0 > 0)
+    }
+
     async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>> {
         let query = "SELECT hash, object_bytes, created_s FROM shards WHERE hash = ANY($1)";
         let rows: Sql<Vec<(Vec<u8>, i64, i64)>> =
@@ -309,6 +320,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/postgres/0001_cas.sql")),
     (5, "secrets", include_str!("../../migrations/postgres/0005_secrets.sql")),
     (10, "tokens", include_str!("../../migrations/postgres/0010_tokens.sql")),
+    (11, "xorbs of repositories", include_str!("../../migrations/postgres/0011_repo_xorbs.sql")),
     (20, "repositories", include_str!("../../migrations/postgres/0020_repos.sql")),
 ];
 

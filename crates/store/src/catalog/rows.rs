@@ -155,6 +155,17 @@ pub struct Counts {
     pub shards: u64,
 }
 
+impl Reach {
+    /// The namespace and the name that are asked for; `None` for any.
+    pub(crate) fn columns(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            Self::All => (None, None),
+            Self::Namespace(namespace) => (Some(namespace), None),
+            Self::Repo(scope) => (Some(scope.namespace()), Some(scope.repo())),
+        }
+    }
+}
+
 impl XorbRow {
     /// The xorb as a layout names it.
     pub fn laid(&self) -> LaidXorb {

@@ -157,6 +157,13 @@ impl SqliteCatalog {
         let was_inserted = shard.execute(&mut *tx).await?.rows_affected() > 0;
         let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
 
+        for xorbs in r.xorbs.chunks(BATCH_ROWS) {
+            let mut insert = QueryBuilder::new("INSERT INTO repo_xorbs (xorb, namespace, repo) ");
+            insert.push_values(xorbs, |mut values, xorb| {
+                values.push_bind(xorb.as_bytes().as_slice()).push_bind(namespace).push_bind(repo);
+            });
+            finish(&mut insert, &mut tx).await?;
+        }
         for files in r.files.chunks(BATCH_ROWS) {
             let mut insert = QueryBuilder::new("INSERT INTO files (hash, file_bytes, layout, created_s) ");
             insert.push_values(files, |mut values, file| {
@@ -334,6 +341,15 @@ impl Catalog for SqliteCatalog {
         Ok(hits)
     }
 
+    async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> Result<bool> {
+        let (namespace, repo) = reach.columns();
+        let query = "SELECT COUNT(*) FROM (SELECT 1 FROM repo_xorbs WHERE xorb = ?1 \
+            AND (?2 IS NULL OR namespace = ?2) AND (?3 IS NULL OR repo = ?3) LIMIT 1)";
+        let query = sqlx::query_as(query).bind(xorb.as_bytes().as_slice()).bind(namespace).bind(repo);
+        let count: Sql<(i64,)> = query.fetch_one(&self.reads).await;
+        Ok(count.map_err(|source| translate("find a xorb", source))?.0 > 0)
+    }
+
     async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>> {
         let mut shards = Vec::new();
         for hashes in unique(hashes).chunks(BATCH_ROWS) {
@@ -383,6 +399,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql")),
     (5, "secrets", include_str!("../../migrations/sqlite/0005_secrets.sql")),
     (10, "tokens", include_str!("../../migrations/sqlite/0010_tokens.sql")),
+    (11, "xorbs of repositories", include_str!("../../migrations/sqlite/0011_repo_xorbs.sql")),
     (20, "repositories", include_str!("../../migrations/sqlite/0020_repos.sql")),
 ];
 

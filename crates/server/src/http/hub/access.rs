@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
+use store::catalog::tokens::Bound;
 use store::catalog::repo::RepoRow;
 use store::repo::refs::Resolved;
 use store::repo::{Kind, MemberRow, RepoName};
@@ -15,7 +16,7 @@ use xet::wire::ErrorCode;
 
 use super::error::HubError;
 use super::query::Query;
-use crate::auth::{Bound, Identity, RepoKind, Repository, Role};
+use crate::auth::{Identity, RepoKind, Repository, Role};
 use crate::http::caller::store_of;
 use crate::state::AppState;
 
@@ -131,7 +132,7 @@ impl Asked {
         if who.role == Role::Read {
             return Err(crate::auth::Refusal::Scope.into());
         }
-        if who.bound.covers(&repository(name)) {
+        if who.covers(&repository(name)) {
             return Ok(());
         }
         if matches!(who.bound, Bound::Repo(_)) {
@@ -169,7 +170,7 @@ impl Asked {
         }
         let Some(who) = &self.who else { return false };
         let is_member = || self.memberships.iter().any(|row| row.namespace == repo.name.namespace);
-        who.bound.covers(&repository(&repo.name)) || !matches!(who.bound, Bound::Repo(_)) && is_member()
+        who.covers(&repository(&repo.name)) || !matches!(who.bound, Bound::Repo(_)) && is_member()
     }
 
     /// The commit of the path's revision.

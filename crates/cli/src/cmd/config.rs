@@ -1,0 +1,118 @@
+//! `drystone config`: what a server would be told, and whether that would do.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use server::ServeConfig;
+use server::check::check;
+
+use super::serve::Serve;
+use crate::output::CliError;
+
+/// Look at the settings of a server without starting it
+#[derive(Debug, Args)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Print every setting and who said it, then try what they name
+    ///
+    /// Reads the file, the environment and the flags as `drystone serve` does. Then tries whether the data folder can be written, whether
+    /// objects and catalog answer, and whether the key fits the certificate. Changes nothing. Ends with 1 if anything is wrong.
+    #[command(
+        about = "Print every setting and who said it, then try what they name",
+        long_about = "Print every setting and who said it, then try what they name\n\nReads the file, the environment \
+                      and the flags as `drystone serve` does. Then tries whether the data folder can be written, whether \
+                      objects and catalog answer, and whether the key fits the certificate. Changes nothing. Ends with 1 \
+                      if anything is wrong.",
+        after_help = "Examples:\n  drystone config check --config hub.toml\n  \
+                      drystone config check --data /srv/drystone --json"
+    )]
+    Check(Check),
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    #[command(flatten)]
+    serve: Serve,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    settings: Vec<Setting>,
+    checks: Vec<Outcome>,
+}
+
+#[derive(Serialize)]
+struct Setting {
+    name: &'static str,
+    value: Option<String>,
+    source: String,
+}
+
+#[derive(Serialize)]
+struct Outcome {
+    what: &'static str,
+    ok: bool,
+    message: String,
+}
+
+impl Config {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        match self.verb {
+            Verb::Check(check) => check.run(),
+        }
+    }
+}
+
+impl Check {
+    fn run(self) -> Result<ExitCode, CliError> {
+        let layers = self.serve.layers()?;
+        let config = ServeConfig::load(&layers).map_err(|error| CliError::Message(error.to_string()))?;
+        let runtime = tokio::runtime::Runtime::new();
+        let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
+        let setting = |told: server::config::told::Told| Setting {
+            name: told.name,
+            value: told.value,
+            source: told.source.to_string(),
+        };
+        let outcome = |checked: server::check::Checked| Outcome {
+            what: checked.what,
+            ok: checked.outcome.is_ok(),
+            message: checked.outcome.unwrap_or_else(|wrong| wrong),
+        };
+        let report = Report {
+            settings: config.told(&layers).into_iter().map(setting).collect(),
+            checks: runtime.block_on(check(&config)).into_iter().map(outcome).collect(),
+        };
+        let all_well = report.checks.iter().all(|check| check.ok);
+        let mut out = io::stdout().lock();
+        match self.json {
+            true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
+            false => print(&mut out, &report)?,
+        }
+        Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+fn print(out: &mut impl io::Write, report: &Report) -> io::Result<()> {
+    for setting in &report.settings {
+        let value = setting.value.as_deref().unwrap_or("-");
+        writeln!(out, "{:21} {value}  ({})", setting.name, setting.source)?;
+    }
+    writeln!(out)?;
+    for check in &report.checks {
+        let word = if check.ok { "ok" } else { "WRONG" };
+        writeln!(out, "{word:5} {}: {}", check.what, check.message)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Tries what a server was told: whether its folder, its objects, its catalog and its certificate can be used.
+//!
+//! Nothing is made or changed by it, except for a file that is written and removed at once.
+
+use std::path::{Path, PathBuf};
+
+use store::{ObjectKey, catalog};
+use xet::ShardHash;
+
+use crate::config::ServeConfig;
+use crate::disk::free_bytes;
+use crate::house::{House, open_bucket};
+use crate::secret::{hex, random};
+use crate::tls::Tls;
+
+/// What came of trying one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// The thing.
+    pub what: &'static str,
+    /// What was found, or what is wrong.
+    pub outcome: Result<String, String>,
+}
+
+/// Tries everything that can be tried without starting.
+pub async fn check(config: &ServeConfig) -> Vec<Checked> {
+    let mut checked = vec![
+        Checked { what: "data folder", outcome: data(config) },
+        Checked { what: "objects", outcome: objects(config).await },
+        Checked { what: "catalog", outcome: catalog_of(config).await },
+    ];
+    if let Some(files) = &config.tls {
+        let outcome = Tls::open(files).map(|_| "the key fits the certificate".to_owned());
+        checked.push(Checked { what: "certificate", outcome: outcome.map_err(|error| error.to_string()) });
+    }
+    checked
+}
+
+fn data(config: &ServeConfig) -> Result<String, String> {
+    let folder = there(&config.data);
+    let name = folder.display();
+    let trial = folder.join(format!(".drystone-check-{}", hex(&random::<8>())));
+    let written = std::fs::write(&trial, b"a trial").and_then(|()| std::fs::remove_file(&trial));
+    written.map_err(|error| format!("{name}: {error}"))?;
+    let free = free_bytes(&folder);
+    let min = config.limits.disk_free_bytes_min;
+    if config.objects.is_none() && free.is_some_and(|free| free < min) {
+        let free = free.unwrap_or(0);
+        return Err(format!("{name}: {free} bytes are free, less than disk_free_bytes_min ({min})"));
+    }
+    Ok(match folder == config.data {
+        true => format!("{name} can be written"),
+        false => format!("{} will be made in {name}", config.data.display()),
+    })
+}
+
+async fn objects(config: &ServeConfig) -> Result<String, String> {
+    let objects = match &config.objects {
+        Some(url) => {
+            if let Some(folder) = url.expose().strip_prefix("file://").map(PathBuf::from)
+                && !folder.exists()
+            {
+                return Ok(format!("{} will be made", folder.display()));
+            }
+            open_bucket(url)
+        }
+        None => {
+            let folder = config.data.join("objects");
+            if !folder.exists() {
+                return Ok(format!("{} will be made", folder.display()));
+            }
+            store::Objects::local(&folder)
+        }
+    };
+    let objects = objects.map_err(|error| error.to_string())?;
+    let found = objects.head(&ObjectKey::Shard(ShardHash::ZERO)).await;
+    found.map(|_| format!("{objects:?} answers")).map_err(|error| error.to_string())
+}
+
+async fn catalog_of(config: &ServeConfig) -> Result<String, String> {
+    let url = match &config.catalog {
+        Some(url) => url.expose().clone(),
+        None => {
+            let file = House::new(&config.data).catalog_file();
+            if !file.exists() {
+                return Ok(format!("{} will be made", file.display()));
+            }
+            format!("sqlite://{}", file.display())
+        }
+    };
+    catalog::probe(&url).await.map(|()| "it answers".to_owned()).map_err(|error| error.to_string())
+}
+
+/// The folder, or the nearest one above that is there.
+fn there(folder: &Path) -> PathBuf {
+    let mut at = folder;
+    while !at.exists() {
+        match at.parent() {
+            Some(above) if !above.as_os_str().is_empty() => at = above,
+            _ => return PathBuf::from("."),
+        }
+    }
+    at.to_owned()
+}

@@ -1,0 +1,7 @@
+-- Which repository may know of which xorb: it registered something that is made of it.
+CREATE TABLE repo_xorbs (
+    xorb BYTEA NOT NULL,
+    namespace TEXT NOT NULL,
+    repo TEXT NOT NULL,
+    PRIMARY KEY (xorb, namespace, repo)
+);

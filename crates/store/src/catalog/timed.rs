@@ -1,0 +1,85 @@
+//! A catalog whose calls are timed: `drystone_catalog_seconds`.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
+
+use super::rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
+use super::{Catalog, RepoCatalog, Tokens};
+use crate::access::Scope;
+use crate::error::Result;
+
+/// The catalog within, and a clock beside it.
+#[derive(Debug)]
+pub(crate) struct TimedCatalog(pub(crate) Arc<dyn Catalog>);
+
+/// Times one call, whatever comes of it.
+async fn timed<T>(call: &'static str, work: impl Future<Output = T>) -> T {
+    let begin = Instant::now();
+    let done = work.await;
+    metrics::histogram!("drystone_catalog_seconds", "call" => call).record(begin.elapsed().as_secs_f64());
+    done
+}
+
+#[async_trait]
+impl Catalog for TimedCatalog {
+    async fn xorbs(&self, hashes: &[XorbHash]) -> Result<Vec<XorbRow>> {
+        timed("xorbs", self.0.xorbs(hashes)).await
+    }
+
+    async fn add_xorbs(&self, rows: &[XorbRow]) -> Result<Vec<AddedXorb>> {
+        timed("add_xorbs", self.0.add_xorbs(rows)).await
+    }
+
+    async fn touch_xorbs(&self, hashes: &[XorbHash], now_s: u64) -> Result<Vec<XorbHash>> {
+        timed("touch_xorbs", self.0.touch_xorbs(hashes, now_s)).await
+    }
+
+    async fn condemn_xorbs(&self, hashes: &[XorbHash], before_s: u64) -> Result<Vec<XorbHash>> {
+        timed("condemn_xorbs", self.0.condemn_xorbs(hashes, before_s)).await
+    }
+
+    async fn register(&self, registration: &Registration) -> Result<Registered> {
+        timed("register", self.0.register(registration)).await
+    }
+
+    async fn files(&self, scope: &Scope, hashes: &[FileHash]) -> Result<Vec<FileRow>> {
+        timed("files", self.0.files(scope, hashes)).await
+    }
+
+    async fn files_by_sha256(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<(Sha256, FileHash)>> {
+        timed("files_by_sha256", self.0.files_by_sha256(scope, digests)).await
+    }
+
+    async fn dedup(&self, reach: &Reach, chunks: &[ChunkHash]) -> Result<Vec<DedupHit>> {
+        timed("dedup", self.0.dedup(reach, chunks)).await
+    }
+
+    async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> Result<bool> {
+        timed("has_xorb", self.0.has_xorb(reach, xorb)).await
+    }
+
+    async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>> {
+        timed("shards", self.0.shards(hashes)).await
+    }
+
+    // Looked up once in a few seconds for each token: not worth a number.
+    fn tokens(&self) -> &dyn Tokens {
+        self.0.tokens()
+    }
+
+    async fn agree(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        timed("agree", self.0.agree(name, value)).await
+    }
+
+    fn hub(&self) -> &dyn RepoCatalog {
+        self.0.hub()
+    }
+
+    async fn counts(&self) -> Result<Counts> {
+        timed("counts", self.0.counts()).await
+    }
+}
