@@ -98,7 +98,8 @@ agree() {
 }
 
 round_trip() {
-    cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/roundtrip.py "$target_dir/debug/drystone"
+    cargo build --quiet -p drystone -p drystone-testkit --features drystone-testkit/s3 --bin drystone --bin s3d &&
+        .venv/bin/python tests/hf_xet/roundtrip.py "$target_dir/debug/drystone" "$target_dir/debug/s3d"
 }
 
 hub() {

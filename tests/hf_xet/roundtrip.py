@@ -1,10 +1,11 @@
 """The published hf_xet wheel uploads to `drystone serve` and downloads the same bytes.
 
-usage: roundtrip.py DRYSTONE
+usage: roundtrip.py DRYSTONE [S3D]
 
 Starts the real server on a folder that did not exist, uploads files of several kinds and sizes, a modified one and an
 empty one, downloads them, restarts the server and downloads again; shows tokens that must not work; then a large file, its
-ranges, its next version, and many small files.
+ranges, its next version, and many small files. With S3D, the test kit's server of buckets and databases, does the first
+part again on a bucket and PostgreSQL, with data from the server and with data from the bucket.
 Ends with a line `roundtrip: N passed, M failed`.
 """
 
@@ -24,6 +25,7 @@ warnings.simplefilter("ignore")
 sys.path.insert(0, str(Path(__file__).parent))
 
 passed = failed = 0
+place = "folder"
 
 
 def check(name, ok, detail=""):
@@ -32,16 +34,27 @@ def check(name, ok, detail=""):
         passed += 1
     else:
         failed += 1
-    print(f"{'ok' if ok else 'FAILED'}: {name} {detail if not ok else ''}".rstrip(), flush=True)
+    print(f"{'ok' if ok else 'FAILED'}: {place}: {name} {detail if not ok else ''}".rstrip(), flush=True)
+
+
+class Place:
+    """Where a server keeps its objects and its catalog: flags, variables, and the folder that objects end up in."""
+
+    def __init__(self, name, number, objects, flags=(), variables=None, big=150_000_000):
+        self.name, self.number, self.objects, self.flags, self.big = name, number, objects, flags, big
+        self.variables = {**os.environ, **(variables or {})}
+
+    def stored_bytes(self):
+        return sum(file.stat().st_size for file in (self.objects / "xorbs").rglob("*") if file.is_file())
 
 
 class Server:
     """The binary on a folder, at a free port."""
 
-    def __init__(self, drystone, data, *flags):
+    def __init__(self, drystone, data, *flags, variables=None):
         self.log = open(data.parent / "server.log", "ab")
         command = [drystone, "serve", "--listen", "127.0.0.1:0", "--data", data, *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True, env=variables)
         self.said = []
         for line in self.process.stdout:
             self.said.append(line.strip())
@@ -75,10 +88,6 @@ def download(infos, folder, url, access):
     return [folder / str(n) for n in range(len(infos))]
 
 
-def stored_bytes(data):
-    return sum(file.stat().st_size for file in (data / "objects" / "xorbs").rglob("*") if file.is_file())
-
-
 def refused(work):
     try:
         work()
@@ -100,15 +109,16 @@ def metric(server, name):
     return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
 
 
-def make_files(folder):
+def make_files(folder, place):
     from agree import mixed, noise, text, zeros
 
     folder.mkdir()
     files = []
     for kind, size in [
         (noise, 1), (text, 100), (noise, 8192), (text, 131_073), (zeros, 3_000_000), (noise, 10_000_000),
-        (text, 20_000_000), (mixed, 150_000_000),
-    ]:  # the last one takes several xorbs
+        (text, 20_000_000), (mixed, place.big),
+    ]:
+        size += place.number * 1_000  # other files in every place, or a client's cache might answer for the server
         files.append(folder / f"{kind.__name__}-{size}")
         files[-1].write_bytes(kind(size))
     files.append(folder / "empty")
@@ -120,22 +130,23 @@ def same(files, copies):
     return all(file.read_bytes() == copy.read_bytes() for file, copy in zip(files, copies, strict=True))
 
 
-def run(drystone, work):
+def run(drystone, work, place):
+    work.mkdir()
     data = work / "data"
-    server = Server(drystone, data)
+    server = Server(drystone, data, *place.flags, variables=place.variables)
     check("the key and the admin token are for their owner alone", all(
         (data / name).stat().st_mode & 0o777 == 0o600 for name in ("signing.key", "admin.token")))
     write, read = (token(drystone, data, scope, "ann/model") for scope in ("write", "read"))
 
-    files = make_files(work / "files")
+    files = make_files(work / "files", place)
     infos = upload(files, server.url, write)
     check("files of all kinds are uploaded", len(infos) == len(files))
     check("and downloaded", same(files, download(infos, work / "first", server.url, read)))
-    before = stored_bytes(data)
+    before = place.stored_bytes()
     check("what compresses is stored smaller", before < 0.8 * sum(file.stat().st_size for file in files))
 
     upload(files, server.url, write)
-    check("uploading again stores nothing", stored_bytes(data) == before)
+    check("uploading again stores nothing", place.stored_bytes() == before)
     edited = work / "edited"
     big = files[5].read_bytes()
     edited.write_bytes(big[:5_000_000] + b"an insertion" + big[5_000_000:8_000_000] + big[8_000_500:])
@@ -145,7 +156,7 @@ def run(drystone, work):
     made = subprocess.run([sys.executable, "-W", "ignore", "-c", code, edited, server.url, write[0], str(write[1])],
                           env=env, capture_output=True, text=True)
     check("a modified file is uploaded by a client without a cache", made.returncode == 0, made.stderr[-500:])
-    grown = stored_bytes(data) - before
+    grown = place.stored_bytes() - before
     check("and only what changed is stored", 0 < grown < 1_000_000, f"{grown} bytes")
     if made.returncode == 0:
         file_hash, size = made.stdout.split()
@@ -154,7 +165,7 @@ def run(drystone, work):
         check("and downloaded", same([edited], [copy]))
 
     check("SIGTERM ends the server cleanly", server.stop() == 0)
-    server = Server(drystone, data)
+    server = Server(drystone, data, *place.flags, variables=place.variables)
     check("a second start makes no new secrets", not any(line.startswith("made ") for line in server.said))
     check("everything is there after a restart", same(files, download(infos, work / "second", server.url, read)))
 
@@ -162,7 +173,7 @@ def run(drystone, work):
     new.write_bytes(random.Random(5).randbytes(100_000))
     other = token(drystone, data, "read", "bob/other")
     bad = (write[0][:-4] + ("AAAA" if write[0][-4:] != "AAAA" else "BBBB"), write[1])
-    before = stored_bytes(data)
+    before = place.stored_bytes()
     for name, work_ in [
         ("a forged token uploads nothing", lambda: upload([new], server.url, bad)),
         ("a read token uploads nothing", lambda: upload([new], server.url, read)),
@@ -170,7 +181,7 @@ def run(drystone, work):
         ("another repository's token downloads nothing", lambda: download(infos[:1], work / "other", server.url, other)),
     ]:
         check(name, refused(work_) is not None)
-    check("refused uploads leave nothing", stored_bytes(data) == before)
+    check("refused uploads leave nothing", place.stored_bytes() == before)
 
     admin = (data / "admin.token").read_text().strip()
     create = urllib.request.Request(f"{server.url}/api/repos/create", method="POST", data=b'{"name": "model", "organization": "ann", "private": true}',
@@ -188,7 +199,13 @@ def run(drystone, work):
     check("/ready and /metrics answer", status(f"{server.url}/ready")[0] == 200 and b"drystone_http_requests_total" in status(f"{server.url}/metrics")[1])
     log = (work / "server.log").read_text()
     check("no token is in the log", admin not in log and write[0] not in log and read[0] not in log)
+    secrets = [place.variables.get("AWS_SECRET_ACCESS_KEY"), "X-Amz-Signature"]
+    check("and no secret of the bucket", not any(secret and secret in log for secret in secrets))
+    from_server = "/v1/data/" in log
+    check("data came from where it should", from_server != ("bucket" in place.flags), f"from the server: {from_server}")
     server.stop()
+    if place.flags:
+        return
 
     large_and_many(drystone, work)
 
@@ -247,18 +264,40 @@ def large_and_many(drystone, work):
     server.stop()
 
 
+def all_places(s3d, folder):
+    """The folder, and a bucket with each kind of data URL; and the process that keeps buckets, to be ended."""
+    yield Place("folder", 0, folder / "0" / "data" / "objects")
+    if not s3d:
+        return
+    for number, urls in enumerate(("server", "bucket"), 1):
+        with subprocess.Popen([s3d], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            said = json.loads(process.stdout.readline())
+            if not said["catalog"]:
+                print("skipped: the round trip on a bucket and PostgreSQL: PostgreSQL is not installed")
+            else:
+                variables = {
+                    "AWS_ENDPOINT_URL": said["endpoint"], "AWS_ACCESS_KEY_ID": said["key"],
+                    "AWS_SECRET_ACCESS_KEY": said["secret"], "AWS_REGION": "us-east-1",
+                }
+                flags = ("--objects", said["bucket"], "--catalog", said["catalog"], "--data-urls", urls)
+                yield Place(f"bucket, data from the {urls}", number, Path(said["folder"]), flags, variables, 60_000_000)
+            process.stdin.close()
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HF_HOME"] = os.environ["HF_XET_CACHE"] = str(Path(folder) / "hf")
         os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
         import hf_xet
 
-        try:
-            run(os.path.abspath(sys.argv[1]), Path(folder))
-        except Exception as error:
-            check("the rest", False, repr(error))
-            log = Path(folder) / "server.log"
-            if log.exists():
-                print(log.read_text()[-3000:])
+        for each in all_places(*sys.argv[2:3] or [None], Path(folder)):
+            place, work = each.name, Path(folder) / str(each.number)
+            try:
+                run(os.path.abspath(sys.argv[1]), work, each)
+            except Exception as error:
+                check("the rest", False, repr(error))
+                log = work / "server.log"
+                if log.exists():
+                    print(log.read_text()[-3000:])
     print(f"roundtrip: {passed} passed, {failed} failed")
     sys.exit(failed > 0)

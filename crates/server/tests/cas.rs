@@ -1,161 +1,36 @@
-//! The whole CAS over HTTP, in process, with the golden vectors.
+//! The whole CAS over HTTP, with the golden vectors, on every kind of objects and catalog.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+mod house;
 
 use std::collections::HashMap;
 
-use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Request};
-use http_body_util::BodyExt as _;
+use axum::http::Request;
+use house::{Hub, Place, Places, build, chunks_of};
 use server::config::DedupPolicy;
-use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
-use store::Store;
-use store::catalog::rows::Counts;
-use tempfile::TempDir;
+use server::{Claims, RepoKind, Repository, ServeConfig};
 use testkit::Vectors;
 use testkit::vectors::model::{AdversarialKind, Expect};
 use tower::ServiceExt as _;
-use xet::compress::Policy;
 use xet::shard::Shard;
 use xet::wire::routes::TokenScope;
 use xet::wire::{
-    Batch, ErrorBody, Frame, FrameReader, Reconstruction, ReconstructionV1, ReconstructionV2, ShardUploaded,
-    XorbUploaded, parse_json,
+    Batch, ErrorBody, Frame, FrameReader, ReconstructionV1, ReconstructionV2, ShardUploaded, XorbUploaded, parse_json,
 };
-use xet::xorb::{ChunkDecoder, ChunkReader, Form, SealedXorb, XorbBuilder};
-use xet::{ChunkHash, FileHash, XorbHash};
-
-struct Hub {
-    app: Router,
-    state: AppState,
-    store: Store,
-    _folder: TempDir,
-}
-
-struct Got {
-    status: u16,
-    headers: HeaderMap,
-    body: Vec<u8>,
-}
-
-impl Hub {
-    async fn new() -> Self {
-        Self::with_dedup(DedupPolicy::Namespace).await
-    }
-
-    async fn with_dedup(dedup: DedupPolicy) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let config = ServeConfig { dedup, ..ServeConfig::default() };
-        let keys = KeyRing::new(Key::new([7; 32]));
-        let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
-        let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
-        Self { app: server::app(state.clone()), state, store, _folder: folder }
-    }
-
-    fn token(&self, scope: TokenScope, name: &str) -> String {
-        let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: name.into() };
-        let claims = Claims::new("ann", scope, repo, self.state.now_s(), 60);
-        self.state.tokens.issue(&claims).token.expose().clone()
-    }
-
-    async fn send(&self, method: &str, uri: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Got {
-        let mut request = Request::builder().method(method).uri(uri);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        if method == "POST" {
-            request = request.header("content-length", body.len());
-        }
-        let response = self.app.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
-        let (head, body) = response.into_parts();
-        assert!(head.headers.contains_key("x-request-id"));
-        expect_documented(method, uri, head.status.as_u16());
-        let body = body.collect().await.unwrap().to_bytes().to_vec();
-        if head.status.as_u16() >= 400 && method != "HEAD" {
-            let refusal: ErrorBody = parse_json(&body).unwrap();
-            assert_eq!(refusal.code.status(), head.status.as_u16());
-        }
-        Got { status: head.status.as_u16(), headers: head.headers, body }
-    }
-
-    async fn post(&self, uri: &str, body: &[u8]) -> Got {
-        let token = format!("Bearer {}", self.token(TokenScope::Write, "a"));
-        self.send("POST", uri, &[("authorization", &token)], body.to_vec()).await
-    }
-
-    async fn get(&self, uri: &str, range: Option<&str>) -> Got {
-        let token = format!("Bearer {}", self.token(TokenScope::Read, "a"));
-        let mut headers = vec![("authorization", token.as_str())];
-        headers.extend(range.map(|range| ("range", range)));
-        self.send("GET", uri, &headers, Vec::new()).await
-    }
-
-    async fn head(&self, uri: &str) -> Got {
-        let token = format!("Bearer {}", self.token(TokenScope::Read, "a"));
-        self.send("HEAD", uri, &[("authorization", &token)], Vec::new()).await
-    }
-
-    async fn upload_xorb(&self, hash: &XorbHash, bytes: &[u8]) -> bool {
-        let got = self.post(&format!("/v1/xorbs/default/{hash}"), bytes).await;
-        assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
-        parse_json::<XorbUploaded>(&got.body).unwrap().was_inserted
-    }
-
-    /// What a reconstruction gives, `wanted` bytes at most, its data fetched without a token.
-    async fn rebuild(&self, found: &Reconstruction, wanted: u64) -> Vec<u8> {
-        let mut chunks: HashMap<(XorbHash, u32), Vec<u8>> = HashMap::new();
-        for (xorb, fetch) in &found.fetches {
-            for at in &fetch.ranges {
-                let url = fetch.urls[at.url].strip_prefix(&self.state.base_url).unwrap();
-                let stored = &at.range.stored_bytes;
-                let range = format!("bytes={}-{}", stored.start, stored.end - 1);
-                let got = self.send("GET", url, &[("range", &range)], Vec::new()).await;
-                assert_eq!((got.status, got.body.len() as u64), (206, stored.end - stored.start));
-                let mut decoder = ChunkDecoder::new();
-                let mut reader = ChunkReader::new(&got.body, 0, &mut decoder);
-                let mut number = at.range.chunks.start;
-                while let Some(chunk) = reader.next_chunk().unwrap() {
-                    chunks.insert((*xorb, number), chunk.raw.to_vec());
-                    number += 1;
-                }
-                assert_eq!(number, at.range.chunks.end);
-            }
-        }
-        let terms = found.terms.iter().flat_map(|term| term.chunks.clone().map(|n| (term.xorb, n)));
-        let mut out: Vec<u8> = terms.flat_map(|place| chunks[&place].clone()).collect();
-        out.drain(..found.offset_into_first_range as usize);
-        out.truncate(wanted as usize);
-        out
-    }
-
-    async fn counts(&self) -> Counts {
-        self.store.catalog().counts().await.unwrap()
-    }
-}
-
-fn build<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> SealedXorb {
-    let mut builder = XorbBuilder::new(Policy::Auto);
-    chunks.for_each(|chunk| builder.push(ChunkHash::of(chunk), chunk).unwrap());
-    builder.seal(Form::Footerless).unwrap()
-}
-
-fn chunks_of(vectors: &Vectors) -> HashMap<ChunkHash, Vec<u8>> {
-    let mut chunks = HashMap::new();
-    for input in vectors.manifest.shards.iter().flat_map(|group| &group.inputs) {
-        let data = vectors.make(&input.recipe);
-        let mut start = 0;
-        for end in xet::chunk::cut(&data) {
-            chunks.insert(ChunkHash::of(&data[start..end]), data[start..end].to_vec());
-            start = end;
-        }
-    }
-    chunks
-}
+use xet::{FileHash, XorbHash};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_golden_xorb_is_taken_in_every_form_and_under_every_path() {
-    // Where all is for everyone, a xorb can be seen before a shard names it.
-    let (vectors, hub) = (Vectors::open(), Hub::with_dedup(DedupPolicy::Global).await);
+    let places = Places::start();
+    for place in places.all() {
+        // Where all is for everyone, a xorb can be seen before a shard names it.
+        takes_xorbs(&place.hub_with(DedupPolicy::Global).await).await;
+    }
+}
+
+async fn takes_xorbs(hub: &Hub) {
+    let vectors = Vectors::open();
     let paths = ["/v1/xorbs/default", "/api/v1/xorbs/default", "/xorbs/default", "/xorb/default"];
     for xorb in &vectors.manifest.xorbs {
         let hash: XorbHash = xorb.xorb_hash.parse().unwrap();
@@ -174,10 +49,17 @@ async fn every_golden_xorb_is_taken_in_every_form_and_under_every_path() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn golden_shards_bring_their_files_back_by_both_versions_ranges_and_batches() {
+    let places = Places::start();
+    for place in places.all() {
+        brings_files_back(&place).await;
+    }
+}
+
+async fn brings_files_back(place: &Place<'_>) {
     let vectors = Vectors::open();
     let all_chunks = chunks_of(&vectors);
     for (n, group) in vectors.manifest.shards.iter().filter(|group| group.with_verification).enumerate() {
-        let hub = Hub::new().await;
+        let hub = place.hub().await;
         let upload = group.files.iter().find(|file| file.form.kind == "upload").unwrap();
         let bytes = vectors.read(&upload.file);
         let shard = Shard::parse_upload(&bytes).unwrap();
@@ -228,6 +110,7 @@ async fn golden_shards_bring_their_files_back_by_both_versions_ranges_and_batche
                 let v2 = hub.get(&format!("/v2/reconstructions/{hash}"), Some(&range)).await;
                 assert_eq!(v2.headers["cache-control"], "private, no-store");
                 let v2: ReconstructionV2 = parse_json(&v2.body).unwrap();
+                hub.check_urls(&v2);
                 assert!(hub.rebuild(&v2.try_into().unwrap(), wanted).await == expected, "{range}");
             }
             let past = hub
@@ -263,9 +146,15 @@ async fn golden_shards_bring_their_files_back_by_both_versions_ranges_and_batche
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_unknown_or_not_for_the_caller_is_404_and_what_is_malformed_400() {
-    let hub = Hub::new().await;
+    let places = Places::start();
+    for place in places.all() {
+        refuses(&place.hub().await).await;
+    }
+}
+
+async fn refuses(hub: &Hub) {
     let hash = FileHash::new([1; 32]);
     for (uri, range, status) in [
         (format!("/v1/reconstructions/{hash}"), None, 404),
@@ -299,9 +188,15 @@ async fn what_is_unknown_or_not_for_the_caller_is_404_and_what_is_malformed_400(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_adversarial_file_gets_its_verdict_and_a_refused_one_changes_nothing() {
+    let places = Places::start();
+    for place in places.all() {
+        gives_verdicts(&place.hub().await).await;
+    }
+}
+
+async fn gives_verdicts(hub: &Hub) {
     let vectors = Vectors::open();
     let all_chunks = chunks_of(&vectors);
-    let hub = Hub::new().await;
     for group in &vectors.manifest.shards {
         let upload = group.files.iter().find(|file| file.form.kind == "upload").unwrap();
         for xorb in Shard::parse_upload(&vectors.read(&upload.file)).unwrap().xorbs {
@@ -334,7 +229,7 @@ async fn every_adversarial_file_gets_its_verdict_and_a_refused_one_changes_nothi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_of_a_xorb_that_is_not_here_says_which() {
-    let (vectors, hub) = (Vectors::open(), Hub::new().await);
+    let (vectors, hub) = (Vectors::open(), Hub::local(ServeConfig::default()).await);
     let group = vectors.manifest.shards.iter().find(|group| group.with_verification).unwrap();
     let upload = group.files.iter().find(|file| file.form.kind == "upload").unwrap();
     let bytes = vectors.read(&upload.file);
@@ -350,7 +245,7 @@ async fn a_shard_of_a_xorb_that_is_not_here_says_which() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_who_never_finish_do_not_keep_uploads_out() {
-    let (vectors, hub) = (Vectors::open(), Hub::new().await);
+    let (vectors, hub) = (Vectors::open(), Hub::local(ServeConfig::default()).await);
     let all_chunks = chunks_of(&vectors);
     let chunks: Vec<&[u8]> = all_chunks.values().take(20).map(Vec::as_slice).collect();
     let sealed = build(chunks.into_iter());
@@ -383,13 +278,9 @@ async fn readers_who_never_finish_do_not_keep_uploads_out() {
 
 #[tokio::test]
 async fn a_disk_that_is_almost_full_takes_no_uploads() {
-    let folder = tempfile::tempdir().unwrap();
-    let keys = KeyRing::new(Key::new([7; 32]));
-    let mut config = ServeConfig { data: folder.path().to_owned(), ..ServeConfig::default() };
+    let mut config = ServeConfig::default();
     config.limits.disk_free_bytes_min = 1 << 50;
-    let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
-    let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
-    let hub = Hub { app: server::app(state.clone()), state, store, _folder: folder };
+    let hub = Hub::local(config).await;
     let hash = FileHash::new([1; 32]);
     for uri in [format!("/v1/xorbs/default/{hash}"), "/v1/shards".to_owned(), "/v2/shards".to_owned()] {
         let got = hub.post(&uri, b"anything").await;
@@ -422,7 +313,7 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
         (DedupPolicy::Global, [(200, 200), (200, 200), (200, 200)]),
     ];
     for (policy, expected) in cases {
-        let hub = Hub::with_dedup(policy).await;
+        let hub = Hub::local(ServeConfig { dedup: policy, ..ServeConfig::default() }).await;
         for xorb in &shard.xorbs {
             let chunks = xorb.chunks.iter().map(|chunk| &all_chunks[&chunk.hash][..]);
             hub.upload_xorb(&xorb.hash, &build(chunks).bytes).await;
@@ -443,30 +334,13 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
     }
 }
 
-/// The OpenAPI document lists every status that an operation was seen to answer with.
-fn expect_documented(method: &str, uri: &str, status: u16) {
-    let doc: serde_json::Value = serde_json::from_str(server::http::OPENAPI).unwrap();
-    let path = uri.split('?').next().unwrap();
-    let fits = |template: &str| {
-        let (a, b): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
-        a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.starts_with('{') || a == b)
-    };
-    let item = doc["paths"].as_object().unwrap().iter().find(|(template, item)| {
-        let mut aliases = item["x-aliases"].as_array().into_iter().flatten();
-        fits(template) || aliases.any(|alias| fits(alias.as_str().unwrap()))
-    });
-    let (template, item) = item.unwrap_or_else(|| panic!("{path} is not documented"));
-    let listed = &item[method.to_lowercase()]["responses"][status.to_string()];
-    assert!(listed.is_object(), "{method} {template} answered {status}, which is not documented");
-}
-
 #[test]
 fn an_upload_without_a_length_is_counted_and_its_calls_are_timed() {
     let (recorder, metrics) = server::Metrics::local().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (text, sent) = metrics::with_local_recorder(&recorder, || {
         runtime.block_on(async {
-            let (vectors, hub) = (Vectors::open(), Hub::new().await);
+            let (vectors, hub) = (Vectors::open(), Hub::local(ServeConfig::default()).await);
             let all_chunks = chunks_of(&vectors);
             let sealed = build(all_chunks.values().take(20).map(Vec::as_slice));
             let pieces: Vec<_> =
