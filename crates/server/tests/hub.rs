@@ -1,4 +1,4 @@
-//! The Hub API over HTTP, in process: what clients other than huggingface_hub ask for, and who is refused what.
+//! The Hub API over HTTP, in process: what clients other than `huggingface_hub` ask for, and who is refused what.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use axum::Router;
