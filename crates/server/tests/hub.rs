@@ -1,4 +1,4 @@
-//! The Hub API over HTTP, in process: what clients other than huggingface_hub ask for, and who is refused what.
+//! The Hub API over HTTP, in process: what clients other than `huggingface_hub` ask for, and who is refused what.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use axum::Router;
@@ -180,6 +180,8 @@ async fn what_is_not_there_says_what_is_missing() {
         ("/api/models/ann/a/tree/main/none", "EntryNotFound"),
         ("/api/models/ann/a/tree/feat%2Fnone", "RevisionNotFound"),
         ("/api/models/ann/a/xet-read-token/none", "RevisionNotFound"),
+        ("/ann/a/resolve/ma%00in/a", "RevisionNotFound"),
+        ("/ann/a/resolve/main/a%00", "EntryNotFound"),
     ] {
         let got = hub.admin("GET", uri, Value::Null).await;
         assert_eq!((got.status, got.header("x-error-code")), (404, code), "{uri}");

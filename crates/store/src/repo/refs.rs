@@ -53,6 +53,10 @@ pub struct Resolved {
 impl Store {
     /// The commit of a branch, tag, pull request (`refs/pr/1`) or commit id; `None` when there is none.
     pub async fn resolve(&self, repo: RepoId, revision: &str) -> Result<Option<Resolved>> {
+        // PostgreSQL would take a zero byte for an error of ours.
+        if revision.contains(char::is_control) {
+            return Ok(None);
+        }
         if let Ok(oid) = revision.parse::<Oid>() {
             let rows = self.hub().git_objects(repo, &[oid]).await?;
             let is_commit = rows.iter().any(|row| row.kind == ObjectKind::Commit);
@@ -71,6 +75,9 @@ impl Store {
 
     /// Where a ref points.
     pub async fn ref_target(&self, repo: RepoId, ref_name: &str) -> Result<Option<Oid>> {
+        if ref_name.contains(char::is_control) {
+            return Ok(None);
+        }
         let rows = self.hub().refs_named(repo, &[ref_name.to_owned()]).await?;
         Ok(rows.into_iter().next().map(|row| row.target))
     }
@@ -122,8 +129,8 @@ impl Store {
         let now_s = self.clock.now_s();
         let mut row = PullRow {
             number: 0,
-            title: title.to_owned(),
-            description: description.to_owned(),
+            title: title.replace('\0', ""),
+            description: description.replace('\0', ""),
             author: author.to_owned(),
             created_s: now_s,
         };

@@ -49,10 +49,10 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let after = asked.query.value("cursor").and_then(|cursor| cursor.split_once('/'));
     let query = RepoQuery {
         kind: asked.kind(),
-        namespace: asked.query.value("author").map(str::to_owned),
-        search: asked.query.value("search").map(str::to_owned),
+        namespace: asked.query.value("author").map(plain),
+        search: asked.query.value("search").map(plain),
         private_of: asked.private_of(),
-        after: after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+        after: after.map(|(namespace, name)| (plain(namespace), plain(name))),
         limit: limit as u64 + 1,
     };
     let mut rows = asked.store.list_repos(&query).await?;
@@ -74,6 +74,11 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
         next_link(&mut response, &url);
     }
     Ok(response)
+}
+
+/// Text without what no name has, and PostgreSQL does not take.
+fn plain(text: &str) -> String {
+    text.replace(char::is_control, "")
 }
 
 /// Says where the next page is.
