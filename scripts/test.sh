@@ -87,6 +87,8 @@ hf_xet_agreement() {
     else
         run "agreement with hf_xet" count_plain agree
         run "round trip with hf_xet" count_plain round_trip
+        run "push, then hf_xet" count_plain push_then_hf_xet
+        run "hf_xet, then pull" count_plain hf_xet_then_pull
     fi
 }
 
@@ -96,6 +98,14 @@ agree() {
 
 round_trip() {
     cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/roundtrip.py "$target_dir/debug/drystone"
+}
+
+push_then_hf_xet() {
+    cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/push.py "$target_dir/debug/drystone"
+}
+
+hf_xet_then_pull() {
+    cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/pull.py "$target_dir/debug/drystone"
 }
 
 fuzzing() {

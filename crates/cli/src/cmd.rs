@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+mod cas;
 mod check;
 mod chunks;
 mod completions;
@@ -32,6 +33,7 @@ enum Verb {
     Check(check::Check),
     Xorb(xorb::Xorb),
     Shard(shard::Shard),
+    Cas(cas::CasCommand),
     Serve(serve::Serve),
     Token(token::Token),
     Completions(completions::Completions),
@@ -46,6 +48,7 @@ impl Drystone {
             Verb::Check(verb) => verb.run(),
             Verb::Xorb(verb) => verb.run(),
             Verb::Shard(verb) => verb.run(),
+            Verb::Cas(verb) => verb.run(),
             Verb::Serve(verb) => verb.run(),
             Verb::Token(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),

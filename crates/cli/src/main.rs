@@ -3,6 +3,7 @@
 mod cmd;
 mod describe;
 mod files;
+mod local;
 mod output;
 mod progress;
 

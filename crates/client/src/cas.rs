@@ -5,6 +5,8 @@
 //! what is worth retrying by themselves; an error that comes out is final, except [`ErrorKind::Expired`], after which
 //! the caller asks for a new URL.
 
+pub mod http;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +43,8 @@ pub trait Cas: Send + Sync + fmt::Debug {
     }
 
     /// Stored bytes of a xorb, from a URL of a reconstruction, as they arrive. A URL that is too old is
-    /// [`ErrorKind::Expired`]: ask for the reconstruction again. The stream may end early with an error, never without.
+    /// [`ErrorKind::Expired`]: ask for the reconstruction again. The stream may end early with an error, never without;
+    /// what is left of the range can then be asked for.
     async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>>;
 
     /// A shard, with its footer, that knows an eligible chunk and its neighbours; `None` when nobody does.
@@ -84,5 +87,9 @@ impl Xorb {
     /// Bytes of all records.
     pub fn stored_bytes(&self) -> u64 {
         self.info.stored_bytes()
+    }
+    /// The same without its bytes, which are no longer needed once it was acknowledged.
+    pub fn without_records(self) -> Self {
+        Self { records: Vec::new(), ..self }
     }
 }

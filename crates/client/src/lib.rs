@@ -4,8 +4,12 @@ pub mod cache;
 pub mod cas;
 pub mod cut;
 pub mod error;
+pub mod permits;
 pub mod progress;
 pub mod pull;
+pub mod push;
+pub mod retry;
+pub mod token;
 pub mod walk;
 
 pub use cas::Cas;

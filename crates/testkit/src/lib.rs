@@ -11,6 +11,8 @@ pub mod damage;
 #[cfg(feature = "store")]
 pub mod faulty;
 pub mod postgres;
+#[cfg(feature = "proxy")]
+pub mod proxy;
 pub mod recipe;
 pub mod twin;
 pub mod vectors;

@@ -30,7 +30,7 @@ use crate::error::{FormatError, expect_number, expect_range};
 use crate::hash::{ChunkHash, XorbHash};
 use crate::limits;
 
-pub use build::{BuildError, SealedXorb, XorbBuilder};
+pub use build::{BuildError, RecordInfo, RecordWriter, SealedXorb, XorbBuilder};
 pub use footer::{Footer, FooterChunk};
 pub use read::{ChunkDecoder, ChunkReader, DecodedChunk, read_chunks};
 pub use scan::{ScannedXorb, XorbScanner, verify};

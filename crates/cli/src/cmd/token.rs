@@ -102,7 +102,7 @@ impl Create {
 }
 
 /// Reads `ns/name` or `kind/ns/name`.
-fn parse_repo(text: &str) -> Result<Repository, String> {
+pub(super) fn parse_repo(text: &str) -> Result<Repository, String> {
     let segments: Vec<_> = text.split('/').collect();
     let (kind, namespace, name) = match segments.as_slice() {
         [namespace, name] => ("models", *namespace, *name),

@@ -1,9 +1,11 @@
 //! The `drystone` command as a user meets it: arguments in, text, JSON, files and exit codes out.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+mod cas;
 mod check;
 #[cfg(target_os = "linux")]
 mod guide;
+mod get;
 mod hash;
 mod inspect;
 mod shard;

@@ -7,7 +7,7 @@ use testkit::corpus;
 
 use super::{Folder, drystone};
 
-const VERBS: [&[&str]; 9] = [
+const VERBS: [&[&str]; 10] = [
     &["hash"],
     &["chunks"],
     &["inspect"],
@@ -16,6 +16,7 @@ const VERBS: [&[&str]; 9] = [
     &["xorb", "unpack"],
     &["shard", "build"],
     &["shard", "dump"],
+    &["cas", "put"],
     &["completions"],
 ];
 

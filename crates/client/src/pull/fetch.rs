@@ -240,7 +240,12 @@ struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    async fn open(cas: &'a dyn Cas, url: &'a str, stored: Range<u64>, patience: &'a Patience) -> Result<Self> {
+    async fn open(
+        cas: &'a dyn Cas,
+        url: &'a str,
+        stored: Range<u64>,
+        patience: &'a Patience,
+    ) -> Result<Self> {
         // Whoever answers may have to be asked several times, which takes longer than one stall.
         let opened = timeout(4 * patience.stall_after, cas.fetch(url, stored.clone())).await;
         let silent = |_| Error::new(ErrorKind::Unavailable, "a download did not begin in time");

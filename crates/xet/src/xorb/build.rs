@@ -1,4 +1,4 @@
-//! Builds xorbs: compresses chunks one after another into one buffer and seals it.
+//! Builds xorbs: compresses chunks one after another into one buffer and seals it; or in pieces, for many threads.
 
 use crate::compress::{Compressor, Policy};
 use crate::hash::ChunkHash;
@@ -9,8 +9,7 @@ use crate::xorb::{ChunkHeader, ChunkPlace, Form, XorbInfo};
 /// Collects chunks until they make a xorb. After [`XorbBuilder::seal`] it is empty and ready for the next one.
 #[derive(Debug)]
 pub struct XorbBuilder {
-    policy: Policy,
-    compressor: Compressor,
+    records: RecordWriter,
     merkle: MerkleBuilder,
     places: Vec<ChunkPlace>,
     bytes: Vec<u8>,
@@ -42,12 +41,81 @@ pub enum BuildError {
     Empty,
 }
 
+/// Makes the records of chunks, for whoever puts a xorb together from pieces made on several threads.
+#[derive(Debug)]
+pub struct RecordWriter {
+    policy: Policy,
+    compressor: Compressor,
+}
+
+impl RecordWriter {
+    /// A writer that compresses so.
+    pub fn new(policy: Policy) -> Self {
+        Self { policy, compressor: Compressor::new() }
+    }
+
+    /// Appends the record of a chunk to `out`; says how many bytes that took.
+    pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<u32, BuildError> {
+        let chunk_len = checked_len(chunk)?;
+        let header_at = out.len();
+        out.extend([0; ChunkHeader::LEN]);
+        let stored_at = out.len();
+        let scheme = self.compressor.compress(self.policy, chunk, out);
+        let stored_len = u32::try_from(out.len() - stored_at).expect("stored is at most raw");
+        let header = ChunkHeader { stored_len, scheme, chunk_len }.encode();
+        if let Some(space) = out.get_mut(header_at..stored_at) {
+            space.copy_from_slice(&header);
+        }
+        Ok(ChunkHeader::BYTES + stored_len)
+    }
+}
+
+/// The record of one chunk, wherever its bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordInfo {
+    /// Names the chunk's raw bytes.
+    pub hash: ChunkHash,
+    /// How many those are.
+    pub raw_bytes: u32,
+    /// Bytes of the record, header included.
+    pub record_bytes: u32,
+}
+
+impl XorbInfo {
+    /// The xorb of these records, one after another, as [`RecordWriter`] made them.
+    pub fn from_records(records: impl IntoIterator<Item = RecordInfo>) -> Result<Self, BuildError> {
+        let mut merkle = MerkleBuilder::default();
+        let mut chunks = Vec::new();
+        let (mut stored_end, mut raw_end) = (0_u32, 0_u32);
+        for RecordInfo { hash, raw_bytes, record_bytes } in records {
+            stored_end = stored_end.checked_add(record_bytes).ok_or(BuildError::Full)?;
+            raw_end = raw_end.checked_add(raw_bytes).ok_or(BuildError::Full)?;
+            if u64::from(raw_end) > limits::XORB_BYTES_MAX || chunks.len() == limits::XORB_CHUNKS_MAX as usize
+            {
+                return Err(BuildError::Full);
+            }
+            merkle.push(hash, u64::from(raw_bytes));
+            chunks.push(ChunkPlace { hash, stored_end, raw_end });
+        }
+        match chunks.is_empty() {
+            true => Err(BuildError::Empty),
+            false => Ok(Self { hash: merkle.finish(), chunks }),
+        }
+    }
+}
+
+fn checked_len(chunk: &[u8]) -> Result<u32, BuildError> {
+    match u32::try_from(chunk.len()) {
+        Ok(len @ 1..=limits::CHUNK_BYTES_MAX) => Ok(len),
+        _ => Err(BuildError::ChunkLength { found: chunk.len() }),
+    }
+}
+
 impl XorbBuilder {
     /// An empty builder.
     pub fn new(policy: Policy) -> Self {
         Self {
-            policy,
-            compressor: Compressor::new(),
+            records: RecordWriter::new(policy),
             merkle: MerkleBuilder::default(),
             places: Vec::new(),
             bytes: Vec::new(),
@@ -56,25 +124,13 @@ impl XorbBuilder {
 
     /// Adds the next chunk. `hash` must be its hash, which the caller has computed for dedup anyway.
     pub fn push(&mut self, hash: ChunkHash, chunk: &[u8]) -> Result<(), BuildError> {
-        let chunk_len = match u32::try_from(chunk.len()) {
-            Ok(len @ 1..=limits::CHUNK_BYTES_MAX) => len,
-            _ => return Err(BuildError::ChunkLength { found: chunk.len() }),
-        };
+        let chunk_len = checked_len(chunk)?;
         let raw_end = self.raw_end() + chunk_len;
         if u64::from(raw_end) > limits::XORB_BYTES_MAX || self.chunk_count() == limits::XORB_CHUNKS_MAX {
             return Err(BuildError::Full);
         }
 
-        let header_at = self.bytes.len();
-        self.bytes.extend([0; ChunkHeader::LEN]);
-        let stored_at = self.bytes.len();
-        let scheme = self.compressor.compress(self.policy, chunk, &mut self.bytes);
-        let stored_len = u32::try_from(self.bytes.len() - stored_at).expect("stored is at most raw");
-        let header = ChunkHeader { stored_len, scheme, chunk_len }.encode();
-        if let Some(space) = self.bytes.get_mut(header_at..stored_at) {
-            space.copy_from_slice(&header);
-        }
-
+        self.records.push(chunk, &mut self.bytes)?;
         let stored_end = u32::try_from(self.bytes.len()).expect("a xorb's chunks are far less than 4 GiB");
         self.places.push(ChunkPlace { hash, stored_end, raw_end });
         self.merkle.push(hash, u64::from(chunk_len));

@@ -331,3 +331,24 @@ proptest! {
         while let Ok(Some(_)) = reader.next_chunk() {}
     }
 }
+
+#[test]
+fn records_made_in_pieces_are_the_xorb_made_at_once() {
+    let data = testkit::corpus::noise(9, 300_000);
+    let chunks: Vec<&[u8]> = data.chunks(50_000).collect();
+    let mut builder = XorbBuilder::new(crate::compress::Policy::Auto);
+    let mut writers = [0, 1].map(|_| RecordWriter::new(crate::compress::Policy::Auto));
+    let (mut bytes, mut records) = (Vec::new(), Vec::new());
+    for (n, chunk) in chunks.iter().enumerate() {
+        let hash = ChunkHash::of(chunk);
+        builder.push(hash, chunk).unwrap();
+        let record_bytes = writers[n % 2].push(chunk, &mut bytes).unwrap();
+        records.push(RecordInfo { hash, raw_bytes: chunk.len() as u32, record_bytes });
+    }
+    let sealed = builder.seal(Form::Footerless).unwrap();
+    assert_eq!(XorbInfo::from_records(records.clone()).unwrap(), sealed.info);
+    assert_eq!(bytes, sealed.bytes);
+    assert_eq!(XorbInfo::from_records([]), Err(BuildError::Empty));
+    let many = std::iter::repeat_n(records[0], limits::XORB_CHUNKS_MAX as usize + 1);
+    assert_eq!(XorbInfo::from_records(many), Err(BuildError::Full));
+}

@@ -1,0 +1,202 @@
+//! `drystone cas put`: upload files and print their XET hashes.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use client::Progress;
+use client::push::{PushOptions, Pushed, push};
+use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
+use serde::Serialize;
+use xet::wire::routes::TokenScope;
+
+use super::Target;
+use crate::output::{CliError, complain};
+
+/// Upload files and print their XET hashes
+///
+/// One line for each file: `<file hash> <size> <path>`. Directories are walked. Chunks that the store has are not sent;
+/// a push that was interrupted goes on where it stopped when it is started again.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone cas put --store data model.safetensors\n  \
+                        drystone cas put --endpoint https://hub.example.com --token \"$TOKEN\" --json corpus/")]
+pub(super) struct Put {
+    /// Files or directories; `-` reads standard input
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    target: Target,
+
+    /// Print JSON: the files, and totals
+    #[arg(long)]
+    json: bool,
+
+    /// Do everything but change the store
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Workers [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's]
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    path: std::borrow::Cow<'a, str>,
+    hash: xet::FileHash,
+    size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<xet::Sha256>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    files: Vec<Line<'a>>,
+    logical_bytes: u64,
+    new_bytes: u64,
+    deduplicated_bytes: u64,
+    sent_bytes: u64,
+    xorbs: u64,
+    shards: u64,
+    seconds: f64,
+}
+
+impl Put {
+    pub(super) fn run(self) -> Result<ExitCode, CliError> {
+        let mut failed = false;
+        let mut paths = Vec::new();
+        for path in client::walk::files(self.paths.clone()) {
+            match path {
+                Ok(path) => paths.push(path),
+                Err(error) => {
+                    complain(&error);
+                    failed = true;
+                }
+            }
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let pushed = runtime.block_on(self.push(paths))?;
+        for error in &pushed.unread {
+            complain(error);
+            failed = true;
+        }
+        match self.json {
+            true => print_json(&pushed)?,
+            false => print_lines(&pushed)?,
+        }
+        Ok(ExitCode::from(u8::from(failed)))
+    }
+
+    async fn push(&self, paths: Vec<PathBuf>) -> Result<Pushed, CliError> {
+        let opened = self.target.open(TokenScope::Write).await?;
+        let mut options =
+            PushOptions { cache: opened.cache, dry_run: self.dry_run, ..PushOptions::default() };
+        options.threads = self.threads.unwrap_or(options.threads);
+        options.memory_bytes = self.memory.unwrap_or(options.memory_bytes);
+        let progress = Arc::new(Progress::default());
+        let watching = watch(progress.clone(), paths.clone());
+        let pushed = push(opened.cas, paths, options, progress).await;
+        if let Some(watching) = watching {
+            watching.abort();
+            // The bar is taken away when its task ends.
+            let _ = watching.await;
+        }
+        Ok(pushed?)
+    }
+}
+
+fn print_json(pushed: &Pushed) -> Result<(), CliError> {
+    let line = |file: &'_ client::push::PushedFile| Line {
+        path: file.path.to_string_lossy().into_owned().into(),
+        hash: file.hash,
+        size: file.bytes,
+        sha256: file.sha256,
+    };
+    let report = Report {
+        files: pushed.files.iter().map(line).collect(),
+        logical_bytes: pushed.logical_bytes,
+        new_bytes: pushed.new_bytes,
+        deduplicated_bytes: pushed.deduplicated_bytes,
+        sent_bytes: pushed.sent_bytes,
+        xorbs: pushed.xorbs,
+        shards: pushed.shards,
+        seconds: pushed.elapsed.as_secs_f64(),
+    };
+    let mut out = io::BufWriter::new(io::stdout());
+    serde_json::to_writer_pretty(&mut out, &report)?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+fn print_lines(pushed: &Pushed) -> Result<(), CliError> {
+    let mut out = io::BufWriter::new(io::stdout());
+    for file in &pushed.files {
+        write!(out, "{} {} ", file.hash, file.bytes)?;
+        // A name need not be text.
+        out.write_all(file.path.as_os_str().as_encoded_bytes())?;
+        writeln!(out)?;
+    }
+    out.flush()?;
+    let seconds = pushed.elapsed.as_secs_f64();
+    let rate = pushed.logical_bytes as f64 / seconds.max(1e-9);
+    complain(&format_args!(
+        "{} files, {}: {} new, {} known, {} sent in {} xorbs; {seconds:.1} s, {}/s",
+        pushed.files.len(),
+        BinaryBytes(pushed.logical_bytes),
+        BinaryBytes(pushed.new_bytes),
+        BinaryBytes(pushed.deduplicated_bytes),
+        BinaryBytes(pushed.sent_bytes),
+        pushed.xorbs,
+        BinaryBytes(rate as u64),
+    ));
+    Ok(())
+}
+
+/// A line on a terminal while a push takes longer than a second.
+fn watch(progress: Arc<Progress>, paths: Vec<PathBuf>) -> Option<tokio::task::JoinHandle<()>> {
+    if !io::stderr().is_terminal() {
+        return None;
+    }
+    Some(tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let sizes =
+            move || paths.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
+        let total = tokio::task::spawn_blocking(sizes).await.unwrap_or(0_u64);
+        let style = ProgressStyle::with_template("{bar:20} {percent:>3}% {msg}").expect("well formed");
+        let bar = Bar(ProgressBar::new(total).with_style(style));
+        let start = std::time::Instant::now();
+        loop {
+            let done = progress.done_bytes.value();
+            let rate = done as f64 / start.elapsed().as_secs_f64().max(1.0);
+            let left = Duration::from_secs_f64((total.saturating_sub(done) as f64 / rate.max(1.0)).min(1e9));
+            bar.0.set_position(done);
+            bar.0.set_message(format!(
+                "{} read, {} known, {} sent, {}/s, {} left",
+                BinaryBytes(done),
+                BinaryBytes(progress.known_bytes.value()),
+                BinaryBytes(progress.wire_bytes.value()),
+                BinaryBytes(rate as u64),
+                HumanDuration(left),
+            ));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }))
+}
+
+/// Goes away with its task.
+struct Bar(ProgressBar);
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

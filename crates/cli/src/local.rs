@@ -1,0 +1,122 @@
+//! A store in a folder of this machine, as a client sees it: no server, no sockets, the same objects and rows.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use client::cas::{Batch, Cas, Xorb};
+use client::{Error, ErrorKind, Progress, Result};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use server::{House, ServeConfig};
+use store::plan::Planned;
+use store::{Grant, ObjectKey, Scope, Store};
+use xet::plan::Plan;
+use xet::wire::{Reconstruction, ReconstructionV2};
+use xet::{ChunkHash, FileHash};
+
+/// A store directory, opened for one repository.
+pub(crate) struct LocalCas {
+    store: Store,
+    grant: Grant,
+}
+
+impl fmt::Debug for LocalCas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalCas").field("objects", self.store.objects()).finish_non_exhaustive()
+    }
+}
+
+impl LocalCas {
+    /// Opens the data folder of a server, which need not run; makes it when it is not there.
+    pub(crate) async fn open(folder: &Path, scope: Scope) -> Result<Self> {
+        let house = House::new(folder);
+        let keys = house.keys_or_new().map_err(|error| Error::io(folder, error))?;
+        let store = house.open(&ServeConfig::default(), &keys).await.map_err(translate)?;
+        Ok(Self { store, grant: Grant::write(scope) })
+    }
+}
+
+#[async_trait]
+impl Cas for LocalCas {
+    async fn reconstruction(
+        &self,
+        file: FileHash,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Reconstruction>> {
+        let planned = match self.store.plan(&self.grant, file, range).await.map_err(translate)? {
+            Planned::Covered(planned) => planned,
+            Planned::PastEnd { .. } => return Ok(None),
+        };
+        // The object's own key is the URL: nobody but `fetch` below reads it. One for each fetch, in the plan's order.
+        let mut keys = planned.keys.iter();
+        let v2 = ReconstructionV2::from_plan(&planned.plan, usize::MAX, |_, _| {
+            keys.next().map_or_else(String::new, |key| ObjectKey::Xorb(*key).to_string())
+        });
+        v2.try_into().map(Some).map_err(|source| Error::invalid(format!("file {file}"), source))
+    }
+
+    async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
+        let key: ObjectKey = url.parse().map_err(translate)?;
+        let pieces = self.store.objects().stream(&key, stored).await.map_err(translate)?;
+        Ok(pieces.map(|piece| piece.map_err(translate)).boxed())
+    }
+
+    async fn dedup(&self, chunk: ChunkHash) -> Result<Option<Bytes>> {
+        self.store.dedup(&self.grant, chunk).await.map_err(translate)
+    }
+
+    async fn put_xorb(&self, xorb: &Xorb) -> Result<bool> {
+        let placed = self.store.place(&self.grant, xorb.info.clone(), xorb.records.clone()).await;
+        Ok(placed.map_err(translate)?.was_inserted)
+    }
+
+    async fn put_shard(&self, shard: Bytes, _progress: &Progress) -> Result<()> {
+        let (bytes, progress) = (shard.len() as u64, store::register::Progress::default());
+        let body = stream::iter([Ok(shard)]);
+        self.store.register(&self.grant, Some(bytes), body, &progress).await.map(|_| ()).map_err(translate)
+    }
+
+    async fn reconstructions(&self, files: &[FileHash]) -> Result<Option<Batch>> {
+        let planned = self.store.plan_batch(&self.grant, files).await.map_err(translate)?;
+        let split: Vec<_> = planned.plan.files.iter().map(|(_, terms)| terms.clone()).collect();
+        let plan = Plan { offset_into_first_range: 0, terms: split.concat(), fetches: planned.plan.fetches };
+        let mut keys = planned.keys.iter();
+        let v2 = ReconstructionV2::from_plan(&plan, usize::MAX, |_, _| {
+            keys.next().map_or_else(String::new, |key| ObjectKey::Xorb(*key).to_string())
+        });
+        let fetches = v2.try_into().map_err(|source| Error::invalid("a batch of files", source))?;
+        Ok(Some(Batch { files: split, fetches }))
+    }
+
+    async fn chunk_list(&self, file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>> {
+        match self.store.chunk_list(&self.grant, file, 0, usize::MAX).await {
+            Ok(chunks) => Ok(Some(chunks)),
+            Err(error) if error.kind() == store::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(translate(error)),
+        }
+    }
+}
+
+/// A folder's error, as a client tells it.
+fn translate(error: store::Error) -> Error {
+    let kind = match error.kind() {
+        store::ErrorKind::Corrupt => ErrorKind::Corrupt,
+        store::ErrorKind::Denied => ErrorKind::Denied,
+        store::ErrorKind::Invalid => ErrorKind::Invalid,
+        store::ErrorKind::NotFound => ErrorKind::NotFound,
+        store::ErrorKind::Conflict | store::ErrorKind::Unavailable => ErrorKind::Unavailable,
+        _ => ErrorKind::Internal,
+    };
+    Error::new(kind, error.to_string())
+}
+
+/// An opened store behind a client's trait.
+impl From<LocalCas> for Arc<dyn Cas> {
+    fn from(cas: LocalCas) -> Self {
+        Arc::new(cas)
+    }
+}

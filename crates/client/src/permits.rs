@@ -1,0 +1,120 @@
+//! Budgets: bytes in memory, connections, bytes each second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// A number of bytes that many may share. Who finds too few left waits in line.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    permits: Arc<Semaphore>,
+    blocks: u32,
+}
+
+impl Memory {
+    /// So many bytes.
+    pub fn new(bytes: u64) -> Self {
+        let blocks = u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX / 16).clamp(1, u32::MAX / 16);
+        Self { permits: Arc::new(Semaphore::new(blocks as usize)), blocks }
+    }
+
+    /// Waits until so many bytes are free and takes them until the answer is dropped. Whoever asks for more than there
+    /// ever is gets all of it, alone.
+    pub async fn reserve(&self, bytes: u64) -> OwnedSemaphorePermit {
+        let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX).min(self.blocks);
+        self.permits.clone().acquire_many_owned(blocks).await.expect("the semaphore is never closed")
+    }
+}
+
+const BLOCK_BYTES: u64 = 4096;
+
+/// Bytes of memory to work with unless told otherwise: 128 MiB for each worker, from 256 MiB to 2 GiB, but no more than a
+/// quarter of what this machine, or this container, has.
+pub fn memory_default(threads: usize) -> u64 {
+    let wanted = (threads as u64).saturating_mul(128 << 20).clamp(256 << 20, 2 << 30);
+    wanted.min(memory_of_machine().map_or(u64::MAX, |bytes| bytes / 4)).max(64 << 20)
+}
+
+fn memory_of_machine() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let machine = line.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024);
+    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = container.and_then(|text| text.trim().parse::<u64>().ok());
+    Some(machine.min(container.unwrap_or(u64::MAX)))
+}
+
+/// Connections that may be open at once: never more than the system lets us open files, with room for those.
+pub fn connections(wanted: usize) -> usize {
+    let files = open_files_max().unwrap_or(256);
+    wanted.clamp(1, (files / 4).max(1))
+}
+
+/// The soft limit of open files, where the system tells.
+fn open_files_max() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Lets so many bytes through each second, in the order they come.
+#[derive(Debug)]
+pub struct Bandwidth {
+    bytes_per_s: u64,
+    /// When the bytes let through so far are through.
+    free_at: Mutex<Instant>,
+}
+
+impl Bandwidth {
+    /// So many bytes each second; at least one.
+    pub fn new(bytes_per_s: u64) -> Self {
+        Self { bytes_per_s: bytes_per_s.max(1), free_at: Mutex::new(Instant::now()) }
+    }
+
+    /// Waits until so many bytes may pass.
+    pub async fn pass(&self, bytes: u64) {
+        let mut free_at = self.free_at.lock().await;
+        let start = (*free_at).max(Instant::now());
+        *free_at = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_s as f64);
+        drop(free_at);
+        tokio::time::sleep_until(start).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn memory_is_handed_out_until_it_is_gone() {
+        let memory = Memory::new(3 * BLOCK_BYTES);
+        let two = memory.reserve(BLOCK_BYTES + 1).await;
+        let waiting = tokio::spawn({
+            let memory = memory.clone();
+            async move { memory.reserve(u64::MAX).await.num_permits() }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(two);
+        assert_eq!(waiting.await.unwrap(), 3);
+    }
+
+    #[test]
+    fn connections_leave_room_for_files() {
+        assert_eq!(connections(1), 1);
+        assert!(connections(usize::MAX) < open_files_max().unwrap_or(256).max(2));
+    }
+
+    #[tokio::test]
+    async fn bytes_pass_no_faster_than_allowed() {
+        let bandwidth = Bandwidth::new(1_000_000);
+        let start = Instant::now();
+        for _ in 0..5 {
+            bandwidth.pass(20_000).await;
+        }
+        // The first passes at once; the other four wait 20 ms each.
+        assert!(start.elapsed() >= Duration::from_millis(80));
+    }
+}

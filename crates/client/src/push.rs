@@ -1,0 +1,178 @@
+//! Push: files become chunks, new chunks become xorbs, and a shard says what the files are made of.
+//!
+//! Each file is read once, from start to end, by one worker, which cuts, hashes and places its chunks while they are in
+//! the cache; compressing is shared with workers that have nothing to read. Xorbs are sent while reading goes on.
+//! A file is registered only after every xorb it is made of was acknowledged.
+
+mod bins;
+mod draft;
+mod guard;
+mod known;
+mod lane;
+mod pool;
+mod record;
+mod send;
+mod shard_cache;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use xet::compress::Policy;
+use xet::{FileHash, Sha256};
+
+use crate::cas::Cas;
+use crate::error::{Error, ErrorKind, Result};
+use crate::permits;
+use crate::progress::Progress;
+
+/// How to push.
+#[derive(Debug, Clone)]
+pub struct PushOptions {
+    /// Workers; by default one for each core.
+    pub threads: NonZeroUsize,
+    /// Bytes of memory for what is on its way: xorbs being filled and xorbs being sent.
+    pub memory_bytes: u64,
+    /// Xorbs sent at the same time, memory allowing.
+    pub sends_max: usize,
+    /// How to compress.
+    pub compression: Policy,
+    /// Where it is remembered which chunks the other side has. Without it nothing is, and a push that was killed starts
+    /// from the beginning.
+    pub cache: Option<PathBuf>,
+    /// What the cache may hold.
+    pub cache_bytes_max: u64,
+    /// Whether to ask the other side for chunks.
+    pub query: bool,
+    /// Whether to compute and register the SHA-256 of each file; repositories need it.
+    pub sha256: bool,
+    /// Whether to leave out everything that changes the other side.
+    pub dry_run: bool,
+}
+
+impl Default for PushOptions {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Self {
+            threads,
+            memory_bytes: permits::memory_default(threads.get()),
+            sends_max: 8,
+            compression: Policy::Auto,
+            cache: None,
+            cache_bytes_max: 64 * 1024 * 1024,
+            query: true,
+            sha256: true,
+            dry_run: false,
+        }
+    }
+}
+
+/// A file that is registered now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushedFile {
+    /// As named by the caller.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// Its name in the store.
+    pub hash: FileHash,
+    /// Its digest, when asked for.
+    pub sha256: Option<Sha256>,
+}
+
+/// What a push came to.
+#[derive(Debug, Default)]
+pub struct Pushed {
+    /// The files, in the order of their paths.
+    pub files: Vec<PushedFile>,
+    /// Files that could not be read. The others are registered.
+    pub unread: Vec<Error>,
+    /// Bytes of all files.
+    pub logical_bytes: u64,
+    /// Raw bytes that went into new xorbs.
+    pub new_bytes: u64,
+    /// Raw bytes that were there already, in this push or before it.
+    pub deduplicated_bytes: u64,
+    /// Bytes of xorbs and shards that were sent.
+    pub sent_bytes: u64,
+    /// Xorbs that were sent.
+    pub xorbs: u64,
+    /// Shards that were registered.
+    pub shards: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Uploads the files at `paths` and returns what was registered. Directories are for [`crate::walk`].
+///
+/// Can be repeated: what is there is not sent again, also when an earlier push was killed halfway.
+pub async fn push(
+    cas: Arc<dyn Cas>,
+    paths: Vec<PathBuf>,
+    options: PushOptions,
+    progress: Arc<Progress>,
+) -> Result<Pushed> {
+    let start = Instant::now();
+    let mut pushed = match push_once(cas.clone(), paths.clone(), options.clone(), progress.clone()).await {
+        // The other side swept what the cache remembers. It may be wrong about that only once.
+        Err(Failure::Refused { borrowed: true, error }) if error.kind() == ErrorKind::Invalid => {
+            if let Some(cache) = &options.cache {
+                shard_cache::forget(cache);
+            }
+            let options = PushOptions { query: false, ..options };
+            push_once(cas, paths, options, progress).await
+        }
+        done => done,
+    }
+    .map_err(Failure::into_error)?;
+    pushed.elapsed = start.elapsed();
+    Ok(pushed)
+}
+
+async fn push_once(
+    cas: Arc<dyn Cas>,
+    paths: Vec<PathBuf>,
+    options: PushOptions,
+    progress: Arc<Progress>,
+) -> std::result::Result<Pushed, Failure> {
+    let before = (progress.new_bytes.value(), progress.known_bytes.value());
+    let known = known::Known::load(options.cache.as_deref(), options.cache_bytes_max);
+    let (placed, sealed) = send::channel();
+    // Threads read, cut, hash, place and compress; what is sealed comes over the channel, in memory it has reserved.
+    let reading = pool::start(cas.clone(), paths, known, &options, progress.clone(), placed);
+    let sent = send::all(&cas, sealed, &options, &progress).await;
+    let read = reading.join().await;
+    let mut pushed = sent?;
+    let read = read.map_err(Failure::Failed)?;
+    pushed.unread = read.unread;
+    pushed.new_bytes = progress.new_bytes.value() - before.0;
+    pushed.deduplicated_bytes = progress.known_bytes.value() - before.1;
+    pushed.logical_bytes = pushed.files.iter().map(|file| file.bytes).sum();
+    Ok(pushed)
+}
+
+/// Why a push ended early.
+#[derive(Debug)]
+enum Failure {
+    /// A shard was refused; `borrowed` when it relied on xorbs this push did not send.
+    Refused {
+        error: Error,
+        borrowed: bool,
+    },
+    Failed(Error),
+}
+
+impl Failure {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Refused { error, .. } | Self::Failed(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}

@@ -1,0 +1,218 @@
+//! Chunks that need not be sent: those of this push, and those the other side is known to have.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::path::Path;
+
+use xet::shard::Shard;
+use xet::shard::record::RECORD_LEN;
+use xet::{ChunkHash, HashKey, XorbHash};
+
+use super::draft::Home;
+use super::shard_cache;
+
+/// A run of chunks that are all in one xorb, one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) home: Home,
+    pub(super) first: u32,
+    pub(super) chunks: usize,
+}
+
+/// Where chunks are.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Of this push, the newest; when it is full it takes the place of `older`.
+    recent: Map<(u64, u32)>,
+    older: Map<(u64, u32)>,
+    /// What shards tell, by the key that hides their hashes.
+    groups: Vec<Group>,
+    xorbs: Vec<KnownXorb>,
+    by_hash: HashMap<XorbHash, u32>,
+    /// How many more chunks of shards may be kept in memory.
+    room: usize,
+}
+
+#[derive(Debug)]
+struct Group {
+    key: HashKey,
+    places: Map<(u32, u32)>,
+}
+
+#[derive(Debug)]
+struct KnownXorb {
+    hash: XorbHash,
+    group: usize,
+    /// As the shard shows them: keyed.
+    chunks: Box<[ChunkHash]>,
+}
+
+impl Known {
+    /// Everything that a cache of at most so many bytes remembers.
+    pub(super) fn load(cache: Option<&Path>, bytes_max: u64) -> Self {
+        let room = usize::try_from(bytes_max).unwrap_or(usize::MAX) / RECORD_LEN;
+        let mut known = Self { room, ..Self::default() };
+        if let Some(cache) = cache {
+            shard_cache::load(cache, bytes_max, |shard| known.learn(&shard));
+        }
+        known
+    }
+
+    /// Learns what a shard tells of xorbs, as far as there is room.
+    pub(super) fn learn(&mut self, shard: &Shard) {
+        let key = shard.footer.as_ref().map_or(HashKey::ZERO, |footer| footer.key);
+        for xorb in &shard.xorbs {
+            if self.by_hash.contains_key(&xorb.hash) || xorb.chunks.len() > self.room {
+                continue;
+            }
+            self.room -= xorb.chunks.len();
+            let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
+                self.groups.push(Group { key, places: Map::default() });
+                self.groups.len() - 1
+            });
+            let number = u32::try_from(self.xorbs.len()).expect("far fewer xorbs than chunks");
+            for (chunk, entry) in (0..).zip(&xorb.chunks) {
+                self.groups[group].places.entry(entry.hash).or_insert((number, chunk));
+            }
+            self.by_hash.insert(xorb.hash, number);
+            let chunks = xorb.chunks.iter().map(|entry| entry.hash).collect();
+            self.xorbs.push(KnownXorb { hash: xorb.hash, group, chunks });
+        }
+    }
+
+    /// A chunk of this push has got a place.
+    pub(super) fn placed(&mut self, hash: ChunkHash, bin: u64, chunk: u32) {
+        if self.recent.len() >= RECENT_CHUNKS_MAX {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(hash, (bin, chunk));
+    }
+
+    /// The longest run that holds these chunks from the first on. Among equals the one that goes on at `next` wins.
+    pub(super) fn find(&self, chunks: &[ChunkHash], next: Option<(Home, u32)>) -> Option<Run> {
+        let runs = [self.run_after(chunks, next), self.run_of_push(chunks), self.run_of_shards(chunks)];
+        // The first of equals: `max_by_key` would take the last.
+        runs.into_iter().flatten().reduce(|best, run| if run.chunks > best.chunks { run } else { best })
+    }
+
+    /// Whether any place of this chunk is known.
+    pub(super) fn has(&self, chunk: &ChunkHash) -> bool {
+        self.of_push(chunk).is_some()
+            || self.groups.iter().any(|group| group.places.contains_key(&chunk.keyed(&group.key)))
+    }
+
+    fn of_push(&self, chunk: &ChunkHash) -> Option<(u64, u32)> {
+        self.recent.get(chunk).or_else(|| self.older.get(chunk)).copied()
+    }
+
+    fn run_of_push(&self, chunks: &[ChunkHash]) -> Option<Run> {
+        let (bin, first) = self.of_push(chunks.first()?)?;
+        let follows = |&(n, chunk): &(u32, &ChunkHash)| self.of_push(chunk) == Some((bin, first + n));
+        let run = (0..).zip(chunks).take_while(follows).count();
+        Some(Run { home: Home::Bin(bin), first, chunks: run })
+    }
+
+    fn run_of_shards(&self, chunks: &[ChunkHash]) -> Option<Run> {
+        let first = chunks.first()?;
+        self.groups
+            .iter()
+            .filter_map(|group| {
+                let &(xorb, start) = group.places.get(&first.keyed(&group.key))?;
+                self.follow(xorb, start, chunks)
+            })
+            .max_by_key(|run| run.chunks)
+    }
+
+    fn run_after(&self, chunks: &[ChunkHash], next: Option<(Home, u32)>) -> Option<Run> {
+        let (Home::Stored(xorb), start) = next? else { return None };
+        self.follow(*self.by_hash.get(&xorb)?, start, chunks)
+    }
+
+    fn follow(&self, xorb: u32, first: u32, chunks: &[ChunkHash]) -> Option<Run> {
+        let xorb = self.xorbs.get(xorb as usize)?;
+        let key = &self.groups[xorb.group].key;
+        let there = xorb.chunks.get(first as usize..)?;
+        let run = there.iter().zip(chunks).take_while(|(there, chunk)| **there == chunk.keyed(key)).count();
+        (run > 0).then_some(Run { home: Home::Stored(xorb.hash), first, chunks: run })
+    }
+}
+
+type Map<V> = HashMap<ChunkHash, V, BuildHasherDefault<PrefixHasher>>;
+
+/// Chunk hashes are random already: eight of their bytes are as good as any hash of them.
+#[derive(Debug, Default)]
+struct PrefixHasher(u64);
+
+impl Hasher for PrefixHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // From the end: the suffix decides eligibility, so the word before it is taken.
+        if let Some(word) = bytes.get(16..24).and_then(|word| word.try_into().ok()) {
+            self.0 = u64::from_le_bytes(word);
+        }
+    }
+}
+
+/// Chunks of this push to remember, twice over: some 64 GiB of files each time. Older ones are stored again.
+const RECENT_CHUNKS_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use xet::shard::{ChunkEntry, Footing, Form, ShardBuilder, TableChoice, XorbEntry};
+
+    use super::*;
+
+    fn hashes(range: std::ops::Range<u8>) -> Vec<ChunkHash> {
+        range.map(|n| ChunkHash::of(&[n])).collect()
+    }
+
+    fn shard(seed: u8, chunks: &[ChunkHash], key: HashKey) -> Shard {
+        let entry =
+            |(n, hash): (u32, &ChunkHash)| ChunkEntry { hash: *hash, raw_start: n, raw_bytes: 1, flags: 0 };
+        let chunks: Vec<_> = (0..).zip(chunks).map(entry).collect();
+        let raw_bytes = chunks.len() as u32;
+        let mut builder = ShardBuilder::default();
+        builder.push_xorb(XorbEntry {
+            hash: XorbHash::new([seed; 32]),
+            flags: 0,
+            raw_bytes,
+            stored_bytes: 0,
+            chunks,
+        });
+        if !key.is_zero() {
+            builder.key_chunks(&key);
+        }
+        let footing = Footing { tables: TableChoice::NONE, key, created_s: 0, expires_s: u64::MAX };
+        Shard::parse_stored(&builder.encode(&Form::Stored(footing)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_longest_run_is_found_whoever_knows_it() {
+        let mut known = Known { room: 1000, ..Known::default() };
+        let file = hashes(0..10);
+        assert_eq!(known.find(&file, None), None);
+        known.placed(file[0], 3, 7);
+        known.placed(file[1], 3, 8);
+        known.placed(file[2], 4, 9);
+        assert_eq!(known.find(&file, None), Some(Run { home: Home::Bin(3), first: 7, chunks: 2 }));
+        known.learn(&shard(1, &file[..4], HashKey::new([5; 32])));
+        let one = Home::Stored(XorbHash::new([1; 32]));
+        assert_eq!(known.find(&file, None), Some(Run { home: one, first: 0, chunks: 4 }));
+        known.learn(&shard(2, &file[1..8], HashKey::ZERO));
+        let two = Home::Stored(XorbHash::new([2; 32]));
+        assert_eq!(known.find(&file[1..], None), Some(Run { home: two, first: 0, chunks: 7 }));
+        assert_eq!(known.find(&file[2..4], Some((one, 2))), Some(Run { home: one, first: 2, chunks: 2 }));
+        assert!(known.has(&file[7]) && !known.has(&file[8]));
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_chunks_and_no_more() {
+        let mut known = Known { room: 5, ..Known::default() };
+        known.learn(&shard(1, &hashes(0..4), HashKey::ZERO));
+        known.learn(&shard(2, &hashes(4..8), HashKey::ZERO));
+        assert!(known.has(&hashes(0..1)[0]) && !known.has(&hashes(4..5)[0]));
+    }
+}

@@ -1,0 +1,239 @@
+//! Sending: xorbs as they come, and a shard of the files whose xorbs are all acknowledged.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinSet;
+use xet::XorbHash;
+use xet::shard::{ChunkEntry, FileEntry, Form, ShardBuilder, Term, XorbEntry};
+use xet::xorb::XorbInfo;
+
+use super::bins::Sealed;
+use super::draft::{Draft, DraftTerm, Home};
+use super::{Failure, PushOptions, Pushed, PushedFile, shard_cache};
+use crate::cas::Cas;
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Progress;
+
+/// What the workers make.
+pub(super) enum Placed {
+    /// A xorb, in memory reserved for it.
+    Xorb(Sealed, OwnedSemaphorePermit),
+    /// A file that was read to its end.
+    File(Draft),
+}
+
+/// From the workers to the sender. Short: xorbs wait where memory is counted.
+pub(super) fn channel() -> (mpsc::Sender<Placed>, mpsc::Receiver<Placed>) {
+    mpsc::channel(64)
+}
+
+/// Sends everything that comes, until the workers are done.
+pub(super) async fn all(
+    cas: &Arc<dyn Cas>,
+    mut placed: mpsc::Receiver<Placed>,
+    options: &PushOptions,
+    progress: &Progress,
+) -> std::result::Result<Pushed, Failure> {
+    let mut sender = Sender {
+        cas,
+        options,
+        progress,
+        acknowledged: HashMap::new(),
+        waiting: HashMap::new(),
+        waiting_for: HashMap::new(),
+        shard: ShardBuilder::default(),
+        borrowed: false,
+        in_shard: Vec::new(),
+        done: Vec::new(),
+        notes: Vec::new(),
+        noted: Vec::new(),
+        pushed: Pushed::default(),
+    };
+    let mut sends: JoinSet<Result<Sealed>> = JoinSet::new();
+    let mut ended = false;
+    while !ended || !sends.is_empty() {
+        tokio::select! {
+            Some(sent) = sends.join_next() => {
+                let sent = sent.map_err(|source| Error::caused(ErrorKind::Internal, "sending a xorb", source))?;
+                sender.acknowledge(sent?);
+            }
+            next = placed.recv(), if !ended && sends.len() < options.sends_max.max(1) => match next {
+                Some(Placed::Xorb(sealed, memory)) => {
+                    let (cas, dry_run) = (cas.clone(), options.dry_run);
+                    sends.spawn(async move {
+                        let _memory = memory;
+                        if !dry_run {
+                            cas.put_xorb(&sealed.xorb).await?;
+                        }
+                        Ok(Sealed { xorb: sealed.xorb.without_records(), ..sealed })
+                    });
+                }
+                Some(Placed::File(draft)) => sender.take(draft),
+                None => ended = true,
+            },
+        }
+        if sender.shard.upload_bytes() >= SHARD_BYTES {
+            sender.register().await?;
+        }
+    }
+    sender.register().await?;
+    Ok(sender.finish())
+}
+
+struct Sender<'a> {
+    cas: &'a Arc<dyn Cas>,
+    options: &'a PushOptions,
+    progress: &'a Progress,
+    /// Bins that are xorbs now, and where their chunks begin there.
+    acknowledged: HashMap<u64, (XorbHash, u32)>,
+    /// Files with bins that are not yet acknowledged, and how many of those.
+    waiting: HashMap<usize, (Draft, usize)>,
+    waiting_for: HashMap<u64, Vec<usize>>,
+    shard: ShardBuilder,
+    /// Whether the shard relies on xorbs that we did not send.
+    borrowed: bool,
+    in_shard: Vec<(usize, PushedFile)>,
+    done: Vec<(usize, PushedFile)>,
+    /// Where it is noted that xorbs were acknowledged, and which.
+    notes: Vec<PathBuf>,
+    noted: Vec<XorbEntry>,
+    pushed: Pushed,
+}
+
+impl Sender<'_> {
+    /// A file was read. It goes into the shard now, or when its last xorb is there.
+    fn take(&mut self, draft: Draft) {
+        let mut bins: Vec<_> = draft.terms.iter().filter_map(DraftTerm::bin).collect();
+        bins.sort_unstable();
+        bins.dedup();
+        bins.retain(|bin| !self.acknowledged.contains_key(bin));
+        if bins.is_empty() {
+            return self.add(draft);
+        }
+        for bin in &bins {
+            self.waiting_for.entry(*bin).or_default().push(draft.index);
+        }
+        self.waiting.insert(draft.index, (draft, bins.len()));
+    }
+
+    /// The other side has a xorb.
+    fn acknowledge(&mut self, Sealed { bins, xorb }: Sealed) {
+        self.pushed.xorbs += 1;
+        self.pushed.sent_bytes += xorb.stored_bytes();
+        self.progress.wire_bytes.add(xorb.stored_bytes());
+        let entry = entry(&xorb.info);
+        self.note(entry.clone());
+        self.shard.push_xorb(entry);
+        for (bin, base) in bins {
+            self.acknowledged.insert(bin, (xorb.hash(), base));
+            for index in self.waiting_for.remove(&bin).unwrap_or_default() {
+                let Some((_, missing)) = self.waiting.get_mut(&index) else { continue };
+                *missing -= 1;
+                if *missing == 0
+                    && let Some((draft, _)) = self.waiting.remove(&index)
+                {
+                    self.add(draft);
+                }
+            }
+        }
+    }
+
+    /// Notes on disk that a xorb is there: a push that is killed and started again will not send it again.
+    fn note(&mut self, entry: XorbEntry) {
+        let Some(cache) = self.options.cache.as_deref().filter(|_| !self.options.dry_run) else { return };
+        self.notes.extend(shard_cache::note(cache, vec![entry.clone()], &[]));
+        self.noted.push(entry);
+        if self.noted.len() >= NOTES_MAX {
+            self.join_notes();
+        }
+    }
+
+    /// One note in place of many.
+    fn join_notes(&mut self) {
+        let (noted, notes) = (std::mem::take(&mut self.noted), std::mem::take(&mut self.notes));
+        if let Some(cache) = self.options.cache.as_deref().filter(|_| noted.len() > 1) {
+            shard_cache::note(cache, noted, &notes);
+        }
+    }
+
+    /// A file all of whose xorbs are there.
+    fn add(&mut self, draft: Draft) {
+        let Draft { index, path, bytes, hash, sha256, terms } = draft;
+        self.borrowed |= terms.iter().any(|term| matches!(term.home, Home::Stored(_)));
+        let verification = Some(terms.iter().map(|term| term.hash).collect());
+        let terms = terms.into_iter().map(|term| self.resolve(term)).collect();
+        self.shard.push_file(FileEntry { hash, terms, verification, sha256 });
+        self.in_shard.push((index, PushedFile { path, bytes, hash, sha256 }));
+    }
+
+    fn resolve(&self, DraftTerm { home, chunks, raw_bytes, .. }: DraftTerm) -> Term {
+        let (xorb, base) = match home {
+            Home::Stored(xorb) => (xorb, 0),
+            Home::Bin(bin) => self.acknowledged[&bin],
+        };
+        Term { xorb, flags: 0, raw_bytes, chunks: base + chunks.start..base + chunks.end }
+    }
+
+    /// Registers the files that are ready.
+    async fn register(&mut self) -> std::result::Result<(), Failure> {
+        if self.shard.is_empty() {
+            return Ok(());
+        }
+        let shard = std::mem::take(&mut self.shard).encode(&Form::Upload);
+        let shard = shard.map_err(|source| Error::invalid("shard", source))?;
+        let borrowed = std::mem::take(&mut self.borrowed);
+        let bytes = shard.len() as u64;
+        if !self.options.dry_run {
+            let put = self.cas.put_shard(shard.into(), self.progress).await;
+            put.map_err(|error| Failure::Refused { error, borrowed })?;
+        }
+        self.pushed.shards += 1;
+        self.pushed.sent_bytes += bytes;
+        self.progress.wire_bytes.add(bytes);
+        self.done.append(&mut self.in_shard);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Pushed {
+        self.join_notes();
+        self.done.sort_by_key(|(index, _)| *index);
+        self.pushed.files = self.done.into_iter().map(|(_, file)| file).collect();
+        self.pushed
+    }
+}
+
+impl DraftTerm {
+    fn bin(&self) -> Option<u64> {
+        match self.home {
+            Home::Bin(bin) => Some(bin),
+            Home::Stored(_) => None,
+        }
+    }
+}
+
+/// A xorb as shards list it.
+fn entry(info: &XorbInfo) -> XorbEntry {
+    let mut raw_start = 0;
+    let chunk = |place: &xet::xorb::ChunkPlace| {
+        let entry =
+            ChunkEntry { hash: place.hash, raw_start, raw_bytes: place.raw_end - raw_start, flags: 0 };
+        raw_start = place.raw_end;
+        entry
+    };
+    let narrow = |bytes: u64| u32::try_from(bytes).expect("a xorb is far less than 4 GiB");
+    XorbEntry {
+        hash: info.hash(),
+        flags: 0,
+        raw_bytes: narrow(info.raw_bytes()),
+        stored_bytes: narrow(info.stored_bytes()),
+        chunks: info.chunks().iter().map(chunk).collect(),
+    }
+}
+
+/// A shard is sent when it is about this long: well below the limit of 64 MiB, and no memory to speak of.
+const SHARD_BYTES: u64 = 8 * 1024 * 1024;
+/// Notes of single xorbs, after which they are joined: some 16 MiB in one file.
+const NOTES_MAX: usize = 256;
