@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -111,12 +110,5 @@ fn translate(error: store::Error) -> Error {
         store::ErrorKind::Conflict | store::ErrorKind::Unavailable => ErrorKind::Unavailable,
         _ => ErrorKind::Internal,
     };
-    Error::new(kind, error.to_string())
-}
-
-/// An opened store behind a client's trait.
-impl From<LocalCas> for Arc<dyn Cas> {
-    fn from(cas: LocalCas) -> Self {
-        Arc::new(cas)
-    }
+    Error::caused(kind, "store", error)
 }

@@ -48,8 +48,8 @@ pub(super) struct Target {
     endpoint: Option<String>,
 
     /// A token for the CAS routes; with --repo a personal token, for which CAS tokens are fetched [default: `$DRYSTONE_TOKEN`]
-    #[arg(long, value_name = "TOKEN", conflicts_with = "store")]
-    token: Option<String>,
+    #[arg(long, value_name = "TOKEN", conflicts_with = "store", value_parser = parse_token)]
+    token: Option<Token>,
 
     /// A store directory on this machine, without a server
     #[arg(long, value_name = "DIR")]
@@ -105,7 +105,7 @@ impl Target {
                     "which store? say --endpoint URL, or --store DIR for one on this machine".into(),
                 )
             })?;
-        let token = self.token.clone().or_else(|| from_environment("DRYSTONE_TOKEN")).map(Token::new);
+        let token = self.token.clone().or_else(|| from_environment("DRYSTONE_TOKEN").map(Token::new));
         let options = HttpOptions {
             token_in_clear: self.token_in_clear,
             proxy: self.proxy.clone(),
@@ -148,6 +148,11 @@ impl Target {
         let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Some(root.join(name))
     }
+}
+
+/// As a token, which nothing prints.
+fn parse_token(text: &str) -> Result<Token, std::convert::Infallible> {
+    Ok(Token::new(text))
 }
 
 fn cache_root() -> Option<PathBuf> {

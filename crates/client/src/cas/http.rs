@@ -200,7 +200,7 @@ impl HttpCas {
         }
         let options = &self.options;
         tokio::select! {
-            sent = request.send() => sent.map_err(|source| broken(url, source)),
+            sent = request.send() => sent.map_err(|source| broken(url, &source)),
             () = watch.stalled(options.stall_timeout, options.floor_bytes, options.answer_timeout) => {
                 let message = format!("{url}: no progress for {:?}", options.stall_timeout);
                 Err(Error::new(ErrorKind::Unavailable, message))
@@ -266,7 +266,7 @@ impl HttpCas {
                     )
                 })?;
             let Some(piece) = piece else { break };
-            let piece = piece.map_err(|source| broken(path, source))?;
+            let piece = piece.map_err(|source| broken(path, &source))?;
             let mut piece = &piece[..];
             while let Some(frame) = reader.read(&mut piece).map_err(|source| Error::invalid(path, source))? {
                 if take(frame)? {
@@ -339,7 +339,7 @@ impl Cas for HttpCas {
             let request = self.client.get(url).header(RANGE, format!("bytes={range}"));
             let sent = tokio::time::timeout(self.options.answer_timeout, request.send()).await;
             let sent = sent.map_err(|_| Error::new(ErrorKind::Unavailable, format!("{shown}: no answer")))?;
-            let answer = sent.map_err(|source| broken(&shown, source.without_url()))?;
+            let answer = sent.map_err(|source| broken(&shown, &source.without_url()))?;
             match answer.status() {
                 StatusCode::FORBIDDEN => {
                     let error = refuse(&shown, answer).await;

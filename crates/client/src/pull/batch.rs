@@ -84,7 +84,7 @@ async fn sort(puller: &Puller, wanted: &[Wanted]) -> Result<Sorted> {
     let cut = move || {
         let mut found: Vec<Option<CutFile>> = Vec::new();
         cut::hash_files(paths.into_iter().map(Ok), &options, &cut::Progress::default(), |file| {
-            found.push(file.ok())
+            found.push(file.ok());
         });
         found
     };

@@ -160,6 +160,7 @@ impl Pool {
     }
 
     fn work(&self) {
+        let _end = StopOnPanic(self);
         let writer = RecordWriter::new(self.options.compression);
         let mut worker = Worker { buffer: Vec::new(), cuts: Vec::new(), writer };
         while let Some(taken) = self.take() {
@@ -323,7 +324,7 @@ impl Pool {
         if !self.options.query || chunks.is_empty() {
             return;
         }
-        let ask = |chunk| tokio::time::timeout(QUERY_TIMEOUT, self.cas.dedup(chunk));
+        let ask = async |chunk| tokio::time::timeout(QUERY_TIMEOUT, self.cas.dedup(chunk)).await;
         let answers = self.runtime.block_on(futures::future::join_all(chunks.into_iter().map(ask)));
         for answer in answers {
             let answer = Answer::of(answer.ok().and_then(Result::ok));
@@ -339,6 +340,20 @@ impl Pool {
 
     fn todo(&self) -> MutexGuard<'_, Todo> {
         lock(&self.todo)
+    }
+}
+
+/// Lets the others go when a worker panics: they would wait for it for ever.
+struct StopOnPanic<'a>(&'a Pool);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            if let Ok(mut todo) = self.0.todo.lock() {
+                todo.stopped = true;
+            }
+            self.0.moved.notify_all();
+        }
     }
 }
 

@@ -81,7 +81,7 @@ fn files(folder: &Path) -> Vec<CacheFile> {
         let metadata = entry.metadata().ok()?;
         let is_ours = path.extension().is_some_and(|extension| extension == EXTENSION) && metadata.is_file();
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        is_ours.then(|| CacheFile { path, bytes: metadata.len(), modified })
+        is_ours.then_some(CacheFile { path, bytes: metadata.len(), modified })
     };
     entries.filter_map(file).collect()
 }

@@ -65,7 +65,7 @@ impl Route {
         let sent = tokio::time::timeout(Duration::from_secs(60), request.send()).await;
         let sent =
             sent.map_err(|_| Error::new(ErrorKind::Unavailable, format!("{}: no answer", self.url)))?;
-        let response = sent.map_err(|source| answer::broken(&self.url, source))?;
+        let response = sent.map_err(|source| answer::broken(&self.url, &source))?;
         if !response.status().is_success() {
             return Err(answer::refuse(&self.url, response).await);
         }

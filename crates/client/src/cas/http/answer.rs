@@ -38,12 +38,12 @@ fn kind(status: StatusCode) -> ErrorKind {
 }
 
 /// The error of a request that got no answer, or half of one.
-pub(crate) fn broken(what: &str, source: reqwest::Error) -> Error {
+pub(crate) fn broken(what: &str, source: &reqwest::Error) -> Error {
     // Whatever happens on the way may not happen again; what cannot be asked at all cannot be asked again.
     let kind =
         if source.is_builder() || source.is_redirect() { ErrorKind::Invalid } else { ErrorKind::Unavailable };
     // The library's own text stops at "error sending request"; the reason is at the bottom.
-    let mut reason: &dyn std::error::Error = &source;
+    let mut reason: &dyn std::error::Error = source;
     while let Some(deeper) = reason.source() {
         reason = deeper;
     }
@@ -67,7 +67,7 @@ pub(crate) async fn read_all(
         let piece = tokio::time::timeout(stall_timeout, answer.chunk()).await;
         let piece = piece
             .map_err(|_| Error::new(ErrorKind::Unavailable, format!("{what}: the answer stands still")))?;
-        match piece.map_err(|source| broken(what, source))? {
+        match piece.map_err(|source| broken(what, &source))? {
             Some(piece) if (body.len() + piece.len()) as u64 > bytes_max => return Err(too_long()),
             Some(piece) => body.extend_from_slice(&piece),
             None => return Ok(body.freeze()),

@@ -148,7 +148,7 @@ impl Receiving {
             let piece = tokio::time::timeout(self.window, self.pieces.next()).await;
             let piece = piece.map_err(|_| away("no bytes came"))?;
             let mut piece = match piece {
-                Some(piece) => piece.map_err(|source| broken(what, source.without_url()))?,
+                Some(piece) => piece.map_err(|source| broken(what, &source.without_url()))?,
                 None => return Err(away(&format!("ended {} bytes early", self.left))),
             };
             self.window_bytes += piece.len() as u64;
