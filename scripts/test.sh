@@ -90,6 +90,7 @@ hf_xet_agreement() {
         run "the Hub with huggingface_hub" count_plain hub
         run "old hf_xet clients" count_plain old_clients
         run "push, then hf_xet" count_plain push_then_hf_xet
+        run "hf_xet, then pull" count_plain hf_xet_then_pull
     fi
 }
 
@@ -118,6 +119,10 @@ push_then_hf_xet() {
 # Packs read by a reader in plain Python that knows the page and not the code.
 pack_reader() {
     cargo build --quiet -p drystone --bin shardpack && python3 tests/shardpack/reader.py "$target_dir/debug/shardpack"
+}
+
+hf_xet_then_pull() {
+    cargo build --quiet -p drystone --bin drystone && .venv/bin/python tests/hf_xet/pull.py "$target_dir/debug/drystone"
 }
 
 fuzzing() {

@@ -104,7 +104,7 @@ fn fill(
 }
 
 /// Temporary files are private; what we leave behind has the rights an ordinary new file has.
-fn ordinary_file() -> tempfile::Builder<'static, 'static> {
+pub(crate) fn ordinary_file() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     {

@@ -6,13 +6,14 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use client::cas::{Cas, Xorb};
+use client::cas::{Batch, Cas, Xorb};
 use client::{Error, ErrorKind, Progress, Result};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use server::{House, ServeConfig};
 use store::plan::Planned;
 use store::{Grant, ObjectKey, Scope, Store};
+use xet::plan::Plan;
 use xet::wire::{Reconstruction, ReconstructionV2};
 use xet::{ChunkHash, FileHash};
 
@@ -78,8 +79,24 @@ impl Cas for LocalCas {
         self.store.register(&self.grant, Some(bytes), body, &progress).await.map(|_| ()).map_err(translate)
     }
 
-    async fn chunk_list(&self, _file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>> {
-        Ok(None)
+    async fn reconstructions(&self, files: &[FileHash]) -> Result<Option<Batch>> {
+        let planned = self.store.plan_batch(&self.grant, files).await.map_err(translate)?;
+        let split: Vec<_> = planned.plan.files.iter().map(|(_, terms)| terms.clone()).collect();
+        let plan = Plan { offset_into_first_range: 0, terms: split.concat(), fetches: planned.plan.fetches };
+        let mut keys = planned.keys.iter();
+        let v2 = ReconstructionV2::from_plan(&plan, usize::MAX, |_, _| {
+            keys.next().map_or_else(String::new, |key| ObjectKey::Xorb(*key).to_string())
+        });
+        let fetches = v2.try_into().map_err(|source| Error::invalid("a batch of files", source))?;
+        Ok(Some(Batch { files: split, fetches }))
+    }
+
+    async fn chunk_list(&self, file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>> {
+        match self.store.chunk_list(&self.grant, file, 0, usize::MAX).await {
+            Ok(chunks) => Ok(Some(chunks)),
+            Err(error) if error.kind() == store::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(translate(error)),
+        }
     }
 }
 

@@ -55,7 +55,8 @@ impl Cache {
         let mut found = Vec::new();
         let mut at = chunks.start;
         while at < chunks.end {
-            let reaching = spans.iter().filter(|(span, _)| span.contains(&at)).max_by_key(|(span, _)| span.end);
+            let reaching =
+                spans.iter().filter(|(span, _)| span.contains(&at)).max_by_key(|(span, _)| span.end);
             let (span, path) = reaching.cloned()?;
             let wanted = at..span.end.min(chunks.end);
             match CachedRange::open(&path, xorb, &span, wanted.clone()) {
@@ -79,12 +80,17 @@ impl Cache {
         let mut spans: Vec<_> =
             entries.filter_map(|entry| parse_span(entry.ok()?.file_name().to_str()?)).collect();
         spans.sort_by_key(|span| span.start);
-        let reached = spans.iter().fold(chunks.start, |at, span| if span.contains(&at) { span.end } else { at });
+        let reached =
+            spans.iter().fold(chunks.start, |at, span| if span.contains(&at) { span.end } else { at });
         reached >= chunks.end
     }
 
     /// Takes records of these chunks, one after another. `None` where they cannot be kept.
-    pub(crate) fn recorder(self: &std::sync::Arc<Self>, xorb: XorbHash, chunks: Range<u32>) -> Option<Recorder> {
+    pub(crate) fn recorder(
+        self: &std::sync::Arc<Self>,
+        xorb: XorbHash,
+        chunks: Range<u32>,
+    ) -> Option<Recorder> {
         Recorder::new(self.clone(), xorb, chunks)
     }
 

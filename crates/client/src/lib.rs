@@ -6,10 +6,10 @@ pub mod cut;
 pub mod error;
 pub mod permits;
 pub mod progress;
+pub mod pull;
 pub mod push;
 pub mod retry;
 pub mod token;
-pub mod pull;
 pub mod walk;
 
 pub use cas::Cas;

@@ -27,9 +27,10 @@ use crate::cache::Cache;
 use crate::cas::Cas;
 use crate::cut::CutOptions;
 use crate::error::{Error, ErrorKind, Result};
+use crate::permits::{self, Memory};
 use crate::progress::Progress;
 use gate::Gate;
-use pool::{Memory, Pool};
+use pool::Pool;
 
 pub(crate) use decode::Chunk;
 pub use fetch::Patience;
@@ -125,7 +126,7 @@ impl Puller {
             cas,
             cache: options.cache.clone(),
             memory: Memory::new(options.memory_bytes_max),
-            gate: Gate::new(options.connections_max),
+            gate: Gate::new(permits::connections(options.connections_max)),
             pool: Pool::new(options.threads.get()),
             progress: Arc::default(),
             options,
@@ -167,7 +168,12 @@ impl Puller {
     }
 
     /// Pulls only these ranges of a file to their places in `target`; elsewhere it has holes. Returns its length.
-    pub async fn sparse(&self, file: FileHash, ranges: &[std::ops::Range<u64>], target: &Path) -> Result<u64> {
+    pub async fn sparse(
+        &self,
+        file: FileHash,
+        ranges: &[std::ops::Range<u64>],
+        target: &Path,
+    ) -> Result<u64> {
         self.in_time(one::pull_sparse(self, file, ranges, target)).await
     }
 

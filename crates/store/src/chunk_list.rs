@@ -38,7 +38,8 @@ impl Store {
             for number in wanted {
                 let place = usize::try_from(number).ok().and_then(|number| info.chunks().get(number));
                 let (Some(place), Some(bytes)) = (place, info.chunk_len(number)) else {
-                    let message = format!("file {file} names chunk {number} of {}, which has none", xorb.key.hash);
+                    let message =
+                        format!("file {file} names chunk {number} of {}, which has none", xorb.key.hash);
                     return Err(Error::new(ErrorKind::Corrupt, message));
                 };
                 chunks.push((place.hash, bytes));

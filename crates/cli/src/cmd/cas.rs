@@ -1,5 +1,6 @@
 //! `drystone cas`: whole files by XET hash, to and from a server or a store directory.
 
+mod get;
 mod put;
 
 use std::path::{Path, PathBuf};
@@ -27,12 +28,14 @@ pub(crate) struct CasCommand {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Put(put::Put),
+    Get(get::Get),
 }
 
 impl CasCommand {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         match self.verb {
             Verb::Put(put) => put.run(),
+            Verb::Get(get) => get.run(),
         }
     }
 }

@@ -6,6 +6,7 @@ mod check;
 mod config;
 #[cfg(target_os = "linux")]
 mod guide;
+mod get;
 mod hash;
 mod inspect;
 #[cfg(unix)]

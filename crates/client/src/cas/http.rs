@@ -17,18 +17,20 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, RANGE};
+use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RANGE};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, redirect};
 use tokio::sync::Semaphore;
 use url::{Host, Url};
 use xet::wire::routes::{self, PREFIX_DEDUP};
+use xet::wire::reconstruction::{FileKey, Term};
 use xet::wire::{
-    Frame, FrameReader, HttpRange, Reconstruction, ReconstructionV1, ReconstructionV2, ShardUploaded,
-    XorbUploaded, parse_json,
+    Batch, Frame, FrameReader, HttpRange, Reconstruction, ReconstructionV1, ReconstructionV2, ShardUploaded,
+    XorbUploaded, chunk_list, encode_json, parse_json,
 };
 use xet::{ChunkHash, FileHash, limits};
 
 use super::{Cas, Xorb};
+use crate::cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::permits::{self, Bandwidth};
 use crate::progress::{Counter, Progress};
@@ -379,9 +381,51 @@ impl Cas for HttpCas {
         Ok(())
     }
 
-    async fn chunk_list(&self, _file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>> {
-        // No route of the protocol tells it, and no server we know has one of its own yet.
-        Ok(None)
+    async fn reconstructions(&self, files: &[FileHash]) -> Result<Option<cas::Batch>> {
+        let prefix = routes::PREFIX_DEFAULT;
+        let keys: Vec<_> = files.iter().map(|hash| FileKey { prefix: prefix.to_owned(), hash: *hash }).collect();
+        let body = Some(Pieces::new(vec![encode_json(&keys).into()]));
+        let json = |request: RequestBuilder| request.header(CONTENT_TYPE, routes::content_type::JSON);
+        // What the server does not know, and files it does not have, are both 404: the caller asks one by one.
+        let pass = |status| is_missing_route(status) || status == StatusCode::METHOD_NOT_ALLOWED;
+        let answer = self.call(Method::POST, routes::BATCH, body, json, pass).await?;
+        if pass(answer.status()) {
+            return Ok(None);
+        }
+        let bytes = self.small(routes::BATCH, answer, JSON_BYTES_MAX).await?;
+        let wrong = |source| Error::invalid(routes::BATCH, source);
+        let batch: Batch = parse_json(&bytes).map_err(wrong)?;
+        let mut terms = Vec::new();
+        let mut split = Vec::new();
+        for file in files {
+            let Some(list) = batch.files.get(file) else { return Ok(None) };
+            split.push(list.iter().map(Term::to_plan).collect());
+            terms.extend_from_slice(list);
+        }
+        let all = ReconstructionV1 { offset_into_first_range: 0, terms, fetch_info: batch.fetch_info };
+        Ok(Some(cas::Batch { files: split, fetches: all.try_into().map_err(wrong)? }))
+    }
+
+    async fn chunk_list(&self, file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>> {
+        let mut chunks = Vec::new();
+        loop {
+            let path = routes::chunk_list(&file, chunks.len() as u64);
+            let answer = self.call(Method::GET, &path, None, |request| request, is_missing_route).await?;
+            // Other servers have no such route, and that is all there is to it.
+            if is_missing_route(answer.status()) {
+                return Ok(None);
+            }
+            let page = self.small(&path, answer, chunk_list::PAGE_BYTES_MAX).await?;
+            let page = chunk_list::parse(&page).map_err(|source| Error::invalid(path, source))?;
+            let is_last = page.len() < chunk_list::PAGE_CHUNKS_MAX;
+            chunks.extend(page);
+            if is_last {
+                return Ok(Some(chunks));
+            }
+            if chunks.len() > CHUNKS_MAX {
+                return Ok(None);
+            }
+        }
     }
 }
 
@@ -422,6 +466,8 @@ pub(crate) fn client(options: &HttpOptions) -> Result<Client> {
     builder.build().map_err(|source| invalid("http client", source))
 }
 
+/// Chunks of a file that are worth knowing: some 256 GiB.
+const CHUNKS_MAX: usize = 4 << 20;
 /// Answers that are a few fields.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
 /// A reconstruction: a term takes some 150 bytes.

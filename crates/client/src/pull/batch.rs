@@ -32,8 +32,9 @@ pub(super) async fn pull(
     }
     let groups: Vec<_> = small.chunks(limits::BATCH_FILES_MAX).map(<[usize]>::to_vec).collect();
     let stage = &stage;
-    let mut groups =
-        futures::stream::iter(groups).map(|group| pull_group(puller, wanted, group, stage)).buffer_unordered(GROUPS);
+    let mut groups = futures::stream::iter(groups)
+        .map(|group| pull_group(puller, wanted, group, stage))
+        .buffer_unordered(GROUPS);
     while let Some(group) = groups.next().await {
         let (told, too_large) = group?;
         large.extend(too_large);
@@ -77,11 +78,14 @@ async fn sort(puller: &Puller, wanted: &[Wanted]) -> Result<Sorted> {
     if there.is_empty() {
         return Ok(sorted);
     }
-    let paths: Vec<_> = there.iter().filter_map(|place| wanted.get(*place)).map(|wanted| wanted.target.clone()).collect();
+    let paths: Vec<_> =
+        there.iter().filter_map(|place| wanted.get(*place)).map(|wanted| wanted.target.clone()).collect();
     let options = CutOptions { threads: puller.options.threads, sha256: false };
     let cut = move || {
         let mut found: Vec<Option<CutFile>> = Vec::new();
-        cut::hash_files(paths.into_iter().map(Ok), &options, &cut::Progress::default(), |file| found.push(file.ok()));
+        cut::hash_files(paths.into_iter().map(Ok), &options, &cut::Progress::default(), |file| {
+            found.push(file.ok());
+        });
         found
     };
     for (place, found) in there.into_iter().zip(puller.pool.run(cut).await?) {
@@ -263,8 +267,9 @@ async fn settle(
             let told = some.into_iter().map(|(file, state)| {
                 let (hash, size) = (state.hash, state.size);
                 let digest = digests.get(file).copied().flatten();
-                let result =
-                    parts.get(file).map_or_else(|| Err(wrong(&hash)), |part| settle_one(part, &state, digest));
+                let result = parts
+                    .get(file)
+                    .map_or_else(|| Err(wrong(&hash)), |part| settle_one(part, &state, digest));
                 match state.error {
                     Some(error) => (file, Err(error)),
                     None => {

@@ -157,7 +157,9 @@ impl RangeDecoder {
 
     fn decode_all(&mut self, sink: &dyn Sink) -> Result<()> {
         while self.held_bytes > 0 {
-            let Some(header) = self.peek_header().map_err(|source| self.wrong(source))? else { return Ok(()) };
+            let Some(header) = self.peek_header().map_err(|source| self.wrong(source))? else {
+                return Ok(());
+            };
             let record_len = header.record_len();
             if self.held_bytes < record_len {
                 return Ok(());
@@ -226,7 +228,9 @@ impl RangeDecoder {
 
     /// Writes the decoded chunks to whoever uses them.
     fn flush(&mut self, sink: &dyn Sink) -> Result<()> {
-        let Some(count) = u32::try_from(self.batch.len()).ok().filter(|count| *count > 0) else { return Ok(()) };
+        let Some(count) = u32::try_from(self.batch.len()).ok().filter(|count| *count > 0) else {
+            return Ok(());
+        };
         let batch = self.left.start - count..self.left.start;
         let result = self.flush_batch(&batch, sink);
         self.batch.clear();
@@ -354,13 +358,16 @@ mod tests {
     /// Chunks of a xorb, and its records.
     fn xorb(lens: &[usize]) -> (Vec<Vec<u8>>, Vec<u8>, Vec<usize>) {
         let mut builder = XorbBuilder::new(Policy::Auto);
-        let chunks: Vec<Vec<u8>> = (0..).zip(lens).map(|(n, len)| {
-            let mut chunk = noise(n, *len);
-            if n % 3 == 0 {
-                chunk[..len / 2].fill(7);
-            }
-            chunk
-        }).collect();
+        let chunks: Vec<Vec<u8>> = (0..)
+            .zip(lens)
+            .map(|(n, len)| {
+                let mut chunk = noise(n, *len);
+                if n % 3 == 0 {
+                    chunk[..len / 2].fill(7);
+                }
+                chunk
+            })
+            .collect();
         for chunk in &chunks {
             builder.push(ChunkHash::of(chunk), chunk).unwrap();
         }
@@ -417,7 +424,10 @@ mod tests {
         decoder.push(vec![Bytes::copy_from_slice(&records[..ends[2] + 100])], &files).unwrap();
         assert_eq!(decoder.finish().unwrap_err().kind(), ErrorKind::Corrupt);
         let (rest, _) = decoder.into_rest();
-        assert_eq!(rest.iter().map(|place| place.bytes.clone()).collect::<Vec<_>>(), [15_000..45_000, 5000..10_000]);
+        assert_eq!(
+            rest.iter().map(|place| place.bytes.clone()).collect::<Vec<_>>(),
+            [15_000..45_000, 5000..10_000]
+        );
         assert_eq!(files.0.into_inner().unwrap()[0], chunks[..3].concat());
     }
 

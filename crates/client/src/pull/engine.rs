@@ -66,7 +66,11 @@ enum Event {
 }
 
 impl<'a> Engine<'a> {
-    pub(super) fn new(puller: &'a Puller, files: impl IntoIterator<Item = FileHash>, sink: Arc<dyn Sink>) -> Self {
+    pub(super) fn new(
+        puller: &'a Puller,
+        files: impl IntoIterator<Item = FileHash>,
+        sink: Arc<dyn Sink>,
+    ) -> Self {
         let state = |hash| FileState { hash, size: None, error: None, terms: Vec::new() };
         let files = files.into_iter().map(state).collect();
         Self { puller, sink, files, units: VecDeque::new(), todo: VecDeque::new() }
@@ -99,7 +103,9 @@ impl<'a> Engine<'a> {
                 && self.units.len() < UNITS_AHEAD
                 && let Some(todo) = self.todo.pop_front()
             {
-                let Some(file) = self.files.get(todo.file).filter(|file| file.error.is_none()) else { continue };
+                let Some(file) = self.files.get(todo.file).filter(|file| file.error.is_none()) else {
+                    continue;
+                };
                 let hash = file.hash;
                 plans += 1;
                 active.push(Box::pin(async move {
@@ -177,9 +183,12 @@ impl<'a> Engine<'a> {
         let Fetched { rest, by_cache, error } = fetched;
         let Some(error) = error else { return };
         self.puller.progress.retries.add(1);
-        let may_help = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Expired | ErrorKind::Unavailable);
+        let may_help =
+            matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Expired | ErrorKind::Unavailable);
         for place in rest {
-            let Some(state) = self.files.get_mut(place.file).filter(|state| state.error.is_none()) else { continue };
+            let Some(state) = self.files.get_mut(place.file).filter(|state| state.error.is_none()) else {
+                continue;
+            };
             let failures = if by_cache { 0 } else { place.failures + 1 };
             if !may_help || failures > self.puller.options.patience.attempts_max {
                 state.error = Some(again(&error));

@@ -112,7 +112,7 @@ impl Work<'_> {
         if let Some(ranges) = cached {
             let expected = ranges.iter().flat_map(|range| range.expected.iter().copied()).collect();
             self.decoder = Some(decoder.expect(expected));
-            let result = self.from_cache(ranges).await;
+            let result = self.read_cached(ranges).await;
             self.by_cache = result.is_err();
             return result;
         }
@@ -124,14 +124,14 @@ impl Work<'_> {
         let recorder = self.puller.cache.as_ref().and_then(|cache| cache.recorder(xorb, chunks));
         self.decoder = Some(decoder.record(recorder));
         let _entry = self.puller.gate.enter().await;
-        let result = self.from_peer(cas, url, stored).await;
+        let result = self.receive(cas, url, stored).await;
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
             self.puller.gate.failed();
         }
         result
     }
 
-    async fn from_cache(&mut self, ranges: Vec<CachedRange>) -> Result<()> {
+    async fn read_cached(&mut self, ranges: Vec<CachedRange>) -> Result<()> {
         for mut range in ranges {
             while range.stored_bytes() > 0 {
                 let piece;
@@ -158,7 +158,7 @@ impl Work<'_> {
         self.finish()
     }
 
-    async fn from_peer(&mut self, cas: &dyn Cas, url: &str, stored: Range<u64>) -> Result<()> {
+    async fn receive(&mut self, cas: &dyn Cas, url: &str, stored: Range<u64>) -> Result<()> {
         let result = self.all_of(cas, url, stored).await;
         // Whatever happened, the decoder comes home: it knows what was written.
         let waited = self.wait().await;
@@ -240,7 +240,12 @@ struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    async fn open(cas: &'a dyn Cas, url: &'a str, stored: Range<u64>, patience: &'a Patience) -> Result<Self> {
+    async fn open(
+        cas: &'a dyn Cas,
+        url: &'a str,
+        stored: Range<u64>,
+        patience: &'a Patience,
+    ) -> Result<Self> {
         // Whoever answers may have to be asked several times, which takes longer than one stall.
         let opened = timeout(4 * patience.stall_after, cas.fetch(url, stored.clone())).await;
         let silent = |_| Error::new(ErrorKind::Unavailable, "a download did not begin in time");

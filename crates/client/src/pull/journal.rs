@@ -191,8 +191,9 @@ mod tests {
 
     fn sample(runs: usize) -> (FileHash, Vec<Run>, Vec<u8>) {
         let file = FileHash::new([9; 32]);
-        let runs: Vec<_> =
-            (0..runs as u8).map(|n| Run { at: u64::from(n) * 10_000, chunks: (0..=n % 4).map(chunk).collect() }).collect();
+        let runs: Vec<_> = (0..runs as u8)
+            .map(|n| Run { at: u64::from(n) * 10_000, chunks: (0..=n % 4).map(chunk).collect() })
+            .collect();
         let mut bytes = [&MAGIC[..], file.as_bytes()].concat();
         let mut record = Vec::new();
         for run in &runs {

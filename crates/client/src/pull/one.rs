@@ -186,14 +186,19 @@ async fn fill(
 }
 
 /// What the cache has of the terms that are missing, and the ranges it has not.
-pub(super) fn from_recipe(puller: &Puller, terms: &[PlanTerm], missing: &[Range<u64>]) -> (Vec<Unit>, Vec<Range<u64>>) {
+pub(super) fn from_recipe(
+    puller: &Puller,
+    terms: &[PlanTerm],
+    missing: &[Range<u64>],
+) -> (Vec<Unit>, Vec<Range<u64>>) {
     let (mut units, mut rest): (Vec<Unit>, Vec<Range<u64>>) = (Vec::new(), Vec::new());
     let mut at = 0;
     for term in terms {
         let bytes = at..at + u64::from(term.raw_bytes);
         at = bytes.end;
         let is_missing = |range: &Range<u64>| range.start < bytes.end && bytes.start < range.end;
-        let is_cached = || puller.cache.as_ref().is_some_and(|cache| cache.has(&term.xorb, term.chunks.clone()));
+        let is_cached =
+            || puller.cache.as_ref().is_some_and(|cache| cache.has(&term.xorb, term.chunks.clone()));
         if missing.iter().any(is_missing) && is_cached() {
             puller.progress.total_bytes.add(bytes.end - bytes.start);
             units.push(Unit {
@@ -238,7 +243,10 @@ async fn run(engine: &mut Engine<'_>, parts: &Parts) -> Result<Option<u64>> {
     Ok(run_for_terms(engine, parts).await?.0)
 }
 
-async fn run_for_terms(engine: &mut Engine<'_>, parts: &Parts) -> Result<(Option<u64>, Vec<(u64, PlanTerm)>)> {
+async fn run_for_terms(
+    engine: &mut Engine<'_>,
+    parts: &Parts,
+) -> Result<(Option<u64>, Vec<(u64, PlanTerm)>)> {
     let state = engine.run().await.pop();
     if let Some(error) = parts[0].take_error() {
         return Err(error);

@@ -1,8 +1,8 @@
-//! The one bridge from async to CPU work, and the budget of memory that transfers share.
+//! The one bridge from async to CPU work, and the buffers that takes.
 
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::decode::Tools;
@@ -21,7 +21,10 @@ impl Pool {
     }
 
     /// Starts work once a thread is free, and does not wait for it. Keep pieces short: they cannot be stopped.
-    pub(super) async fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    pub(super) async fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
         tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -30,7 +33,10 @@ impl Pool {
     }
 
     /// Does work, and waits for it.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
         join(self.start(work).await).await
     }
 
@@ -52,27 +58,6 @@ pub(super) async fn join<T>(work: JoinHandle<T>) -> Result<T> {
     work.await.map_err(|source| Error::caused(ErrorKind::Internal, "work on a thread", source))
 }
 
-/// Bytes that transfers may occupy together. Who finds none left waits in line.
-#[derive(Debug, Clone)]
-pub(super) struct Memory {
-    permits: Arc<Semaphore>,
-    blocks: u32,
-}
-
-impl Memory {
-    pub(super) fn new(bytes: u64) -> Self {
-        let blocks = u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX / 16).clamp(1, u32::MAX / 16);
-        Self { permits: Arc::new(Semaphore::new(blocks as usize)), blocks }
-    }
-
-    /// Waits until so many bytes are free and takes them until the answer is dropped. Whoever asks for more than there ever is
-    /// gets all of it, alone.
-    pub(super) async fn reserve(&self, bytes: u64) -> OwnedSemaphorePermit {
-        let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX).min(self.blocks);
-        self.permits.clone().acquire_many_owned(blocks).await.expect("the semaphore is never closed")
-    }
-}
-
 /// What transfers may occupy unless somebody says otherwise: a quarter of the machine, or of what this process may have of it,
 /// and no more than is ever of use.
 pub(super) fn memory_bytes_default() -> u64 {
@@ -89,5 +74,4 @@ pub(super) fn memory_bytes_default() -> u64 {
 
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
-const BLOCK_BYTES: u64 = 4096;
 const TOOLS_MAX: usize = 64;

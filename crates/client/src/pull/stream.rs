@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt as _;
 use xet::FileHash;
 
+use super::Puller;
 use super::decode::{Chunk, Sink};
 use super::engine::{Engine, Todo};
 use super::write::Runs;
-use super::Puller;
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) async fn pull<W: Write + ?Sized>(
@@ -31,7 +31,8 @@ pub(super) async fn pull<W: Write + ?Sized>(
     let mut size = None;
     while let Some(window) = windows.next().await {
         let Window { bytes, chunks, end } = window?;
-        out.write_all(&bytes).map_err(|error| Error::caused(ErrorKind::Io, "writing what was pulled", error))?;
+        out.write_all(&bytes)
+            .map_err(|error| Error::caused(ErrorKind::Io, "writing what was pulled", error))?;
         written += bytes.len() as u64;
         if range.start == 0 {
             chunks.iter().for_each(|(at, chunk)| runs.push(*at, std::slice::from_ref(chunk)));
@@ -45,7 +46,8 @@ pub(super) async fn pull<W: Write + ?Sized>(
         && let Some(size) = size
         && runs.file_hash(size) != Some(file)
     {
-        let message = format!("file {file}: what the hub delivers has another hash; do not use what was written");
+        let message =
+            format!("file {file}: what the hub delivers has another hash; do not use what was written");
         return Err(Error::new(ErrorKind::Corrupt, message));
     }
     Ok(written)
@@ -111,7 +113,8 @@ impl Sink for Buffer {
         let inside = at.max(self.range.start)..(at + raw.len() as u64).min(self.range.end);
         let mut filled = self.filled.lock().expect("nobody panics with the lock");
         if !inside.is_empty() {
-            let place = |byte: u64, base: u64| usize::try_from(byte - base).expect("a window fits into memory");
+            let place =
+                |byte: u64, base: u64| usize::try_from(byte - base).expect("a window fits into memory");
             let (start, end) = (place(inside.start, self.range.start), place(inside.end, self.range.start));
             if filled.bytes.len() < end {
                 filled.bytes.resize(end, 0);

@@ -22,8 +22,10 @@ fn quick() -> PullOptions {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -52,7 +54,8 @@ async fn files_of_every_size_come_back_whole_and_leave_nothing_else() {
         assert_eq!(names(dir.path()), ["file"]);
         assert!(puller.file(&wanted).await.unwrap().unchanged);
     }
-    let missing = puller.file(&Wanted::new(FileHash::new([5; 32]), dir.path().join("other"))).await.unwrap_err();
+    let missing =
+        puller.file(&Wanted::new(FileHash::new([5; 32]), dir.path().join("other"))).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     assert!(!dir.path().join("other").exists());
     let folder = puller.file(&Wanted::new(FileHash::ZERO, dir.path())).await.unwrap_err();
@@ -214,7 +217,16 @@ async fn ranges_stream_in_order_and_the_whole_is_verified() {
     let file = shelf.add(&data, 10);
     // Windows of a megabyte.
     let puller = Puller::new(shelf.clone(), PullOptions { memory_bytes_max: 4 << 20, ..quick() });
-    for range in [0..u64::MAX, 0..1, 0..5_000_000, 1_048_575..1_048_577, 3_333_333..4_999_999, 4_999_999..9_000_000, 7_000_000..8_000_000, 5..5] {
+    for range in [
+        0..u64::MAX,
+        0..1,
+        0..5_000_000,
+        1_048_575..1_048_577,
+        3_333_333..4_999_999,
+        4_999_999..9_000_000,
+        7_000_000..8_000_000,
+        5..5,
+    ] {
         let mut out = Vec::new();
         let written = puller.stream(file, range.clone(), &mut out).await.unwrap();
         let size = data.len() as u64;
@@ -291,7 +303,10 @@ async fn many_small_files_take_few_requests_and_fail_alone() {
         puller.files(&wanted, &root, &mut tell).await.unwrap();
         assert_eq!((unchanged, failed), (300, vec![(302, ErrorKind::NotFound)]));
         assert!(shelf.fetched() - fetched < 400_000);
-        assert!(fs::read(root.join("d0/0")).unwrap() == files[0] && fs::read(root.join("d1/8")).unwrap() == files[8]);
+        assert!(
+            fs::read(root.join("d0/0")).unwrap() == files[0]
+                && fs::read(root.join("d1/8")).unwrap() == files[8]
+        );
         assert!(names(&root).iter().all(|name| !name.starts_with('.')));
     }
 }

@@ -81,12 +81,14 @@ impl Part {
         }
         let path = with_suffix(&target, ".part");
         let journal_path = Journal::path_of(&path);
-        let opened = Journal::open(&journal_path, file_hash).map_err(|error| Error::io(&journal_path, error))?;
+        let opened =
+            Journal::open(&journal_path, file_hash).map_err(|error| Error::io(&journal_path, error))?;
         let (path, journal, claims) = match opened {
             Some(Opened { journal, claims }) => (path, Some((journal_path, Mutex::new(journal))), claims),
             None => (with_suffix(&target, &format!(".part-{}", unique())), None, Vec::new()),
         };
-        let file = File::options().read(true).write(true).create(true).truncate(claims.is_empty()).open(&path);
+        let file =
+            File::options().read(true).write(true).create(true).truncate(claims.is_empty()).open(&path);
         let file = file.map_err(|error| Error::io(&path, error))?;
         let place = Place::Open { file, journal };
         Ok((Self::new(file_hash, target, path, place), claims))
@@ -201,7 +203,9 @@ impl Part {
             return Ok(());
         }
         let target = self.target.display();
-        let message = format!("{target}: the hub's file has SHA-256 {found}, not {expected}; ask its owner which is right");
+        let message = format!(
+            "{target}: the hub's file has SHA-256 {found}, not {expected}; ask its owner which is right"
+        );
         Err(Error::new(ErrorKind::Invalid, message))
     }
 

@@ -5,8 +5,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
 use axum::response::IntoResponse as _;
 use xet::FileHash;
-use xet::wire::chunk_list::{PAGE_CHUNKS_MAX, encode, parse_query};
 use xet::wire::ErrorCode;
+use xet::wire::chunk_list::{PAGE_CHUNKS_MAX, encode, parse_query};
 use xet::wire::routes::{TokenScope, content_type};
 
 use super::caller::{Caller, hash_in};

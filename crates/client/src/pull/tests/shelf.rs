@@ -121,7 +121,10 @@ impl Shelf {
     }
 }
 
-fn with_ends<T>(shelves: &Shelves, use_ends: impl FnOnce(&dyn Fn(&XorbHash) -> (Vec<u32>, Vec<u32>)) -> T) -> T {
+fn with_ends<T>(
+    shelves: &Shelves,
+    use_ends: impl FnOnce(&dyn Fn(&XorbHash) -> (Vec<u32>, Vec<u32>)) -> T,
+) -> T {
     let ends = |xorb: &XorbHash| {
         let chunks = shelves.xorbs[xorb].0.chunks();
         (
@@ -147,7 +150,11 @@ fn reconstruct(shelves: &Shelves, terms: &[PlanTerm], range: Option<Range<u64>>)
 
 #[async_trait]
 impl Cas for Shelf {
-    async fn reconstruction(&self, file: FileHash, range: Option<Range<u64>>) -> Result<Option<Reconstruction>> {
+    async fn reconstruction(
+        &self,
+        file: FileHash,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Reconstruction>> {
         self.plans.fetch_add(1, Ordering::Relaxed);
         let shelves = self.shelves.lock().unwrap();
         let (terms, _) = shelves.files.get(&file).ok_or_else(|| Self::unknown(file))?;
@@ -160,7 +167,9 @@ impl Cas for Shelf {
         }
         self.plans.fetch_add(1, Ordering::Relaxed);
         let shelves = self.shelves.lock().unwrap();
-        let terms = files.iter().map(|file| Ok(shelves.files.get(file).ok_or_else(|| Self::unknown(*file))?.0.clone()));
+        let terms = files
+            .iter()
+            .map(|file| Ok(shelves.files.get(file).ok_or_else(|| Self::unknown(*file))?.0.clone()));
         let files: Vec<Vec<PlanTerm>> = terms.collect::<Result<_>>()?;
         let all = files.concat();
         Ok(Some(Batch { files, fetches: reconstruct(&shelves, &all, None).unwrap() }))
@@ -171,7 +180,8 @@ impl Cas for Shelf {
         let (mut bytes, fault) = {
             let mut shelves = self.shelves.lock().unwrap();
             let fault = shelves.faults.pop_front().or(shelves.always.clone());
-            let bytes = shelves.xorbs[&url.parse().unwrap()].1.slice(stored.start as usize..stored.end as usize);
+            let bytes =
+                shelves.xorbs[&url.parse().unwrap()].1.slice(stored.start as usize..stored.end as usize);
             (bytes, fault)
         };
         self.fetched_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -182,7 +192,8 @@ impl Cas for Shelf {
             None => stream::iter(pieces(&bytes)).boxed(),
             Some(Fault::Cut(len)) => {
                 bytes.truncate(len);
-                let broken = Error::new(ErrorKind::Unavailable, "cut on purpose").with_request_id(Some("r-7".into()));
+                let broken =
+                    Error::new(ErrorKind::Unavailable, "cut on purpose").with_request_id(Some("r-7".into()));
                 stream::iter(pieces(&bytes)).chain(stream::iter([Err(broken)])).boxed()
             }
             Some(Fault::Stall(len)) => {

@@ -55,7 +55,8 @@ impl Drop for Stage {
 fn remove_stale(root: &Path) -> io::Result<()> {
     for entry in fs::read_dir(root)? {
         let path = entry?.path();
-        let is_stage = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(PREFIX));
+        let is_stage =
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(PREFIX));
         if is_stage
             && let Ok(lock) = File::open(path.join(LOCK))
             && lock.try_lock().is_ok()

@@ -1,0 +1,338 @@
+//! `drystone cas get`: download files by XET hash.
+
+mod list;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use client::Progress;
+use client::cache::Cache;
+use client::pull::{PullOptions, Puller, Wanted};
+use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use serde::Serialize;
+use xet::wire::routes::TokenScope;
+use xet::{FileHash, Sha256};
+
+use super::Target;
+use crate::output::{CliError, complain};
+
+/// Download files by XET hash
+///
+/// A file grows as NAME.part and gets its name when its hash is right; until then what is there stays as it is. Started again after an
+/// interruption, a download goes on where it stopped. Chunks that an older version at the same place has are not fetched.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone cas get --store data HASH -o model.safetensors\n  \
+                        drystone cas get --endpoint https://hub.example.com HASH --range 0-1024 -o - | xxd\n  \
+                        drystone cas get --store data --from-json list.json -o folder --json")]
+pub(super) struct Get {
+    /// The file's hash
+    #[arg(value_name = "HASH", required_unless_present = "from_json", conflicts_with = "from_json")]
+    hash: Option<FileHash>,
+
+    /// Many files: a JSON array of {"hash": …, "path": …}, paths below the output folder; `-` reads standard input
+    #[arg(long, value_name = "LIST")]
+    from_json: Option<PathBuf>,
+
+    /// Where to write: a file, `-` for standard output; with --from-json a folder
+    #[arg(short, long, value_name = "PATH")]
+    output: PathBuf,
+
+    /// Only the bytes from A up to and without B; B may be left out
+    #[arg(long, value_name = "A-B", value_parser = parse_range, conflicts_with = "from_json")]
+    range: Vec<Range<u64>>,
+
+    /// Put the ranges where they belong in the file and leave holes elsewhere
+    #[arg(long, requires = "range")]
+    sparse: bool,
+
+    /// The file's SHA-256, to be compared too
+    #[arg(long, value_name = "HEX", conflicts_with_all = ["from_json", "range"])]
+    sha256: Option<Sha256>,
+
+    #[command(flatten)]
+    target: Target,
+
+    /// Keep chunks here, and look here first [default: `$DRYSTONE_CACHE_DIR`, else no chunks are kept]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
+    cache_dir: Option<PathBuf>,
+
+    /// How much to keep there, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
+    cache_bytes: u64,
+
+    /// Take everything from the kept chunks and ask nobody
+    #[arg(long, conflicts_with = "no_cache")]
+    offline: bool,
+
+    /// Do not look at what is at the target already
+    #[arg(long)]
+    no_reuse: bool,
+
+    /// Do not wait until the disk has everything
+    #[arg(long)]
+    no_sync: bool,
+
+    /// Memory for what is on its way, in bytes [default: a quarter of the machine's, at most 1 GiB]
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<u64>,
+
+    /// Downloads at once, at most
+    #[arg(long, value_name = "N")]
+    connections: Option<NonZeroUsize>,
+
+    /// Workers [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Seconds after which a download without progress is given up and made again
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    stall: Option<u64>,
+
+    /// Seconds after which to give up altogether
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: Option<u64>,
+
+    /// Print totals as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Totals {
+    files: u64,
+    failed: u64,
+    bytes: u64,
+    fetched_bytes: u64,
+    from_cache_bytes: u64,
+    reused_bytes: u64,
+    retries: u64,
+    seconds: f64,
+}
+
+/// What was pulled, and how many files were not.
+#[derive(Debug, Default)]
+struct Outcome {
+    files: u64,
+    failed: u64,
+    bytes: u64,
+}
+
+impl Get {
+    pub(super) fn run(self) -> Result<ExitCode, CliError> {
+        let to_stdout = self.output == Path::new("-");
+        if to_stdout && (self.json || self.sparse || self.from_json.is_some()) {
+            return Err(CliError::Message(
+                "standard output takes the bytes of one file, and nothing else".into(),
+            ));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let started = Instant::now();
+        let done = runtime.block_on(async {
+            let puller = self.puller().await?;
+            let watching = watch(puller.progress().clone());
+            let outcome = tokio::select! {
+                outcome = self.pull(&puller) => outcome,
+                _ = tokio::signal::ctrl_c() => {
+                    Err(CliError::Message("interrupted; run it again to go on where it stopped".into()))
+                }
+            };
+            if let Some(watching) = watching {
+                watching.abort();
+                let _ = watching.await;
+            }
+            Ok::<_, CliError>((outcome?, puller.progress().clone()))
+        });
+        // Work on threads cannot be stopped, and need not be waited for: what it writes is what it should.
+        runtime.shutdown_background();
+        let (outcome, progress) = done?;
+        let totals = Totals {
+            files: outcome.files,
+            failed: outcome.failed,
+            bytes: outcome.bytes,
+            fetched_bytes: progress.wire_bytes.value(),
+            from_cache_bytes: progress.known_bytes.value(),
+            reused_bytes: progress.reused_bytes.value(),
+            retries: progress.retries.value(),
+            seconds: started.elapsed().as_secs_f64(),
+        };
+        match self.json {
+            true => writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?,
+            false if !to_stdout => say(&totals),
+            false => {}
+        }
+        Ok(ExitCode::from(u8::from(totals.failed > 0)))
+    }
+
+    async fn puller(&self) -> Result<Puller, CliError> {
+        let mut options = PullOptions::default();
+        options.memory_bytes_max = self.memory.unwrap_or(options.memory_bytes_max);
+        options.connections_max = self.connections.map_or(options.connections_max, NonZeroUsize::get);
+        options.threads = self.threads.unwrap_or(options.threads);
+        options.sync = !self.no_sync;
+        options.reuse = !self.no_reuse;
+        options.deadline = self.deadline.map(Duration::from_secs);
+        if let Some(stall) = self.stall.map(Duration::from_secs) {
+            options.patience.stall_after = stall;
+            options.patience.hedge_after = options.patience.hedge_after.min(stall / 3);
+        }
+        let variable =
+            || std::env::var_os("DRYSTONE_CACHE_DIR").filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(folder) = self.cache_dir.clone().or_else(variable).filter(|_| !self.target.no_cache) {
+            options.cache = Some(Arc::new(Cache::open(&folder, self.cache_bytes)?));
+        }
+        if self.offline {
+            return match options.cache {
+                Some(_) => Ok(Puller::offline(options)),
+                None => Err(CliError::Message("offline from where? say --cache-dir DIR".into())),
+            };
+        }
+        let opened = self.target.open(TokenScope::Read).await?;
+        Ok(Puller::new(opened.cas, options))
+    }
+
+    async fn pull(&self, puller: &Puller) -> Result<Outcome, CliError> {
+        if let Some(list) = &self.from_json {
+            return self.pull_list(puller, list).await;
+        }
+        let Some(file) = self.hash else { return Ok(Outcome::default()) };
+        let bytes = match self.range.as_slice() {
+            [] if self.output == Path::new("-") => {
+                puller.stream(file, 0..u64::MAX, &mut io::stdout()).await?
+            }
+            [] => {
+                let wanted = Wanted { file, target: self.output.clone(), sha256: self.sha256 };
+                puller.file(&wanted).await?.bytes
+            }
+            ranges if self.sparse => puller.sparse(file, ranges, &self.output).await?,
+            ranges => self.pull_ranges(puller, file, ranges).await?,
+        };
+        Ok(Outcome { files: 1, failed: 0, bytes })
+    }
+
+    /// The bytes of the ranges, one after another.
+    async fn pull_ranges(
+        &self,
+        puller: &Puller,
+        file: FileHash,
+        ranges: &[Range<u64>],
+    ) -> Result<u64, CliError> {
+        let mut bytes = 0;
+        if self.output == Path::new("-") {
+            let mut out = io::stdout();
+            for range in ranges {
+                bytes += puller.stream(file, range.clone(), &mut out).await?;
+            }
+            out.flush()?;
+            return Ok(bytes);
+        }
+        let named = |error| CliError::io(&self.output, error);
+        let folder =
+            self.output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut staged = crate::files::ordinary_file().tempfile_in(folder).map_err(named)?;
+        for range in ranges {
+            bytes += puller.stream(file, range.clone(), staged.as_file_mut()).await?;
+        }
+        staged.persist(&self.output).map_err(|error| named(error.error))?;
+        Ok(bytes)
+    }
+
+    async fn pull_list(&self, puller: &Puller, list: &Path) -> Result<Outcome, CliError> {
+        let wanted = list::read(list, &self.output)?;
+        let mut outcome = Outcome::default();
+        let mut each = |place: usize, result: client::Result<client::pull::Pulled>| match result {
+            Ok(pulled) => {
+                outcome.files += 1;
+                outcome.bytes += pulled.bytes;
+            }
+            Err(error) => {
+                outcome.failed += 1;
+                let name =
+                    wanted.get(place).map(|wanted| wanted.target.display().to_string()).unwrap_or_default();
+                complain(&format_args!("{name}: {error}"));
+            }
+        };
+        puller.files(&wanted, &self.output, &mut each).await?;
+        Ok(outcome)
+    }
+}
+
+fn say(totals: &Totals) {
+    let failed = if totals.failed > 0 { format!(", {} failed", totals.failed) } else { String::new() };
+    complain(&format_args!(
+        "{} files{failed}, {}: {} fetched, {} from the cache, {} here already; {:.1} s",
+        totals.files,
+        BinaryBytes(totals.bytes),
+        BinaryBytes(totals.fetched_bytes),
+        BinaryBytes(totals.from_cache_bytes),
+        BinaryBytes(totals.reused_bytes),
+        totals.seconds,
+    ));
+}
+
+/// Reads `A-B` or `A-`.
+fn parse_range(text: &str) -> Result<Range<u64>, String> {
+    let refuse = || format!("{text:?} is not a range such as 0-100, or 100- for the rest");
+    let (start, end) = text.split_once('-').ok_or_else(refuse)?;
+    let start = start.parse().map_err(|_| refuse())?;
+    let end = if end.is_empty() { u64::MAX } else { end.parse().map_err(|_| refuse())? };
+    if start >= end {
+        return Err(format!("{text:?} has no bytes: the end is not part of it"));
+    }
+    Ok(start..end)
+}
+
+/// A line on a terminal while a pull takes longer than a second.
+fn watch(progress: Arc<Progress>) -> Option<tokio::task::JoinHandle<()>> {
+    if !io::stderr().is_terminal() {
+        return None;
+    }
+    Some(tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let template = "{bar:20} {percent:>3}% {bytes}/{total_bytes} {msg}";
+        let style = ProgressStyle::with_template(template).expect("the template is well formed");
+        let bar = Bar(ProgressBar::new(0).with_style(style));
+        let started = Instant::now();
+        let before = progress.done_bytes.value();
+        loop {
+            let done = progress.done_bytes.value();
+            let rate = (done - before) as f64 / started.elapsed().as_secs_f64().max(0.1);
+            bar.0.set_length(progress.total_bytes.value().max(done));
+            bar.0.set_position(done);
+            bar.0.set_message(format!(
+                "{} fetched, {}/s",
+                BinaryBytes(progress.wire_bytes.value()),
+                BinaryBytes(rate as u64)
+            ));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }))
+}
+
+/// Goes away with its task.
+struct Bar(ProgressBar);
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_half_open_and_has_bytes() {
+        assert_eq!(parse_range("0-100"), Ok(0..100));
+        assert_eq!(parse_range("7-"), Ok(7..u64::MAX));
+        for bad in ["", "-", "-5", "5", "5-5", "6-5", "a-b", "0x1-2", "1-2-3"] {
+            assert!(parse_range(bad).is_err(), "{bad:?}");
+        }
+    }
+}
