@@ -38,7 +38,7 @@ use std::num::NonZeroU8;
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_number, expect_range, expect_text};
-use crate::layout::crc;
+use crate::layout::{crc, crc_of_two};
 
 /// What stands before the data of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +71,7 @@ impl<'a> EntryHeader<'a> {
     }
 
     /// [`parse`](Self::parse), with the CRC compared only when asked. All else is checked either way.
+    #[inline]
     pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "entry header";
         let at = r.offset();
@@ -96,7 +97,7 @@ impl<'a> EntryHeader<'a> {
         let text = r.take("content type", content_type_len.into())?;
         if check_crc {
             let covered = covered.take(WHAT, 8 + u64::from(name_len) + u64::from(content_type_len))?;
-            expect_crc(at, WHAT, header_crc, crc(&[before_crc, covered]))?;
+            expect_crc(at, WHAT, header_crc, crc_of_two(before_crc, covered))?;
         }
 
         let name = expect_text(name_at, "entry name", name)?;

@@ -18,7 +18,7 @@
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_magic, expect_range, expect_text};
-use crate::layout::{crc, pad_to_8};
+use crate::layout::{crc, crc_of_two, pad_to_8};
 
 /// What stands before the entries of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,7 @@ impl<'a> RecordHeader<'a> {
     }
 
     /// [`parse`](Self::parse), with the CRC compared only when asked. All else is checked either way.
+    #[inline]
     pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "record header";
         let at = r.offset();
@@ -76,7 +77,7 @@ impl<'a> RecordHeader<'a> {
         let meta = r.take("record metadata", meta_len.into())?;
         if check_crc {
             let covered = covered.take(WHAT, 16 + u64::from(key_len) + u64::from(meta_len))?;
-            expect_crc(at, WHAT, header_crc, crc(&[&before_crc, covered]))?;
+            expect_crc(at, WHAT, header_crc, crc_of_two(&before_crc, covered))?;
         }
 
         expect_aligned(at, "record size", record_size)?;
@@ -112,6 +113,21 @@ impl<'a> RecordHeader<'a> {
         }
         pad_to_8(out);
         Ok(())
+    }
+
+    /// Puts the size into the header that `record` begins with, and its CRC, once the size is known. `header_len` are the
+    /// bytes of header, key and metadata without padding.
+    pub(crate) fn seal(record: &mut [u8], header_len: usize) {
+        let size = record.len() as u64;
+        if let Some(place) = record.first_chunk_mut::<8>() {
+            *place = size.to_le_bytes();
+        }
+        let parts = record.get(..12).zip(record.get(16..header_len));
+        let Some((before, after)) = parts else { return };
+        let found = crc_of_two(before, after).to_le_bytes();
+        if let Some(place) = record.get_mut(12..16) {
+            place.copy_from_slice(&found);
+        }
     }
 }
 

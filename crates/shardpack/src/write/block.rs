@@ -85,8 +85,8 @@ fn encode_at(
     let align =
         usize::try_from(options.align_bytes).map_err(|_| Error::invalid("alignment is at most 4096"))?;
 
-    // The header is written twice: now for its length, at the end with the size it states.
-    let mut header = RecordHeader {
+    // Size and CRC are put in at the end, when the size is known.
+    let header = RecordHeader {
         record_size: 0,
         entry_count,
         meta_format: draft.meta_format,
@@ -94,9 +94,9 @@ fn encode_at(
         key: draft.key,
         meta: draft.metadata,
     };
-    let header_len = (RecordHeader::LEN + draft.key.len() + draft.metadata.len()).next_multiple_of(8);
+    let header_len = RecordHeader::LEN + draft.key.len() + draft.metadata.len();
     out.reserve(header_len + payload + align * (draft.entries.len() + 1));
-    out.resize(start + header_len, 0);
+    encode_header(&header, out)?;
     let mut frames = Vec::new();
     for (number, entry) in (0..entry_count).zip(&draft.entries) {
         let found =
@@ -107,15 +107,23 @@ fn encode_at(
     }
     let size = (out.len() - start).next_multiple_of(align);
     out.resize(start + size, 0);
-    header.record_size = size as u64;
-    expect_room(options, header.record_size)?;
-
-    let mut head = Vec::with_capacity(header_len);
-    header.encode(&mut head)?;
-    if let Some(place) = out.get_mut(start..start + header_len) {
-        place.copy_from_slice(&head);
+    expect_room(options, size as u64)?;
+    if let Some(record) = out.get_mut(start..) {
+        RecordHeader::seal(record, header_len);
     }
     Ok(frames)
+}
+
+/// Appends a header, padded to 8 from its own first byte: the buffer may begin anywhere.
+fn encode_header(header: &RecordHeader<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+    let start = out.len();
+    if start.is_multiple_of(8) {
+        return Ok(header.encode(out)?);
+    }
+    let mut own = Vec::new();
+    header.encode(&mut own)?;
+    out.extend_from_slice(&own);
+    Ok(())
 }
 
 /// Appends one entry of the record that begins at `start`.
