@@ -94,9 +94,14 @@ fn encode_at(
         key: draft.key,
         meta: draft.metadata,
     };
-    let header_len = RecordHeader::LEN + draft.key.len() + draft.metadata.len();
-    out.reserve(header_len + payload + align * (draft.entries.len() + 1));
-    encode_header(&header, out)?;
+    out.reserve(
+        RecordHeader::LEN
+            + draft.key.len()
+            + draft.metadata.len()
+            + payload
+            + align * (draft.entries.len() + 1),
+    );
+    let header_len = header.encode_unsealed(out)?;
     let mut frames = Vec::new();
     for (number, entry) in (0..entry_count).zip(&draft.entries) {
         let found =
@@ -109,21 +114,9 @@ fn encode_at(
     out.resize(start + size, 0);
     expect_room(options, size as u64)?;
     if let Some(record) = out.get_mut(start..) {
-        RecordHeader::seal(record, header_len);
+        RecordHeader::seal(record, header_len, size as u64);
     }
     Ok(frames)
-}
-
-/// Appends a header, padded to 8 from its own first byte: the buffer may begin anywhere.
-fn encode_header(header: &RecordHeader<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
-    let start = out.len();
-    if start.is_multiple_of(8) {
-        return Ok(header.encode(out)?);
-    }
-    let mut own = Vec::new();
-    header.encode(&mut own)?;
-    out.extend_from_slice(&own);
-    Ok(())
 }
 
 /// Appends one entry of the record that begins at `start`.
