@@ -14,7 +14,9 @@ use std::sync::Arc;
 use rustix::time::{ClockId, clock_gettime};
 use shardpack::source::{FileSource, MapSource};
 use shardpack::write::{EntryDraft, RecordDraft};
-use shardpack::{ReadOptions, ShardPackReader, ShardPackWriter, Source, StreamReader, Verify, WriteOptions};
+use shardpack::{
+    ReadOptions, RecordRef, ShardPackReader, ShardPackWriter, Source, StreamReader, Verify, WriteOptions,
+};
 
 struct Sample {
     key: String,
@@ -85,7 +87,7 @@ fn round(folder: &str, workload: &str, samples: &[Sample]) {
     let stream = cpu(|| {
         let mut reader = StreamReader::new(File::open(&pack).unwrap(), "pack", Verify::Crc, 1 << 30);
         let mut seen = 0;
-        while reader.next_with(|record| record.check()).unwrap().is_some() {
+        while reader.next_with(RecordRef::check).unwrap().is_some() {
             seen += 1;
         }
         assert_eq!(seen, samples.len());
@@ -95,12 +97,12 @@ fn round(folder: &str, workload: &str, samples: &[Sample]) {
     let reader = open(Arc::new(FileSource::open(&pack).unwrap()));
     let sequential = cpu(|| {
         let mut records = reader.iter_records();
-        while let Some(seen) = records.next_with(|record| record.check()) {
+        while let Some(seen) = records.next_with(RecordRef::check) {
             seen.unwrap();
         }
     });
 
-    let asked = if workload == "A" { 6000 } else { 100_000 };
+    let asked: u32 = if workload == "A" { 6000 } else { 100_000 };
     let mut numbers = Numbers(3);
     let ordinals: Vec<u64> = (0..asked).map(|_| numbers.below(samples.len() as u64)).collect();
     let raw_random = cpu(|| {
@@ -114,7 +116,7 @@ fn round(folder: &str, workload: &str, samples: &[Sample]) {
     let random = cpu(|| {
         let mut buffer = Vec::new();
         for &ordinal in &ordinals {
-            reader.with_record_in(ordinal, &mut buffer, |record| record.check()).unwrap();
+            reader.with_record_in(ordinal, &mut buffer, RecordRef::check).unwrap();
         }
     });
     let mapped = open(Arc::new(MapSource::open(&pack).unwrap()));
@@ -123,7 +125,7 @@ fn round(folder: &str, workload: &str, samples: &[Sample]) {
     }
     let map = cpu(|| {
         for &ordinal in &ordinals {
-            mapped.with_record(ordinal, |record| record.check()).unwrap();
+            mapped.with_record(ordinal, RecordRef::check).unwrap();
         }
     });
     let opened = cpu(|| drop(black_box(open(Arc::new(FileSource::open(&pack).unwrap())))));
@@ -136,7 +138,7 @@ fn round(folder: &str, workload: &str, samples: &[Sample]) {
         raw_random / map,
         opened * 1e3,
         (size as f64 - payload as f64) / count,
-        asked as f64 / raw_random,
+        f64::from(asked) / raw_random,
     );
     std::fs::remove_file(raw).unwrap();
     std::fs::remove_file(pack).unwrap();

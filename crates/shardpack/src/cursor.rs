@@ -13,59 +13,72 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads `bytes`, whose first byte stands at `base` in the pack: errors name offsets in that.
+    #[inline]
     pub fn at(bytes: &'a [u8], base: u64) -> Self {
         Self { bytes, base, position: 0, dirty_padding: None }
     }
 
     /// Offset of the next byte in the pack.
+    #[inline]
     pub fn offset(&self) -> u64 {
         self.base + self.position as u64
     }
 
     /// Bytes not yet read.
+    #[inline]
     pub fn left(&self) -> u64 {
         (self.bytes.len() - self.position) as u64
     }
 
     /// The next `len` bytes; `what` names them in the error.
+    #[inline]
     pub fn take(&mut self, what: &'static str, len: u64) -> Result<&'a [u8], FormatError> {
         let end = usize::try_from(len).ok().and_then(|len| self.position.checked_add(len));
         let taken = end.and_then(|end| Some((end, self.bytes.get(self.position..end)?)));
-        let Some((end, taken)) = taken else {
-            return Err(FormatError::Truncated { at: self.offset(), what, needed: len, left: self.left() });
-        };
+        let Some((end, taken)) = taken else { return Err(self.truncated(what, len)) };
         self.position = end;
         Ok(taken)
     }
 
+    #[cold]
+    fn truncated(&self, what: &'static str, needed: u64) -> FormatError {
+        FormatError::Truncated { at: self.offset(), what, needed, left: self.left() }
+    }
+
     /// The next `N` bytes as an array.
+    #[inline]
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], FormatError> {
         let taken = self.take(what, N as u64)?;
         Ok(taken.try_into().expect("take returned N bytes"))
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self, what: &'static str) -> Result<u8, FormatError> {
         Ok(u8::from_le_bytes(self.array(what)?))
     }
 
     /// Two bytes, little-endian.
+    #[inline]
     pub fn u16(&mut self, what: &'static str) -> Result<u16, FormatError> {
         Ok(u16::from_le_bytes(self.array(what)?))
     }
 
     /// Four bytes, little-endian.
+    #[inline]
     pub fn u32(&mut self, what: &'static str) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
     /// Eight bytes, little-endian.
+    #[inline]
     pub fn u64(&mut self, what: &'static str) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
     /// Steps over `len` bytes that should be zero. If one is not, that is remembered and no error: no CRC covers
     /// padding and nothing depends on it.
+    #[inline]
     pub fn skip_padding(&mut self, what: &'static str, len: u64) -> Result<(), FormatError> {
         let at = self.offset();
         let dirty = self.take(what, len)?.iter().position(|&byte| byte != 0);
@@ -74,16 +87,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Steps over padding to the next multiple of 8 in the pack.
+    #[inline]
     pub fn skip_to_8(&mut self, what: &'static str) -> Result<(), FormatError> {
         self.skip_padding(what, self.offset().wrapping_neg() % 8)
     }
 
     /// Offset of the first padding byte that was not zero.
+    #[inline]
     pub fn dirty_padding(&self) -> Option<u64> {
         self.dirty_padding
     }
 
     /// Takes over what another reader of the same pack found.
+    #[inline]
     pub(crate) fn note_dirty_padding(&mut self, at: Option<u64>) {
         self.dirty_padding = self.dirty_padding.or(at);
     }

@@ -153,6 +153,7 @@ impl FormatError {
 }
 
 /// `Ok` when `found` is what other bytes say it must be.
+#[inline]
 pub(crate) fn expect_number(
     at: u64,
     what: &'static str,
@@ -163,6 +164,7 @@ pub(crate) fn expect_number(
 }
 
 /// `Ok` when `found` lies in `min..=max`.
+#[inline]
 pub(crate) fn expect_range(
     at: u64,
     what: &'static str,
@@ -174,30 +176,36 @@ pub(crate) fn expect_range(
 }
 
 /// `Ok` when `found` is a multiple of 8.
+#[inline]
 pub(crate) fn expect_aligned(at: u64, what: &'static str, found: u64) -> Result<(), FormatError> {
     if found.is_multiple_of(8) { Ok(()) } else { Err(FormatError::Unaligned { at, what, found }) }
 }
 
 /// `Ok` when `found`, computed over the bytes from `at`, is what the pack says.
+#[inline]
 pub(crate) fn expect_crc(at: u64, what: &'static str, expected: u32, found: u32) -> Result<(), FormatError> {
     if expected == found { Ok(()) } else { Err(FormatError::Crc { at, what, expected, found }) }
 }
 
 /// `Ok` when `found` is the magic sequence `expected`.
+#[inline]
 pub(crate) fn expect_magic(
     at: u64,
     what: &'static str,
     expected: &[u8],
     found: &[u8],
 ) -> Result<(), FormatError> {
-    if expected == found {
-        return Ok(());
-    }
+    if expected == found { Ok(()) } else { Err(other_magic(at, what, expected, found)) }
+}
+
+#[cold]
+fn other_magic(at: u64, what: &'static str, expected: &[u8], found: &[u8]) -> FormatError {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
-    Err(FormatError::Ident { at, what, expected: hex(expected), found: hex(found) })
+    FormatError::Ident { at, what, expected: hex(expected), found: hex(found) }
 }
 
 /// The string that `bytes`, which stand at `at`, are.
+#[inline]
 pub(crate) fn expect_text<'a>(at: u64, what: &'static str, bytes: &'a [u8]) -> Result<&'a str, FormatError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let bad = error.valid_up_to();

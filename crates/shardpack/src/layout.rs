@@ -30,8 +30,21 @@ pub use section::{SectionFlags, SectionHeader, SectionKind};
 pub const ALIGN_BYTES_MAX: u64 = 4096;
 
 /// The CRC of `parts` one after another.
+#[inline]
 pub fn crc(parts: &[&[u8]]) -> u32 {
     parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part))
+}
+
+/// The CRC of two parts. Short ones are put together first: starting a CRC costs more than copying some bytes.
+#[inline]
+pub(crate) fn crc_of_two(first: &[u8], second: &[u8]) -> u32 {
+    let mut joined = [0; 128];
+    let len = first.len() + second.len();
+    let Some((head, rest)) = joined.split_at_mut_checked(first.len()) else { return crc(&[first, second]) };
+    let Some(tail) = rest.get_mut(..second.len()) else { return crc(&[first, second]) };
+    head.copy_from_slice(first);
+    tail.copy_from_slice(second);
+    crc(&[joined.get(..len).unwrap_or_default()])
 }
 
 /// Appends zero bytes up to the next multiple of 8, counted from the start of `out`.

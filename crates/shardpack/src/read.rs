@@ -324,13 +324,7 @@ fn not_whole(source: &dyn Source, size: u64) -> Error {
     let begins = size >= 12 && source.read_at(0, &mut first).is_ok() && looks_like_pack(&first, &[]);
     if begins {
         let needed = Footer::LEN as u64;
-        return FormatError::Truncated {
-            at: size,
-            what: "footer, so the pack was cut: try `repair`",
-            needed,
-            left: 0,
-        }
-        .into();
+        return FormatError::Truncated { at: size, what: "footer", needed, left: 0 }.into();
     }
     Error::invalid("not a ShardPack file: it neither begins nor ends like one")
 }

@@ -68,11 +68,13 @@ pub struct RecordRef<'a> {
 
 impl<'a> RecordRef<'a> {
     /// The record that `block`, whose first byte stands at `offset` in the pack, is from its first to its last byte.
+    #[inline]
     pub fn parse(block: &'a [u8], offset: u64, verify: Verify) -> Result<Self, FormatError> {
         Self::parse_with(block, offset, verify, verify != Verify::Off)
     }
 
     /// [`parse`](Self::parse) of a record whose header may have been compared with its CRC already.
+    #[inline]
     pub(crate) fn parse_with(
         block: &'a [u8],
         offset: u64,
@@ -122,6 +124,7 @@ impl<'a> RecordRef<'a> {
 
     /// Its entries in their order. What is damaged is an error that names the entry; damaged data ends nothing,
     /// a damaged header ends the list.
+    #[inline]
     pub fn entries(&self) -> Entries<'a> {
         Entries {
             key: self.header.key,
@@ -147,6 +150,7 @@ impl<'a> RecordRef<'a> {
     }
 
     /// Goes through all entries, so that everything the level asks for was compared.
+    #[inline]
     pub fn check(&self) -> Result<(), Error> {
         self.entries().try_for_each(|entry| entry.map(drop))
     }
@@ -195,6 +199,7 @@ pub struct Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<EntryRef<'a>, Error>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         match self.parse_next() {
@@ -212,6 +217,7 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
+    #[inline]
     fn parse_next(&mut self) -> Result<EntryRef<'a>, FormatError> {
         let header_at = self.r.offset();
         let header = EntryHeader::parse_with(&mut self.r, self.verify != Verify::Off)?;
@@ -222,6 +228,7 @@ impl<'a> Entries<'a> {
     }
 
     /// After the last entry there is padding only.
+    #[inline]
     fn check_end(&mut self) -> Result<(), Error> {
         let (at, bytes) = (self.r.offset(), self.r.left());
         if bytes >= ALIGN_BYTES_MAX {
@@ -287,6 +294,7 @@ impl<'a> EntryRef<'a> {
     }
 
     /// Compares the data with its CRC.
+    #[inline]
     pub fn check(&self) -> Result<(), Error> {
         let found = crc(&[self.stored]);
         expect_crc(self.data_offset, "data", self.header.data_crc, found)

@@ -11,6 +11,9 @@ use shardpack::layout::RecordFlags;
 use shardpack::set::{CATALOGUE_NAME, Catalogue, Columns, Layered, Missing, PackSet, resolve};
 use shardpack::{ErrorKind, ReadOptions, Record, WriteOptions};
 
+/// Key, and name and content of each entry.
+type Shown<'a> = (&'a str, Vec<(&'a str, &'a [u8])>);
+
 fn put(folder: &Path, name: &str, records: &[Record]) -> String {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -142,7 +145,7 @@ fn overlays_replace_by_name_delete_and_add() {
     .unwrap();
     assert_eq!(layered.len(), 4);
     let records: Vec<_> = layered.iter_records().map(Result::unwrap).collect();
-    let shown: Vec<(&str, Vec<(&str, &[u8])>)> = records
+    let shown: Vec<Shown<'_>> = records
         .iter()
         .map(|r| {
             (
@@ -151,7 +154,7 @@ fn overlays_replace_by_name_delete_and_add() {
             )
         })
         .collect();
-    let expected: [(&str, Vec<(&str, &[u8])>); 4] = [
+    let expected: [Shown<'_>; 4] = [
         ("b", vec![("img", b"image"), ("label", b"newest")]),
         ("c", vec![("label", b"back")]),
         ("d", vec![("only", b"whole")]),

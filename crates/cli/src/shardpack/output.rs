@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use shardpack::ErrorKind;
 
 /// An error on its way to standard error.
 #[derive(Debug)]
@@ -58,6 +59,9 @@ pub(crate) fn print_json(out: &mut impl Write, value: &impl Serialize) -> Result
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Pack(error) if error.kind() == ErrorKind::Corrupt => {
+                write!(f, "{error}; `shardpack verify` shows all damage, `repair` keeps the rest")
+            }
             Self::Pack(error) => write!(f, "{error}"),
             Self::Io(what, error) => write!(f, "{what}: {error}"),
             Self::Output(error) => write!(f, "standard output: {error}"),

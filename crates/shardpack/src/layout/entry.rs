@@ -38,7 +38,7 @@ use std::num::NonZeroU8;
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_number, expect_range, expect_text};
-use crate::layout::crc;
+use crate::layout::crc_of_two;
 
 /// What stands before the data of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +71,7 @@ impl<'a> EntryHeader<'a> {
     }
 
     /// [`parse`](Self::parse), with the CRC compared only when asked. All else is checked either way.
+    #[inline]
     pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "entry header";
         let at = r.offset();
@@ -96,7 +97,7 @@ impl<'a> EntryHeader<'a> {
         let text = r.take("content type", content_type_len.into())?;
         if check_crc {
             let covered = covered.take(WHAT, 8 + u64::from(name_len) + u64::from(content_type_len))?;
-            expect_crc(at, WHAT, header_crc, crc(&[before_crc, covered]))?;
+            expect_crc(at, WHAT, header_crc, crc_of_two(before_crc, covered))?;
         }
 
         let name = expect_text(name_at, "entry name", name)?;
@@ -127,20 +128,22 @@ impl<'a> EntryHeader<'a> {
         let name_len = u16::try_from(self.name.len()).expect("compared above");
         let content_type_len = u16::try_from(text.len()).expect("compared above");
 
-        let mut before_crc = [0; 20];
-        let (file_size, rest) = before_crc.split_at_mut(8);
-        let (stored_size, data_crc) = rest.split_at_mut(8);
-        file_size.copy_from_slice(&self.file_size.to_le_bytes());
-        stored_size.copy_from_slice(&self.stored_size.to_le_bytes());
-        data_crc.copy_from_slice(&self.data_crc.to_le_bytes());
-        let [n0, n1] = name_len.to_le_bytes();
-        let [t0, t1] = content_type_len.to_le_bytes();
-        let [p0, p1] = self.data_pad.to_le_bytes();
-        let after_crc = [n0, n1, t0, t1, self.compression.into(), code, p0, p1];
-        let (name, text) = (self.name.as_bytes(), text.as_bytes());
-        let header_crc = crc(&[&before_crc, &after_crc, name, text]).to_le_bytes();
-        for part in [before_crc.as_slice(), &header_crc, &after_crc, name, text] {
-            out.extend_from_slice(part);
+        let start = out.len();
+        out.extend_from_slice(&self.file_size.to_le_bytes());
+        out.extend_from_slice(&self.stored_size.to_le_bytes());
+        out.extend_from_slice(&self.data_crc.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&name_len.to_le_bytes());
+        out.extend_from_slice(&content_type_len.to_le_bytes());
+        out.extend_from_slice(&[self.compression.into(), code]);
+        out.extend_from_slice(&self.data_pad.to_le_bytes());
+        out.extend_from_slice(self.name.as_bytes());
+        out.extend_from_slice(text.as_bytes());
+        let header = out.get_mut(start..).unwrap_or_default();
+        let covered = header.get(..20).zip(header.get(24..));
+        let found = covered.map_or(0, |(before, after)| crc_of_two(before, after)).to_le_bytes();
+        if let Some(place) = header.get_mut(20..24) {
+            place.copy_from_slice(&found);
         }
         out.resize(out.len() + usize::from(self.data_pad), 0);
         Ok(())

@@ -18,7 +18,7 @@
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_magic, expect_range, expect_text};
-use crate::layout::{crc, pad_to_8};
+use crate::layout::crc_of_two;
 
 /// What stands before the entries of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,7 @@ impl<'a> RecordHeader<'a> {
     }
 
     /// [`parse`](Self::parse), with the CRC compared only when asked. All else is checked either way.
+    #[inline]
     pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "record header";
         let at = r.offset();
@@ -76,7 +77,7 @@ impl<'a> RecordHeader<'a> {
         let meta = r.take("record metadata", meta_len.into())?;
         if check_crc {
             let covered = covered.take(WHAT, 16 + u64::from(key_len) + u64::from(meta_len))?;
-            expect_crc(at, WHAT, header_crc, crc(&[&before_crc, covered]))?;
+            expect_crc(at, WHAT, header_crc, crc_of_two(&before_crc, covered))?;
         }
 
         expect_aligned(at, "record size", record_size)?;
@@ -89,29 +90,50 @@ impl<'a> RecordHeader<'a> {
 
     /// Appends header, key, metadata and padding. Only a key or metadata of a length the fields cannot hold is refused.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        let at = out.len() as u64;
+        let start = out.len();
+        let header_len = self.encode_unsealed(out)?;
+        let header = out.get_mut(start..start + header_len).unwrap_or_default();
+        Self::seal(header, header_len, self.record_size);
+        Ok(())
+    }
+
+    /// Appends all that [`encode`](Self::encode) does, with zeros for size and CRC, and returns the bytes of header, key and
+    /// metadata. [`seal`](Self::seal) puts both in.
+    pub(crate) fn encode_unsealed(&self, out: &mut Vec<u8>) -> Result<usize, FormatError> {
+        let start = out.len();
+        let at = start as u64;
         let (key_len, meta_len) = (self.key.len() as u64, self.meta.len() as u64);
         expect_range(at + 24, "key length", 1, u16::MAX.into(), key_len)?;
         expect_range(at + 20, "metadata length", 0, u32::MAX.into(), meta_len)?;
         let key_len = u16::try_from(key_len).expect("compared above");
         let meta_len = u32::try_from(meta_len).expect("compared above");
 
-        let mut before_crc = [0; 12];
-        let (size, magic) = before_crc.split_at_mut(8);
-        size.copy_from_slice(&self.record_size.to_le_bytes());
-        magic.copy_from_slice(&Self::MAGIC);
-        let [e0, e1, e2, e3] = self.entry_count.to_le_bytes();
-        let [m0, m1, m2, m3] = meta_len.to_le_bytes();
-        let [k0, k1] = key_len.to_le_bytes();
-        let (format, flags) = (self.meta_format.into(), self.flags.0);
-        let after_crc = [e0, e1, e2, e3, m0, m1, m2, m3, k0, k1, format, flags, 0, 0, 0, 0];
-        let (key, meta) = (self.key.as_bytes(), self.meta);
-        let header_crc = crc(&[&before_crc, &after_crc, key, meta]).to_le_bytes();
-        for part in [before_crc.as_slice(), &header_crc, &after_crc, key, meta] {
-            out.extend_from_slice(part);
+        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(&Self::MAGIC);
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.entry_count.to_le_bytes());
+        out.extend_from_slice(&meta_len.to_le_bytes());
+        out.extend_from_slice(&key_len.to_le_bytes());
+        out.extend_from_slice(&[self.meta_format.into(), self.flags.0, 0, 0, 0, 0]);
+        out.extend_from_slice(self.key.as_bytes());
+        out.extend_from_slice(self.meta);
+        let header_len = out.len() - start;
+        // From the record's own first byte: the buffer may begin anywhere.
+        out.resize(start + header_len.next_multiple_of(8), 0);
+        Ok(header_len)
+    }
+
+    /// Puts size and CRC into the header that `record` begins with. `header_len` are the bytes of header, key and metadata.
+    pub(crate) fn seal(record: &mut [u8], header_len: usize, record_size: u64) {
+        if let Some(place) = record.first_chunk_mut::<8>() {
+            *place = record_size.to_le_bytes();
         }
-        pad_to_8(out);
-        Ok(())
+        let parts = record.get(..12).zip(record.get(16..header_len));
+        let Some((before, after)) = parts else { return };
+        let found = crc_of_two(before, after).to_le_bytes();
+        if let Some(place) = record.get_mut(12..16) {
+            place.copy_from_slice(&found);
+        }
     }
 }
 

@@ -69,17 +69,39 @@ impl<R: Read> StreamReader<R> {
             }
         };
         let block = self.buffer.get(self.start..self.start + size).unwrap_or_default();
-        let seen = RecordRef::parse_with(block, at, self.verify, false)
-            .map_err(Error::from)
-            .and_then(|record| look(&record));
+        let record = match RecordRef::parse(block, at, self.verify) {
+            Ok(record) => record,
+            Err(error) => {
+                // A size that cannot be believed leads nowhere.
+                self.over = true;
+                return Err(Error::from(error).at_ordinal(ordinal).in_pack(&self.name));
+            }
+        };
+        let seen = look(&record);
         self.start += size;
         self.at += size as u64;
         self.ordinal += 1;
         seen.map(Some).map_err(|error| error.at_ordinal(ordinal).in_pack(&self.name))
     }
 
+    /// The size of the next record if all of it seems to be in the buffer. Its CRC is compared with the rest of it.
+    #[inline]
+    fn buffered_size(&self) -> Option<usize> {
+        let head: &[u8; 12] = self.buffer.get(self.start..self.end)?.first_chunk()?;
+        let (size, magic) = head.split_first_chunk::<8>()?;
+        let size = u64::from_le_bytes(*size);
+        let fits = size >= RecordHeader::LEN as u64
+            && size.is_multiple_of(8)
+            && size <= (self.end - self.start) as u64
+            && size <= self.record_bytes_max;
+        if fits && magic == RecordHeader::MAGIC { usize::try_from(size).ok() } else { None }
+    }
+
     /// Makes the next record whole in the buffer and tells its size; none at the end marker.
     fn next_size(&mut self) -> Result<Option<usize>, Error> {
+        if let Some(size) = self.buffered_size() {
+            return Ok(Some(size));
+        }
         self.fill(16, "record header or end marker")?;
         let head = self.buffer.get(self.start..self.end).unwrap_or_default();
         let mut r = Reader::at(head, self.at);

@@ -85,8 +85,8 @@ fn encode_at(
     let align =
         usize::try_from(options.align_bytes).map_err(|_| Error::invalid("alignment is at most 4096"))?;
 
-    // The header is written twice: now for its length, at the end with the size it states.
-    let mut header = RecordHeader {
+    // Size and CRC are put in at the end, when the size is known.
+    let header = RecordHeader {
         record_size: 0,
         entry_count,
         meta_format: draft.meta_format,
@@ -94,9 +94,14 @@ fn encode_at(
         key: draft.key,
         meta: draft.metadata,
     };
-    let header_len = (RecordHeader::LEN + draft.key.len() + draft.metadata.len()).next_multiple_of(8);
-    out.reserve(header_len + payload + align * (draft.entries.len() + 1));
-    out.resize(start + header_len, 0);
+    out.reserve(
+        RecordHeader::LEN
+            + draft.key.len()
+            + draft.metadata.len()
+            + payload
+            + align * (draft.entries.len() + 1),
+    );
+    let header_len = header.encode_unsealed(out)?;
     let mut frames = Vec::new();
     for (number, entry) in (0..entry_count).zip(&draft.entries) {
         let found =
@@ -107,13 +112,9 @@ fn encode_at(
     }
     let size = (out.len() - start).next_multiple_of(align);
     out.resize(start + size, 0);
-    header.record_size = size as u64;
-    expect_room(options, header.record_size)?;
-
-    let mut head = Vec::with_capacity(header_len);
-    header.encode(&mut head)?;
-    if let Some(place) = out.get_mut(start..start + header_len) {
-        place.copy_from_slice(&head);
+    expect_room(options, size as u64)?;
+    if let Some(record) = out.get_mut(start..) {
+        RecordHeader::seal(record, header_len, size as u64);
     }
     Ok(frames)
 }

@@ -103,10 +103,39 @@ impl Sections {
     }
 }
 
-/// Hashes with the number of their record, sorted.
+/// Hashes with the number of their record, sorted. Hashes are spread evenly, so they are dealt to as many places as there
+/// are records first; what is left to sort is one or two to a place.
 fn key_order(hashes: &[u64]) -> Vec<(u64, u64)> {
-    let mut order: Vec<(u64, u64)> = hashes.iter().copied().zip(0..).collect();
-    order.sort_unstable();
+    let bits = (usize::BITS - hashes.len().leading_zeros()).clamp(1, 24);
+    let place_of = |hash: u64| usize::try_from(hash >> (u64::BITS - bits)).unwrap_or(usize::MAX);
+    let mut starts = vec![0_usize; (1 << bits) + 1];
+    for &hash in hashes {
+        if let Some(count) = starts.get_mut(place_of(hash) + 1) {
+            *count += 1;
+        }
+    }
+    let mut total = 0;
+    for start in &mut starts {
+        total += *start;
+        *start = total;
+    }
+    let mut order = vec![(0, 0); hashes.len()];
+    for (&hash, ordinal) in hashes.iter().zip(0..) {
+        if let Some(next) = starts.get_mut(place_of(hash)) {
+            if let Some(place) = order.get_mut(*next) {
+                *place = (hash, ordinal);
+            }
+            *next += 1;
+        }
+    }
+    // Now each start is where the next place starts.
+    let mut start = 0;
+    for end in starts {
+        if let Some(run) = order.get_mut(start..end).filter(|run| run.len() > 1) {
+            run.sort_unstable();
+        }
+        start = end.max(start);
+    }
     order
 }
 

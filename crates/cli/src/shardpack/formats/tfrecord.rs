@@ -137,9 +137,10 @@ fn example(data: &[u8]) -> Option<Vec<(String, Value)>> {
 
 /// A list of bytes, floats or integers. One value of bytes is an entry as it is.
 fn feature(data: &[u8]) -> Option<Value> {
-    let Some((kind, list)) = Fields(data).next().transpose()?.filter(|_| !data.is_empty()) else {
+    let Some(first) = Fields(data).next() else {
         return Some(Value::Json("[]".into()));
     };
+    let (kind, list) = first?;
     let items = Fields(list.bytes()?).collect::<Option<Vec<_>>>()?;
     Some(match kind {
         1 => match items.as_slice() {

@@ -28,12 +28,15 @@ struct Line {
 #[serde(untagged)]
 enum Listed {
     Path(PathBuf),
-    #[serde(deny_unknown_fields)]
-    Full {
-        path: PathBuf,
-        name: Option<String>,
-        content_type: Option<String>,
-    },
+    Full(Full),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Full {
+    path: PathBuf,
+    name: Option<String>,
+    content_type: Option<String>,
 }
 
 /// The records of a manifest. Paths are relative to the folder it is in; names are file names unless given.
@@ -77,7 +80,7 @@ fn read(line: Line, folder: &Path, content_types: &ContentTypes, place: &str) ->
     for listed in line.files {
         let (path, name, content_type) = match listed {
             Listed::Path(path) => (path, None, None),
-            Listed::Full { path, name, content_type } => (path, name, content_type),
+            Listed::Full(Full { path, name, content_type }) => (path, name, content_type),
         };
         let base = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let file_name = name.unwrap_or_else(|| base.clone());
