@@ -161,6 +161,7 @@ pub struct Objects {
     /// Where they are, if that is a folder of this machine.
     folder: Option<Arc<FilePath>>,
     pub(crate) blocks: Blocks,
+    passes: read::Passes,
 }
 
 impl fmt::Debug for Objects {
@@ -202,7 +203,7 @@ impl Objects {
 
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store, folder: None, blocks: Blocks::default() }
+        Self { store, folder: None, blocks: Blocks::default(), passes: read::Passes::default() }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
