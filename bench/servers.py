@@ -194,7 +194,7 @@ class Bench:
         file = self.scratch / "paths"
         version = "v2" if self.answers(host, f"/v2/reconstructions/{hashes[0]}") else "v1"
         file.write_text("".join(f"/{version}/reconstructions/{file_hash}\n" for file_hash in hashes))
-        count = max(200, round(20_000 * self.options.scale)) if len(hashes) > 1 else 2000
+        count = max(2000, round(20_000 * self.options.scale)) if len(hashes) > 1 else 2000
         self.ask(host, file, connections, min(count, 2000))
         before = host.cpu_s()
         done = self.ask(host, file, connections, count)

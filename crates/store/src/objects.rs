@@ -182,6 +182,7 @@ pub struct Objects {
     pub(crate) blocks: Blocks,
     /// Signs for the same store, where that has a signature of its own.
     signer: Option<Arc<dyn Signer>>,
+    passes: read::Passes,
 }
 
 impl fmt::Debug for Objects {
@@ -208,7 +209,8 @@ impl Objects {
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
         let store = Arc::new(timed::TimedObjects(store));
-        Self { store, signer: None, folder: None, blocks: Blocks::default() }
+        let (blocks, passes) = (Blocks::default(), read::Passes::default());
+        Self { store, signer: None, folder: None, blocks, passes }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
