@@ -62,10 +62,10 @@ impl Store {
         while let Some(segment) = arriving.next().await? {
             let (back, chunks) = self.workers.run(move || cutter.push(&segment)).await?;
             cutter = back;
-            intake = self.place(grant, intake, chunks).await?;
+            intake = self.place_chunks(grant, intake, chunks).await?;
         }
         let (found, last) = self.workers.run(move || cutter.finish()).await?;
-        intake = self.place(grant, intake, last).await?;
+        intake = self.place_chunks(grant, intake, last).await?;
         if found != (sha256, bytes) {
             let message =
                 format!("the file's {} bytes do not have the digest it was announced with", found.1);
@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// Finds a place for each chunk: where it is already, or in the xorb that grows.
-    async fn place(&self, grant: &Grant, mut intake: Intake, chunks: Vec<Chunk>) -> Result<Intake> {
+    async fn place_chunks(&self, grant: &Grant, mut intake: Intake, chunks: Vec<Chunk>) -> Result<Intake> {
         for chunk in chunks {
             if !intake.knows(&chunk.hash) && (intake.chunks.is_empty() || chunk.hash.is_dedup_eligible()) {
                 self.look_up(grant, &mut intake, chunk.hash).await?;

@@ -90,7 +90,7 @@ impl Store {
         clock: Arc<dyn Clock>,
         options: &Options,
     ) -> Self {
-        let catalog = Arc::new(catalog::timed::TimedCatalog(catalog));
+        let catalog: Arc<dyn Catalog> = Arc::new(catalog::timed::TimedCatalog(catalog));
         let workers = Workers::new(options.threads);
         let footers = Footers::new(objects.clone(), workers.clone(), options.footer_bytes_max);
         let memory = Memory::new(options.body_bytes_max);

@@ -48,7 +48,7 @@ impl Objects {
 
     fn signing<S: ObjectStore + Signer>(store: S, prefix: Path) -> Self {
         let store = Arc::new(PrefixStore::new(store, prefix));
-        Self { store: Arc::clone(&store) as Arc<dyn ObjectStore>, signer: Some(store) }
+        Self { signer: Some(store.clone()), ..Self::new(store) }
     }
 }
 
