@@ -56,7 +56,7 @@ impl Store {
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
         grant.expect_write()?;
-        let mut arriving = Segments::new("file", bytes, pieces);
+        let mut arriving = Segments::new("file", &self.objects.blocks, bytes, pieces);
         let mut cutter = Cutter::default();
         let mut intake = Intake::default();
         while let Some(segment) = arriving.next().await? {
