@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
+use xet::plan::PlanTerm;
+use xet::wire::Reconstruction;
 use xet::{FileHash, Sha256, limits};
 
 use super::decode::Use;
@@ -145,38 +147,30 @@ async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> 
             None => rest.push(file),
         }
     }
-    // A file may be wanted at two places; it is asked for once.
-    let mut asked: Vec<FileHash> = Vec::new();
-    let mut numbers = HashMap::new();
-    for file in &rest {
-        let Some(hash) = hashes.get(*file) else { continue };
-        numbers.entry(*hash).or_insert_with(|| {
-            asked.push(*hash);
-            asked.len() - 1
-        });
-    }
-    let batch = match &puller.cas {
-        Some(cas) if asked.len() > 1 => match cas.reconstructions(&asked).await {
-            Ok(batch) => batch,
-            // One of them is not there: asked one by one, the others are.
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        },
-        _ => None,
-    };
-    let Some(batch) = batch else {
+    let Some(mut batch) = ask(puller, hashes, &rest).await? else {
         rest.into_iter().for_each(|file| engine.want(Todo::new(file, 0..u64::MAX)));
         return Ok(Vec::new());
     };
-    let (mut too_large, mut planned) = (Vec::new(), Vec::new());
+    let size_of = |terms: &Vec<PlanTerm>| terms.iter().map(|term| u64::from(term.raw_bytes)).sum::<u64>();
+    let is_large = |file: &usize| {
+        let terms = hashes.get(*file).and_then(|hash| batch.0.get(hash));
+        terms.is_some_and(|terms| size_of(terms) >= LARGE_BYTES)
+    };
+    let (too_large, rest): (Vec<usize>, Vec<usize>) = rest.into_iter().partition(is_large);
+    if !too_large.is_empty() {
+        // Ranges are joined over all files of a batch: those of the large ones would be fetched for the small ones, too.
+        batch = match ask(puller, hashes, &rest).await? {
+            Some(batch) => batch,
+            None => {
+                rest.into_iter().for_each(|file| engine.want(Todo::new(file, 0..u64::MAX)));
+                return Ok(too_large);
+            }
+        };
+    }
+    let mut planned = Vec::new();
     for file in rest {
-        let number = hashes.get(file).and_then(|hash| numbers.get(hash));
-        let Some(terms) = number.and_then(|number| batch.files.get(*number)) else { continue };
-        let size: u64 = terms.iter().map(|term| u64::from(term.raw_bytes)).sum();
-        if size >= LARGE_BYTES {
-            too_large.push(file);
-            continue;
-        }
+        let Some(terms) = hashes.get(file).and_then(|hash| batch.0.get(hash)) else { continue };
+        let size = size_of(terms);
         puller.progress.total_bytes.add(size);
         if let Some(state) = engine.file(file) {
             state.size = Some(size);
@@ -190,9 +184,30 @@ async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> 
         }
         planned.push((file, 0, terms.as_slice()));
     }
-    engine.push(units(&batch.fetches, 0, planned));
+    engine.push(units(&batch.1, 0, planned));
     Ok(too_large)
 }
+
+/// The terms of these files and what to fetch for all, from one request; `None` where that cannot be had.
+async fn ask(puller: &Puller, hashes: &[FileHash], files: &[usize]) -> Result<Option<Answer>> {
+    // A file may be wanted at two places; it is asked for once.
+    let mut asked: Vec<_> = files.iter().filter_map(|file| hashes.get(*file).copied()).collect();
+    asked.sort_unstable();
+    asked.dedup();
+    let Some(cas) = puller.cas.as_ref().filter(|_| asked.len() > 1) else { return Ok(None) };
+    match cas.reconstructions(&asked).await {
+        Ok(None) => Ok(None),
+        Ok(Some(batch)) => {
+            let terms = asked.into_iter().zip(batch.files).collect();
+            Ok(Some((terms, batch.fetches)))
+        }
+        // One of them is not there: asked one by one, the others are.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+type Answer = (HashMap<FileHash, Vec<PlanTerm>>, Reconstruction);
 
 /// What to read for a file that is all in the cache, and its length.
 fn from_cache(puller: &Puller, file: usize, hash: &FileHash) -> Option<(Vec<Unit>, u64)> {
