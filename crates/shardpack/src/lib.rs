@@ -6,7 +6,7 @@
 //! |-----------------------------------|--------------------------------------------------------------------------|
 //! | [`layout`], [`outline`]           | the bytes, each structure with its table                                 |
 //! | [`record`], [`codec`], [`index`]  | a record in its bytes, its compressions, what the end of a pack says     |
-//! | [`write`], [`order`]              | records to bytes; which record comes when. Pure, as all above            |
+//! | [`mod@write`], [`order`]          | records to bytes; which record comes when. Pure, as all above            |
 //! | [`source`], [`sink`]              | where bytes come from and go to: files, memory; others bring their own   |
 //! | [`read`], [`recover`], [`check`]  | any record of a pack, what is left of a damaged one, whether it is sound |
 //! | [`set`]                           | many packs as one: patterns, catalogue, columns, overlays                |

@@ -15,9 +15,10 @@ use crate::state::AppState;
 
 /// A page of the chunks of a file. Who may have a file's reconstruction may have this.
 pub(super) async fn list(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
-    let Caller { store, grant } = Caller::check(&state, request.headers(), TokenScope::Read)?;
-    let file: FileHash = hash_in(request.uri())?;
-    let from = parse_query(request.uri().query().unwrap_or_default())
+    let (request, _) = request.into_parts();
+    let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Read).await?;
+    let file: FileHash = hash_in(&request.uri)?;
+    let from = parse_query(request.uri.query().unwrap_or_default())
         .map_err(|error| Refused::new(ErrorCode::Invalid, format!("the query: {error}")))?;
     let chunks = store.chunk_list(&grant, file, from, PAGE_CHUNKS_MAX).await?;
     let headers = [

@@ -84,7 +84,8 @@ pub fn flowing(
     bytes_max: u64,
     silence: Duration,
 ) -> BoxStream<'static, Result<Bytes, BodyError>> {
-    pieces(body, announced_len(headers), Bounds { bytes_max, memory_factor: 1, silence })
+    let bounds = Bounds { bytes_max, memory_factor: 1, held_bytes_max: bytes_max, silence };
+    pieces(body, announced_len(headers), bounds)
 }
 
 fn pieces(

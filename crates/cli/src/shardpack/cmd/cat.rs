@@ -45,7 +45,7 @@ impl Cat {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let options =
             ReadOptions { recover: self.recover, entry_bytes_max: u64::MAX, ..ReadOptions::default() };
-        let set = open_set(&[self.pack.clone()], &options)?;
+        let set = open_set(std::slice::from_ref(&self.pack), &options)?;
         let by_number = self.ordinal.is_some() || self.offset.is_some();
         if by_number && self.entry.is_some() {
             return Err(Failure::message("with --ordinal or --offset only the entry is named"));

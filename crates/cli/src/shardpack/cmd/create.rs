@@ -225,7 +225,7 @@ impl Create {
                 Ok(())
             }
             Oversize::Split => {
-                split(record, self.record_size_limit)?.into_iter().try_for_each(|part| packs.write(part))
+                split(&record, self.record_size_limit)?.into_iter().try_for_each(|part| packs.write(part))
             }
             Oversize::Error => Err(Failure::message(format!(
                 "record {:?} has {bytes} bytes, more than --record-size-limit {}; raise it, or use --oversize skip or split",
@@ -245,7 +245,7 @@ fn record_bytes(record: &Record) -> u64 {
 }
 
 /// Divides the entries of a record. One that is too large alone is an error.
-fn split(record: Record, max: u64) -> Result<Vec<Record>, Failure> {
+fn split(record: &Record, max: u64) -> Result<Vec<Record>, Failure> {
     let empty = |number: usize| Record {
         key: if number == 0 { record.key.clone() } else { format!("{}#{number}", record.key) },
         metadata: if number == 0 { record.metadata.clone() } else { Vec::new() },

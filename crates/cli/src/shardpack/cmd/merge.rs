@@ -92,7 +92,7 @@ impl Merge {
         let mut progress =
             Progress::new(base.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
         if !self.apply.is_empty() {
-            let overlays = self.apply.iter().map(|overlay| open_set(&[overlay.clone()], &options));
+            let overlays = self.apply.iter().map(|overlay| open_set(std::slice::from_ref(overlay), &options));
             let layered = Layered::new(base, overlays.collect::<Result<_, _>>()?)?;
             for ordinal in self.order(layered.len(), |ordinal| Ok(layered.read_record(ordinal)?.key))? {
                 packs.write(layered.read_record(ordinal)?)?;
@@ -103,7 +103,7 @@ impl Merge {
                 MissingArg::Skip => Missing::Skip,
                 MissingArg::Partial => Missing::Partial,
             };
-            let others = self.column.iter().map(|column| open_set(&[column.clone()], &options));
+            let others = self.column.iter().map(|column| open_set(std::slice::from_ref(column), &options));
             let keys = base.clone();
             let columns = Columns::join(base, others.collect::<Result<_, _>>()?, missing);
             for ordinal in self.order(columns.len(), |ordinal| Ok(keys.read_key_of(ordinal)?))? {

@@ -77,6 +77,7 @@ pub(super) async fn receive(asked: Asked, request: Request) -> Result<Response<B
         bytes_max: asked.state.config.limits.other_body_bytes_max,
         // The lines, their contents, and what is made of them.
         memory_factor: 4,
+        held_bytes_max: u64::MAX,
         silence: asked.state.body_timeout(),
     };
     let upload = upload::read(&parts.headers, body, &asked.state.budget, bounds).await?;

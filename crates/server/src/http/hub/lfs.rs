@@ -135,7 +135,7 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
     let scope = scope_of(&asked).await?;
     let found = asked.store.hub().linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
     let found = found.ok_or_else(|| HubError::new(ErrorCode::NotFound, "no such object"))?;
-    let permit = asked.state.budget.acquire(STREAM_BYTES).await?;
+    let permit = asked.state.answers.acquire(STREAM_BYTES).await?;
     let grant = Grant::read(scope);
     Ok(linked_file(&asked.store, grant, &found, &parts.method, &parts.headers, Some(permit)))
 }

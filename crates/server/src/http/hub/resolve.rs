@@ -36,7 +36,7 @@ pub(super) async fn serve(asked: Asked, request: Request) -> Result<Response<Bod
     let mut response = match item.linked {
         Some(linked) if wants_info(&parts.headers) => file_info(&linked),
         Some(linked) => {
-            let permit = permit(&asked.state.budget, &parts.method, STREAM_BYTES).await?;
+            let permit = permit(&asked.state.answers, &parts.method, STREAM_BYTES).await?;
             let grant = Asked::grant(&repo)?;
             linked_file(&asked.store, grant, &linked, &parts.method, &parts.headers, permit)
         }
@@ -101,7 +101,7 @@ async fn blob(
 ) -> Result<Response<Body>, HubError> {
     let gone = || HubError::new(ErrorCode::Corrupt, "the file's row is gone");
     let row = item.row.as_ref().ok_or_else(gone)?;
-    let permit = permit(&asked.state.budget, method, 2 * row.bytes).await?;
+    let permit = permit(&asked.state.answers, method, 2 * row.bytes).await?;
     let body = match *method == Method::HEAD {
         true => Bytes::new(),
         false => asked.store.git_body(repo.id, row).await?,
