@@ -59,13 +59,18 @@ impl House {
         store: &Store,
         now_s: u64,
     ) -> store::Result<bool> {
+        let tokens = store.catalog().tokens();
+        // One that was revoked counts: a restart must not bring it back.
+        let has_admin = tokens.all().await?.iter().any(|token| token.rights == Rights::Admin);
+        // Servers over one database each keep a copy of the same file.
+        if has_admin && !shared::is_shared(config) {
+            return Ok(false);
+        }
         let token = self.shared_admin_token(config, keys).map_err(|source| {
             let file = self.admin_token_file().display().to_string();
             store::Error::caused(store::ErrorKind::Internal, file, source)
         })?;
-        let tokens = store.catalog().tokens();
-        // One that was revoked counts: a restart must not bring it back.
-        if tokens.all().await?.iter().any(|token| token.rights == Rights::Admin) {
+        if has_admin {
             return Ok(false);
         }
         let wanted = Wanted {

@@ -16,7 +16,8 @@ use tower::ServiceExt as _;
 use xet::shard::Shard;
 use xet::wire::routes::TokenScope;
 use xet::wire::{
-    Batch, ErrorBody, Frame, FrameReader, ReconstructionV1, ReconstructionV2, ShardUploaded, XorbUploaded, parse_json,
+    Batch, ErrorBody, Frame, FrameReader, ReconstructionV1, ReconstructionV2, ShardUploaded, XorbUploaded,
+    parse_json,
 };
 use xet::{FileHash, XorbHash};
 

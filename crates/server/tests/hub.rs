@@ -8,9 +8,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use server::auth::{TokenHash, personal};
+use server::auth::personal::{self, Wanted};
 use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
 use sha2::Digest as _;
+use store::catalog::tokens::{Bound, Rights};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 use xet::wire::routes::TokenScope;
@@ -43,9 +44,17 @@ impl Hub {
         let folder = tempfile::tempdir().unwrap();
         let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
         let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
-        let admin = personal::make().expose().clone();
+        let admin = personal::make();
+        let wanted = Wanted {
+            label: "admin".into(),
+            subject: "admin".into(),
+            rights: Rights::Admin,
+            bound: Bound::Everywhere,
+            expires_s: None,
+        };
+        assert!(store.catalog().tokens().add(&wanted.row(&admin, 0)).await.unwrap());
+        let admin = admin.expose().clone();
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store);
-        let state = state.with_admin(TokenHash::of(&admin).unwrap());
         Self { app: server::app(state.clone()), state, admin, _folder: folder }
     }
 

@@ -120,7 +120,13 @@ impl Store {
     }
 
     /// Adds the row of a xorb whose object is stored.
-    async fn note(&self, key: XorbKey, object_bytes: u64, info: Arc<XorbInfo>, now_s: u64) -> Result<Ingested> {
+    async fn note(
+        &self,
+        key: XorbKey,
+        object_bytes: u64,
+        info: Arc<XorbInfo>,
+        now_s: u64,
+    ) -> Result<Ingested> {
         let row = XorbRow {
             key,
             object_bytes,

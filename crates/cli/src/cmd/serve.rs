@@ -95,7 +95,6 @@ impl Serve {
 
 async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let house = House::new(&config.data);
-    let in_data = |error| CliError::io(&config.data, error);
     let catalog = house.open_catalog(&config).await.map_err(said)?;
     let keys = house.shared_keys(&config, &*catalog).await.map_err(said)?;
     let store = house.open_over(&config, &keys, catalog).map_err(said)?;

@@ -4,9 +4,9 @@
 mod cas;
 mod check;
 mod config;
+mod get;
 #[cfg(target_os = "linux")]
 mod guide;
-mod get;
 mod hash;
 mod inspect;
 #[cfg(unix)]

@@ -21,8 +21,8 @@ use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, redirect};
 use tokio::sync::Semaphore;
 use url::{Host, Url};
-use xet::wire::routes::{self, PREFIX_DEDUP};
 use xet::wire::reconstruction::{FileKey, Term};
+use xet::wire::routes::{self, PREFIX_DEDUP};
 use xet::wire::{
     Batch, Frame, FrameReader, HttpRange, Reconstruction, ReconstructionV1, ReconstructionV2, ShardUploaded,
     XorbUploaded, chunk_list, encode_json, parse_json,
@@ -383,7 +383,8 @@ impl Cas for HttpCas {
 
     async fn reconstructions(&self, files: &[FileHash]) -> Result<Option<cas::Batch>> {
         let prefix = routes::PREFIX_DEFAULT;
-        let keys: Vec<_> = files.iter().map(|hash| FileKey { prefix: prefix.to_owned(), hash: *hash }).collect();
+        let keys: Vec<_> =
+            files.iter().map(|hash| FileKey { prefix: prefix.to_owned(), hash: *hash }).collect();
         let body = Some(Pieces::new(vec![encode_json(&keys).into()]));
         let json = |request: RequestBuilder| request.header(CONTENT_TYPE, routes::content_type::JSON);
         // What the server does not know, and files it does not have, are both 404: the caller asks one by one.

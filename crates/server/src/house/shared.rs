@@ -62,7 +62,7 @@ impl House {
 }
 
 /// Whether other servers may use the same catalog.
-fn is_shared(config: &ServeConfig) -> bool {
+pub(super) fn is_shared(config: &ServeConfig) -> bool {
     config.catalog.as_ref().is_some_and(|url| url.expose().starts_with("postgres"))
 }
 

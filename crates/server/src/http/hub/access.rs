@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
-use store::catalog::tokens::Bound;
 use store::catalog::repo::RepoRow;
+use store::catalog::tokens::Bound;
 use store::repo::refs::Resolved;
 use store::repo::{Kind, MemberRow, RepoName};
 use store::{Grant, Store};

@@ -102,12 +102,12 @@ pub(super) async fn upload(asked: Asked, request: Request) -> Result<Response<Bo
     let (parts, body) = request.into_parts();
     let signed = checked(&asked, Action::Upload)?;
     let scope = scope_of(&asked).await?;
+    asked.state.expect_room(signed.bytes)?;
     let memory = intake_bytes(signed.bytes).min(asked.state.budget.usage().total_bytes);
     let permit = asked.state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, signed.bytes, asked.state.body_timeout());
     let taken = asked.store.take_in(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
     drop(permit);
-    metrics::counter!("drystone_received_bytes_total").increment(signed.bytes);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let mut response = StatusCode::OK.into_response();
     if let Ok(etag) = HeaderValue::from_str(&format!("\"{}\"", pointer::hex(&signed.sha256))) {
