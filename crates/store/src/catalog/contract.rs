@@ -315,64 +315,6 @@ async fn a_revoked_token_stays_revoked(catalog: Any) {
     assert_eq!(tokens.by_digest(&token(2).digest).await.unwrap(), Some(token(2)));
 }
 
-fn token(n: u64) -> TokenRow {
-    let bound = match n % 3 {
-        0 => Bound::Everywhere,
-        1 => Bound::Namespace("ann".into()),
-        _ => Bound::Repo(scope("ann/models/a")),
-    };
-    TokenRow {
-        id: format!("id{n}"),
-        label: "laptop".into(),
-        digest: bytes(n, 8),
-        subject: "ann".into(),
-        rights: Rights::ALL[n as usize % 3],
-        bound,
-        created_s: 1000 - n,
-        expires_s: (n % 2 == 0).then_some(5000),
-        used_s: None,
-        revoked_s: None,
-    }
-}
-
-async fn a_token_is_found_by_its_digest_and_listed(catalog: Any) {
-    let tokens = catalog.tokens();
-    assert_eq!(tokens.all().await.unwrap(), []);
-    for n in 0..4 {
-        assert!(tokens.add(&token(n)).await.unwrap());
-    }
-    for n in 0..4 {
-        assert_eq!(tokens.by_digest(&token(n).digest).await.unwrap(), Some(token(n)));
-    }
-    assert_eq!(tokens.by_digest(&token(9).digest).await.unwrap(), None);
-    assert_eq!(tokens.all().await.unwrap(), [3, 2, 1, 0].map(token));
-}
-
-async fn a_token_is_added_once(catalog: Any) {
-    let tokens = catalog.tokens();
-    assert!(tokens.add(&token(1)).await.unwrap());
-    // The same id with more rights, the same digest under another id: neither changes anything.
-    assert!(!tokens.add(&TokenRow { rights: Rights::Admin, ..token(1) }).await.unwrap());
-    assert!(!tokens.add(&TokenRow { digest: token(1).digest, ..token(2) }).await.unwrap());
-    assert_eq!(tokens.all().await.unwrap(), [token(1)]);
-}
-
-async fn a_revoked_token_stays_revoked(catalog: Any) {
-    let tokens = catalog.tokens();
-    tokens.add(&token(1)).await.unwrap();
-    tokens.add(&token(2)).await.unwrap();
-    tokens.note_use("id1", 2000).await.unwrap();
-    tokens.note_use("id1", 1500).await.unwrap();
-    tokens.note_use("nobody", 1500).await.unwrap();
-    let revoked = TokenRow { used_s: Some(2000), revoked_s: Some(3000), ..token(1) };
-    assert_eq!(tokens.revoke("id1", 3000).await.unwrap(), Some(revoked.clone()));
-    assert_eq!(tokens.revoke("id1", 4000).await.unwrap(), Some(revoked.clone()));
-    assert_eq!(tokens.revoke("nobody", 4000).await.unwrap(), None);
-    assert!(!tokens.add(&token(1)).await.unwrap());
-    assert_eq!(tokens.by_digest(&token(1).digest).await.unwrap(), Some(revoked));
-    assert_eq!(tokens.by_digest(&token(2).digest).await.unwrap(), Some(token(2)));
-}
-
 async fn batches_may_be_large_and_repeat_themselves(catalog: Any) {
     let ns: Vec<u64> = (0..2500).collect();
     let mut rows: Vec<_> = ns.iter().map(|n| row(*n)).collect();
