@@ -21,7 +21,7 @@ from roundtrip import Server, check, make_files, same, stored_bytes, token
 
 
 def put(drystone, work, files, *flags, env=None):
-    command = [drystone, "cas", "put", "--json", "--cache", work / "cache", *flags, *files]
+    command = [drystone, "cas", "put", "--json", "--cache-dir", work / "cache", *flags, *files]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})})
     if done.returncode != 0:
         raise SystemExit(f"cas put failed: {done.stderr}")

@@ -75,12 +75,12 @@ pub(super) struct Target {
     #[arg(long, value_name = "BYTES")]
     bandwidth: Option<u64>,
 
-    /// Where to remember what the other side has [default: `$DRYSTONE_CACHE`, else drystone in the user's cache folder]
+    /// Where to remember what the other side has, and to keep fetched chunks [default: `$DRYSTONE_CACHE_DIR`, else drystone in the user's cache folder, without chunks]
     #[arg(long, value_name = "DIR")]
-    cache: Option<PathBuf>,
+    cache_dir: Option<PathBuf>,
 
     /// Remember nothing
-    #[arg(long, conflicts_with = "cache")]
+    #[arg(long, conflicts_with = "cache_dir")]
     no_cache: bool,
 }
 
@@ -138,12 +138,18 @@ impl Target {
         scope.map_err(|error| CliError::Message(error.to_string()))
     }
 
+    /// The cache somebody asked for: chunks are kept only there, since they take much room.
+    fn named_cache(&self) -> Option<PathBuf> {
+        let named = self.cache_dir.clone().or_else(|| folder_in("DRYSTONE_CACHE_DIR"));
+        named.filter(|_| !self.no_cache)
+    }
+
     /// The folder for one store: what one has, another may not.
     fn cache_of(&self, store: &str) -> Option<PathBuf> {
         if self.no_cache {
             return None;
         }
-        let root = self.cache.clone().or_else(cache_root)?;
+        let root = self.named_cache().or_else(user_cache)?;
         let digest = <sha2::Sha256 as sha2::Digest>::digest(store.as_bytes());
         let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Some(root.join(name))
@@ -155,9 +161,11 @@ fn parse_token(text: &str) -> Result<Token, std::convert::Infallible> {
     Ok(Token::new(text))
 }
 
-fn cache_root() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let named = folder("DRYSTONE_CACHE");
-    let home = || folder("HOME").map(|home| home.join(Path::new(".cache")));
-    named.or_else(|| folder("XDG_CACHE_HOME").or_else(home).map(|cache| cache.join("drystone")))
+fn user_cache() -> Option<PathBuf> {
+    let home = || folder_in("HOME").map(|home| home.join(Path::new(".cache")));
+    folder_in("XDG_CACHE_HOME").or_else(home).map(|cache| cache.join("drystone"))
+}
+
+fn folder_in(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

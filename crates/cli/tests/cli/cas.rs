@@ -40,7 +40,7 @@ fn a_store_directory_takes_files_once() {
     let folder = Folder::new();
     let (file, copy) = (folder.put("file", noise(1, 300_000)), folder.put("copy", noise(1, 300_000)));
     let (store, cache) = (folder.at("store"), folder.at("cache"));
-    let put = || json(drystone(["cas", "put", "--json", "--store", &store, "--cache", &cache, &file, &copy]));
+    let put = || json(drystone(["cas", "put", "--json", "--store", &store, "--cache-dir", &cache, &file, &copy]));
     let first = put();
     let [one, two] = &first["files"].as_array().unwrap()[..] else { panic!("{first}") };
     let hash = drystone(["hash", "--sha256", &file]).run().ok();
@@ -116,7 +116,7 @@ fn a_killed_push_goes_on_where_it_stopped() {
     let data = noise(1, 200 << 20);
     let file = folder.put("file", &data);
     let (store, cache) = (folder.at("store"), folder.at("cache"));
-    let args = ["cas", "put", "--json", "--store", &store, "--cache", &cache, &file];
+    let args = ["cas", "put", "--json", "--store", &store, "--cache-dir", &cache, &file];
     let mut child =
         Command::new(env!("CARGO_BIN_EXE_drystone")).args(args).stdout(Stdio::null()).spawn().unwrap();
     // As soon as one xorb is noted; a push that is faster than this look has nothing left to prove.

@@ -1,5 +1,5 @@
 //! A local file mapped into memory: the fastest way to read at random, for files that nobody cuts while they are read.
-#![allow(unsafe_code)] // one call that maps; ADR 10 says why
+#![allow(unsafe_code)] // one call that maps; ADR 6 says why
 
 use std::fs::File;
 use std::io;

@@ -58,11 +58,7 @@ pub(super) struct Get {
     #[command(flatten)]
     target: Target,
 
-    /// Keep chunks here, and look here first [default: `$DRYSTONE_CACHE_DIR`, else no chunks are kept]
-    #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
-    cache_dir: Option<PathBuf>,
-
-    /// How much to keep there, in bytes
+    /// Bytes of chunks to keep in the cache
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
     cache_bytes: u64,
 
@@ -181,10 +177,8 @@ impl Get {
             options.patience.stall_after = stall;
             options.patience.hedge_after = options.patience.hedge_after.min(stall / 3);
         }
-        let variable =
-            || std::env::var_os("DRYSTONE_CACHE_DIR").filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(folder) = self.cache_dir.clone().or_else(variable).filter(|_| !self.target.no_cache) {
-            options.cache = Some(Arc::new(Cache::open(&folder, self.cache_bytes)?));
+        if let Some(folder) = self.target.named_cache() {
+            options.cache = Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?));
         }
         if self.offline {
             return match options.cache {
