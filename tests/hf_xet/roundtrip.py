@@ -72,7 +72,7 @@ class Server:
 
 
 def token(drystone, data, scope, repo, ttl=3600):
-    command = [drystone, "token", "create", "--data", data, "--scope", scope, "--repo", repo, "--ttl", str(ttl), "--json"]
+    command = [drystone, "token", "create", "--data", data, "--cas", "--scope", scope, "--repo", repo, "--ttl", str(ttl), "--json"]
     made = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return made["token"], made["exp"]
 

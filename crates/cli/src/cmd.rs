@@ -35,7 +35,7 @@ enum Verb {
     Check(check::Check),
     Xorb(xorb::Xorb),
     Shard(shard::Shard),
-    Cas(cas::CasCommand),
+    Cas(Box<cas::CasCommand>),
     Serve(serve::Serve),
     Token(token::Token),
     Admin(admin::Admin),

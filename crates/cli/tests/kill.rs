@@ -212,7 +212,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 fn make_token(data: &Path) -> String {
-    let args = ["token", "create", "--scope", "write", "--repo", "ann/model", "--json", "--data"];
+    let args = ["token", "create", "--scope", "write", "--repo", "ann/model", "--cas", "--json", "--data"];
     let made = Call::new(DRYSTONE).args(args).args([data]).run().ok();
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
     made["token"].as_str().unwrap().to_owned()

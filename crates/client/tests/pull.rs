@@ -109,7 +109,7 @@ async fn what_was_pushed_comes_back_alone_and_together() {
     let root = hub.at("many");
     let wanted: Vec<_> =
         hashes.iter().enumerate().map(|(n, hash)| Wanted::new(*hash, root.join(n.to_string()))).collect();
-    puller.files(&wanted, &root, &mut |_, result| drop(result.unwrap())).await.unwrap();
+    puller.files(&wanted, &root, &mut |_, result| assert!(result.is_ok(), "{result:?}")).await.unwrap();
     for (wanted, data) in wanted.iter().zip(&data) {
         assert!(fs::read(&wanted.target).unwrap() == *data);
     }

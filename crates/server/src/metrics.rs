@@ -70,6 +70,12 @@ pub const TABLE: &[(&str, &str, &str, &str)] = &[
         "bytes of uploads that came, with or without an announced length",
     ),
     ("drystone_sent_bytes_total", "counter", "", "bytes of xorbs that were asked for on data URLs"),
+    (
+        "drystone_taken_in_bytes_total",
+        "counter",
+        "new",
+        "bytes of whole files that were cut here and were not there before",
+    ),
     ("drystone_telemetry_reports_total", "counter", "event", "reports of clients"),
     (
         "drystone_tls_handshakes_failed_total",

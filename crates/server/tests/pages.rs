@@ -1,4 +1,4 @@
-//! What is written about the server is what it does: metrics, settings, the OpenAPI document.
+//! What is written about the server is what it does: metrics, settings, the `OpenAPI` document.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -21,7 +21,7 @@ use crate::Store;
 use crate::access::Grant;
 use crate::body::{BodyError, Segments};
 use crate::error::{Error, ErrorKind, Result};
-use crate::register::Progress;
+use crate::register::{Found, Progress};
 
 /// Bytes of memory that the intake of a file takes at most: a xorb that grows, one that is stored, what is known to be
 /// there, and a line for each chunk.
@@ -77,14 +77,17 @@ impl Store {
         let shard = shard.map_err(|source| Error::invalid("shard", source))?;
         let declared = Some(shard.len() as u64);
         let pieces = stream::iter([Ok(Bytes::from(shard))]);
-        self.register(grant, declared, pieces, &Progress::default()).await?;
+        self.accept(grant, declared, pieces, &Progress::default(), Found::AlsoFirst).await?;
         Ok(TakenIn { file, bytes, new_bytes })
     }
 
     /// Finds a place for each chunk: where it is already, or in the xorb that grows.
     async fn place_chunks(&self, grant: &Grant, mut intake: Intake, chunks: Vec<Chunk>) -> Result<Intake> {
         for chunk in chunks {
-            if !intake.knows(&chunk.hash) && (intake.chunks.is_empty() || chunk.hash.is_dedup_eligible()) {
+            // Where a run of known chunks ends, the next one may begin another xorb: those can be found.
+            let may_be_found =
+                intake.chunks.is_empty() || intake.last_was_known || chunk.hash.is_dedup_eligible();
+            if may_be_found && !intake.knows(&chunk.hash) {
                 self.look_up(grant, &mut intake, chunk.hash).await?;
             }
             let is_full = intake.growing.raw_bytes() + chunk.bytes.len() as u64 > XORB_BYTES;
@@ -208,6 +211,7 @@ struct Intake {
     xorbs: Vec<XorbEntry>,
     /// Every chunk of the file: its hash, length and place.
     chunks: Vec<(ChunkHash, u32, Place, u32)>,
+    last_was_known: bool,
     new_bytes: u64,
 }
 
@@ -219,6 +223,7 @@ impl Default for Intake {
             growing: XorbBuilder::new(Policy::default()),
             xorbs: Vec::new(),
             chunks: Vec::new(),
+            last_was_known: false,
             new_bytes: 0,
         }
     }
@@ -235,6 +240,7 @@ impl Intake {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let found = self.made.get(&chunk.hash).or_else(|| self.known.get(&chunk.hash)).copied();
+        self.last_was_known = found.is_some();
         let (place, index) = match found {
             Some(found) => found,
             None => {

@@ -271,7 +271,7 @@ impl Objects {
     /// An object to read ranges of; `None` when it is not there. One that lies in a folder is found and read without
     /// leaving the thread, if the system has it in memory.
     pub async fn reader(&self, key: &ObjectKey) -> Result<Option<ObjectReader>> {
-        read::reader(self, key).await
+        timed::timed("get", read::reader(self, key)).await
     }
 
     /// Whether bytes can be put aside in files while they arrive.

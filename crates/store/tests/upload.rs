@@ -318,7 +318,7 @@ async fn a_shard_may_not_refer_to_a_condemned_xorb() {
     house.ingest(&grant, hash, &xorb.bytes).await.unwrap();
     house.catalog.condemn_xorbs(&[hash], u64::MAX >> 1).await.unwrap();
     let error = house.register(&grant, &upload.shard()).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("xorb {hash} is not stored: upload it before the shard"));
+    assert_eq!(error.to_string(), format!("shard: xorb {hash} is not stored: upload it before the shard"));
     assert!(!house.ingest(&grant, hash, &xorb.bytes).await.unwrap().was_inserted);
     assert_eq!(house.catalog.xorbs(&[hash]).await.unwrap()[0].state, XorbState::Live);
     house.register(&grant, &upload.shard()).await.unwrap();

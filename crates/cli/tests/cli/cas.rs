@@ -40,7 +40,8 @@ fn a_store_directory_takes_files_once() {
     let folder = Folder::new();
     let (file, copy) = (folder.put("file", noise(1, 300_000)), folder.put("copy", noise(1, 300_000)));
     let (store, cache) = (folder.at("store"), folder.at("cache"));
-    let put = || json(drystone(["cas", "put", "--json", "--store", &store, "--cache-dir", &cache, &file, &copy]));
+    let put =
+        || json(drystone(["cas", "put", "--json", "--store", &store, "--cache-dir", &cache, &file, &copy]));
     let first = put();
     let [one, two] = &first["files"].as_array().unwrap()[..] else { panic!("{first}") };
     let hash = drystone(["hash", "--sha256", &file]).run().ok();
@@ -79,6 +80,7 @@ fn a_server_takes_files_with_a_token_of_its_repository() {
     };
     let lines = put(&token("write"), &[]).run().ok();
     assert_eq!(lines, drystone(["hash", &file]).run().ok());
+    drystone(["admin", "repo", "create", "ann/a", "--private", "--data", &data]).run().ok();
     // The token of whoever keeps the server is exchanged for one of the repository.
     let admin = std::fs::read_to_string(format!("{data}/admin.token")).unwrap();
     let report = json(put(admin.trim(), &["--json", "--repo", "ann/a"]));

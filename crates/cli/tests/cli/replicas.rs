@@ -51,8 +51,17 @@ impl Server {
 
     fn token(&self, scope: &str) -> String {
         let data = self.data();
-        let args =
-            ["token", "create", "--scope", scope, "--repo", "ann/model", "--data", data.to_str().unwrap()];
+        let args = [
+            "token",
+            "create",
+            "--cas",
+            "--scope",
+            scope,
+            "--repo",
+            "ann/model",
+            "--data",
+            data.to_str().unwrap(),
+        ];
         drystone(args).run().ok().trim().to_owned()
     }
 

@@ -62,13 +62,16 @@ fn tokens_are_made_listed_and_revoked_while_the_server_runs() {
     let call = |args: &[&str]| drystone(args.iter().copied().chain(["--data", &data]));
     assert!(server.said.contains("admin.token"), "{}", server.said);
     let admin = String::from_utf8(folder.read("data/admin.token")).unwrap().trim().to_owned();
+    for repo in ["ann/model", "bob/model"] {
+        call(&["admin", "repo", "create", repo, "--private"]).run().ok();
+    }
     assert_eq!(server.get(ROUTE, &admin).0, 200);
 
     let create = ["token", "create", "--scope", "read", "--namespace", "ann", "--label", "ci"];
     let made = json(call(&[&create[..], &["--json"]].concat()));
     let token = text(&made, "token").to_owned();
     assert_eq!(server.get(ROUTE, &token).0, 200, "the running server knows it at once");
-    assert_eq!(server.get("/api/models/bob/model/xet-read-token/main", &token).0, 403);
+    assert_eq!(server.get("/api/models/bob/model/xet-read-token/main", &token).0, 404);
 
     let listed = call(&["token", "list"]).run().ok();
     assert!(

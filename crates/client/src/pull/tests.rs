@@ -327,7 +327,7 @@ async fn what_is_cached_is_not_fetched_and_suffices_offline() {
     let target = dir.path().join("file");
     let root = dir.path().join("out");
     Puller::new(shelf.clone(), options.clone()).file(&Wanted::new(file, &target)).await.unwrap();
-    let mut good = |_: usize, result: Result<Pulled>| drop(result.unwrap());
+    let mut good = |_: usize, result: Result<Pulled>| assert!(result.is_ok(), "{result:?}");
     Puller::new(shelf.clone(), options.clone()).files(&wanted, &root, &mut good).await.unwrap();
     let fetched = shelf.fetched();
 
@@ -335,7 +335,7 @@ async fn what_is_cached_is_not_fetched_and_suffices_offline() {
     let puller = Puller::offline(options.clone());
     puller.file(&Wanted::new(file, &target)).await.unwrap();
     assert!(fs::read(&target).unwrap() == data);
-    let mut good = |_: usize, result: Result<Pulled>| drop(result.unwrap());
+    let mut good = |_: usize, result: Result<Pulled>| assert!(result.is_ok(), "{result:?}");
     puller.files(&wanted, &root, &mut good).await.unwrap();
     assert!(small.iter().zip(&wanted).all(|(data, wanted)| fs::read(&wanted.target).unwrap() == *data));
     let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! Every setting as it came out, for whoever asks what a server was told.
 
 use super::fields::FIELDS;
-use super::{DedupPolicy, Layers, LogFormat, LogLevel, MetricsAccess, ServeConfig, Source};
+use super::{DataUrlPolicy, DedupPolicy, Layers, LogFormat, LogLevel, MetricsAccess, ServeConfig, Source};
 
 /// One setting and who said it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +67,15 @@ impl ServeConfig {
                 }
                 .to_owned(),
             ),
+            "data_urls" => Some(
+                match self.data_urls {
+                    DataUrlPolicy::Auto => "auto",
+                    DataUrlPolicy::Server => "server",
+                    DataUrlPolicy::Bucket => "bucket",
+                }
+                .to_owned(),
+            ),
+            "signing_key_file" => self.signing_key_file.as_ref().map(|file| file.display().to_string()),
             "url_ttl_s" => number(self.url_ttl_s),
             "token_ttl_s" => number(self.token_ttl_s),
             "shutdown_grace_s" => number(self.shutdown_grace_s),
@@ -132,7 +141,7 @@ mod tests {
             config.told(&Layers::new()).into_iter().map(|told| told.value).collect::<Vec<_>>()
         };
         assert_eq!(values(&again), values(&config));
-        let unsaid = ["public_url", "objects", "catalog"];
+        let unsaid = ["public_url", "objects", "catalog", "signing_key_file"];
         assert!(told.iter().all(|told| told.value.is_some() != unsaid.contains(&told.name)));
     }
 

@@ -240,7 +240,7 @@ pub(crate) fn chunks_of(vectors: &Vectors) -> HashMap<ChunkHash, Vec<u8>> {
     chunks
 }
 
-/// The OpenAPI document lists every status that an operation was seen to answer with.
+/// The `OpenAPI` document lists every status that an operation was seen to answer with.
 fn expect_documented(method: &str, uri: &str, status: u16) {
     let doc: serde_json::Value = serde_json::from_str(server::http::OPENAPI).unwrap();
     let path = uri.split('?').next().unwrap();

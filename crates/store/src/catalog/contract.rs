@@ -271,7 +271,7 @@ fn token(n: u64) -> TokenRow {
         rights: Rights::ALL[n as usize % 3],
         bound,
         created_s: 1000 - n,
-        expires_s: (n % 2 == 0).then_some(5000),
+        expires_s: n.is_multiple_of(2).then_some(5000),
         used_s: None,
         revoked_s: None,
     }

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use xet::XorbHash;
 
+use super::timed::timed;
 use super::{ObjectKey, Objects, XorbKey};
 use crate::blocks::BLOCK_BYTES;
 use crate::error::{Error, ErrorKind, Result};
@@ -66,7 +67,7 @@ impl Staged {
             }
             Self::File(mut file) => {
                 let draft = file.idle().await?;
-                blocking(move || draft.publish(key, stored_bytes, &footer)).await
+                timed("put", blocking(move || draft.publish(key, stored_bytes, &footer))).await
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Loads a server and says how it answered: the benchmarks' client where hf_xet is not the one to measure.
+//! Loads a server and says how it answered: the benchmarks' client where `hf_xet` is not the one to measure.
 //!
 //! ```text
 //! load requests HOST:PORT TOKEN PATHS CONNECTIONS REQUESTS    GETs the paths of a file, in turn, on kept connections

@@ -35,11 +35,13 @@ pub(super) enum Fault {
     Trickle(Duration),
 }
 
+type ChunkList = Vec<(ChunkHash, u32)>;
+
 #[derive(Debug, Default)]
 pub(super) struct Shelves {
     xorbs: HashMap<XorbHash, (XorbInfo, Bytes)>,
     known: HashMap<ChunkHash, (XorbHash, u32)>,
-    files: HashMap<FileHash, (Vec<PlanTerm>, Vec<(ChunkHash, u32)>)>,
+    files: HashMap<FileHash, (Vec<PlanTerm>, ChunkList)>,
     faults: VecDeque<Fault>,
     always: Option<Fault>,
 }
