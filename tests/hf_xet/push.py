@@ -53,6 +53,7 @@ def run(drystone, work):
     edited = work / "edited"
     big = files[5].read_bytes()
     edited.write_bytes(big[:5_000_000] + b"an insertion" + big[5_000_000:8_000_000] + big[8_000_500:])
+    subprocess.run([drystone, "admin", "repo", "create", "ann/model", "--private", "--data", data], check=True, capture_output=True)
     again = put(drystone, work, [edited], "--endpoint", server.url, "--repo", "ann/model",
                 env={"DRYSTONE_TOKEN": (data / "admin.token").read_text().strip()})
     grown = stored_bytes(data) - before

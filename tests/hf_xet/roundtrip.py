@@ -45,7 +45,15 @@ class Place:
         self.variables = {**os.environ, **(variables or {})}
 
     def stored_bytes(self):
-        return sum(file.stat().st_size for file in (self.objects / "xorbs").rglob("*") if file.is_file())
+        return bytes_under(self.objects / "xorbs")
+
+
+def bytes_under(folder):
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def stored_bytes(data):
+    return bytes_under(data / "objects" / "xorbs")
 
 
 class Server:
@@ -109,16 +117,16 @@ def metric(server, name):
     return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
 
 
-def make_files(folder, place):
+def make_files(folder, number=0, big=150_000_000):
     from agree import mixed, noise, text, zeros
 
     folder.mkdir()
     files = []
     for kind, size in [
         (noise, 1), (text, 100), (noise, 8192), (text, 131_073), (zeros, 3_000_000), (noise, 10_000_000),
-        (text, 20_000_000), (mixed, place.big),
+        (text, 20_000_000), (mixed, big),
     ]:
-        size += place.number * 1_000  # other files in every place, or a client's cache might answer for the server
+        size += number * 1_000  # other files in every place, or a client's cache might answer for the server
         files.append(folder / f"{kind.__name__}-{size}")
         files[-1].write_bytes(kind(size))
     files.append(folder / "empty")
@@ -138,7 +146,7 @@ def run(drystone, work, place):
         (data / name).stat().st_mode & 0o777 == 0o600 for name in ("signing.key", "admin.token")))
     write, read = (token(drystone, data, scope, "ann/model") for scope in ("write", "read"))
 
-    files = make_files(work / "files", place)
+    files = make_files(work / "files", place.number, place.big)
     infos = upload(files, server.url, write)
     check("files of all kinds are uploaded", len(infos) == len(files))
     check("and downloaded", same(files, download(infos, work / "first", server.url, read)))
