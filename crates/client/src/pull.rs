@@ -157,7 +157,7 @@ impl Puller {
     }
 
     /// Writes the bytes `range` of a file to `out`, in order, and returns how many there were. An end past the file is the end
-    /// of the file. The whole file is verified by its hash, at the end; of a part every chunk is, if the hub tells their hashes.
+    /// of the file. The whole file is verified by its hash, at the end. A part is not compared with known hashes.
     pub async fn stream<W: std::io::Write + ?Sized>(
         &self,
         file: FileHash,
