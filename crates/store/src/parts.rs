@@ -65,18 +65,17 @@ impl Store {
     /// so that a part can be sent again.
     pub async fn join_parts(&self, grant: &Grant, repo: &RepoRow, file: &Parted) -> Result<TakenIn> {
         let numbers = 1..=file.count();
-        let (store, row, whole) = (self.clone(), repo.clone(), *file);
+        for number in numbers.clone() {
+            if self.objects.head(&file.key(repo, number)?).await? != file.bytes_of(number) {
+                return Err(Error::new(ErrorKind::Invalid, format!("part {number} is missing: send it again")));
+            }
+        }
+        let (objects, row, whole) = (self.objects.clone(), repo.clone(), *file);
         let parts = stream::iter(numbers.clone()).then(move |number| {
-            let (store, row) = (store.clone(), row.clone());
+            let (objects, row) = (objects.clone(), row.clone());
             async move {
-                let key = whole.key(&row, number)?;
                 let bytes = whole.bytes_of(number).unwrap_or_default();
-                store.objects.stream(&key, 0..bytes).await.map_err(|error| match error.kind() {
-                    ErrorKind::NotFound => {
-                        Error::new(ErrorKind::Invalid, format!("part {number} is missing"))
-                    }
-                    _ => error,
-                })
+                objects.stream(&whole.key(&row, number)?, 0..bytes).await
             }
         });
         let pieces = parts.try_flatten().map_err(BodyError::from).boxed();
