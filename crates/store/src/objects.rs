@@ -11,6 +11,7 @@
 //! writing it again writes the same.
 
 mod open;
+mod parts;
 mod presign;
 mod read;
 pub(crate) mod stage;
@@ -35,6 +36,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::repo::RepoId;
 use crate::repo::oid::{Oid, parse_hex};
 
+pub use parts::{FilePart, PART_BYTES};
 pub use read::ObjectReader;
 
 /// The BLAKE3 of an object's bytes.
@@ -182,7 +184,6 @@ pub struct Objects {
     pub(crate) blocks: Blocks,
     /// Signs for the same store, where that has a signature of its own.
     signer: Option<Arc<dyn Signer>>,
-    passes: read::Passes,
 }
 
 impl fmt::Debug for Objects {
@@ -209,8 +210,7 @@ impl Objects {
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
         let store = Arc::new(timed::TimedObjects(store));
-        let (blocks, passes) = (Blocks::default(), read::Passes::default());
-        Self { store, signer: None, folder: None, blocks, passes }
+        Self { store, signer: None, folder: None, blocks: Blocks::default() }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
