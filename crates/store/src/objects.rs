@@ -6,9 +6,9 @@
 //! | `shards/ab/<hash>`         | one accepted shard in stored form                                     |
 //! | `commits/<repo>/<oid>`     | one bundle: the git objects a commit of a repository added            |
 //!
-//! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the object's bytes in plain
-//! hexadecimal, as `b3sum` prints it; the hash of a shard covers its bytes already. So a key says what its bytes are, and
-//! writing it again writes the same.
+//! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the xorb's footer in plain
+//! hexadecimal; the hash of a shard covers its bytes already. So a key says what can be read where, and writing it again
+//! changes nothing that anyone can tell.
 
 mod open;
 mod parts;
@@ -39,7 +39,8 @@ use crate::repo::oid::{Oid, parse_hex};
 pub use parts::{FilePart, PART_BYTES};
 pub use read::ObjectReader;
 
-/// The BLAKE3 of an object's bytes.
+/// The BLAKE3 of a xorb's footer, which says where in the object each chunk lies. Objects of one footer may differ in how
+/// a chunk is compressed, but not in where its record begins and ends, nor in what it decodes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -49,13 +50,9 @@ impl Digest {
         Self(bytes)
     }
 
-    /// The digest of an object that is these parts, one after another.
-    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        for part in parts {
-            hasher.update(part);
-        }
-        Self(*hasher.finalize().as_bytes())
+    /// The digest of an object that ends in this footer.
+    pub fn of(footer: &[u8]) -> Self {
+        Self(*blake3::hash(footer).as_bytes())
     }
 
     /// The raw bytes.
@@ -92,7 +89,7 @@ impl FromStr for Digest {
 pub struct XorbKey {
     /// Names the raw chunks.
     pub hash: XorbHash,
-    /// Names the stored bytes.
+    /// Names where each chunk is stored.
     pub digest: Digest,
 }
 
