@@ -75,11 +75,15 @@ impl Bandwidth {
 
     /// Waits until so many bytes may pass.
     pub async fn pass(&self, bytes: u64) {
-        let mut free_at = self.free_at.lock().await;
-        let start = (*free_at).max(Instant::now());
-        *free_at = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_s as f64);
-        drop(free_at);
+        let start = self.next(&mut *self.free_at.lock().await, Instant::now(), bytes);
         tokio::time::sleep_until(start).await;
+    }
+
+    /// When bytes that come now may pass.
+    fn next(&self, free_at: &mut Instant, now: Instant, bytes: u64) -> Instant {
+        let start = (*free_at).max(now);
+        *free_at = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_s as f64);
+        start
     }
 }
 
@@ -107,14 +111,23 @@ mod tests {
         assert!(connections(usize::MAX) < open_files_max().unwrap_or(256).max(2));
     }
 
-    #[tokio::test]
-    async fn bytes_pass_no_faster_than_allowed() {
+    #[test]
+    fn bytes_pass_no_faster_than_allowed() {
         let bandwidth = Bandwidth::new(1_000_000);
         let start = Instant::now();
-        for _ in 0..5 {
-            bandwidth.pass(20_000).await;
-        }
-        // The first passes at once; the other four wait 20 ms each.
-        assert!(start.elapsed() >= Duration::from_millis(80));
+        let mut free_at = start;
+        let mut after_ms = |now_ms, bytes| {
+            let at = bandwidth.next(&mut free_at, start + Duration::from_millis(now_ms), bytes);
+            (at - start).as_millis()
+        };
+        // At once; behind the first; behind both; after a pause at once again, for which nothing is saved up.
+        let passed = [
+            after_ms(0, 20_000),
+            after_ms(0, 20_000),
+            after_ms(30, 1),
+            after_ms(100, 50_000),
+            after_ms(100, 1),
+        ];
+        assert_eq!(passed, [0, 20, 40, 100, 150]);
     }
 }

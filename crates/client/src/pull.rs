@@ -109,6 +109,8 @@ pub struct Puller {
     gate: Gate,
     pool: Pool,
     progress: Arc<Progress>,
+    /// The chunks of the file that was last read by ranges, where the hub told them.
+    last_list: tokio::sync::Mutex<Option<(FileHash, Option<Arc<write::Expected>>)>>,
 }
 
 impl Puller {
@@ -130,6 +132,7 @@ impl Puller {
             gate: Gate::new(permits::connections(options.connections_max)),
             pool: Pool::new(options.threads.get()),
             progress: Arc::default(),
+            last_list: tokio::sync::Mutex::default(),
             options,
         }
     }
@@ -164,7 +167,7 @@ impl Puller {
     }
 
     /// Writes the bytes `range` of a file to `out`, in order, and returns how many there were. An end past the file is the end
-    /// of the file. The whole file is verified by its hash, at the end. A part is not compared with known hashes.
+    /// of the file. The whole file is verified by its hash, at the end; a part chunk by chunk, where the hub tells the chunks.
     pub async fn stream<W: std::io::Write + ?Sized>(
         &self,
         file: FileHash,

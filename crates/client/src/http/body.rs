@@ -174,3 +174,23 @@ impl Receiving {
 }
 
 const PIECE_BYTES_MAX: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_waits_for_the_bandwidth_it_may_have() {
+        let pieces = Pieces::new(vec![Bytes::from_static(b"some bytes")]);
+        let watch = Watch::new(pieces.bytes());
+        let free = pin!(pieces.stream(watch.clone(), None)).next().await;
+        assert_eq!(free.unwrap().unwrap(), "some bytes");
+        // A thousand seconds are taken already.
+        let taken = Arc::new(Bandwidth::new(1));
+        taken.pass(1000).await;
+        let mut held = pin!(pieces.stream(watch, Some(taken)));
+        assert!(futures::poll!(held.next()).is_pending());
+    }
+}

@@ -67,6 +67,19 @@ impl Expected {
         )
     }
 
+    /// Refuses chunks that are not in the list.
+    pub(super) fn check(&self, file: FileHash, at: u64, chunks: &[Chunk]) -> Result<()> {
+        let mut start = at;
+        for chunk in chunks {
+            if !self.has(start, chunk.hash) {
+                let message = format!("file {file}: a chunk at byte {start} is not the one it should be");
+                return Err(Error::new(ErrorKind::Corrupt, message));
+            }
+            start += u64::from(chunk.bytes);
+        }
+        Ok(())
+    }
+
     fn has(&self, at: u64, hash: ChunkHash) -> bool {
         let place = self.0.binary_search_by_key(&at, |(at, _)| *at);
         place.is_ok_and(|place| self.0.get(place).is_some_and(|(_, expected)| *expected == hash))
@@ -287,15 +300,7 @@ impl Sink for Vec<Part> {
     fn write(&self, file: usize, at: u64, raw: &[u8], chunks: &[Chunk]) -> Result<()> {
         let Some(part) = self.get(file) else { return Ok(()) };
         if let Some(expected) = part.expected.get() {
-            let mut start = at;
-            for chunk in chunks {
-                if !expected.has(start, chunk.hash) {
-                    let file = part.file;
-                    let message = format!("file {file}: a chunk at byte {start} is not the one it should be");
-                    return Err(Error::new(ErrorKind::Corrupt, message));
-                }
-                start += u64::from(chunk.bytes);
-            }
+            expected.check(part.file, at, chunks)?;
         }
         if part.has_failed() {
             return Ok(());
