@@ -50,6 +50,12 @@ class Ours:
         return json.loads(out)
 
 
+def noisy(seed, size):
+    """Python makes only so many random bytes at once."""
+    rng, step = random.Random(seed), 50 << 20
+    return b"".join(rng.randbytes(min(step, size - at)) for at in range(0, size, step))
+
+
 def same(folder, other, names):
     return all((folder / name).read_bytes() == (other / name).read_bytes() for name in names)
 
@@ -144,7 +150,7 @@ def rights(api, ours, work):
     api.upload_file(path_or_fileobj=b"\0 quiet" * 50_000, path_in_repo="a.bin", repo_id="ann/secret")
     for token in ("ds_wrong", ""):
         for args in (["pull", "ann/secret", work / "no"], ["push", work / "in/README.md", "ann/secret"], ["rm", "ann/secret:a.bin"]):
-            said = ours.fails(*args, DRYSTONE_TOKEN=token)
+            said = ours.fails(*args, DRYSTONE_TOKEN=token, HF_TOKEN=token)
             check(f"{args[0]} with {'a wrong' if token else 'no'} token fails", said is not None and (not token or token not in said), said)
     check("and nothing came", not (work / "no").exists())
     ours.json("pull", "ann/secret", work / "yes")
@@ -184,7 +190,7 @@ def main(drystone):
                           HF_HUB_DISABLE_PROGRESS_BARS="1")
         from huggingface_hub import HfApi
 
-        api, ours, noise = HfApi(), Ours(drystone, server, work), random.Random(7).randbytes((300 << 20) + 1000)
+        api, ours, noise = HfApi(), Ours(drystone, server, work), noisy(7, (300 << 20) + 1000)
         for part in (lambda: ours_then_theirs(api, ours, server, work, noise), lambda: theirs_then_ours(api, ours, work, noise),
                      lambda: rights(api, ours, work), lambda: killed(api, ours, work, noise[: 200 << 20])):
             started = time.monotonic()

@@ -60,7 +60,7 @@ pub struct PullOptions {
 impl Default for PullOptions {
     fn default() -> Self {
         Self {
-            memory_bytes_max: pool::memory_bytes_default(),
+            memory_bytes_max: permits::memory_of_transfer(),
             connections_max: 32,
             threads: CutOptions::default().threads,
             sync: true,

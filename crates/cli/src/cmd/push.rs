@@ -76,7 +76,7 @@ pub(crate) struct Push {
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's]
+    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
     #[arg(long = "memory", value_name = "BYTES")]
     memory_bytes: Option<u64>,
 }

@@ -15,7 +15,13 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(data: &str) -> Self {
+        Self::start_with(data, &[])
+    }
+
+    /// The same, with variables.
+    pub(super) fn start_with(data: &str, variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_drystone"))
+            .envs(variables.iter().copied())
             .args(["serve", "--listen", "127.0.0.1:0", "--data", data])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -9,6 +9,7 @@ mod get;
 mod guide;
 mod hash;
 mod inspect;
+mod network;
 #[cfg(unix)]
 mod replicas;
 mod repo;

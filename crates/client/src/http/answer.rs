@@ -39,14 +39,19 @@ fn kind(status: StatusCode) -> ErrorKind {
 
 /// The error of a request that got no answer, or half of one.
 pub(crate) fn broken(what: &str, source: &reqwest::Error) -> Error {
-    // Whatever happens on the way may not happen again; what cannot be asked at all cannot be asked again.
-    let kind =
-        if source.is_builder() || source.is_redirect() { ErrorKind::Invalid } else { ErrorKind::Unavailable };
     // The library's own text stops at "error sending request"; the reason is at the bottom.
     let mut reason: &dyn std::error::Error = source;
     while let Some(deeper) = reason.source() {
         reason = deeper;
     }
+    let reason = reason.to_string();
+    // Whatever happens on the way may not happen again; what cannot be asked at all cannot be asked again, and who is not
+    // trusted now will not be in a minute.
+    let kind = match source {
+        source if source.is_builder() || source.is_redirect() => ErrorKind::Invalid,
+        source if source.is_connect() && reason.contains("certificate") => ErrorKind::Denied,
+        _ => ErrorKind::Unavailable,
+    };
     Error::new(kind, format!("{what}: {reason}"))
 }
 

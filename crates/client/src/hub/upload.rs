@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt as _, TryStreamExt as _};
+use xet::FileHash;
 use xet::wire::routes::TokenScope;
 
 use super::calls::CANDIDATES_MAX;
@@ -166,6 +167,8 @@ struct Upload<'a> {
 struct Todo {
     local: Local,
     mode: Mode,
+    /// What is at its place now.
+    base: Option<FileHash>,
 }
 
 impl Upload<'_> {
@@ -180,11 +183,11 @@ impl Upload<'_> {
         let bytes: u64 = locals.iter().map(|local| local.bytes).sum();
         self.progress.total_bytes.add(bytes);
         let todo = match self.is_missing {
-            true => locals.into_iter().map(|local| Todo { local, mode: Mode::Lfs }).collect(),
+            true => locals.into_iter().map(|local| Todo { local, mode: Mode::Lfs, base: None }).collect(),
             false => self.sort(locals).await?,
         };
         let mut pushed = self.push(&todo).await?;
-        for Todo { local, mode } in &todo {
+        for Todo { local, mode, .. } in &todo {
             match (mode, pushed.remove(&local.path)) {
                 (Mode::Lfs, Some(file)) => self.put_large(local, &file),
                 (Mode::Regular, _) => self.put_small(local).await?,
@@ -214,7 +217,7 @@ impl Upload<'_> {
 
         let mut todo = Vec::new();
         for asked in asked {
-            let Asked { local, mode, ignored, .. } = match asked {
+            let Asked { local, mode, ignored, there } = match asked {
                 Ok(asked) => asked,
                 Err(error) => {
                     self.fail(&error);
@@ -236,7 +239,8 @@ impl Upload<'_> {
                 (self.each)(Told::Unchanged(&local));
                 continue;
             }
-            todo.push(Todo { local, mode });
+            let base = there.and_then(|there| there.xet.filter(|_| there.bytes >= BASE_BYTES_MIN));
+            todo.push(Todo { local, mode, base });
         }
         Ok(todo)
     }
@@ -258,7 +262,8 @@ impl Upload<'_> {
                 self.cas.insert(Arc::new(cas)).clone()
             }
         };
-        let options = PushOptions { sha256: true, ..self.options.push.clone() };
+        let bases = todo.iter().filter_map(|todo| todo.base).collect();
+        let options = PushOptions { sha256: true, bases, ..self.options.push.clone() };
         let pushed = push(cas, paths, options, self.progress.clone()).await?;
         for error in &pushed.unread {
             self.fail(error);
@@ -405,6 +410,8 @@ const COMMIT_BYTES_MAX: usize = 24 << 20;
 const BATCH_BYTES_MAX: u64 = 64 << 30;
 /// Larger files go to the content store, whatever the hub says.
 const REGULAR_BYTES_MAX: u64 = 10 << 20;
+/// Of shorter files, asking what the old version is made of costs more than it saves.
+const BASE_BYTES_MIN: u64 = 4 << 20;
 const QUESTIONS_AT_ONCE: usize = 4;
 /// By which hubs tell text from other files.
 const SAMPLE_BYTES: u64 = 512;

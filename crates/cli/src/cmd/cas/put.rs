@@ -43,7 +43,7 @@ pub(super) struct Put {
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's]
+    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
     #[arg(long, value_name = "BYTES")]
     memory: Option<u64>,
 }
