@@ -5,6 +5,7 @@
 
 pub mod postgres;
 pub mod repo;
+pub mod review;
 pub mod rows;
 pub mod sqlite;
 pub(crate) mod timed;

@@ -18,6 +18,7 @@ pub mod ingest;
 pub mod intake;
 pub mod layout;
 pub mod objects;
+pub mod parts;
 pub mod plan;
 pub mod register;
 pub mod repo;

@@ -1,10 +1,11 @@
 //! Objects: bytes under keys, written once, in a directory or a bucket.
 //!
-//! | key                        | content                                                               |
-//! |----------------------------|-----------------------------------------------------------------------|
-//! | `xorbs/ab/<hash>-<digest>` | one xorb with its version 1 footer                                    |
-//! | `shards/ab/<hash>`         | one accepted shard in stored form                                     |
-//! | `commits/<repo>/<oid>`     | one bundle: the git objects a commit of a repository added            |
+//! | key                         | content                                                               |
+//! |-----------------------------|-----------------------------------------------------------------------|
+//! | `xorbs/ab/<hash>-<digest>`  | one xorb with its version 1 footer                                    |
+//! | `shards/ab/<hash>`          | one accepted shard in stored form                                     |
+//! | `commits/<repo>/<oid>`      | one bundle: the git objects a commit of a repository added            |
+//! | `parts/<repo>/<sha256>-<n>` | one part of a file that arrives by parts, until all are there         |
 //!
 //! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the xorb's footer in plain
 //! hexadecimal; the hash of a shard covers its bytes already. So a key says what can be read where, and writing it again
@@ -107,6 +108,15 @@ pub enum ObjectKey {
         /// The commit.
         commit: Oid,
     },
+    /// A part of a file that arrives by parts.
+    Part {
+        /// The repository.
+        repo: RepoId,
+        /// The digest of the whole file, as it was announced.
+        sha256: Digest,
+        /// Counted from 1.
+        number: u32,
+    },
 }
 
 impl fmt::Display for ObjectKey {
@@ -115,12 +125,13 @@ impl fmt::Display for ObjectKey {
             Self::Xorb(key) => (XORBS, key.hash.to_string()),
             Self::Shard(hash) => (SHARDS, hash.to_string()),
             Self::Bundle { repo, commit } => return write!(f, "{COMMITS}/{repo}/{commit}"),
+            Self::Part { repo, sha256, number } => return write!(f, "{PARTS}/{repo}/{sha256}-{number}"),
         };
         let fan = hash.get(..2).unwrap_or_default();
         write!(f, "{folder}/{fan}/{hash}")?;
         match self {
             Self::Xorb(key) => write!(f, "-{}", key.digest),
-            Self::Shard(_) | Self::Bundle { .. } => Ok(()),
+            Self::Shard(_) | Self::Bundle { .. } | Self::Part { .. } => Ok(()),
         }
     }
 }
@@ -142,6 +153,11 @@ impl FromStr for ObjectKey {
                 let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
                 Self::Bundle { repo: RepoId::new(repo), commit: name.parse().map_err(|_| refuse())? }
             }
+            (Some(PARTS), Some((sha256, number))) => {
+                let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
+                let sha256 = sha256.parse().map_err(|_| refuse())?;
+                Self::Part { repo: RepoId::new(repo), sha256, number: number.parse().map_err(|_| refuse())? }
+            }
             _ => return Err(refuse()),
         };
         if key.to_string() == text { Ok(key) } else { Err(refuse()) }
@@ -157,6 +173,8 @@ pub enum Folder {
     Shards,
     /// All bundles.
     Commits,
+    /// All parts.
+    Parts,
 }
 
 /// An object that is there.
@@ -329,6 +347,7 @@ impl Objects {
             Folder::Xorbs => XORBS,
             Folder::Shards => SHARDS,
             Folder::Commits => COMMITS,
+            Folder::Parts => PARTS,
         };
         let listed = self.store.list(Some(&Path::from(prefix)));
         let translated = listed.map(move |meta| {
@@ -346,6 +365,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 const XORBS: &str = "xorbs";
 const SHARDS: &str = "shards";
 const COMMITS: &str = "commits";
+const PARTS: &str = "parts";
 
 fn path(key: &ObjectKey) -> Path {
     Path::from(key.to_string())

@@ -4,6 +4,7 @@
 //! fails and is tried again, here. Smaller writes lock the rows they change, which is enough.
 
 mod repo;
+mod review;
 
 use std::time::Duration;
 
@@ -322,6 +323,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (10, "tokens", include_str!("../../migrations/postgres/0010_tokens.sql")),
     (11, "xorbs of repositories", include_str!("../../migrations/postgres/0011_repo_xorbs.sql")),
     (20, "repositories", include_str!("../../migrations/postgres/0020_repos.sql")),
+    (21, "trash", include_str!("../../migrations/postgres/0021_trash.sql")),
+    (22, "review", include_str!("../../migrations/postgres/0022_review.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

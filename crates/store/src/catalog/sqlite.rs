@@ -4,6 +4,7 @@
 //! on the same file is waited for, and then retried.
 
 mod repo;
+mod review;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -401,6 +402,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (10, "tokens", include_str!("../../migrations/sqlite/0010_tokens.sql")),
     (11, "xorbs of repositories", include_str!("../../migrations/sqlite/0011_repo_xorbs.sql")),
     (20, "repositories", include_str!("../../migrations/sqlite/0020_repos.sql")),
+    (21, "trash", include_str!("../../migrations/sqlite/0021_trash.sql")),
+    (22, "review", include_str!("../../migrations/sqlite/0022_review.sql")),
 ];
 
 /// Notes that these xorbs were referred to; tells which are live, sorted.
