@@ -7,11 +7,12 @@
 //! | `commits/<repo>/<oid>`      | one bundle: the git objects a commit of a repository added            |
 //! | `parts/<repo>/<sha256>-<n>` | one part of a file that arrives by parts, until all are there         |
 //!
-//! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the object's bytes in plain
-//! hexadecimal, as `b3sum` prints it; the hash of a shard covers its bytes already. So a key says what its bytes are, and
-//! writing it again writes the same.
+//! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the xorb's footer in plain
+//! hexadecimal; the hash of a shard covers its bytes already. So a key says what can be read where, and writing it again
+//! changes nothing that anyone can tell.
 
 mod open;
+mod parts;
 mod presign;
 mod read;
 pub(crate) mod stage;
@@ -36,9 +37,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::repo::RepoId;
 use crate::repo::oid::{Oid, parse_hex};
 
+pub use parts::{FilePart, PART_BYTES};
 pub use read::ObjectReader;
 
-/// The BLAKE3 of an object's bytes.
+/// The BLAKE3 of a xorb's footer, which says where in the object each chunk lies. Objects of one footer may differ in how
+/// a chunk is compressed, but not in where its record begins and ends, nor in what it decodes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -48,13 +51,9 @@ impl Digest {
         Self(bytes)
     }
 
-    /// The digest of an object that is these parts, one after another.
-    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        for part in parts {
-            hasher.update(part);
-        }
-        Self(*hasher.finalize().as_bytes())
+    /// The digest of an object that ends in this footer.
+    pub fn of(footer: &[u8]) -> Self {
+        Self(*blake3::hash(footer).as_bytes())
     }
 
     /// The raw bytes.
@@ -91,7 +90,7 @@ impl FromStr for Digest {
 pub struct XorbKey {
     /// Names the raw chunks.
     pub hash: XorbHash,
-    /// Names the stored bytes.
+    /// Names where each chunk is stored.
     pub digest: Digest,
 }
 
@@ -200,7 +199,6 @@ pub struct Objects {
     pub(crate) blocks: Blocks,
     /// Signs for the same store, where that has a signature of its own.
     signer: Option<Arc<dyn Signer>>,
-    passes: read::Passes,
 }
 
 impl fmt::Debug for Objects {
@@ -227,8 +225,7 @@ impl Objects {
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
         let store = Arc::new(timed::TimedObjects(store));
-        let (blocks, passes) = (Blocks::default(), read::Passes::default());
-        Self { store, signer: None, folder: None, blocks, passes }
+        Self { store, signer: None, folder: None, blocks: Blocks::default() }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again

@@ -294,6 +294,7 @@ impl Store {
         for commit in self.hub().delete_repo(repo).await? {
             self.objects.delete(&ObjectKey::Bundle { repo: repo.id, commit }).await?;
         }
+        self.layouts.forget();
         Ok(())
     }
 
