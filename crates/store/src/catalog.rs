@@ -4,6 +4,7 @@
 //! stays, so a caller who did not hear the answer asks again.
 
 pub mod postgres;
+pub mod records;
 pub mod repo;
 pub mod review;
 pub mod rows;

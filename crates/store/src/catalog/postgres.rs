@@ -3,6 +3,7 @@
 //! Batches travel as arrays. A registration is serializable: if what it found was changed by another transaction, it
 //! fails and is tried again, here. Smaller writes lock the rows they change, which is enough.
 
+mod records;
 mod repo;
 mod review;
 
@@ -325,6 +326,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20, "repositories", include_str!("../../migrations/postgres/0020_repos.sql")),
     (21, "trash", include_str!("../../migrations/postgres/0021_trash.sql")),
     (22, "review", include_str!("../../migrations/postgres/0022_review.sql")),
+    (23, "records", include_str!("../../migrations/postgres/0023_records.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

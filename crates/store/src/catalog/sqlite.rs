@@ -3,6 +3,7 @@
 //! One connection writes, so writers of this process queue instead of colliding; others read beside it. Another process
 //! on the same file is waited for, and then retried.
 
+mod records;
 mod repo;
 mod review;
 
@@ -404,6 +405,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20, "repositories", include_str!("../../migrations/sqlite/0020_repos.sql")),
     (21, "trash", include_str!("../../migrations/sqlite/0021_trash.sql")),
     (22, "review", include_str!("../../migrations/sqlite/0022_review.sql")),
+    (23, "records", include_str!("../../migrations/sqlite/0023_records.sql")),
 ];
 
 /// Notes that these xorbs were referred to; tells which are live, sorted.
