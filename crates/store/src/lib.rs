@@ -21,6 +21,7 @@ pub mod objects;
 pub mod plan;
 pub mod register;
 pub mod repo;
+pub mod sweep;
 mod workers;
 
 use std::sync::Arc;

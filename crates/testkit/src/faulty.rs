@@ -5,6 +5,7 @@
 //! it go, so a test of slowness need not be slow.
 
 mod hub;
+mod sweep;
 
 use std::fmt;
 use std::ops::Range;
@@ -19,10 +20,10 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 use store::access::Scope;
-use store::catalog::RepoCatalog;
 use store::catalog::rows::{
     AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
 };
+use store::catalog::{RepoCatalog, SweepCatalog};
 use store::{Catalog, Error, ErrorKind};
 use tokio::sync::watch;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
@@ -226,10 +227,6 @@ impl Catalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.touch_xorbs(hashes, now_s)).await
     }
 
-    async fn condemn_xorbs(&self, hashes: &[XorbHash], before_s: u64) -> store::Result<Vec<XorbHash>> {
-        self.faults.run(catalog_fault, self.inner.condemn_xorbs(hashes, before_s)).await
-    }
-
     async fn register(&self, registration: &Registration) -> store::Result<Registered> {
         self.faults.run(catalog_fault, self.inner.register(registration)).await
     }
@@ -271,6 +268,10 @@ impl Catalog for FaultyCatalog {
     }
 
     fn hub(&self) -> &dyn RepoCatalog {
+        self
+    }
+
+    fn sweep(&self) -> &dyn SweepCatalog {
         self
     }
 }
