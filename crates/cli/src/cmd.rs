@@ -6,8 +6,10 @@ mod check;
 mod chunks;
 mod completions;
 mod config;
+mod gc;
 mod hash;
 mod inspect;
+mod keep;
 mod serve;
 mod shard;
 mod token;
@@ -39,6 +41,7 @@ enum Verb {
     Serve(serve::Serve),
     Token(token::Token),
     Admin(admin::Admin),
+    Gc(gc::Gc),
     Config(config::Config),
     Completions(completions::Completions),
 }
@@ -56,6 +59,7 @@ impl Drystone {
             Verb::Serve(verb) => verb.run(),
             Verb::Token(verb) => verb.run(),
             Verb::Admin(verb) => verb.run(),
+            Verb::Gc(verb) => verb.run(),
             Verb::Config(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }

@@ -64,6 +64,8 @@ fn every_setting_can_be_said_in_every_way() {
         ("url_ttl_s", "900"),
         ("token_ttl_s", "901"),
         ("shutdown_grace_s", "3"),
+        ("sweep_interval_s", "0"),
+        ("sweep_grace_s", "90000"),
         ("log_format", "json"),
         ("log_level", "warn"),
     ];
@@ -107,6 +109,7 @@ fn every_setting_can_be_said_in_every_way() {
     };
     assert_eq!(config.limits, limits);
     assert_eq!((config.url_ttl_s, config.token_ttl_s, config.shutdown_grace_s), (900, 901, 3));
+    assert_eq!((config.sweep_interval_s, config.sweep_grace_s), (0, 90_000));
     assert_eq!(
         (config.dedup, config.log_format, config.log_level),
         (DedupPolicy::Global, LogFormat::Json, LogLevel::Warn)
