@@ -22,6 +22,7 @@ pub mod parts;
 pub mod plan;
 pub mod register;
 pub mod repo;
+pub mod sweep;
 mod workers;
 
 use std::sync::Arc;

@@ -67,7 +67,10 @@ impl Store {
         let numbers = 1..=file.count();
         for number in numbers.clone() {
             if self.objects.head(&file.key(repo, number)?).await? != file.bytes_of(number) {
-                return Err(Error::new(ErrorKind::Invalid, format!("part {number} is missing: send it again")));
+                return Err(Error::new(
+                    ErrorKind::Invalid,
+                    format!("part {number} is missing: send it again"),
+                ));
             }
         }
         let (objects, row, whole) = (self.objects.clone(), repo.clone(), *file);
