@@ -11,6 +11,7 @@ mod chunk_list;
 pub mod clock;
 pub mod content;
 pub mod dedup;
+pub mod edits;
 pub mod error;
 mod footers;
 mod gather;
