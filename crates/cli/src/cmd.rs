@@ -7,8 +7,10 @@ mod check;
 mod chunks;
 mod completions;
 mod config;
+mod gc;
 mod hash;
 mod inspect;
+mod keep;
 mod ls;
 mod pull;
 mod push;
@@ -49,6 +51,7 @@ enum Verb {
     Serve(serve::Serve),
     Token(token::Token),
     Admin(admin::Admin),
+    Gc(gc::Gc),
     Config(config::Config),
     Completions(completions::Completions),
 }
@@ -71,6 +74,7 @@ impl Drystone {
             Verb::Serve(verb) => verb.run(),
             Verb::Token(verb) => verb.run(),
             Verb::Admin(verb) => verb.run(),
+            Verb::Gc(verb) => verb.run(),
             Verb::Config(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }

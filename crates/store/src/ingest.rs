@@ -3,12 +3,10 @@
 //! Whatever form it has on the way, it is stored with a version 1 footer. The object is durable before the catalog
 //! names it; of two uploads of one hash the first row wins, and the other object is for sweep to find.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::Stream;
-use tokio::task::JoinHandle;
 use xet::limits::XORB_STORED_BYTES_MAX;
 use xet::xorb::{Form, XorbInfo, XorbScanner};
 use xet::{FormatError, XorbHash};
@@ -21,7 +19,6 @@ use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::stage::Staged;
 use crate::objects::{Digest, ObjectKey, XorbKey};
-use crate::workers::{Workers, join};
 
 /// What became of an uploaded xorb. It is stored either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,20 +48,24 @@ impl Store {
         let _memory = self.memory.reserve(self.ingest_bytes(bytes_max)).await;
         // What is here already is proven again, since its sender believes it is stored, but not written again.
         let known = self.catalog.xorbs(&[hash]).await?;
-        let mut staged = match known.iter().any(XorbRow::is_live) {
+        let salt = Salt::over(&known)?;
+        let mut staged = match known.iter().any(XorbRow::is_there) {
             true => None,
             false => Some(Staged::begin(&self.objects, hash).await?),
         };
 
-        let mut scan = Scan::new(self.workers.clone(), hash);
+        let mut scanner = XorbScanner::new(Some(hash));
+        let refuse = |source| Error::invalid(what.clone(), source);
         let mut arriving = Segments::new(&what, &self.objects.blocks, bytes_max, pieces);
         while let Some(segment) = arriving.next().await? {
-            scan.push(segment.clone()).await?;
             if let Some(staged) = &mut staged {
-                staged.push(segment).await?;
+                staged.push(segment.clone()).await?;
             }
+            // Where it is: to hand it to another thread costs a tenth of the work, and other uploads have theirs. The
+            // little that decodes to much takes as long as a whole xorb at worst, since it is one.
+            scanner.push(&segment).map_err(refuse)?;
         }
-        let sealed = scan.finish().await?;
+        let sealed = self.workers.run(move || seal(scanner, salt)).await?.map_err(refuse)?;
         self.keep(sealed, staged).await
     }
 
@@ -87,36 +88,36 @@ impl Store {
         if !self.catalog.touch_xorbs(&[info.hash()], now_s).await?.is_empty() {
             return Ok(Ingested { was_inserted: false });
         }
+        let salt = Salt::over(&self.catalog.xorbs(&[info.hash()]).await?)?;
         let sealed = self.workers.run({
             let info = info.clone();
             move || {
-                let mut footer = Vec::new();
-                info.encode_footer(Form::V1, &mut footer);
+                let footer = salt.footer(&info);
+                let digest = Digest::of(&footer);
                 let mut parts = records;
                 parts.push(footer.into());
-                (Digest::of(parts.iter().map(|part| &**part)), parts)
+                (digest, parts)
             }
         });
         let (digest, parts) = sealed.await?;
         let key = XorbKey { hash: info.hash(), digest };
         let object_bytes = parts.iter().map(|part| part.len() as u64).sum();
         self.objects.put(&ObjectKey::Xorb(key), parts).await?;
-        self.note(key, object_bytes, info, now_s).await
+        self.note(key, object_bytes, info, now_s, salt).await
     }
 
     /// Object first, row second.
     async fn keep(&self, sealed: Sealed, staged: Option<Staged>) -> Result<Ingested> {
-        let Sealed { info, footer, digest } = sealed;
+        let Sealed { info, footer, digest, salt } = sealed;
         let now_s = self.clock.now_s();
         if !self.catalog.touch_xorbs(&[info.hash()], now_s).await?.is_empty() {
             return Ok(Ingested { was_inserted: false });
         }
-        let swept = || Error::new(ErrorKind::Unavailable, format!("xorb {} was just swept", info.hash()));
-        let staged = staged.ok_or_else(swept)?;
+        let staged = staged.ok_or_else(|| swept(info.hash()))?;
         let key = XorbKey { hash: info.hash(), digest };
         let object_bytes = info.stored_bytes() + footer.len() as u64;
         staged.finish(key, info.stored_bytes(), footer).await?;
-        self.note(key, object_bytes, Arc::new(info), now_s).await
+        self.note(key, object_bytes, Arc::new(info), now_s, salt).await
     }
 
     /// Adds the row of a xorb whose object is stored.
@@ -126,6 +127,7 @@ impl Store {
         object_bytes: u64,
         info: Arc<XorbInfo>,
         now_s: u64,
+        salt: Salt,
     ) -> Result<Ingested> {
         let row = XorbRow {
             key,
@@ -137,8 +139,14 @@ impl Store {
             referenced_s: now_s,
             verified_s: now_s,
         };
-        let added = self.catalog.add_xorbs(&[row]).await?;
-        let was_inserted = added.first().is_some_and(|added| added.was_inserted);
+        let mut was_inserted = salt != Salt::NONE && self.catalog.sweep().replace_swept(&row).await?;
+        if !was_inserted {
+            let added = self.catalog.add_xorbs(&[row]).await?;
+            was_inserted = added.first().is_some_and(|added| added.was_inserted);
+            if added.iter().any(|added| !added.row.is_live()) {
+                return Err(swept(key.hash));
+            }
+        }
         if was_inserted {
             // Its shard comes next, and will ask.
             self.footers.remember(key, info).await;
@@ -147,98 +155,15 @@ impl Store {
     }
 }
 
-/// What an upload holds when its bytes are put aside: a block that fills, one at the scanner, one at the disk, the end of
+/// What an upload holds when its bytes are put aside: a block that fills, one that is looked at, one at the disk, the end of
 /// the one before, what a chunk decodes to, and the buffer of its connection.
 const STAGED_BYTES: u64 = 6 * BLOCK_BYTES as u64;
 
-/// Proves a xorb on the workers while the next segment arrives: at most one segment is with them.
-struct Scan {
-    workers: Workers,
-    hash: XorbHash,
-    /// `None` while it is at work.
-    proof: Option<Proof>,
-    at_work: Option<JoinHandle<(Proof, std::result::Result<(), FormatError>)>>,
-}
-
-impl Scan {
-    fn new(workers: Workers, hash: XorbHash) -> Self {
-        Self { workers, hash, proof: Some(Proof::new(hash)), at_work: None }
-    }
-
-    async fn push(&mut self, segment: Bytes) -> Result<()> {
-        let mut proof = self.idle().await?;
-        let work = move || {
-            let pushed = proof.push(segment);
-            (proof, pushed)
-        };
-        self.at_work = Some(self.workers.start(work).await);
-        Ok(())
-    }
-
-    /// What the xorb holds, now that all of it was pushed.
-    async fn finish(mut self) -> Result<Sealed> {
-        let proof = self.idle().await?;
-        let sealed = self.workers.run(|| proof.finish()).await?;
-        sealed.map_err(|source| self.refuse(source))
-    }
-
-    /// The proof, once it has nothing to do.
-    async fn idle(&mut self) -> Result<Proof> {
-        if let Some(proof) = self.proof.take() {
-            return Ok(proof);
-        }
-        let at_work = self.at_work.take().expect("a proof is idle or at work");
-        let (proof, pushed) = join(at_work).await?;
-        pushed.map_err(|source| self.refuse(source))?;
-        Ok(proof)
-    }
-
-    fn refuse(&self, source: FormatError) -> Error {
-        Error::invalid(format!("xorb {}", self.hash), source)
-    }
-}
-
-/// Reads the bytes of a xorb once: while they are in the core's cache they are decoded, hashed and digested.
-struct Proof {
-    scanner: XorbScanner,
-    digest: blake3::Hasher,
-    digested: u64,
-    /// What came and is not digested: the start of a record, or a footer, which will not be stored.
-    rest: VecDeque<Bytes>,
-}
-
-impl Proof {
-    fn new(hash: XorbHash) -> Self {
-        let digest = blake3::Hasher::new();
-        Self { scanner: XorbScanner::new(Some(hash)), digest, digested: 0, rest: VecDeque::new() }
-    }
-
-    fn push(&mut self, segment: Bytes) -> std::result::Result<(), FormatError> {
-        self.scanner.push(&segment)?;
-        self.rest.push_back(segment);
-        let mut proven = self.scanner.stored_bytes() - self.digested;
-        while let Some(front) = self.rest.front_mut() {
-            let now = front.split_to(usize::try_from(proven).unwrap_or(usize::MAX).min(front.len()));
-            self.digest.update(&now);
-            self.digested += now.len() as u64;
-            proven -= now.len() as u64;
-            if !front.is_empty() {
-                break;
-            }
-            self.rest.pop_front();
-        }
-        Ok(())
-    }
-
-    /// The records as they came get a footer of our own: the one that came may be old or carry a nonce.
-    fn finish(mut self) -> std::result::Result<Sealed, FormatError> {
-        let info = self.scanner.finish()?.info;
-        let mut footer = Vec::new();
-        info.encode_footer(Form::V1, &mut footer);
-        self.digest.update(&footer);
-        let digest = Digest::new(*self.digest.finalize().as_bytes());
-        Ok(Sealed { info, footer: footer.into(), digest })
-    }
+/// The records as they came get a footer of our own: the one that came may be old or carry a nonce.
+fn seal(scanner: XorbScanner, salt: Salt) -> std::result::Result<Sealed, FormatError> {
+    let info = scanner.finish()?.info;
+    let footer = salt.footer(&info);
+    Ok(Sealed { digest: Digest::of(&footer), footer: footer.into(), info, salt })
 }
 
 /// What a xorb turned out to be, and what its object ends in and is called.
@@ -246,4 +171,44 @@ struct Sealed {
     info: XorbInfo,
     footer: Bytes,
     digest: Digest,
+    salt: Salt,
+}
+
+/// What makes an object's key its own: zeros, or a number in the footer that readers skip.
+///
+/// Sweep may delete the object of a xorb at any time after it gave it up. So a xorb that comes again meanwhile gets other
+/// bytes, thus another digest and key, and a deletion that is late finds nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Salt([u8; 4]);
+
+impl Salt {
+    pub(crate) const NONE: Self = Self([0; 4]);
+
+    /// The salt for a xorb of which this is known.
+    fn over(known: &[XorbRow]) -> Result<Self> {
+        if !known.iter().any(XorbRow::is_swept) {
+            return Ok(Self::NONE);
+        }
+        let mut bytes = [0; 4];
+        getrandom::fill(&mut bytes)
+            .map_err(|source| Error::caused(ErrorKind::Internal, "the system has no randomness", source))?;
+        // All zeros would be no salt.
+        bytes[0] |= 1;
+        Ok(Self(bytes))
+    }
+
+    fn footer(self, info: &XorbInfo) -> Vec<u8> {
+        let mut footer = Vec::new();
+        info.encode_footer(Form::V1, &mut footer);
+        let nonce = footer.len().checked_sub(NONCE_FROM_END).and_then(|at| footer.get_mut(at..at + 4));
+        nonce.expect("a footer ends in a nonce, reserved bytes and its length").copy_from_slice(&self.0);
+        footer
+    }
+}
+
+/// Nonce, reserved bytes and length end a footer.
+const NONCE_FROM_END: usize = 4 + 12 + 4;
+
+fn swept(hash: XorbHash) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("xorb {hash} was just swept: send it again"))
 }

@@ -40,6 +40,7 @@ impl ServeConfig {
             "xorb_body_bytes_max" => number(limits.xorb_body_bytes_max),
             "shard_body_bytes_max" => number(limits.shard_body_bytes_max),
             "other_body_bytes_max" => number(limits.other_body_bytes_max),
+            "lfs_part_bytes" => number(limits.lfs_part_bytes),
             "memory_bytes" => number(limits.memory_bytes),
             "footer_cache_bytes" => number(limits.memory_shares().footers_bytes),
             "disk_free_bytes_min" => number(limits.disk_free_bytes_min),
@@ -78,7 +79,10 @@ impl ServeConfig {
             "signing_key_file" => self.signing_key_file.as_ref().map(|file| file.display().to_string()),
             "url_ttl_s" => number(self.url_ttl_s),
             "token_ttl_s" => number(self.token_ttl_s),
+            "trash_s" => number(self.trash_s),
             "shutdown_grace_s" => number(self.shutdown_grace_s),
+            "sweep_interval_s" => number(self.sweep_interval_s),
+            "sweep_grace_s" => number(self.sweep_grace_s),
             "log_format" => Some(if self.log_format == LogFormat::Text { "text" } else { "json" }.to_owned()),
             "log_level" => Some(
                 match self.log_level {

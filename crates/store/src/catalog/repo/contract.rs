@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use xet::Sha256;
+use xet::{Sha256, ShardHash};
 
 use super::*;
 use crate::catalog::Catalog;
+use crate::catalog::review::{LockQuery, LockRow, PullRow, PullState};
+use crate::catalog::rows::{FileRow, Registration, ShardRow};
 
 type Any = Arc<dyn Catalog>;
 
@@ -37,6 +39,8 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
         git_objects_are_added_once_and_read_back,
         the_history_is_walked_in_parts,
         pull_requests_are_counted,
+        a_path_has_one_lock,
+        the_trash_keeps_a_repository_and_frees_its_name,
         members_come_and_go,
         a_deleted_repository_leaves_nothing,
     );
@@ -49,7 +53,14 @@ fn oid(n: u64) -> Oid {
 fn row(n: u8, name: &str) -> RepoRow {
     let (namespace, name) = name.split_once('/').unwrap();
     let name = RepoName::new(Kind::Model, namespace, name).unwrap();
-    RepoRow { id: RepoId::new([n; 16]), name, private: false, created_s: 100, updated_s: 100 }
+    RepoRow {
+        id: RepoId::new([n; 16]),
+        name,
+        private: false,
+        created_s: 100,
+        updated_s: 100,
+        reclaim_s: None,
+    }
 }
 
 fn object(n: u64) -> GitRow {
@@ -92,10 +103,12 @@ async fn a_name_belongs_to_the_first(catalog: Any) {
     assert_eq!(hub.git_objects(RepoId::new([2; 16]), &[oid(2)]).await.unwrap(), []);
 
     let other = made(&catalog, 4, "bob/b").await;
-    assert!(!hub.rename_repo(&other, &one.name).await.unwrap());
+    let renamed = |name: &RepoName| RepoRow { name: name.clone(), ..other.clone() };
+    assert!(!hub.change_repo(&other, &renamed(&one.name)).await.unwrap());
     let to = row(0, "bob/c").name;
-    assert!(hub.rename_repo(&other, &to).await.unwrap());
-    assert_eq!(hub.repos(&[other.name.clone(), to.clone()]).await.unwrap(), [RepoRow { name: to, ..other }]);
+    assert!(hub.change_repo(&other, &renamed(&to)).await.unwrap());
+    assert!(!hub.change_repo(&other, &renamed(&to)).await.unwrap(), "it is not what it was");
+    assert_eq!(hub.repos(&[other.name.clone(), to.clone()]).await.unwrap(), [renamed(&to)]);
 }
 
 async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {
@@ -103,7 +116,8 @@ async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {
     for (n, name) in (1..).zip(["bob/x", "ann/b_c", "ann/a", "cleo/bxc"]) {
         made(&catalog, n, name).await;
     }
-    hub.set_private(RepoId::new([3; 16]), true).await.unwrap();
+    let private = RepoRow { private: true, ..row(3, "ann/a") };
+    assert!(hub.change_repo(&row(3, "ann/a"), &private).await.unwrap());
     let all = RepoQuery {
         kind: Kind::Model,
         namespace: None,
@@ -132,6 +146,9 @@ async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {
 async fn refs_move_from_where_they_are_or_not_at_all(catalog: Any) {
     let hub = catalog.hub();
     let repo = made(&catalog, 1, "ann/a").await.id;
+    let commits: Vec<_> = (0..6).map(object).collect();
+    assert!(hub.add_git_objects(repo, &commits, 200).await.unwrap());
+    assert!(!hub.move_refs(repo, &[change("a", None, Some(77))], 200).await.unwrap(), "no such commit");
     let target = |name: &'static str| async move {
         hub.refs_named(repo, &[name.to_owned()]).await.unwrap().pop().map(|row| row.target)
     };
@@ -154,6 +171,8 @@ async fn refs_move_from_where_they_are_or_not_at_all(catalog: Any) {
 
 async fn of_many_movers_one_wins(catalog: Any) {
     let repo = made(&catalog, 1, "ann/a").await.id;
+    let commits: Vec<_> = (0..=16).map(object).collect();
+    assert!(catalog.hub().add_git_objects(repo, &commits, 1).await.unwrap());
     assert!(catalog.hub().move_refs(repo, &[change("a", None, Some(0))], 1).await.unwrap());
     let tasks = (1..=16).map(|n| {
         let catalog = catalog.clone();
@@ -168,23 +187,39 @@ async fn of_many_movers_one_wins(catalog: Any) {
 async fn git_objects_are_added_once_and_read_back(catalog: Any) {
     let hub = catalog.hub();
     let repo = made(&catalog, 1, "ann/a").await.id;
+    let nowhere = RepoId::new([9; 16]);
+    assert!(!hub.add_git_objects(nowhere, &[object(1)], 300).await.unwrap());
     let linked = LinkedFile { sha256: Sha256::new([3; 32]), bytes: 1 << 40, file: FileHash::new([4; 32]) };
     let rows = [
         object(1),
         GitRow { body: None, linked: Some(linked), ..object(2) },
         GitRow { kind: ObjectKind::Commit, parent: Some(oid(1)), depth: 5, ..object(3) },
     ];
-    hub.add_git_objects(repo, &rows).await.unwrap();
-    hub.add_git_objects(repo, &[GitRow { bytes: 77, ..object(1) }]).await.unwrap();
+    // A pointer to a file that is not the repository's is refused with all that comes along.
+    assert!(!hub.add_git_objects(repo, &rows, 300).await.unwrap());
+    assert_eq!(hub.git_objects(repo, &[oid(1)]).await.unwrap(), []);
+    let shard = ShardRow { hash: ShardHash::new([5; 32]), object_bytes: 1, created_s: 1 };
+    let registration = Registration {
+        scope: row(1, "ann/a").name.scope().unwrap(),
+        shard,
+        xorbs: Vec::new(),
+        files: vec![FileRow { hash: linked.file, layout: Default::default(), created_s: 1 }],
+        sha256s: Vec::new(),
+        dedup: Vec::new(),
+        now_s: 1,
+    };
+    catalog.register(&registration).await.unwrap();
+    assert!(hub.add_git_objects(repo, &rows, 300).await.unwrap());
+    assert!(hub.add_git_objects(repo, &[GitRow { bytes: 77, ..object(1) }], 300).await.unwrap());
     let mut found = hub.git_objects(repo, &[oid(3), oid(1), oid(2), oid(1), oid(8)]).await.unwrap();
     found.sort_by_key(|row| row.bytes);
     assert_eq!(found, rows, "the first stays");
     assert_eq!(hub.git_objects(RepoId::new([2; 16]), &[oid(1)]).await.unwrap(), []);
     let many: Vec<_> = (100..2600).map(object).collect();
-    hub.add_git_objects(repo, &many).await.unwrap();
+    assert!(hub.add_git_objects(repo, &many, 300).await.unwrap());
     let oids: Vec<_> = many.iter().map(|row| row.oid).collect();
     assert_eq!(hub.git_objects(repo, &oids).await.unwrap().len(), 2500);
-    hub.add_git_objects(repo, &[]).await.unwrap();
+    assert!(hub.add_git_objects(repo, &[], 300).await.unwrap());
     assert_eq!(hub.git_objects(repo, &[]).await.unwrap(), []);
 }
 
@@ -198,7 +233,7 @@ async fn the_history_is_walked_in_parts(catalog: Any) {
         ..object(n)
     };
     let commits: Vec<_> = (0..30).map(commit).collect();
-    hub.add_git_objects(repo, &commits).await.unwrap();
+    assert!(hub.add_git_objects(repo, &commits, 300).await.unwrap());
     let walk = |skip, limit| async move {
         let rows = hub.history(repo, oid(29), skip, limit).await.unwrap();
         rows.into_iter().map(|row| row.depth).collect::<Vec<_>>()
@@ -212,8 +247,14 @@ async fn the_history_is_walked_in_parts(catalog: Any) {
 
 async fn pull_requests_are_counted(catalog: Any) {
     let (one, two) = (made(&catalog, 1, "ann/a").await.id, made(&catalog, 2, "ann/b").await.id);
-    let pull =
-        PullRow { number: 0, title: "t".into(), description: "d".into(), author: "ann".into(), created_s: 5 };
+    let pull = PullRow {
+        number: 0,
+        title: "t".into(),
+        description: "d".into(),
+        author: "ann".into(),
+        created_s: 5,
+        state: PullState::Open,
+    };
     let tasks = (0..6).map(|_| {
         let (catalog, pull) = (catalog.clone(), pull.clone());
         tokio::spawn(async move { catalog.hub().add_pull(one, &pull).await.unwrap() })
@@ -223,7 +264,54 @@ async fn pull_requests_are_counted(catalog: Any) {
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
     assert_eq!(catalog.hub().add_pull(two, &pull).await.unwrap(), 1);
-    assert_eq!(catalog.hub().pulls(one, &[4, 9]).await.unwrap(), [PullRow { number: 4, ..pull }]);
+    assert_eq!(catalog.hub().pulls(one, &[4, 9]).await.unwrap(), [PullRow { number: 4, ..pull.clone() }]);
+
+    let hub = catalog.hub();
+    assert!(hub.set_pull(one, 4, PullState::Closed).await.unwrap());
+    assert!(hub.set_pull(one, 4, PullState::Merged(oid(1))).await.unwrap());
+    assert!(!hub.set_pull(one, 4, PullState::Open).await.unwrap(), "merged is merged");
+    assert!(!hub.set_pull(one, 9, PullState::Open).await.unwrap());
+    let (page, count) = hub.list_pulls(one, 2, 2).await.unwrap();
+    let merged = PullRow { number: 4, state: PullState::Merged(oid(1)), ..pull.clone() };
+    assert_eq!((page, count), (vec![merged, PullRow { number: 3, ..pull }], 6));
+}
+
+async fn a_path_has_one_lock(catalog: Any) {
+    let (hub, repo) = (catalog.hub(), made(&catalog, 1, "ann/a").await.id);
+    let lock =
+        |path: &str, id: &str| LockRow { path: path.into(), id: id.into(), owner: id.into(), created_s: 7 };
+    let (a, b) = (lock("a", "1"), lock("b", "2"));
+    for row in [&a, &b] {
+        assert_eq!(hub.add_lock(repo, row).await.unwrap(), *row);
+    }
+    assert_eq!(hub.add_lock(repo, &lock("a", "3")).await.unwrap(), a);
+    let all = LockQuery { limit: 9, ..LockQuery::default() };
+    assert_eq!(hub.locks(repo, &all).await.unwrap(), [a.clone(), b.clone()]);
+    assert_eq!(
+        hub.locks(repo, &LockQuery { after: Some("a".into()), ..all.clone() }).await.unwrap(),
+        [b.clone()]
+    );
+    assert_eq!(hub.locks(repo, &LockQuery { id: Some("2".into()), ..all.clone() }).await.unwrap(), [b]);
+    assert_eq!(hub.locks(RepoId::new([9; 16]), &all).await.unwrap(), []);
+    assert!(hub.remove_lock(repo, "2").await.unwrap() && !hub.remove_lock(repo, "2").await.unwrap());
+    assert_eq!(hub.locks(repo, &all).await.unwrap(), [a]);
+}
+
+async fn the_trash_keeps_a_repository_and_frees_its_name(catalog: Any) {
+    let hub = catalog.hub();
+    let one = made(&catalog, 1, "ann/a").await;
+    let trashed = RepoRow { reclaim_s: Some(500), ..one.clone() };
+    assert!(hub.change_repo(&one, &trashed).await.unwrap());
+    assert!(!hub.change_repo(&one, &trashed).await.unwrap());
+    assert_eq!(hub.repos(std::slice::from_ref(&one.name)).await.unwrap(), []);
+    assert_eq!(hub.trash().await.unwrap(), std::slice::from_ref(&trashed));
+    let two = made(&catalog, 2, "ann/a").await;
+    assert!(!hub.change_repo(&trashed, &one).await.unwrap(), "the name is taken");
+    let two_trashed = RepoRow { reclaim_s: Some(400), ..two.clone() };
+    assert!(hub.change_repo(&two, &two_trashed).await.unwrap(), "two of one name");
+    assert_eq!(hub.trash().await.unwrap(), [two_trashed, trashed.clone()]);
+    assert!(hub.change_repo(&trashed, &one).await.unwrap());
+    assert_eq!(hub.repos(std::slice::from_ref(&one.name)).await.unwrap(), [one]);
 }
 
 async fn members_come_and_go(catalog: Any) {
@@ -244,7 +332,7 @@ async fn a_deleted_repository_leaves_nothing(catalog: Any) {
     let hub = catalog.hub();
     let (one, two) = (made(&catalog, 1, "ann/a").await, made(&catalog, 2, "ann/b").await);
     for repo in [one.id, two.id] {
-        hub.add_git_objects(repo, &[object(1), object(2)]).await.unwrap();
+        assert!(hub.add_git_objects(repo, &[object(1), object(2)], 300).await.unwrap());
         assert!(hub.move_refs(repo, &[change("a", None, Some(1))], 1).await.unwrap());
     }
     assert_eq!(hub.delete_repo(&one).await.unwrap(), [oid(999)]);

@@ -1,5 +1,18 @@
 //! The statements of [`RepoCatalog`](super::RepoCatalog), for a catalog of either database.
 
+/// Does work again for as long as it collides with others.
+macro_rules! retried {
+    ($what:literal, $work:expr) => {{
+        let mut tries = Tries::new($what);
+        loop {
+            match $work.await {
+                Ok(done) => break done,
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }};
+}
+
 /// Implements [`RepoCatalog`](super::RepoCatalog) for `$catalog`, which reads from the pool `$reads` and writes by
 /// transactions of the pool `$writes` that begin with `$begin`.
 macro_rules! implement_repo_catalog {
@@ -7,19 +20,6 @@ macro_rules! implement_repo_catalog {
         type Sql<T> = std::result::Result<T, sqlx::Error>;
         type Query = sqlx::QueryBuilder<$database>;
         type Connection = <$database as sqlx::Database>::Connection;
-
-        /// Does work again for as long as it collides with others.
-        macro_rules! retried {
-            ($what:literal, $work:expr) => {{
-                let mut tries = Tries::new($what);
-                loop {
-                    match $work.await {
-                        Ok(done) => break done,
-                        Err(error) => tries.again(error).await?,
-                    }
-                }
-            }};
-        }
 
         #[async_trait]
         impl RepoCatalog for $catalog {
@@ -39,7 +39,7 @@ macro_rules! implement_repo_catalog {
                     if insert.execute(&mut *tx).await?.rows_affected() == 0 {
                         return Ok(false);
                     }
-                    insert_objects(&mut tx, row.id, objects).await?;
+                    insert_objects(&mut tx, row.id, objects, row.created_s).await?;
                     for given in refs {
                         insert_ref(&mut tx, row.id, &given.name, given.target).await?;
                     }
@@ -52,9 +52,11 @@ macro_rules! implement_repo_catalog {
             async fn repos(&self, names: &[RepoName]) -> Result<Vec<RepoRow>> {
                 let mut rows = Vec::new();
                 for name in names {
-                    let query = "SELECT id, kind, namespace, name, private, created_s, updated_s FROM repos \
-                        WHERE kind = $1 AND namespace = $2 AND name = $3";
-                    let query = sqlx::query_as(query)
+                    let query = format!(
+                        "SELECT {REPO_COLUMNS} FROM repos \
+                         WHERE kind = $1 AND namespace = $2 AND name = $3 AND reclaim_s IS NULL"
+                    );
+                    let query = sqlx::query_as(sqlx::AssertSqlSafe(query))
                         .bind(name.kind.number())
                         .bind(&name.namespace)
                         .bind(&name.name);
@@ -66,9 +68,9 @@ macro_rules! implement_repo_catalog {
             }
 
             async fn list_repos(&self, query: &RepoQuery) -> Result<Vec<RepoRow>> {
-                let mut select = Query::new(
-                    "SELECT id, kind, namespace, name, private, created_s, updated_s FROM repos WHERE kind = ",
-                );
+                let mut select = Query::new(format!(
+                    "SELECT {REPO_COLUMNS} FROM repos WHERE reclaim_s IS NULL AND kind = "
+                ));
                 select.push_bind(query.kind.number());
                 if let Some(namespace) = &query.namespace {
                     select.push(" AND namespace = ").push_bind(namespace);
@@ -97,60 +99,76 @@ macro_rules! implement_repo_catalog {
                 rows.into_iter().map(RepoRow::try_from).collect()
             }
 
-            async fn rename_repo(&self, row: &RepoRow, to: &RepoName) -> Result<bool> {
-                let (old, new) = (row.name.scope()?, to.scope()?);
+            async fn trash(&self) -> Result<Vec<RepoRow>> {
+                let query = format!(
+                    "SELECT {REPO_COLUMNS} FROM repos WHERE reclaim_s IS NOT NULL ORDER BY reclaim_s, id"
+                );
+                let rows = sqlx::query_as(sqlx::AssertSqlSafe(query)).fetch_all(&self.$reads);
+                let rows: Vec<RepoColumns> = rows.await.map_err(|source| translate("list the trash", source))?;
+                rows.into_iter().map(RepoRow::try_from).collect()
+            }
+
+            async fn change_repo(&self, from: &RepoRow, to: &RepoRow) -> Result<bool> {
+                let (old, new) = (from.scope()?, to.scope()?);
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
-                    let taken = "SELECT id FROM repos WHERE kind = $1 AND namespace = $2 AND name = $3";
-                    let taken = sqlx::query(taken).bind(to.kind.number()).bind(&to.namespace).bind(&to.name);
-                    if taken.fetch_optional(&mut *tx).await?.is_some() {
+                    let taken = "SELECT id FROM repos WHERE kind = $1 AND namespace = $2 AND name = $3 \
+                        AND reclaim_s IS NULL AND id <> $4";
+                    let taken = sqlx::query(taken)
+                        .bind(to.name.kind.number())
+                        .bind(&to.name.namespace)
+                        .bind(&to.name.name)
+                        .bind(from.id.as_bytes().as_slice());
+                    if to.reclaim_s.is_none() && taken.fetch_optional(&mut *tx).await?.is_some() {
                         return Ok(false);
                     }
-                    let update = "UPDATE repos SET kind = $1, namespace = $2, name = $3 WHERE id = $4";
+                    let update = "UPDATE repos SET kind = $1, namespace = $2, name = $3, private = $4, reclaim_s = $5 \
+                        WHERE id = $6 AND kind = $7 AND namespace = $8 AND name = $9 \
+                        AND COALESCE(reclaim_s, -1) = $10";
                     let update = sqlx::query(update)
-                        .bind(to.kind.number())
-                        .bind(&to.namespace)
-                        .bind(&to.name)
-                        .bind(row.id.as_bytes().as_slice());
-                    update.execute(&mut *tx).await?;
-                    // Copied, then removed: the new name may have rows of its own.
-                    for copy in [
-                        "INSERT INTO repo_files (namespace, repo, file, created_s) SELECT $1, $2, file, created_s \
-                            FROM repo_files WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
-                        "INSERT INTO repo_sha256s (namespace, repo, sha256, file) SELECT $1, $2, sha256, file \
-                            FROM repo_sha256s WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
-                        "INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) \
-                            SELECT chunk, $1, $2, xorb, chunk_index \
-                            FROM dedup WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
-                    ] {
-                        let copy = sqlx::query(copy)
-                            .bind(new.namespace())
-                            .bind(new.repo())
-                            .bind(old.namespace())
-                            .bind(old.repo());
-                        copy.execute(&mut *tx).await?;
+                        .bind(to.name.kind.number())
+                        .bind(&to.name.namespace)
+                        .bind(&to.name.name)
+                        .bind(i64::from(to.private))
+                        .bind(to.reclaim_s.map(column))
+                        .bind(from.id.as_bytes().as_slice())
+                        .bind(from.name.kind.number())
+                        .bind(&from.name.namespace)
+                        .bind(&from.name.name)
+                        .bind(from.reclaim_s.map_or(-1, column));
+                    if update.execute(&mut *tx).await?.rows_affected() == 0 {
+                        return Ok(false);
                     }
-                    forget(&mut tx, &old).await?;
+                    if old != new {
+                        // Copied, then removed: the new name may have rows of its own.
+                        for copy in [
+                            "INSERT INTO repo_files (namespace, repo, file, created_s) SELECT $1, $2, file, created_s \
+                                FROM repo_files WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                            "INSERT INTO repo_sha256s (namespace, repo, sha256, file) SELECT $1, $2, sha256, file \
+                                FROM repo_sha256s WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                            "INSERT INTO repo_xorbs (xorb, namespace, repo) SELECT xorb, $1, $2 \
+                                FROM repo_xorbs WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                            "INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) \
+                                SELECT chunk, $1, $2, xorb, chunk_index \
+                                FROM dedup WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                        ] {
+                            let copy = sqlx::query(copy)
+                                .bind(new.namespace())
+                                .bind(new.repo())
+                                .bind(old.namespace())
+                                .bind(old.repo());
+                            copy.execute(&mut *tx).await?;
+                        }
+                        forget(&mut tx, &old).await?;
+                    }
                     tx.commit().await?;
                     Ok(true)
                 };
-                Ok(retried!("rename a repository", work()))
-            }
-
-            async fn set_private(&self, repo: RepoId, private: bool) -> Result<()> {
-                let work = || {
-                    let update = sqlx::query("UPDATE repos SET private = $1 WHERE id = $2");
-                    update
-                        .bind(i64::from(private))
-                        .bind(repo.as_bytes().to_vec())
-                        .execute(&self.$writes)
-                };
-                retried!("change a repository", work());
-                Ok(())
+                Ok(retried!("change a repository", work()))
             }
 
             async fn delete_repo(&self, row: &RepoRow) -> Result<Vec<Oid>> {
-                let scope = row.name.scope()?;
+                let scope = row.scope()?;
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
                     let bundles = "SELECT DISTINCT bundle FROM git_objects WHERE repo = $1";
@@ -160,6 +178,7 @@ macro_rules! implement_repo_catalog {
                         "DELETE FROM git_objects WHERE repo = $1",
                         "DELETE FROM refs WHERE repo = $1",
                         "DELETE FROM pulls WHERE repo = $1",
+                        "DELETE FROM locks WHERE repo = $1",
                         "DELETE FROM repos WHERE id = $1",
                     ] {
                         sqlx::query(delete).bind(row.id.as_bytes().as_slice()).execute(&mut *tx).await?;
@@ -197,7 +216,25 @@ macro_rules! implement_repo_catalog {
             async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool> {
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
+                    // First, so that sweep of this repository waits here, or this waits for it.
+                    let update =
+                        "UPDATE repos SET updated_s = $1, generation = generation + 1 WHERE id = $2";
+                    let update = sqlx::query(update).bind(column(now_s)).bind(repo.as_bytes().as_slice());
+                    // A repository that was deleted meanwhile has no refs to move.
+                    if update.execute(&mut *tx).await?.rows_affected() == 0 {
+                        return Ok(false);
+                    }
                     for change in changes {
+                        // Sweep drops a commit before anything it needs: one that is there is whole.
+                        if let Some(to) = change.to {
+                            let found = "SELECT 1 FROM git_objects WHERE repo = $1 AND oid = $2";
+                            let found = sqlx::query(found)
+                                .bind(repo.as_bytes().as_slice())
+                                .bind(to.as_bytes().as_slice());
+                            if found.fetch_optional(&mut *tx).await?.is_none() {
+                                return Ok(false);
+                            }
+                        }
                         let moved = match (change.from, change.to) {
                             (None, Some(to)) => insert_ref(&mut tx, repo, &change.name, to).await?,
                             (Some(from), Some(to)) => {
@@ -224,26 +261,31 @@ macro_rules! implement_repo_catalog {
                             return Ok(false);
                         }
                     }
-                    let update = "UPDATE repos SET updated_s = $1 WHERE id = $2";
-                    let update = sqlx::query(update).bind(column(now_s)).bind(repo.as_bytes().as_slice());
-                    // A repository that was deleted meanwhile has no refs to move.
-                    if update.execute(&mut *tx).await?.rows_affected() == 0 {
-                        return Ok(false);
-                    }
                     tx.commit().await?;
                     Ok(true)
                 };
                 Ok(retried!("move refs", work()))
             }
 
-            async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow]) -> Result<()> {
+            async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow], now_s: u64) -> Result<bool> {
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
-                    insert_objects(&mut tx, repo, rows).await?;
-                    tx.commit().await
+                    // Sweep of this repository waits here, or this waits for it.
+                    let update = "UPDATE repos SET generation = generation + 1 WHERE id = $1 \
+                        RETURNING kind, namespace, name";
+                    let update = sqlx::query_as(update).bind(repo.as_bytes().as_slice());
+                    let found: Option<(i64, String, String)> = update.fetch_optional(&mut *tx).await?;
+                    let Some((kind, namespace, name)) = found else { return Ok(false) };
+                    let name = RepoName { kind: Kind::from_number(kind).unwrap_or(Kind::Model), namespace, name };
+                    let scope = name.scope().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+                    if !has_files(&mut tx, &scope, rows).await? {
+                        return Ok(false);
+                    }
+                    insert_objects(&mut tx, repo, rows, now_s).await?;
+                    tx.commit().await?;
+                    Ok(true)
                 };
-                retried!("add git objects", work());
-                Ok(())
+                Ok(retried!("add git objects", work()))
             }
 
             async fn git_objects(&self, repo: RepoId, oids: &[Oid]) -> Result<Vec<GitRow>> {
@@ -326,48 +368,6 @@ macro_rules! implement_repo_catalog {
                 Ok(found)
             }
 
-            async fn add_pull(&self, repo: RepoId, row: &PullRow) -> Result<u64> {
-                let mut tries = 0;
-                loop {
-                    let insert = "INSERT INTO pulls (repo, number, title, description, author, created_s) \
-                        SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4, $5 FROM pulls WHERE repo = $1 \
-                        ON CONFLICT DO NOTHING RETURNING number";
-                    let insert = sqlx::query_as(insert)
-                        .bind(repo.as_bytes().to_vec())
-                        .bind(&row.title)
-                        .bind(&row.description)
-                        .bind(&row.author)
-                        .bind(column(row.created_s));
-                    let added: Sql<Option<(i64,)>> = insert.fetch_optional(&self.$writes).await;
-                    let added = added.map_err(|source| translate("add a pull request", source))?;
-                    if let Some((added,)) = added {
-                        return number("number of a pull request", added);
-                    }
-                    // Somebody took the number: the next look finds another.
-                    tries += 1;
-                    if tries > 100 {
-                        return Err(Error::new(ErrorKind::Unavailable, "catalog: too many pull requests at once"));
-                    }
-                }
-            }
-
-            async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> Result<Vec<PullRow>> {
-                let mut found = Vec::new();
-                for asked in numbers {
-                    let query = "SELECT number, title, description, author, created_s FROM pulls \
-                        WHERE repo = $1 AND number = $2";
-                    let query = sqlx::query_as(query).bind(repo.as_bytes().to_vec()).bind(column(*asked));
-                    let row: Sql<Option<(i64, String, String, String, i64)>> =
-                        query.fetch_optional(&self.$reads).await;
-                    let row = row.map_err(|source| translate("find a pull request", source))?;
-                    if let Some((_, title, description, author, created)) = row {
-                        let created_s = number("time created", created)?;
-                        found.push(PullRow { number: *asked, title, description, author, created_s });
-                    }
-                }
-                Ok(found)
-            }
-
             async fn add_namespaces(&self, rows: &[NamespaceRow]) -> Result<Vec<String>> {
                 let mut added = Vec::new();
                 for row in rows {
@@ -437,12 +437,18 @@ macro_rules! implement_repo_catalog {
             }
         }
 
-        async fn insert_objects(connection: &mut Connection, repo: RepoId, rows: &[GitRow]) -> Sql<()> {
+        async fn insert_objects(
+            connection: &mut Connection,
+            repo: RepoId,
+            rows: &[GitRow],
+            now_s: u64,
+        ) -> Sql<()> {
             // Sorted, because two transactions that lock rows in one order cannot wait for each other.
             let mut rows: Vec<_> = rows.iter().collect();
             rows.sort_unstable_by_key(|row| row.oid);
+            rows.dedup_by_key(|row| row.oid);
             for rows in rows.chunks(GIT_BATCH_ROWS) {
-                let mut insert = Query::new(format!("INSERT INTO git_objects (repo, {GIT_COLUMNS}) "));
+                let mut insert = Query::new(format!("INSERT INTO git_objects (repo, {GIT_COLUMNS}, touched_s) "));
                 insert.push_values(rows, |mut values, row| {
                     let linked = row.linked;
                     values
@@ -457,12 +463,37 @@ macro_rules! implement_repo_catalog {
                         .push_bind(column(row.depth))
                         .push_bind(linked.map(|linked| linked.sha256.as_bytes().to_vec()))
                         .push_bind(linked.map(|linked| column(linked.bytes)))
-                        .push_bind(linked.map(|linked| linked.file.as_bytes().to_vec()));
+                        .push_bind(linked.map(|linked| linked.file.as_bytes().to_vec()))
+                        .push_bind(column(now_s));
                 });
-                insert.push(" ON CONFLICT DO NOTHING");
+                // One that is there stays, and sweep lets it live a while longer.
+                insert.push(" ON CONFLICT (repo, oid) DO UPDATE SET touched_s = excluded.touched_s");
                 insert.build().persistent(false).execute(&mut *connection).await?;
             }
             Ok(())
+        }
+
+        /// Whether all files that these pointers stand for are the repository's.
+        async fn has_files(connection: &mut Connection, scope: &Scope, rows: &[GitRow]) -> Sql<bool> {
+            let files: std::collections::BTreeSet<_> =
+                rows.iter().filter_map(|row| Some(row.linked?.file.as_bytes().to_vec())).collect();
+            let files: Vec<_> = files.into_iter().collect();
+            for files in files.chunks(BATCH_ROWS) {
+                let mut query = Query::new("SELECT COUNT(*) FROM repo_files WHERE namespace = ");
+                query.push_bind(scope.namespace()).push(" AND repo = ").push_bind(scope.repo());
+                query.push(" AND file IN (");
+                let mut list = query.separated(", ");
+                for file in files {
+                    list.push_bind(file.clone());
+                }
+                query.push(")");
+                let (count,): (i64,) =
+                    query.build_query_as().persistent(false).fetch_one(&mut *connection).await?;
+                if usize::try_from(count).unwrap_or(0) < files.len() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         }
 
         async fn insert_ref(connection: &mut Connection, repo: RepoId, name: &str, target: Oid) -> Sql<u64> {
@@ -479,6 +510,7 @@ macro_rules! implement_repo_catalog {
             for delete in [
                 "DELETE FROM repo_files WHERE namespace = $1 AND repo = $2",
                 "DELETE FROM repo_sha256s WHERE namespace = $1 AND repo = $2",
+                "DELETE FROM repo_xorbs WHERE namespace = $1 AND repo = $2",
                 "DELETE FROM dedup WHERE namespace = $1 AND repo = $2",
             ] {
                 let delete = sqlx::query(delete).bind(scope.namespace()).bind(scope.repo());
@@ -501,3 +533,4 @@ macro_rules! implement_repo_catalog {
 }
 
 pub(in crate::catalog) use implement_repo_catalog;
+pub(in crate::catalog) use retried;
