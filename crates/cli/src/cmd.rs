@@ -10,9 +10,12 @@ mod gc;
 mod hash;
 mod inspect;
 mod keep;
+mod rebuild;
 mod serve;
 mod shard;
+mod stats;
 mod token;
+mod verify;
 mod xorb;
 
 use std::process::ExitCode;
@@ -42,6 +45,9 @@ enum Verb {
     Token(token::Token),
     Admin(admin::Admin),
     Gc(gc::Gc),
+    Verify(verify::Verify),
+    Rebuild(rebuild::Rebuild),
+    Stats(stats::Stats),
     Config(config::Config),
     Completions(completions::Completions),
 }
@@ -60,6 +66,9 @@ impl Drystone {
             Verb::Token(verb) => verb.run(),
             Verb::Admin(verb) => verb.run(),
             Verb::Gc(verb) => verb.run(),
+            Verb::Verify(verb) => verb.run(),
+            Verb::Rebuild(verb) => verb.run(),
+            Verb::Stats(verb) => verb.run(),
             Verb::Config(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }

@@ -138,6 +138,8 @@ struct Times {
     old_s: u64,
     /// What was last seen before this may be condemned: that takes nothing from anybody.
     settled_s: u64,
+    /// Before this nothing protects a commit that no ref leads to.
+    left_s: u64,
 }
 
 impl Store {
@@ -179,7 +181,7 @@ impl Store {
         let now_s = self.clock.now_s();
         let least_s = self.dedup.answer_s.saturating_add(TOUCH_S);
         if options.offline && options.grace_s == 0 {
-            return Ok(Times { now_s, old_s: FOREVER_S, settled_s: FOREVER_S });
+            return Ok(Times { now_s, old_s: FOREVER_S, settled_s: FOREVER_S, left_s: FOREVER_S });
         }
         if !options.offline && options.grace_s < least_s {
             let message = format!(
@@ -189,7 +191,8 @@ impl Store {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let settled_s = now_s.saturating_sub(options.grace_s.min(SETTLE_S));
-        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), settled_s })
+        let left_s = now_s.saturating_sub(options.grace_s.min(LEFT_S));
+        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), settled_s, left_s })
     }
 
     /// Notes what files of an older version are made of. Until that is known nothing can be condemned.
@@ -357,6 +360,8 @@ impl Store {
 const FOREVER_S: u64 = i64::MAX as u64;
 /// Condemning is undone by whoever refers to the thing; waiting a little spares most of that.
 const SETTLE_S: u64 = 3600;
+/// Commits are made, and commits that no ref leads to any more are read, in less time than this.
+const LEFT_S: u64 = 86_400;
 const PAGE_ROWS: u64 = 1000;
 /// Their layouts may be long.
 const PAGE_FILES: u64 = 200;

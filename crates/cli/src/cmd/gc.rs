@@ -1,6 +1,6 @@
 //! `drystone gc`: lets go of what nobody needs any more.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
 use clap::Args;

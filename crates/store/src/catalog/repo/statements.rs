@@ -241,6 +241,13 @@ macro_rules! implement_repo_catalog {
                         if moved == 0 {
                             return Ok(false);
                         }
+                        // Whoever reads the commit that the ref left may do so for a while.
+                        if let Some(from) = change.from {
+                            let touch = "UPDATE git_objects SET touched_s = $1 \
+                                WHERE repo = $2 AND oid = $3 AND touched_s < $1";
+                            let touch = sqlx::query(touch).bind(column(now_s)).bind(repo.as_bytes().as_slice());
+                            touch.bind(from.as_bytes().as_slice()).execute(&mut *tx).await?;
+                        }
                     }
                     tx.commit().await?;
                     Ok(true)

@@ -522,7 +522,7 @@ macro_rules! implement_sweep_catalog {
         }
 
         fn push_ripe(query: &mut Query, of: Kept, before_s: u64) {
-            query.push(" AND state = 1 AND condemned_s < ").push_bind(column(before_s));
+            query.push(" AND state IN (1, 4) AND condemned_s < ").push_bind(column(before_s));
             query.push(" AND ").push(of.seen()).push(" < ").push_bind(column(before_s)).push(of.unused());
         }
 
