@@ -38,4 +38,5 @@ access = (job["token"], job["expires_s"])
 cpu_before, wall_before = cpu_s(), time.monotonic()
 files = {"upload": upload, "download": download}[job["verb"]](job, access)
 wall_after, cpu_after = time.monotonic(), cpu_s()
-json.dump({"cpu_s": cpu_after - cpu_before, "wall_s": wall_after - wall_before, "files": files}, sys.stdout)
+rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+json.dump({"cpu_s": cpu_after - cpu_before, "wall_s": wall_after - wall_before, "rss_mib": rss_mib, "files": files}, sys.stdout)

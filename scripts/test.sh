@@ -88,6 +88,8 @@ hf_xet_agreement() {
         run "agreement with hf_xet" count_plain agree
         run "round trip with hf_xet" count_plain round_trip
         run "the Hub with huggingface_hub" count_plain hub
+        run "push and pull with huggingface_hub" count_plain repos
+        run "memory of the client" count_plain memory
         run "old hf_xet clients" count_plain old_clients
         run "push, then hf_xet" count_plain push_then_hf_xet
         run "hf_xet, then pull" count_plain hf_xet_then_pull
@@ -106,6 +108,15 @@ round_trip() {
 
 hub() {
     .venv/bin/python tests/hub/hub.py "$target_dir/debug/drystone"
+}
+
+repos() {
+    .venv/bin/python tests/hub/repos.py "$target_dir/debug/drystone"
+}
+
+# At a fiftieth of the size that bench/memory.py measures by itself.
+memory() {
+    .venv/bin/python bench/memory.py "$target_dir/debug/drystone" --scale 0.02
 }
 
 old_clients() {

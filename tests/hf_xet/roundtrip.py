@@ -12,7 +12,6 @@ Ends with a line `roundtrip: N passed, M failed`.
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,9 @@ import warnings
 from pathlib import Path
 
 warnings.simplefilter("ignore")
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from harness import Server, bucket_and_database, bytes_under
 
 passed = failed = 0
 place = "folder"
@@ -48,35 +49,8 @@ class Place:
         return bytes_under(self.objects / "xorbs")
 
 
-def bytes_under(folder):
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
 def stored_bytes(data):
     return bytes_under(data / "objects" / "xorbs")
-
-
-class Server:
-    """The binary on a folder, at a free port."""
-
-    def __init__(self, drystone, data, *flags, variables=None):
-        self.log = open(data.parent / "server.log", "ab")
-        command = [drystone, "serve", "--listen", "127.0.0.1:0", "--data", data, *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True, env=variables)
-        self.said = []
-        for line in self.process.stdout:
-            self.said.append(line.strip())
-            if line.startswith("listening on "):
-                self.url = line.split()[-1]
-                return
-        raise SystemExit(f"the server ended: {self.process.wait()}; it said {self.said}")
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=60)
-        self.process.stdout.close()
-        self.log.close()
-        return code
 
 
 def token(drystone, data, scope, repo, ttl=3600):
@@ -278,18 +252,12 @@ def all_places(s3d, folder):
     if not s3d:
         return
     for number, urls in enumerate(("server", "bucket"), 1):
-        with subprocess.Popen([s3d], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            said = json.loads(process.stdout.readline())
-            if not said["catalog"]:
+        with bucket_and_database(s3d) as said:
+            if said is None:
                 print("skipped: the round trip on a bucket and PostgreSQL: PostgreSQL is not installed")
             else:
-                variables = {
-                    "AWS_ENDPOINT_URL": said["endpoint"], "AWS_ACCESS_KEY_ID": said["key"],
-                    "AWS_SECRET_ACCESS_KEY": said["secret"], "AWS_REGION": "us-east-1",
-                }
                 flags = ("--objects", said["bucket"], "--catalog", said["catalog"], "--data-urls", urls)
-                yield Place(f"bucket, data from the {urls}", number, Path(said["folder"]), flags, variables, 60_000_000)
-            process.stdin.close()
+                yield Place(f"bucket, data from the {urls}", number, Path(said["folder"]), flags, said["variables"], 60_000_000)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """huggingface_hub and the `hf` command work against `drystone serve`, with HF_ENDPOINT and HF_TOKEN set and nothing else.
 
-usage: hub.py DRYSTONE
+usage: hub.py DRYSTONE [S3D]
 
-Runs everything twice: as it comes, through XET, and with HF_HUB_DISABLE_XET=1, through LFS and plain HTTP.
+Runs everything twice: as it comes, through XET, and with HF_HUB_DISABLE_XET=1, through LFS and plain HTTP. With S3D, the
+test kit's server of buckets and databases, does so again on two servers over a bucket and PostgreSQL.
 Ends with a line `hub: N passed, M failed`.
 """
 
@@ -11,67 +12,26 @@ import io
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-passed = failed = 0
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-
-def check(name, ok, detail=""):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-    print(f"{'ok' if ok else 'FAILED'}: {name} {detail if not ok else ''}".rstrip(), flush=True)
+from harness import bytes_under, check, child, client_environment, folder_place, noise, raises, replicas_place, run_child, show_logs
 
 
 class Server:
-    """The binary on a folder, at a free port."""
+    """A hub as its clients see it, and where its objects are."""
 
-    def __init__(self, drystone, data):
-        self.data = data
-        self.log = open(data.parent / "server.log", "ab")
-        command = [drystone, "serve", "--listen", "127.0.0.1:0", "--data", data]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        for line in self.process.stdout:
-            if line.startswith("listening on "):
-                self.url = line.split()[-1]
-                self.admin = (data / "admin.token").read_text().strip()
-                return
-        raise SystemExit(f"the server ended: {self.process.wait()}")
+    def __init__(self, url, data, objects, admin):
+        self.url, self.data, self.objects, self.admin = url, Path(data), Path(objects), admin
 
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=60)
-        self.process.stdout.close()
-        self.log.close()
-
-
-def noise(seed, size):
-    return random.Random(seed).randbytes(size)
-
-
-def raises(kind, work):
-    """Whether work ends in this exception; anything else is shown."""
-    try:
-        work()
-    except kind:
-        return True
-    except Exception as error:
-        print(f"  {type(error).__name__}: {error}")
-        return False
-    return False
-
-
-def stored_bytes(data):
-    return sum(file.stat().st_size for file in (data / "objects" / "xorbs").rglob("*") if file.is_file())
+    def stored_bytes(self):
+        return bytes_under(self.objects / "xorbs")
 
 
 def run_all(server, drystone, work):
@@ -104,7 +64,7 @@ def run_all(server, drystone, work):
     refs(api, repo, fetched, RevisionNotFoundError)
     trees(api, repo)
     snapshots(api, repo, work, snapshot_download)
-    file_system(repo, HfFileSystem)
+    file_system(repo, work, HfFileSystem)
     check("a missing file", raises(EntryNotFoundError, lambda: fetched("no/such.file")))
     check("a missing revision", raises(RevisionNotFoundError, lambda: fetched("cli/big.bin", revision="nowhere")))
     check("a missing repository", raises(RepositoryNotFoundError, lambda: api.model_info("ann/nothing")))
@@ -135,14 +95,14 @@ def commands(repo, work):
 
 def uploads(api, repo, work, fetched, server):
     data = noise(2, 5_000_000)
-    before = stored_bytes(server.data)
+    before = server.stored_bytes()
     first = api.upload_file(path_or_fileobj=data, path_in_repo="bytes.bin", repo_id=repo, commit_message="bytes\n\nand why")
     check("upload_file of bytes", first.oid == api.model_info(repo).sha and fetched("bytes.bin") == data)
-    grown = stored_bytes(server.data)
+    grown = server.stored_bytes()
     edited = data[:2_000_000] + b"an insertion" + data[2_000_000:]
     api.upload_file(path_or_fileobj=edited, path_in_repo="edited.bin", repo_id=repo)
-    check("a modified file is stored by what changed", fetched("edited.bin") == edited and stored_bytes(server.data) - grown < 600_000,
-          f"{grown - before} then {stored_bytes(server.data) - grown} bytes")
+    check("a modified file is stored by what changed", fetched("edited.bin") == edited and server.stored_bytes() - grown < 600_000,
+          f"{grown - before} then {server.stored_bytes() - grown} bytes")
     again = api.upload_file(path_or_fileobj=edited, path_in_repo="edited.bin", repo_id=repo)
     check("the same file again makes no commit", again.oid == api.model_info(repo).sha and len(api.list_repo_commits(repo)) == 5)
 
@@ -169,6 +129,45 @@ def uploads(api, repo, work, fetched, server):
     check("leaves main alone", "proposed.txt" not in api.list_repo_files(repo))
     pull = api.upload_folder(folder_path=folder, path_in_repo="again", repo_id=repo, create_pr=True)
     check("upload_folder with create_pr", len(api.list_repo_files(repo, revision="refs/pr/2")) > 50)
+    reviews(api, repo, fetched)
+    ignored(api, repo, work)
+    many(api, work)
+
+
+def reviews(api, repo, fetched):
+    opened = list(api.get_repo_discussions(repo, discussion_status="open"))
+    check("get_repo_discussions", [one.num for one in opened] == [2, 1] and all(one.is_pull_request for one in opened))
+    api.merge_pull_request(repo, 1)
+    merged = api.get_discussion_details(repo, 1)
+    check("merge_pull_request", fetched("proposed.txt") == b"proposed" and merged.status == "merged"
+          and merged.merge_commit_oid == api.model_info(repo).sha)
+    api.change_discussion_status(repo, 2, "closed")
+    check("change_discussion_status", api.get_discussion_details(repo, 2).status == "closed")
+
+
+def ignored(api, repo, work):
+    folder = work / "ignoring"
+    folder.mkdir()
+    for name, content in [(".gitignore", b"*.tmp\nscratch/\n"), ("kept.txt", b"1"), ("left.tmp", b"2")]:
+        (folder / name).write_bytes(content)
+    api.upload_folder(folder_path=folder, path_in_repo="", repo_id=repo, commit_message="with .gitignore")
+    files = api.list_repo_files(repo)
+    check("a .gitignore keeps files out", "kept.txt" in files and "left.tmp" not in files)
+
+
+def many(api, work):
+    repo = f"ann/many-{work.name}"
+    api.create_repo(repo)
+    folder = work / "many"
+    for n in range(2000):
+        file = folder / f"{n % 40:02}" / f"{n}.{'bin' if n % 4 == 0 else 'txt'}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"\0" + noise(n, 300) if n % 4 == 0 else f"file {n}\n".encode() * 10)
+    api.upload_folder(folder_path=folder, repo_id=repo)
+    listed = {item.path: item.size for item in api.list_repo_tree(repo, recursive=True) if hasattr(item, "size")}
+    sent = {str(file.relative_to(folder)): file.stat().st_size for file in folder.rglob("*.*")}
+    check("upload_folder of 2,000 files", len(sent) == 2000 and sent.items() <= listed.items(), f"{len(listed)} are there")
+    api.delete_repo(repo)
 
 
 def commits(api, repo, fetched, Add, Copy, Delete):
@@ -227,7 +226,7 @@ def snapshots(api, repo, work, snapshot_download):
     check("as it was", (folder / "cli/big.bin").read_bytes() == noise(1, 3_000_000) and (folder / "empty.bin").read_bytes() == b"")
 
 
-def file_system(repo, HfFileSystem):
+def file_system(repo, work, HfFileSystem):
     fs = HfFileSystem()
     names = {entry["name"] for entry in fs.ls(repo)}
     check("HfFileSystem ls", f"{repo}/bytes.bin" in names and f"{repo}/folder" in names)
@@ -243,6 +242,16 @@ def file_system(repo, HfFileSystem):
         file.write(data[:300_000])
     fs.invalidate_cache()
     check("write", fs.cat(f"{repo}/written.bin") == data[:300_000])
+    fs.cp(f"{repo}/written.bin", f"{repo}/copied-by-fs.bin")
+    fs.invalidate_cache()
+    check("cp", fs.cat(f"{repo}/copied-by-fs.bin") == data[:300_000] and fs.info(f"{repo}/copied-by-fs.bin")["size"] == 300_000)
+    check("find and du", f"{repo}/folder/part-0/0.txt" in fs.find(f"{repo}/folder") and fs.du(f"{repo}/bytes.bin") == len(data))
+    got = work / "by-fs"
+    fs.get_file(f"{repo}/bytes.bin", str(got))
+    check("get_file", got.read_bytes() == data)
+    with fs.open(f"{repo}@refs/pr/2/again/part-0/0.txt", "r") as file:
+        check("a text file of another revision", file.read() == "text 0\n")
+    fs.rm(f"{repo}/copied-by-fs.bin")
     fs.mv(f"{repo}/written.bin", f"{repo}/moved.bin")
     fs.invalidate_cache()
     check("mv", not fs.exists(f"{repo}/written.bin") and fs.cat(f"{repo}/moved.bin") == data[:300_000])
@@ -327,52 +336,34 @@ def whole(api, way, fetched, RepositoryNotFoundError):
     check("one of its name starts anew", api.list_repo_files(f"ann/moved-{way}") == [".gitattributes"])
 
 
-def child(drystone, data, url):
-    """One of the two runs."""
-    server = Server.__new__(Server)
-    server.data, server.url, server.admin = Path(data), url, (Path(data) / "admin.token").read_text().strip()
-    with tempfile.TemporaryDirectory() as work:
-        try:
-            run_all(server, drystone, Path(work))
-        except Exception:
-            check("the rest", False, traceback.format_exc())
-    print(f"counted {passed} {failed}")
-
-
-def main(drystone):
-    global passed, failed
+def main(drystone, s3d):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        server = Server(drystone, folder / "data")
-        for way in ("xet", "lfs"):
-            print(f"== {way}", flush=True)
-            env = {**os.environ, "HF_ENDPOINT": server.url, "HF_TOKEN": server.admin, "HF_HOME": str(folder / f"home-{way}"),
-                   "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0",
-                   "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-            env.pop("HF_XET_CACHE", None)
-            if way == "lfs":
-                env["HF_HUB_DISABLE_XET"] = "1"
-            ran = subprocess.Popen([sys.executable, "-W", "ignore", __file__, drystone, folder / "data", server.url], env=env,
-                                   stdout=subprocess.PIPE, text=True)
-            counted = False
-            for line in ran.stdout:
-                if line.startswith("counted "):
-                    counted = True
-                    more = line.split()
-                    passed, failed = passed + int(more[1]), failed + int(more[2])
+        with folder_place(drystone, folder) as place:
+            both_ways(drystone, place, folder / "homes-0")
+        if s3d:
+            with replicas_place(drystone, s3d, folder / "replicas") as place:
+                if place is None:
+                    print("skipped: the Hub on a bucket and PostgreSQL: PostgreSQL is not installed")
                 else:
-                    print(line, end="", flush=True)
-            if ran.wait() != 0 or not counted:
-                failed += 1
-        server.stop()
-        if failed:
-            print((folder / "server.log").read_text()[-3000:])
-    print(f"hub: {passed} passed, {failed} failed")
-    sys.exit(failed > 0)
+                    both_ways(drystone, place, folder / "homes-1")
+    check.finish("hub")
+
+
+def both_ways(drystone, place, homes):
+    for way in ("xet", "lfs"):
+        print(f"== {place.name}, {way}", flush=True)
+        env = {**client_environment(place, homes / way), **{k: v for k, v in place.variables.items() if k.startswith(("AWS_", "DRYSTONE_"))}}
+        if way == "lfs":
+            env["HF_HUB_DISABLE_XET"] = "1"
+        run_child([__file__, "child", drystone, place.url, place.servers[0].data, place.objects], env)
+    show_logs(place)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        main(os.path.abspath(sys.argv[1]))
+    if sys.argv[1] == "child":
+        _, _, drystone, url, data, objects = sys.argv
+        server = Server(url, data, objects, os.environ["HF_TOKEN"])
+        child(lambda work: run_all(server, drystone, work))
     else:
-        child(sys.argv[1], sys.argv[2], sys.argv[3])
+        main(os.path.abspath(sys.argv[1]), *([os.path.abspath(path) for path in sys.argv[2:3]] or [None]))

@@ -2,6 +2,7 @@
 
 mod admin;
 mod cas;
+mod cat;
 mod check;
 mod chunks;
 mod completions;
@@ -10,7 +11,11 @@ mod gc;
 mod hash;
 mod inspect;
 mod keep;
+mod ls;
+mod pull;
+mod push;
 mod rebuild;
+mod rm;
 mod serve;
 mod shard;
 mod stats;
@@ -34,6 +39,11 @@ pub(crate) struct Drystone {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Push(Box<push::Push>),
+    Pull(Box<pull::Pull>),
+    Ls(ls::Ls),
+    Cat(cat::Cat),
+    Rm(rm::Rm),
     Hash(hash::Hash),
     Chunks(chunks::Chunks),
     Inspect(inspect::Inspect),
@@ -55,6 +65,11 @@ enum Verb {
 impl Drystone {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         match self.verb {
+            Verb::Push(verb) => verb.run(),
+            Verb::Pull(verb) => verb.run(),
+            Verb::Ls(verb) => verb.run(),
+            Verb::Cat(verb) => verb.run(),
+            Verb::Rm(verb) => verb.run(),
             Verb::Hash(verb) => verb.run(),
             Verb::Chunks(verb) => verb.run(),
             Verb::Inspect(verb) => verb.run(),

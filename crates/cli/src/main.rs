@@ -6,10 +6,16 @@ mod files;
 mod local;
 mod output;
 mod progress;
+mod remote;
+mod transfer;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+
+/// The system's own takes a tenth of the time of small requests.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     cmd::Drystone::parse().run().unwrap_or_else(|error| output::end(&error))

@@ -30,21 +30,28 @@ impl Memory {
 
 const BLOCK_BYTES: u64 = 4096;
 
-/// Bytes of memory to work with unless told otherwise: 128 MiB for each worker, from 256 MiB to 2 GiB, but no more than a
-/// quarter of what this machine, or this container, has.
+/// Bytes of memory to push with unless told otherwise: 128 MiB for each worker, from 256 MiB to what a transfer may have.
 pub fn memory_default(threads: usize) -> u64 {
-    let wanted = (threads as u64).saturating_mul(128 << 20).clamp(256 << 20, 2 << 30);
-    wanted.min(memory_of_machine().map_or(u64::MAX, |bytes| bytes / 4)).max(64 << 20)
+    let wanted = (threads as u64).saturating_mul(128 << 20).max(256 << 20);
+    wanted.min(memory_of_transfer()).max(64 << 20)
 }
 
-fn memory_of_machine() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let machine = line.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024);
-    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = container.and_then(|text| text.trim().parse::<u64>().ok());
-    Some(machine.min(container.unwrap_or(u64::MAX)))
+/// What a transfer may occupy unless told otherwise: a quarter of the machine, or of what this process may have of it, and no
+/// more than is ever of use.
+pub fn memory_of_transfer() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let cgroup = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let limits = cgroup.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok());
+    let machine = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    });
+    let least = limits.chain(machine).min().unwrap_or(MEMORY_BYTES_MAX);
+    (least / 4).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
 }
+
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// Connections that may be open at once: never more than the system lets us open files, with room for those.
 pub fn connections(wanted: usize) -> usize {
@@ -75,11 +82,15 @@ impl Bandwidth {
 
     /// Waits until so many bytes may pass.
     pub async fn pass(&self, bytes: u64) {
-        let mut free_at = self.free_at.lock().await;
-        let start = (*free_at).max(Instant::now());
-        *free_at = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_s as f64);
-        drop(free_at);
+        let start = self.next(&mut *self.free_at.lock().await, Instant::now(), bytes);
         tokio::time::sleep_until(start).await;
+    }
+
+    /// When bytes that come now may pass.
+    fn next(&self, free_at: &mut Instant, now: Instant, bytes: u64) -> Instant {
+        let start = (*free_at).max(now);
+        *free_at = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_s as f64);
+        start
     }
 }
 
@@ -107,14 +118,23 @@ mod tests {
         assert!(connections(usize::MAX) < open_files_max().unwrap_or(256).max(2));
     }
 
-    #[tokio::test]
-    async fn bytes_pass_no_faster_than_allowed() {
+    #[test]
+    fn bytes_pass_no_faster_than_allowed() {
         let bandwidth = Bandwidth::new(1_000_000);
         let start = Instant::now();
-        for _ in 0..5 {
-            bandwidth.pass(20_000).await;
-        }
-        // The first passes at once; the other four wait 20 ms each.
-        assert!(start.elapsed() >= Duration::from_millis(80));
+        let mut free_at = start;
+        let mut after_ms = |now_ms, bytes| {
+            let at = bandwidth.next(&mut free_at, start + Duration::from_millis(now_ms), bytes);
+            (at - start).as_millis()
+        };
+        // At once; behind the first; behind both; after a pause at once again, for which nothing is saved up.
+        let passed = [
+            after_ms(0, 20_000),
+            after_ms(0, 20_000),
+            after_ms(30, 1),
+            after_ms(100, 50_000),
+            after_ms(100, 1),
+        ];
+        assert_eq!(passed, [0, 20, 40, 100, 150]);
     }
 }

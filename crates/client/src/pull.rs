@@ -34,6 +34,7 @@ use pool::Pool;
 
 pub(crate) use decode::Chunk;
 pub use fetch::Patience;
+pub(crate) use write::Stage;
 
 /// How to pull.
 #[derive(Debug, Clone)]
@@ -59,7 +60,7 @@ pub struct PullOptions {
 impl Default for PullOptions {
     fn default() -> Self {
         Self {
-            memory_bytes_max: pool::memory_bytes_default(),
+            memory_bytes_max: permits::memory_of_transfer(),
             connections_max: 32,
             threads: CutOptions::default().threads,
             sync: true,
@@ -108,6 +109,8 @@ pub struct Puller {
     gate: Gate,
     pool: Pool,
     progress: Arc<Progress>,
+    /// The chunks of the file that was last read by ranges, where the hub told them.
+    last_list: tokio::sync::Mutex<Option<(FileHash, Option<Arc<write::Expected>>)>>,
 }
 
 impl Puller {
@@ -129,8 +132,15 @@ impl Puller {
             gate: Gate::new(permits::connections(options.connections_max)),
             pool: Pool::new(options.threads.get()),
             progress: Arc::default(),
+            last_list: tokio::sync::Mutex::default(),
             options,
         }
+    }
+
+    /// The same, counting there.
+    pub fn with_progress(mut self, progress: Arc<Progress>) -> Self {
+        self.progress = progress;
+        self
     }
 
     /// Counters that anyone may read while work goes on.
@@ -157,7 +167,7 @@ impl Puller {
     }
 
     /// Writes the bytes `range` of a file to `out`, in order, and returns how many there were. An end past the file is the end
-    /// of the file. The whole file is verified by its hash, at the end. A part is not compared with known hashes.
+    /// of the file. The whole file is verified by its hash, at the end; a part chunk by chunk, where the hub tells the chunks.
     pub async fn stream<W: std::io::Write + ?Sized>(
         &self,
         file: FileHash,

@@ -4,6 +4,7 @@
 //! the cache; compressing is shared with workers that have nothing to read. Xorbs are sent while reading goes on.
 //! A file is registered only after every xorb it is made of was acknowledged.
 
+mod base;
 mod bins;
 mod draft;
 mod guard;
@@ -45,6 +46,8 @@ pub struct PushOptions {
     pub cache_bytes_max: u64,
     /// Whether to ask the other side for chunks.
     pub query: bool,
+    /// Files of the other side that these may be new versions of: their chunks need not be sent.
+    pub bases: Vec<FileHash>,
     /// Whether to compute and register the SHA-256 of each file; repositories need it.
     pub sha256: bool,
     /// Whether to leave out everything that changes the other side.
@@ -62,6 +65,7 @@ impl Default for PushOptions {
             cache: None,
             cache_bytes_max: 64 * 1024 * 1024,
             query: true,
+            bases: Vec::new(),
             sha256: true,
             dry_run: false,
         }
@@ -120,7 +124,7 @@ pub async fn push(
             if let Some(cache) = &options.cache {
                 shard_cache::forget(cache);
             }
-            let options = PushOptions { query: false, ..options };
+            let options = PushOptions { query: false, bases: Vec::new(), ..options };
             push_once(cas, paths, options, progress).await
         }
         done => done,
@@ -137,7 +141,8 @@ async fn push_once(
     progress: Arc<Progress>,
 ) -> std::result::Result<Pushed, Failure> {
     let before = (progress.new_bytes.value(), progress.known_bytes.value());
-    let known = known::Known::load(options.cache.as_deref(), options.cache_bytes_max);
+    let mut known = known::Known::load(options.cache.as_deref(), options.cache_bytes_max);
+    base::learn(&*cas, &options.bases, &mut known).await;
     let (placed, sealed) = send::channel();
     // Threads read, cut, hash, place and compress; what is sealed comes over the channel, in memory it has reserved.
     let reading = pool::start(cas.clone(), paths, known, &options, progress.clone(), placed);

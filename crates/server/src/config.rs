@@ -48,6 +48,8 @@ pub struct ServeConfig {
     pub url_ttl_s: u64,
     /// How long a CAS token is good.
     pub token_ttl_s: u64,
+    /// How long a deleted repository can be had back; 0: not at all.
+    pub trash_s: u64,
     /// How long requests may take to finish once the server was told to stop.
     pub shutdown_grace_s: u64,
     /// How long after one sweep the next begins; 0: none.
@@ -78,6 +80,8 @@ pub struct Limits {
     pub shard_body_bytes_max: u64,
     /// The body of anything else, commits above all.
     pub other_body_bytes_max: u64,
+    /// One part of a file that is sent in parts; files of up to 64 parts are sent whole.
+    pub lfs_part_bytes: u64,
     /// What uploads, answers and the cache of footers together may hold.
     pub memory_bytes: u64,
     /// Which of that is for footers of stored xorbs; `None`: an eighth.
@@ -175,6 +179,7 @@ impl Default for ServeConfig {
             signing_key_file: None,
             url_ttl_s: 3600,
             token_ttl_s: 3600,
+            trash_s: 7 * 24 * 3600,
             shutdown_grace_s: 30,
             sweep_interval_s: 86_400,
             sweep_grace_s: store::sweep::GRACE_S,
@@ -190,6 +195,7 @@ impl Default for Limits {
             xorb_body_bytes_max: limits::XORB_STORED_BYTES_MAX,
             shard_body_bytes_max: limits::SHARD_BYTES_MAX,
             other_body_bytes_max: 64 << 20,
+            lfs_part_bytes: 64 << 20,
             memory_bytes: 512 << 20,
             footer_cache_bytes: None,
             disk_free_bytes_min: 1 << 30,

@@ -20,6 +20,10 @@ use tokio_rustls::server::TlsStream;
 
 use crate::tls::Tls;
 
+mod outbox;
+
+pub use outbox::Outbox;
+
 /// A TCP listener with limits, with or without TLS.
 #[derive(Debug)]
 pub struct Door {
@@ -55,7 +59,8 @@ impl Door {
             Some(tls) => Stream::Handshake(Box::new(tls.acceptor().accept(stream))),
         };
         let timer = Box::pin(tokio::time::sleep(self.idle));
-        let connection = Connection { stream, idle: self.idle, last: Instant::now(), timer, _place: place };
+        let (idle, last, outbox) = (self.idle, Instant::now(), Outbox::default());
+        let connection = Connection { stream, outbox, idle, last, timer, _place: place };
         (connection, address)
     }
 }
@@ -109,6 +114,7 @@ impl std::fmt::Debug for Stream {
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
+    outbox: Outbox,
     idle: Duration,
     /// When bytes last moved, in either direction.
     last: Instant,
@@ -117,6 +123,11 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Where answers on this connection can lay parts of files, if they can.
+    pub fn outbox(&self) -> Option<Outbox> {
+        (Outbox::IS_OFFERED && matches!(self.stream, Stream::Plain(_))).then(|| self.outbox.clone())
+    }
+
     /// Moves bytes; turns a wait that is too long into an error.
     fn watch<T>(
         &mut self,
@@ -128,6 +139,19 @@ impl Connection {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Pending,
         };
+        self.in_time(moved, context)
+    }
+
+    /// Sends what lies in the outbox in place of a blank.
+    fn send_part(&mut self, context: &mut Context<'_>, blank_len: usize) -> Poll<io::Result<usize>> {
+        let sent = match &self.stream {
+            Stream::Plain(socket) => self.outbox.send(socket, blank_len, context),
+            _ => Poll::Ready(Err(io::Error::other("a blank on a connection without an outbox"))),
+        };
+        self.in_time(sent, context)
+    }
+
+    fn in_time<T>(&mut self, moved: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if moved.is_ready() {
             self.last = Instant::now();
             return moved;
@@ -152,7 +176,10 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.get_mut().watch(cx, |pipe, cx| pipe.poll_write(cx, buf))
+        match outbox::is_blank(buf) {
+            true => self.get_mut().send_part(cx, buf.len()),
+            false => self.get_mut().watch(cx, |pipe, cx| pipe.poll_write(cx, buf)),
+        }
     }
 
     fn poll_write_vectored(
@@ -160,7 +187,12 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().watch(cx, |pipe, cx| pipe.poll_write_vectored(cx, bufs))
+        let first_blank = Outbox::first_blank(bufs);
+        let before = first_blank.and_then(|count| bufs.get(..count)).unwrap_or(bufs);
+        match (first_blank, bufs.first()) {
+            (Some(0), Some(blank)) => self.get_mut().send_part(cx, blank.len()),
+            _ => self.get_mut().watch(cx, |pipe, cx| pipe.poll_write_vectored(cx, before)),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -196,6 +228,73 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         (Door::new(listener, connections_max, idle), address)
+    }
+
+    /// What a body would hold: text, then a blank, and so on, with parts of a file in the places of the blanks.
+    #[tokio::test]
+    async fn parts_of_files_go_out_in_their_places_however_slowly_they_are_taken() {
+        let (mut door, address) = door(4, Duration::from_secs(60)).await;
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let (mut inside, _) = door.accept().await;
+        let data = testkit::corpus::noise(5, 3_000_000);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, &data).unwrap();
+        let file = Arc::new(std::fs::File::open(&path).unwrap());
+
+        let outbox = inside.outbox().unwrap();
+        let mut expected = Vec::new();
+        let mut body = std::collections::VecDeque::new();
+        for range in [0..1_000_000_u64, 5..6, 999_999..1_999_999, 2_000_000..3_000_000] {
+            body.push_back(bytes::Bytes::from(format!("part {range:?}")));
+            expected.extend_from_slice(format!("part {range:?}").as_bytes());
+            expected.extend_from_slice(&data[range.start as usize..range.end as usize]);
+            body.push_back(outbox.lay(store::FilePart { file: file.clone(), range }).unwrap());
+        }
+        let long = store::FilePart { file, range: 0..store::PART_BYTES as u64 + 1 };
+        assert!(outbox.lay(long).is_none());
+
+        let reading = tokio::spawn(async move {
+            let mut got = Vec::new();
+            let mut piece = vec![0; 30_000];
+            loop {
+                let read = client.read(&mut piece).await.unwrap();
+                if read == 0 {
+                    return got;
+                }
+                got.extend_from_slice(&piece[..read]);
+                tokio::task::yield_now().await;
+            }
+        });
+        while !body.is_empty() {
+            let slices: Vec<_> = body.iter().map(|bytes| io::IoSlice::new(bytes)).collect();
+            let mut sent = std::future::poll_fn(|cx| Pin::new(&mut inside).poll_write_vectored(cx, &slices))
+                .await
+                .unwrap();
+            while let Some(front) = body.front_mut().filter(|_| sent > 0) {
+                let now = sent.min(front.len());
+                sent -= now;
+                bytes::Buf::advance(front, now);
+                if front.is_empty() {
+                    body.pop_front();
+                }
+            }
+        }
+        drop(inside);
+        assert!(reading.await.unwrap() == expected);
+    }
+
+    #[tokio::test]
+    async fn a_blank_without_a_part_breaks_the_connection_and_so_does_a_file_that_was_cut() {
+        let (mut door, address) = door(4, Duration::from_secs(60)).await;
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (mut inside, _) = door.accept().await;
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let elsewhere = Outbox::default();
+        let blank = elsewhere.lay(store::FilePart { file: file.clone(), range: 0..10 }).unwrap();
+        assert!(inside.write_all(&blank).await.is_err());
+        let blank = inside.outbox().unwrap().lay(store::FilePart { file, range: 0..10 }).unwrap();
+        assert_eq!(inside.write_all(&blank).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[tokio::test]

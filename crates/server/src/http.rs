@@ -34,6 +34,7 @@ use crate::state::AppState;
 use error::Refused;
 
 pub(crate) use hub::LfsSigner;
+pub use hub::iso;
 
 /// What is answered.
 pub const ROUTED: &[Endpoint] = &[
@@ -55,15 +56,31 @@ pub const NOT_ROUTED: &[Endpoint] = &[Endpoint::FileChunkHashes];
 
 /// The whole server.
 pub fn app(state: AppState) -> Router {
-    let routes = Router::new()
-        .route("/health", get(health::health))
-        .route("/ready", get(health::ready))
-        .route("/metrics", get(health::metrics))
-        .route("/openapi.json", get(openapi))
-        .route(DATA_ROUTE, get(data::serve))
+    let routes = table().into_iter();
+    finish(routes.fold(Router::new(), |routes, (path, methods)| routes.route(&path, methods)), state)
+}
+
+/// Every path that is answered, with its parameters in braces.
+pub fn paths() -> Vec<String> {
+    table().into_iter().map(|(path, _)| path).collect()
+}
+
+/// A path and what is answered there.
+type Route = (String, MethodRouter<AppState>);
+
+/// Every route there is.
+fn table() -> Vec<Route> {
+    let own = [
+        ("/health", get(health::health)),
+        ("/ready", get(health::ready)),
+        ("/metrics", get(health::metrics)),
+        ("/openapi.json", get(openapi)),
+        (DATA_ROUTE, get(data::serve)),
         // Clients that hold grants from elsewhere try them here first and go on when there are none.
-        .route("/v1/xorb-grants/{*rest}", any(nothing_here));
-    let routes = token::paths().fold(routes, |routes, path| routes.route(&path, get(token::give)));
+        ("/v1/xorb-grants/{*rest}", any(nothing_here)),
+    ];
+    let own = own.into_iter().map(|(path, methods)| (path.to_owned(), methods));
+    let tokens = token::paths().map(|path| (path, get(token::give)));
     let endpoints = [
         (Endpoint::ReconstructionV1, get(reconstruction::v1)),
         (Endpoint::ReconstructionV2, get(reconstruction::v2)),
@@ -80,19 +97,11 @@ pub fn app(state: AppState) -> Router {
         (Endpoint::Telemetry, post(telemetry::sink)),
         (Endpoint::ChunkList, get(chunk_list::list)),
     ];
-    let routes = endpoints
-        .iter()
-        .fold(routes, |routes, (endpoint, methods)| at_every_path(routes, *endpoint, methods));
-    finish(hub::routes(routes), state)
-}
-
-/// Adds an endpoint under every path clients have for it.
-pub fn at_every_path(
-    routes: Router<AppState>,
-    endpoint: Endpoint,
-    methods: &MethodRouter<AppState>,
-) -> Router<AppState> {
-    endpoint.templates().iter().fold(routes, |routes, path| routes.route(path, methods.clone()))
+    // An endpoint is under every path clients have for it.
+    let endpoints = endpoints.into_iter().flat_map(|(endpoint, methods)| {
+        endpoint.templates().iter().map(move |path| ((*path).to_owned(), methods.clone()))
+    });
+    own.chain(tokens).chain(endpoints).chain(hub::routes()).collect()
 }
 
 /// Puts around routes what every answer needs: request ids, logs, metrics, CORS, and a 500 instead of a panic.

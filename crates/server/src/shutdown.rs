@@ -51,9 +51,12 @@ pub async fn serve(
             () = &mut stop => break,
             accepted = door.accept() => accepted,
         };
-        let app = app.clone();
+        let (app, outbox) = (app.clone(), connection.outbox());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(Peer(address)));
+            if let Some(outbox) = &outbox {
+                request.extensions_mut().insert(outbox.clone());
+            }
             app.clone().oneshot(request)
         });
         let connection = http.serve_connection(TokioIo::new(connection), service);

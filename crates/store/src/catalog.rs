@@ -6,6 +6,7 @@
 pub mod care;
 pub mod postgres;
 pub mod repo;
+pub mod review;
 pub mod rows;
 pub mod sqlite;
 pub mod sweep;

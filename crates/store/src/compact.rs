@@ -182,7 +182,9 @@ impl Store {
             chunks: chunks.collect(),
             now_s: self.clock.now_s(),
         };
-        self.catalog.care().relay(&relay).await
+        let is_moved = self.catalog.care().relay(&relay).await?;
+        self.layouts.forget();
+        Ok(is_moved)
     }
 
     /// Stores the shard that tells of files as they shall be.

@@ -3,12 +3,10 @@
 //! Whatever form it has on the way, it is stored with a version 1 footer. The object is durable before the catalog
 //! names it; of two uploads of one hash the first row wins, and the other object is for sweep to find.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::Stream;
-use tokio::task::JoinHandle;
 use xet::limits::XORB_STORED_BYTES_MAX;
 use xet::xorb::{Form, XorbInfo, XorbScanner};
 use xet::{FormatError, XorbHash};
@@ -21,7 +19,6 @@ use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::stage::Staged;
 use crate::objects::{Digest, ObjectKey, XorbKey};
-use crate::workers::{Workers, join};
 
 /// What became of an uploaded xorb. It is stored either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,15 +54,18 @@ impl Store {
             false => Some(Staged::begin(&self.objects, hash).await?),
         };
 
-        let mut scan = Scan::new(self.workers.clone(), hash);
+        let mut scanner = XorbScanner::new(Some(hash));
+        let refuse = |source| Error::invalid(what.clone(), source);
         let mut arriving = Segments::new(&what, &self.objects.blocks, bytes_max, pieces);
         while let Some(segment) = arriving.next().await? {
-            scan.push(segment.clone()).await?;
             if let Some(staged) = &mut staged {
-                staged.push(segment).await?;
+                staged.push(segment.clone()).await?;
             }
+            // Where it is: to hand it to another thread costs a tenth of the work, and other uploads have theirs. The
+            // little that decodes to much takes as long as a whole xorb at worst, since it is one.
+            scanner.push(&segment).map_err(refuse)?;
         }
-        let sealed = scan.finish(salt).await?;
+        let sealed = self.workers.run(move || seal(scanner, salt)).await?.map_err(refuse)?;
         self.keep(sealed, staged).await
     }
 
@@ -93,9 +93,10 @@ impl Store {
             let info = info.clone();
             move || {
                 let footer = salt.footer(&info);
+                let digest = Digest::of(&footer);
                 let mut parts = records;
                 parts.push(footer.into());
-                (Digest::of(parts.iter().map(|part| &**part)), parts)
+                (digest, parts)
             }
         });
         let (digest, parts) = sealed.await?;
@@ -158,97 +159,15 @@ impl Store {
     }
 }
 
-/// What an upload holds when its bytes are put aside: a block that fills, one at the scanner, one at the disk, the end of
+/// What an upload holds when its bytes are put aside: a block that fills, one that is looked at, one at the disk, the end of
 /// the one before, what a chunk decodes to, and the buffer of its connection.
 const STAGED_BYTES: u64 = 6 * BLOCK_BYTES as u64;
 
-/// Proves a xorb on the workers while the next segment arrives: at most one segment is with them.
-struct Scan {
-    workers: Workers,
-    hash: XorbHash,
-    /// `None` while it is at work.
-    proof: Option<Proof>,
-    at_work: Option<JoinHandle<(Proof, std::result::Result<(), FormatError>)>>,
-}
-
-impl Scan {
-    fn new(workers: Workers, hash: XorbHash) -> Self {
-        Self { workers, hash, proof: Some(Proof::new(hash)), at_work: None }
-    }
-
-    async fn push(&mut self, segment: Bytes) -> Result<()> {
-        let mut proof = self.idle().await?;
-        let work = move || {
-            let pushed = proof.push(segment);
-            (proof, pushed)
-        };
-        self.at_work = Some(self.workers.start(work).await);
-        Ok(())
-    }
-
-    /// What the xorb holds, now that all of it was pushed.
-    async fn finish(mut self, salt: Salt) -> Result<Sealed> {
-        let proof = self.idle().await?;
-        let sealed = self.workers.run(move || proof.finish(salt)).await?;
-        sealed.map_err(|source| self.refuse(source))
-    }
-
-    /// The proof, once it has nothing to do.
-    async fn idle(&mut self) -> Result<Proof> {
-        if let Some(proof) = self.proof.take() {
-            return Ok(proof);
-        }
-        let at_work = self.at_work.take().expect("a proof is idle or at work");
-        let (proof, pushed) = join(at_work).await?;
-        pushed.map_err(|source| self.refuse(source))?;
-        Ok(proof)
-    }
-
-    fn refuse(&self, source: FormatError) -> Error {
-        Error::invalid(format!("xorb {}", self.hash), source)
-    }
-}
-
-/// Reads the bytes of a xorb once: while they are in the core's cache they are decoded, hashed and digested.
-struct Proof {
-    scanner: XorbScanner,
-    digest: blake3::Hasher,
-    digested: u64,
-    /// What came and is not digested: the start of a record, or a footer, which will not be stored.
-    rest: VecDeque<Bytes>,
-}
-
-impl Proof {
-    fn new(hash: XorbHash) -> Self {
-        let digest = blake3::Hasher::new();
-        Self { scanner: XorbScanner::new(Some(hash)), digest, digested: 0, rest: VecDeque::new() }
-    }
-
-    fn push(&mut self, segment: Bytes) -> std::result::Result<(), FormatError> {
-        self.scanner.push(&segment)?;
-        self.rest.push_back(segment);
-        let mut proven = self.scanner.stored_bytes() - self.digested;
-        while let Some(front) = self.rest.front_mut() {
-            let now = front.split_to(usize::try_from(proven).unwrap_or(usize::MAX).min(front.len()));
-            self.digest.update(&now);
-            self.digested += now.len() as u64;
-            proven -= now.len() as u64;
-            if !front.is_empty() {
-                break;
-            }
-            self.rest.pop_front();
-        }
-        Ok(())
-    }
-
-    /// The records as they came get a footer of our own: the one that came may be old or carry a nonce.
-    fn finish(mut self, salt: Salt) -> std::result::Result<Sealed, FormatError> {
-        let info = self.scanner.finish()?.info;
-        let footer = salt.footer(&info);
-        self.digest.update(&footer);
-        let digest = Digest::new(*self.digest.finalize().as_bytes());
-        Ok(Sealed { info, footer: footer.into(), digest, salt })
-    }
+/// The records as they came get a footer of our own: the one that came may be old or carry a nonce.
+fn seal(scanner: XorbScanner, salt: Salt) -> std::result::Result<Sealed, FormatError> {
+    let info = scanner.finish()?.info;
+    let footer = salt.footer(&info);
+    Ok(Sealed { digest: Digest::of(&footer), footer: footer.into(), info, salt })
 }
 
 /// What a xorb turned out to be, and what its object ends in and is called.

@@ -21,7 +21,7 @@ use crate::Store;
 use crate::access::Grant;
 use crate::body::{BodyError, Segments};
 use crate::error::{Error, ErrorKind, Result};
-use crate::register::{Found, Progress};
+use crate::register::Progress;
 
 /// Bytes of memory that the intake of a file takes at most: a xorb that grows, one that is stored, what is known to be
 /// there, and a line for each chunk.
@@ -77,7 +77,7 @@ impl Store {
         let shard = shard.map_err(|source| Error::invalid("shard", source))?;
         let declared = Some(shard.len() as u64);
         let pieces = stream::iter([Ok(Bytes::from(shard))]);
-        self.accept(grant, declared, pieces, &Progress::default(), Found::AlsoFirst).await?;
+        self.register(grant, declared, pieces, &Progress::default()).await?;
         Ok(TakenIn { file, bytes, new_bytes })
     }
 

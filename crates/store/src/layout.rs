@@ -96,6 +96,12 @@ impl LayoutBuilder {
 }
 
 impl Layout {
+    /// About how much memory it takes, with what it takes to find it.
+    pub(crate) fn weight_bytes(&self) -> u32 {
+        let lists = size_of_val(&*self.xorbs) + size_of_val(&*self.terms);
+        u32::try_from(lists).unwrap_or(u32::MAX).saturating_add(256)
+    }
+
     /// The version this code writes.
     pub const VERSION: u8 = 1;
 

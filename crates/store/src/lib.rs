@@ -19,6 +19,7 @@ pub mod ingest;
 pub mod intake;
 pub mod layout;
 pub mod objects;
+pub mod parts;
 pub mod plan;
 pub mod rebuild;
 pub mod register;
@@ -34,14 +35,13 @@ pub use catalog::Catalog;
 pub use clock::Clock;
 pub use dedup::{DedupOptions, DedupPolicy};
 pub use error::{Error, ErrorKind, Result};
-pub use objects::{Digest, ObjectKey, Objects, XorbKey};
+pub use objects::{Digest, FilePart, ObjectKey, Objects, PART_BYTES, XorbKey};
 
 use catalog::rows::{DedupHit, Reach};
 use footers::Footers;
 use gather::Gather;
-use layout::Layout;
 use workers::{Memory, Workers};
-use xet::{ChunkHash, FileHash};
+use xet::ChunkHash;
 
 /// A store: objects, the catalog over them, and what it takes to serve both.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ pub struct Store {
     memory: Memory,
     footers: Footers,
     trees: repo::Trees,
-    layouts: Gather<(Scope, FileHash), Arc<Layout>>,
+    layouts: plan::Layouts,
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
     shard_chunks_max: u64,
@@ -64,7 +64,7 @@ pub struct Store {
 pub struct Options {
     /// Bytes that arriving bodies may occupy together; a xorb takes up to 65 MiB. More uploads at once wait.
     pub body_bytes_max: u64,
-    /// Bytes of footers to keep in memory.
+    /// Bytes of footers to keep in memory. An eighth of that is kept of layouts besides.
     pub footer_bytes_max: u64,
     /// Threads for hashing and decompressing.
     pub threads: usize,
@@ -100,7 +100,8 @@ impl Store {
         let memory = Memory::new(options.body_bytes_max);
         let Options { shard_chunks_max, dedup, .. } = options.clone();
         let trees = repo::trees();
-        let (layouts, chunks) = (plan::gather(&catalog), dedup::gather(&catalog));
+        let layouts = plan::Layouts::new(&catalog, options.footer_bytes_max / 8);
+        let chunks = dedup::gather(&catalog);
         Self {
             objects,
             catalog,

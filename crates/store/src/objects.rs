@@ -1,16 +1,18 @@
 //! Objects: bytes under keys, written once, in a directory or a bucket.
 //!
-//! | key                        | content                                                               |
-//! |----------------------------|-----------------------------------------------------------------------|
-//! | `xorbs/ab/<hash>-<digest>` | one xorb with its version 1 footer                                    |
-//! | `shards/ab/<hash>`         | one accepted shard in stored form                                     |
-//! | `commits/<repo>/<oid>`     | one bundle: the git objects a commit of a repository added            |
+//! | key                         | content                                                               |
+//! |-----------------------------|-----------------------------------------------------------------------|
+//! | `xorbs/ab/<hash>-<digest>`  | one xorb with its version 1 footer                                    |
+//! | `shards/ab/<hash>`          | one accepted shard in stored form                                     |
+//! | `commits/<repo>/<oid>`      | one bundle: the git objects a commit of a repository added            |
+//! | `parts/<repo>/<sha256>-<n>` | one part of a file that arrives by parts, until all are there         |
 //!
-//! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the object's bytes in plain
-//! hexadecimal, as `b3sum` prints it; the hash of a shard covers its bytes already. So a key says what its bytes are, and
-//! writing it again writes the same.
+//! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the xorb's footer in plain
+//! hexadecimal; the hash of a shard covers its bytes already. So a key says what can be read where, and writing it again
+//! changes nothing that anyone can tell.
 
 mod open;
+mod parts;
 mod presign;
 mod read;
 pub(crate) mod stage;
@@ -35,9 +37,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::repo::RepoId;
 use crate::repo::oid::{Oid, parse_hex};
 
+pub use parts::{FilePart, PART_BYTES};
 pub use read::ObjectReader;
 
-/// The BLAKE3 of an object's bytes.
+/// The BLAKE3 of a xorb's footer, which says where in the object each chunk lies. Objects of one footer may differ in how
+/// a chunk is compressed, but not in where its record begins and ends, nor in what it decodes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -47,13 +51,9 @@ impl Digest {
         Self(bytes)
     }
 
-    /// The digest of an object that is these parts, one after another.
-    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        for part in parts {
-            hasher.update(part);
-        }
-        Self(*hasher.finalize().as_bytes())
+    /// The digest of an object that ends in this footer.
+    pub fn of(footer: &[u8]) -> Self {
+        Self(*blake3::hash(footer).as_bytes())
     }
 
     /// The raw bytes.
@@ -90,7 +90,7 @@ impl FromStr for Digest {
 pub struct XorbKey {
     /// Names the raw chunks.
     pub hash: XorbHash,
-    /// Names the stored bytes.
+    /// Names where each chunk is stored.
     pub digest: Digest,
 }
 
@@ -108,6 +108,15 @@ pub enum ObjectKey {
         /// The commit.
         commit: Oid,
     },
+    /// A part of a file that arrives by parts.
+    Part {
+        /// The repository.
+        repo: RepoId,
+        /// The digest of the whole file, as it was announced.
+        sha256: Digest,
+        /// Counted from 1.
+        number: u32,
+    },
 }
 
 impl fmt::Display for ObjectKey {
@@ -116,12 +125,13 @@ impl fmt::Display for ObjectKey {
             Self::Xorb(key) => (XORBS, key.hash.to_string()),
             Self::Shard(hash) => (SHARDS, hash.to_string()),
             Self::Bundle { repo, commit } => return write!(f, "{COMMITS}/{repo}/{commit}"),
+            Self::Part { repo, sha256, number } => return write!(f, "{PARTS}/{repo}/{sha256}-{number}"),
         };
         let fan = hash.get(..2).unwrap_or_default();
         write!(f, "{folder}/{fan}/{hash}")?;
         match self {
             Self::Xorb(key) => write!(f, "-{}", key.digest),
-            Self::Shard(_) | Self::Bundle { .. } => Ok(()),
+            Self::Shard(_) | Self::Bundle { .. } | Self::Part { .. } => Ok(()),
         }
     }
 }
@@ -143,6 +153,11 @@ impl FromStr for ObjectKey {
                 let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
                 Self::Bundle { repo: RepoId::new(repo), commit: name.parse().map_err(|_| refuse())? }
             }
+            (Some(PARTS), Some((sha256, number))) => {
+                let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
+                let sha256 = sha256.parse().map_err(|_| refuse())?;
+                Self::Part { repo: RepoId::new(repo), sha256, number: number.parse().map_err(|_| refuse())? }
+            }
             _ => return Err(refuse()),
         };
         if key.to_string() == text { Ok(key) } else { Err(refuse()) }
@@ -158,6 +173,8 @@ pub enum Folder {
     Shards,
     /// All bundles.
     Commits,
+    /// All parts.
+    Parts,
 }
 
 /// An object that is there.
@@ -182,7 +199,6 @@ pub struct Objects {
     pub(crate) blocks: Blocks,
     /// Signs for the same store, where that has a signature of its own.
     signer: Option<Arc<dyn Signer>>,
-    passes: read::Passes,
 }
 
 impl fmt::Debug for Objects {
@@ -209,8 +225,7 @@ impl Objects {
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
         let store = Arc::new(timed::TimedObjects(store));
-        let (blocks, passes) = (Blocks::default(), read::Passes::default());
-        Self { store, signer: None, folder: None, blocks, passes }
+        Self { store, signer: None, folder: None, blocks: Blocks::default() }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
@@ -337,6 +352,7 @@ impl Objects {
             Folder::Xorbs => XORBS,
             Folder::Shards => SHARDS,
             Folder::Commits => COMMITS,
+            Folder::Parts => PARTS,
         };
         let listed = self.store.list(Some(&Path::from(prefix)));
         let translated = listed.map(move |meta| {
@@ -354,6 +370,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 const XORBS: &str = "xorbs";
 const SHARDS: &str = "shards";
 const COMMITS: &str = "commits";
+const PARTS: &str = "parts";
 
 fn path(key: &ObjectKey) -> Path {
     Path::from(key.to_string())

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use moka::future::Cache;
 use xet::plan::{self, BatchPlan, Fetch, FetchRange, Plan, PlanTerm, XorbEnds};
 use xet::{FileHash, XorbHash};
 
@@ -131,9 +132,11 @@ impl Store {
         self.objects.stream(&ObjectKey::Xorb(key), range).await
     }
 
-    /// One look into the catalog settles what the file is and whether it may be read.
+    /// One look into the catalog settles what the file is and whether it may be read; whoever asks again soon is
+    /// answered from that.
     pub(crate) async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Arc<Layout>> {
-        self.layouts.ask((grant.scope().clone(), file)).await?.ok_or_else(|| unknown(&file))
+        let asked = (grant.scope().clone(), file);
+        self.layouts.of(asked, self.clock.now_s()).await?.ok_or_else(|| unknown(&file))
     }
 
     /// The part of a term that covers `wanted`, raw bytes counted from the term's start.
@@ -154,8 +157,45 @@ impl Store {
     }
 }
 
+/// The layouts of files that are asked for, and for a moment those that were: clients ask for a file range by range.
+#[derive(Debug, Clone)]
+pub(crate) struct Layouts {
+    ask: Gather<(Scope, FileHash), Arc<Layout>>,
+    known: Cache<(Scope, FileHash), (Arc<Layout>, u64)>,
+}
+
+/// How long an answer counts, by the store's clock. A file that is no longer for the caller, or is made of other objects
+/// now, was so a moment ago; URLs that were handed out then count for longer.
+const KNOWN_S: u64 = 10;
+
+impl Layouts {
+    /// Asks this catalog, and keeps so many bytes.
+    pub(crate) fn new(catalog: &Arc<dyn Catalog>, bytes_max: u64) -> Self {
+        let weigh = |_: &_, (layout, _): &(Arc<Layout>, u64)| layout.weight_bytes();
+        Self { ask: gather(catalog), known: Cache::builder().max_capacity(bytes_max).weigher(weigh).build() }
+    }
+
+    async fn of(&self, asked: (Scope, FileHash), now_s: u64) -> Result<Option<Arc<Layout>>> {
+        if let Some((layout, known_s)) = self.known.get(&asked).await
+            && now_s.checked_sub(known_s).is_some_and(|age_s| age_s < KNOWN_S)
+        {
+            return Ok(Some(layout));
+        }
+        let found = self.ask.ask(asked.clone()).await?;
+        if let Some(layout) = &found {
+            self.known.insert(asked, (layout.clone(), now_s)).await;
+        }
+        Ok(found)
+    }
+
+    /// Forgets what is known: somebody may see less now, and expects that to hold at once.
+    pub(crate) fn forget(&self) {
+        self.known.invalidate_all();
+    }
+}
+
 /// Asks for the layouts of files, those of a repository together.
-pub(crate) fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Scope, FileHash), Arc<Layout>> {
+fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Scope, FileHash), Arc<Layout>> {
     let catalog = catalog.clone();
     Gather::new(move |keys: Vec<(Scope, FileHash)>| {
         let catalog = catalog.clone();

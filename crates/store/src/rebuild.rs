@@ -312,7 +312,7 @@ impl History {
             _ => return None,
         };
         let name = RepoName::new(kind, namespace, name).ok()?;
-        Some(RepoRow { id, name, private: true, created_s: first, updated_s: last.time_s })
+        Some(RepoRow { id, name, private: true, created_s: first, updated_s: last.time_s, reclaim_s: None })
     }
 
     /// Every commit after its parent, with how many there are from the first to it.

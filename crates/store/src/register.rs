@@ -59,21 +59,6 @@ impl Store {
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
-        self.accept(grant, declared_bytes, pieces, progress, Found::AsClientsAsk).await
-    }
-
-    /// The same, for a shard of this server's own making too.
-    pub(crate) async fn accept<S>(
-        &self,
-        grant: &Grant,
-        declared_bytes: Option<u64>,
-        pieces: S,
-        progress: &Progress,
-        found: Found,
-    ) -> Result<Registered>
-    where
-        S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
-    {
         grant.expect_write()?;
         let bytes_max = body::limit("shard", declared_bytes, SHARD_BYTES_MAX)?;
         // The body, what was parsed of it, the rows, and the shard as it is stored.
@@ -97,7 +82,7 @@ impl Store {
             xorbs: xorbs.keys().copied().collect(),
             files: proven.files,
             sha256s: sha256s(&shard),
-            dedup: eligible(&shard, proven.dedup, found),
+            dedup: eligible(&shard, proven.dedup),
             now_s,
         };
         let mut registered = self.catalog.register(&registration).await?;
@@ -135,7 +120,7 @@ impl Store {
             files,
             sha256s: sha256s(shard).into_iter().filter(|(_, file)| wanted.contains(file)).collect(),
             // Whose the others are is not known here, so their chunks are nobody's to find.
-            dedup: if is_whole { eligible(shard, proven.dedup, Found::AsClientsAsk) } else { Vec::new() },
+            dedup: if is_whole { eligible(shard, proven.dedup) } else { Vec::new() },
             now_s: self.clock.now_s(),
         };
         match self.catalog.register(&registration).await? {
@@ -247,22 +232,12 @@ const EMPTY_SHA256: Sha256 = Sha256::new([
     0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ]);
 
-/// Which chunks of a shard's xorbs can be found again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// Those that clients ask for.
-    AsClientsAsk,
-    /// Also the first of each xorb: whole files that are cut here are in small xorbs, and are looked for again in each.
-    AlsoFirst,
-}
-
-/// Chunks to be found again: those the terms showed, and those of the shard's own xorbs.
-fn eligible(shard: &Shard, of_terms: Vec<DedupRow>, found: Found) -> Vec<DedupRow> {
+/// Chunks to be found again: those the terms showed, and those of the shard's own xorbs that clients ask for. Also the first of
+/// each xorb: who has found one xorb of a file asks for what follows its end.
+fn eligible(shard: &Shard, of_terms: Vec<DedupRow>) -> Vec<DedupRow> {
     let of_xorb = |xorb: &XorbEntry| {
         let hash = xorb.hash;
-        let is_found = |index: u32, chunk: &ChunkHash| {
-            chunk.is_dedup_eligible() || index == 0 && found == Found::AlsoFirst
-        };
+        let is_found = |index: u32, chunk: &ChunkHash| index == 0 || chunk.is_dedup_eligible();
         let chunks = (0..).zip(&xorb.chunks).filter(|(index, chunk)| is_found(*index, &chunk.hash));
         chunks
             .map(move |(chunk_index, chunk)| DedupRow { chunk: chunk.hash, xorb: hash, chunk_index })

@@ -9,9 +9,13 @@ pub mod commit;
 mod edit;
 pub mod history;
 pub mod listing;
+pub mod locks;
+mod merge;
 pub mod oid;
+mod people;
 pub mod pointer;
 pub mod refs;
+pub mod trash;
 pub mod tree;
 
 use std::fmt;
@@ -29,7 +33,8 @@ use edit::Edits;
 use oid::{ObjectKind, Oid};
 use tree::Tree;
 
-pub use crate::catalog::repo::{LinkedFile, MemberRow, NamespaceRow, PullRow};
+pub use crate::catalog::repo::{LinkedFile, MemberRow, NamespaceRow};
+pub use crate::catalog::review::{LockQuery, LockRow, PullRow, PullState};
 
 /// What sort of repository; each has names of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,6 +118,17 @@ impl fmt::Debug for RepoId {
     }
 }
 
+/// Reads what [`RepoId`] prints.
+impl std::str::FromStr for RepoId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let refuse =
+            || Error::new(ErrorKind::Invalid, "an id of a repository should be 32 hexadecimal digits");
+        oid::parse_hex(text).map(Self).ok_or_else(refuse)
+    }
+}
+
 /// Names a repository now. Prints as `datasets/namespace/name`, and for models as `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepoName {
@@ -134,6 +150,20 @@ impl RepoName {
             return Err(Error::new(ErrorKind::Invalid, format!("not a name of a repository: {name:.80?}")));
         }
         Ok(Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// Reads `namespace/name` or `kind/namespace/name`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let segments: Vec<_> = text.split('/').collect();
+        let (kind, namespace, name) = match segments.as_slice() {
+            [namespace, name] => (Kind::Model.plural(), *namespace, *name),
+            [kind, namespace, name] => (*kind, *namespace, *name),
+            _ => return Err(Error::new(ErrorKind::Invalid, "expected NAMESPACE/NAME")),
+        };
+        let known = Kind::ALL.into_iter().find(|known| known.plural() == kind);
+        let refuse =
+            || Error::new(ErrorKind::Invalid, format!("{kind:.80} is not models, datasets or spaces"));
+        Self::new(known.ok_or_else(refuse)?, namespace, name)
     }
 
     /// The repository as the content store knows it.
@@ -203,6 +233,7 @@ impl Store {
             private,
             created_s: now_s,
             updated_s: now_s,
+            reclaim_s: None,
         };
         let mut edits = Edits::default();
         let mut bundle = Bundle::new(&row.name, refs::MAIN);
@@ -238,18 +269,32 @@ impl Store {
 
     /// Gives a repository another name. A name that is taken is a conflict.
     pub async fn rename_repo(&self, repo: &RepoRow, to: &RepoName) -> Result<()> {
-        match self.hub().rename_repo(repo, to).await? {
+        self.change_repo(repo, &RepoRow { name: to.clone(), ..repo.clone() }).await
+    }
+
+    /// Makes a repository private or public.
+    pub async fn set_private(&self, repo: &RepoRow, private: bool) -> Result<()> {
+        self.change_repo(repo, &RepoRow { private, ..repo.clone() }).await
+    }
+
+    async fn change_repo(&self, from: &RepoRow, to: &RepoRow) -> Result<()> {
+        match self.hub().change_repo(from, to).await? {
             true => Ok(()),
-            false => Err(Error::new(ErrorKind::Conflict, format!("{to} is there already"))),
+            false if from.name == to.name && from.reclaim_s == to.reclaim_s => {
+                Err(Error::new(ErrorKind::Conflict, format!("{} has changed: look again", from.name)))
+            }
+            false => Err(Error::new(ErrorKind::Conflict, format!("{} is there already", to.name))),
         }
     }
 
-    /// Deletes a repository. Its large files stay where other repositories refer to them; sweep finds the others.
+    /// Deletes a repository for good, be it in the trash or not. Its large files stay where other repositories refer to
+    /// them; sweep finds the others.
     pub async fn delete_repo(&self, repo: &RepoRow) -> Result<()> {
         // Row first: an object that is left over harms nobody.
         for commit in self.hub().delete_repo(repo).await? {
             self.objects.delete(&ObjectKey::Bundle { repo: repo.id, commit }).await?;
         }
+        self.layouts.forget();
         Ok(())
     }
 

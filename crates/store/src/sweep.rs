@@ -209,6 +209,7 @@ impl Store {
 
     /// Git objects, and the files that no repository's history leads to.
     async fn sweep_repos(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+        self.reclaim_trash().await?;
         loop {
             let repos = self.swept().all_repos(turn.after(), PAGE_REPOS).await?;
             let Some(last) = repos.last().map(|repo| repo.row.id) else { return Ok(()) };
@@ -308,7 +309,7 @@ impl Store {
 
     /// Objects that no row knows: of uploads that were broken off or came second.
     async fn sweep_orphans(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
-        for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits] {
+        for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Parts] {
             let mut pages = self.objects.list(folder).try_chunks(PAGE_LISTED);
             while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
                 let seen = page.len();
@@ -316,7 +317,9 @@ impl Store {
                 let old: Vec<Listed> = old.filter(|listed| listed.key.is_some()).collect();
                 let loose = match folder {
                     Folder::Commits => self.unused_bundles(&old).await?,
-                    _ => {
+                    // Parts of a file that was given up: no row ever knows them, and whoever comes again sends them again.
+                    Folder::Parts => old.iter().filter_map(|listed| listed.key).collect(),
+                    Folder::Xorbs | Folder::Shards => {
                         let found: Vec<_> =
                             old.iter().filter_map(|listed| Some((listed.key?, listed.bytes))).collect();
                         self.swept().claim(&found, times.now_s).await?

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,30 +17,18 @@ impl Workers {
         Self { permits: Arc::new(Semaphore::new(threads.max(1))) }
     }
 
-    /// Starts work once a thread is free, and does not wait for it. Keep pieces short: they cannot be stopped.
-    pub(crate) async fn start<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
-        tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            work()
-        })
-    }
-
-    /// Does work, and waits for it.
+    /// Does work once a thread is free, and waits for it. Keep pieces short: they cannot be stopped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        join(self.start(work).await).await
+        let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work()
+        });
+        done.await.map_err(|source| Error::caused(ErrorKind::Internal, "work on a thread", source))
     }
-}
-
-/// What started work came to.
-pub(crate) async fn join<T>(work: JoinHandle<T>) -> Result<T> {
-    work.await.map_err(|source| Error::caused(ErrorKind::Internal, "work on a thread", source))
 }
 
 /// Bytes that bodies of requests may occupy together. Who finds none left waits in line.

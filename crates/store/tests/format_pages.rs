@@ -29,6 +29,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0010_tokens.sql"),
             include_str!("../migrations/sqlite/0011_repo_xorbs.sql"),
             include_str!("../migrations/sqlite/0020_repos.sql"),
+            include_str!("../migrations/sqlite/0021_trash.sql"),
+            include_str!("../migrations/sqlite/0022_review.sql"),
             include_str!("../migrations/sqlite/0030_sweep.sql")
         ),
         concat!(
@@ -37,18 +39,18 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/postgres/0010_tokens.sql"),
             include_str!("../migrations/postgres/0011_repo_xorbs.sql"),
             include_str!("../migrations/postgres/0020_repos.sql"),
+            include_str!("../migrations/postgres/0021_trash.sql"),
+            include_str!("../migrations/postgres/0022_review.sql"),
             include_str!("../migrations/postgres/0030_sweep.sql")
         ),
     ] {
         let statements = script.split("CREATE TABLE ").skip(1);
-        // An index may stand between two tables.
-        let tables = statements.map(|statement| statement.split("CREATE ").next().unwrap_or_default());
-        let tables = tables.map(|statement| statement.split("ALTER ").next().unwrap_or_default());
+        let tables = statements.map(|statement| statement.split(';').next().unwrap_or_default());
         let mut created: Vec<Vec<String>> = tables.map(columns).collect();
         for line in script.lines().filter_map(|line| line.strip_prefix("ALTER TABLE ")) {
             let (table, column) = line.split_once(" ADD COLUMN ").unwrap();
             let table = created.iter_mut().find(|created| created[0] == table).unwrap();
-            table.push(column.split(' ').next().unwrap().to_owned());
+            table.push(column.split([' ', ';']).next().unwrap().to_owned());
         }
         assert_eq!(created, listed);
     }

@@ -8,14 +8,20 @@ use testkit::corpus::noise;
 use super::{Folder, drystone, json, number, text};
 
 /// `drystone serve` on a folder, at a free port.
-struct Server {
+pub(super) struct Server {
     child: Child,
-    url: String,
+    pub(super) url: String,
 }
 
 impl Server {
-    fn start(data: &str) -> Self {
+    pub(super) fn start(data: &str) -> Self {
+        Self::start_with(data, &[])
+    }
+
+    /// The same, with variables.
+    pub(super) fn start_with(data: &str, variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_drystone"))
+            .envs(variables.iter().copied())
             .args(["serve", "--listen", "127.0.0.1:0", "--data", data])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -9,8 +9,12 @@ mod get;
 mod guide;
 mod hash;
 mod inspect;
+mod network;
 #[cfg(unix)]
 mod replicas;
+mod repo;
+#[cfg(unix)]
+mod repo_kill;
 mod shard;
 mod token;
 mod usage;

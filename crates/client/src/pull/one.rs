@@ -97,7 +97,7 @@ async fn look_at(puller: &Puller, file: FileHash, target: &Path) -> Result<(Old,
 }
 
 /// The chunks of a file, where the hub tells and tells the truth.
-async fn chunk_list(puller: &Puller, file: FileHash) -> Result<Option<ChunkList>> {
+pub(super) async fn chunk_list(puller: &Puller, file: FileHash) -> Result<Option<ChunkList>> {
     let Some(cas) = &puller.cas else { return Ok(None) };
     let list = cas.chunk_list(file).await?;
     Ok(list.filter(|list| {

@@ -58,20 +58,4 @@ pub(super) async fn join<T>(work: JoinHandle<T>) -> Result<T> {
     work.await.map_err(|source| Error::caused(ErrorKind::Internal, "work on a thread", source))
 }
 
-/// What transfers may occupy unless somebody says otherwise: a quarter of the machine, or of what this process may have of it,
-/// and no more than is ever of use.
-pub(super) fn memory_bytes_default() -> u64 {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let cgroup = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let limits = cgroup.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok());
-    let machine = read("/proc/meminfo").and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-    });
-    let least = limits.chain(machine).min().unwrap_or(MEMORY_BYTES_MAX);
-    (least / 4).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
-}
-
-const MEMORY_BYTES_MIN: u64 = 16 << 20;
-const MEMORY_BYTES_MAX: u64 = 1 << 30;
 const TOOLS_MAX: usize = 64;

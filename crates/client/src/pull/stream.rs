@@ -12,7 +12,7 @@ use xet::FileHash;
 use super::Puller;
 use super::decode::{Chunk, Sink};
 use super::engine::{Engine, Todo};
-use super::write::Runs;
+use super::write::{Expected, Runs};
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) async fn pull<W: Write + ?Sized>(
@@ -21,10 +21,14 @@ pub(super) async fn pull<W: Write + ?Sized>(
     range: Range<u64>,
     out: &mut W,
 ) -> Result<u64> {
+    // All of it proves itself at its end, by the file hash; a part only by the chunks it should have.
+    let expected = if range == (0..u64::MAX) { None } else { expected(puller, file).await? };
     let bytes = (puller.options.memory_bytes_max / 4).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
     let starts = (0..).map(|n| range.start.saturating_add(bytes.saturating_mul(n)));
     let ranges = starts.take_while(|start| *start < range.end);
-    let windows = ranges.map(|start| fetch(puller, file, start..range.end.min(start.saturating_add(bytes))));
+    let windows = ranges.map(|start| {
+        fetch(puller, file, start..range.end.min(start.saturating_add(bytes)), expected.clone())
+    });
     let mut windows = futures::stream::iter(windows).buffered(2);
     let mut runs = Runs::default();
     let mut written = 0;
@@ -60,8 +64,27 @@ struct Window {
     end: Option<u64>,
 }
 
-async fn fetch(puller: &Puller, file: FileHash, range: Range<u64>) -> Result<Window> {
-    let buffer = Arc::new(Buffer { range: range.clone(), filled: Mutex::default() });
+/// The chunks a file must have, where the hub tells. Remembered: whoever reads ranges reads many of one file.
+async fn expected(puller: &Puller, file: FileHash) -> Result<Option<Arc<Expected>>> {
+    let mut last = puller.last_list.lock().await;
+    if let Some((of, expected)) = &*last
+        && *of == file
+    {
+        return Ok(expected.clone());
+    }
+    let list = super::one::chunk_list(puller, file).await?;
+    let expected = list.map(|list| Arc::new(Expected::new(&list)));
+    *last = Some((file, expected.clone()));
+    Ok(expected)
+}
+
+async fn fetch(
+    puller: &Puller,
+    file: FileHash,
+    range: Range<u64>,
+    expected: Option<Arc<Expected>>,
+) -> Result<Window> {
+    let buffer = Arc::new(Buffer { file, range: range.clone(), expected, filled: Mutex::default() });
     let mut engine = Engine::new(puller, [file], buffer.clone());
     match puller.cache.as_ref().and_then(|cache| cache.recipe(&file)) {
         Some(terms) => {
@@ -98,7 +121,9 @@ async fn fetch(puller: &Puller, file: FileHash, range: Range<u64>) -> Result<Win
 /// A window of a file in memory.
 #[derive(Debug)]
 struct Buffer {
+    file: FileHash,
     range: Range<u64>,
+    expected: Option<Arc<Expected>>,
     filled: Mutex<Filled>,
 }
 
@@ -110,6 +135,9 @@ struct Filled {
 
 impl Sink for Buffer {
     fn write(&self, _: usize, at: u64, raw: &[u8], chunks: &[Chunk]) -> Result<()> {
+        if let Some(expected) = &self.expected {
+            expected.check(self.file, at, chunks)?;
+        }
         let inside = at.max(self.range.start)..(at + raw.len() as u64).min(self.range.end);
         let mut filled = self.filled.lock().expect("nobody panics with the lock");
         if !inside.is_empty() {

@@ -239,6 +239,23 @@ async fn ranges_stream_in_order_and_the_whole_is_verified() {
 }
 
 #[tokio::test]
+async fn a_range_is_verified_where_the_hub_tells_the_chunks() {
+    let data = noise(9, 2_000_000);
+    let shelf = Arc::new(Shelf { lists_chunks: true, ..Shelf::default() });
+    let file = shelf.add(&data, 10);
+    let puller = Puller::new(shelf.clone(), quick());
+    let mut out = Vec::new();
+    // A bit that flips on the way, in data that no format protects: seen, and fetched again.
+    shelf.fault(Fault::Flip(100));
+    puller.stream(file, 10..5000, &mut out).await.unwrap();
+    assert!(out == data[10..5000]);
+    shelf.rot(&file);
+    out.clear();
+    let error = puller.stream(file, 10..5000, &mut out).await.unwrap_err();
+    assert_eq!((error.kind(), out.len()), (ErrorKind::Corrupt, 0), "{error}");
+}
+
+#[tokio::test]
 async fn sparse_ranges_are_where_they_belong() {
     let data = noise(9, 5_000_000);
     let shelf = Arc::new(Shelf::default());

@@ -20,7 +20,8 @@ use super::journal::{Journal, Opened, Run};
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) use runs::Runs;
-pub(super) use stage::{Stage, unique};
+pub(crate) use stage::Stage;
+pub(super) use stage::unique;
 
 /// A file that grows.
 #[derive(Debug)]
@@ -64,6 +65,19 @@ impl Expected {
                 })
                 .collect(),
         )
+    }
+
+    /// Refuses chunks that are not in the list.
+    pub(super) fn check(&self, file: FileHash, at: u64, chunks: &[Chunk]) -> Result<()> {
+        let mut start = at;
+        for chunk in chunks {
+            if !self.has(start, chunk.hash) {
+                let message = format!("file {file}: a chunk at byte {start} is not the one it should be");
+                return Err(Error::new(ErrorKind::Corrupt, message));
+            }
+            start += u64::from(chunk.bytes);
+        }
+        Ok(())
     }
 
     fn has(&self, at: u64, hash: ChunkHash) -> bool {
@@ -286,15 +300,7 @@ impl Sink for Vec<Part> {
     fn write(&self, file: usize, at: u64, raw: &[u8], chunks: &[Chunk]) -> Result<()> {
         let Some(part) = self.get(file) else { return Ok(()) };
         if let Some(expected) = part.expected.get() {
-            let mut start = at;
-            for chunk in chunks {
-                if !expected.has(start, chunk.hash) {
-                    let file = part.file;
-                    let message = format!("file {file}: a chunk at byte {start} is not the one it should be");
-                    return Err(Error::new(ErrorKind::Corrupt, message));
-                }
-                start += u64::from(chunk.bytes);
-            }
+            expected.check(part.file, at, chunks)?;
         }
         if part.has_failed() {
             return Ok(());

@@ -62,22 +62,27 @@ impl Known {
     pub(super) fn learn(&mut self, shard: &Shard) {
         let key = shard.footer.as_ref().map_or(HashKey::ZERO, |footer| footer.key);
         for xorb in &shard.xorbs {
-            if self.by_hash.contains_key(&xorb.hash) || xorb.chunks.len() > self.room {
-                continue;
-            }
-            self.room -= xorb.chunks.len();
-            let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
-                self.groups.push(Group { key, places: Map::default() });
-                self.groups.len() - 1
-            });
-            let number = u32::try_from(self.xorbs.len()).expect("far fewer xorbs than chunks");
-            for (chunk, entry) in (0..).zip(&xorb.chunks) {
-                self.groups[group].places.entry(entry.hash).or_insert((number, chunk));
-            }
-            self.by_hash.insert(xorb.hash, number);
-            let chunks = xorb.chunks.iter().map(|entry| entry.hash).collect();
-            self.xorbs.push(KnownXorb { hash: xorb.hash, group, chunks });
+            let chunks: Vec<_> = xorb.chunks.iter().map(|entry| entry.hash).collect();
+            self.learn_xorb(xorb.hash, key, &chunks);
         }
+    }
+
+    /// Learns the chunks of a xorb, hidden by a key or not, as far as there is room. Places that are zero are not known.
+    pub(super) fn learn_xorb(&mut self, hash: XorbHash, key: HashKey, chunks: &[ChunkHash]) {
+        if self.by_hash.contains_key(&hash) || chunks.len() > self.room {
+            return;
+        }
+        self.room -= chunks.len();
+        let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
+            self.groups.push(Group { key, places: Map::default() });
+            self.groups.len() - 1
+        });
+        let number = u32::try_from(self.xorbs.len()).expect("far fewer xorbs than chunks");
+        for (place, chunk) in (0..).zip(chunks).filter(|(_, chunk)| **chunk != ChunkHash::ZERO) {
+            self.groups[group].places.entry(*chunk).or_insert((number, place));
+        }
+        self.by_hash.insert(hash, number);
+        self.xorbs.push(KnownXorb { hash, group, chunks: chunks.into() });
     }
 
     /// A chunk of this push has got a place.
@@ -99,6 +104,18 @@ impl Known {
     pub(super) fn has(&self, chunk: &ChunkHash) -> bool {
         self.of_push(chunk).is_some()
             || self.groups.iter().any(|group| group.places.contains_key(&chunk.keyed(&group.key)))
+    }
+
+    /// Whether nothing of a stored xorb is known from this place on: what follows may begin the next one.
+    pub(super) fn is_end(&self, (home, chunk): (Home, u32)) -> bool {
+        let Home::Stored(xorb) = home else { return false };
+        let xorb = self.by_hash.get(&xorb).and_then(|number| self.xorbs.get(*number as usize));
+        xorb.is_some_and(|xorb| xorb.chunks.len() <= chunk as usize)
+    }
+
+    /// Whether anything is known but this push.
+    pub(super) fn has_stored(&self) -> bool {
+        !self.xorbs.is_empty()
     }
 
     fn of_push(&self, chunk: &ChunkHash) -> Option<(u64, u32)> {

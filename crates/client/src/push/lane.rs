@@ -119,7 +119,32 @@ impl Lane {
         let eligible = |(n, chunk): (usize, &Chunk)| {
             (starts_file && n == 0 || chunk.hash.is_dedup_eligible()).then_some(chunk.hash)
         };
-        pool.ask(chunks.iter().enumerate().filter_map(eligible).collect(), read_bytes);
+        let mut asked: Vec<_> = chunks.iter().enumerate().filter_map(eligible).collect();
+        asked.extend(self.behind_ends(&pool.known(), chunks));
+        pool.ask(asked, read_bytes);
+    }
+
+    /// Unknown chunks behind the end of a stored xorb. A file is in its xorbs in order, so they may begin the next one, and
+    /// servers may know a xorb by its first chunk.
+    fn behind_ends(&self, known: &Known, chunks: &[Chunk]) -> Vec<ChunkHash> {
+        if !known.has_stored() {
+            return Vec::new();
+        }
+        let hashes: Vec<_> = chunks.iter().map(|chunk| chunk.hash).collect();
+        let (mut next, mut n, mut found) = (self.drafter.next_place(), 0, Vec::new());
+        while n < hashes.len() {
+            match known.find(&hashes[n..], next) {
+                Some(run) => {
+                    let last = u32::try_from(run.chunks).expect("a block has few chunks");
+                    (next, n) = (Some((run.home, run.first + last)), n + run.chunks);
+                }
+                None => {
+                    found.extend(next.take().filter(|next| known.is_end(*next)).map(|_| hashes[n]));
+                    n += 1;
+                }
+            }
+        }
+        found
     }
 
     /// Gives every chunk its place: where it is already, or in the bin. Returns what is to be compressed, and bins that

@@ -36,16 +36,31 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) async fn start() -> Self {
+        Self::start_as(server::app).await
+    }
+
+    /// A server that knows no version 2 of anything, nor what only ours know.
+    pub(crate) async fn start_old() -> Self {
+        let gone = || axum::routing::any(async || axum::http::StatusCode::NOT_FOUND);
+        let old = |state| {
+            let routes =
+                axum::Router::new().route("/v2/{*rest}", gone()).route("/v1/drystone/{*rest}", gone());
+            routes.route("/v1/reconstructions", gone()).fallback_service(server::app(state))
+        };
+        Self::start_as(old).await
+    }
+
+    async fn start_as(app: impl FnOnce(AppState) -> axum::Router) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
         let store = House::new(&folder.path().join("data")).open(&config, &keys).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = AppState::new(config, &keys, address).with_store(store);
+        let app = app(state.clone());
         let serving = tokio::spawn({
             let state = state.clone();
             async move {
-                let app = server::app(state.clone());
                 server::shutdown::serve(listener, app, &state, std::future::pending()).await.unwrap();
             }
         });

@@ -7,7 +7,8 @@ mod hub;
 use std::fs;
 use std::path::PathBuf;
 
-use client::push::PushOptions;
+use client::pull::{PullOptions, Puller, Wanted};
+use client::push::{PushOptions, PushedFile};
 use client::{ErrorKind, Progress};
 use hub::{Hub, files_of};
 use testkit::corpus::noise;
@@ -72,6 +73,40 @@ async fn of_a_modified_file_only_what_changed_is_sent() {
     }
 }
 
+/// The first chunk finds the first xorb, and the end of each the one behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_file_is_found_xorb_after_xorb() {
+    let hub = Hub::start().await;
+    let mut data = noise(1, 300 << 20);
+    let paths = hub.write(std::slice::from_ref(&data));
+    let first = hub.push(&paths, hub.options()).await.unwrap();
+    assert!(first.xorbs >= 5);
+    data[150 << 20] ^= 1;
+    fs::write(&paths[0], &data).unwrap();
+    let second = hub.push(&paths, PushOptions { cache: None, ..hub.options() }).await.unwrap();
+    assert!(second.new_bytes > 0 && second.new_bytes < 400_000, "{} new", second.new_bytes);
+}
+
+/// Nobody is asked for chunks: the old version alone tells what is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_version_is_sent_by_what_changed_from_the_old_one() {
+    let hub = Hub::start().await;
+    let (old, other) = (noise(1, 30 << 20), noise(2, 30 << 20));
+    // Its chunks are in more than one place: the middle was there before.
+    let paths = hub.write(&[old[10 << 20..20 << 20].to_vec(), other.clone(), old.clone()]);
+    hub.push(&paths[..2], hub.options()).await.unwrap();
+    let pushed = hub.push(&paths, hub.options()).await.unwrap();
+    let new = [&old[..12_000_000], b"something new", &old[12_000_000..]].concat();
+    fs::write(&paths[2], &new).unwrap();
+    let plain = PushOptions { cache: None, query: false, ..hub.options() };
+    let options = PushOptions { bases: vec![pushed.files[2].hash, FileHash::ZERO], ..plain.clone() };
+    let from_old = hub.push(&paths[2..], options).await.unwrap();
+    assert!(from_old.new_bytes > 0 && from_old.new_bytes < 300_000, "{} new", from_old.new_bytes);
+    assert!(hub.read(from_old.files[0].hash).await == new);
+    let alone = hub.push(&paths[2..], PushOptions { dry_run: true, ..plain }).await.unwrap();
+    assert_eq!(alone.new_bytes, new.len() as u64);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pushing_again_sends_no_xorb_with_or_without_a_cache() {
     let hub = Hub::start().await;
@@ -129,6 +164,29 @@ async fn a_dry_run_tells_the_same_and_changes_nothing() {
     assert_eq!(files_of(&hub.data().join("objects")), 0);
     let wet = hub.push(&paths, hub.options()).await.unwrap();
     assert_eq!((dry.files, dry.new_bytes, dry.sent_bytes), (wet.files, wet.new_bytes, wet.sent_bytes));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_knows_only_the_first_versions_will_do() {
+    let hub = Hub::start_old().await;
+    let data = [noise(1, 3 << 20), noise(2, 100), Vec::new()];
+    let paths = hub.write(&data);
+    let pushed = hub.push(&paths, hub.options()).await.unwrap();
+    assert_eq!((pushed.files.len(), pushed.new_bytes), (3, (3 << 20) + 100));
+    let puller = Puller::new(hub.cas(), PullOptions { sync: false, ..PullOptions::default() });
+    let root = hub.data().with_file_name("out");
+    let wanted = |(n, file): (usize, &PushedFile)| Wanted::new(file.hash, root.join(n.to_string()));
+    let wanted: Vec<_> = pushed.files.iter().enumerate().map(wanted).collect();
+    puller.files(&wanted, &root, &mut |_, result| assert!(result.is_ok(), "{result:?}")).await.unwrap();
+    for (wanted, data) in wanted.iter().zip(&data) {
+        assert!(fs::read(&wanted.target).unwrap() == *data);
+    }
+    let mut out = Vec::new();
+    puller.stream(pushed.files[0].hash, 1_000_000..1_000_010, &mut out).await.unwrap();
+    assert!(out == data[0][1_000_000..1_000_010]);
+    // Chunks are still found: that route has one version.
+    let again = hub.push(&paths, PushOptions { cache: None, ..hub.options() }).await.unwrap();
+    assert_eq!(again.new_bytes, 0);
 }
 
 /// The xorbs were acknowledged and the push died: they are noted, and not sent again.

@@ -22,6 +22,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("xorb_body_bytes_max", "largest body of a xorb upload"),
     ("shard_body_bytes_max", "largest body of a shard upload"),
     ("other_body_bytes_max", "largest body of any other request"),
+    ("lfs_part_bytes", "length of a part where clients without XET send a file in parts: above 64 of these"),
     ("memory_bytes", "what uploads, answers and the cache of footers together may hold"),
     ("footer_cache_bytes", "which of that is for footers of stored xorbs; else an eighth"),
     ("disk_free_bytes_min", "what uploads leave free on the disk of a local store; 0 for nothing"),
@@ -37,6 +38,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("signing_key_file", "file of the key that signs tokens and data URLs, for servers that share one"),
     ("url_ttl_s", "seconds a data URL is good"),
     ("token_ttl_s", "seconds a CAS token is good"),
+    ("trash_s", "seconds a deleted repository can be had back; 0 for not at all"),
     ("shutdown_grace_s", "seconds requests may take to finish when the server stops"),
     ("sweep_interval_s", "seconds between two sweeps of what nobody needs any more; 0 for none"),
     ("sweep_grace_s", "seconds that what is unused is kept"),
@@ -74,6 +76,7 @@ pub(super) fn apply(
             bytes(text, 1 << 20, limits::SHARD_BYTES_MAX).map(|v| limits.shard_body_bytes_max = v)
         }
         "other_body_bytes_max" => bytes(text, 1 << 20, 1 << 32).map(|v| limits.other_body_bytes_max = v),
+        "lfs_part_bytes" => bytes(text, 1 << 16, 1 << 30).map(|v| limits.lfs_part_bytes = v),
         "memory_bytes" => bytes(text, 1 << 26, 1 << 44).map(|v| limits.memory_bytes = v),
         "footer_cache_bytes" => bytes(text, 1 << 20, 1 << 42).map(|v| limits.footer_cache_bytes = Some(v)),
         "disk_free_bytes_min" => bytes(text, 0, 1 << 50).map(|v| limits.disk_free_bytes_min = v),
@@ -113,6 +116,7 @@ pub(super) fn apply(
         "url_ttl_s" => number(text, 60, WEEK_S).map(|v| config.url_ttl_s = v),
         // Clients renew a token 60 seconds before it expires: a shorter life would renew it for ever.
         "token_ttl_s" => number(text, 120, WEEK_S).map(|v| config.token_ttl_s = v),
+        "trash_s" => number(text, 0, 520 * WEEK_S).map(|v| config.trash_s = v),
         "shutdown_grace_s" => number(text, 0, 3600).map(|v| config.shutdown_grace_s = v),
         "sweep_interval_s" => number(text, 0, 366 * DAY_S).map(|v| config.sweep_interval_s = v),
         // What a dedup answer names must live as long as the answer, and a while longer.

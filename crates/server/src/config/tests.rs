@@ -48,6 +48,7 @@ fn every_setting_can_be_said_in_every_way() {
         ("xorb_body_bytes_max", "70MiB"),
         ("shard_body_bytes_max", "32 MiB"),
         ("other_body_bytes_max", "10000000"),
+        ("lfs_part_bytes", "1MiB"),
         ("memory_bytes", "2GiB"),
         ("footer_cache_bytes", "8MiB"),
         ("disk_free_bytes_min", "0"),
@@ -63,6 +64,7 @@ fn every_setting_can_be_said_in_every_way() {
         ("signing_key_file", "/run/secrets/key"),
         ("url_ttl_s", "900"),
         ("token_ttl_s", "901"),
+        ("trash_s", "77"),
         ("shutdown_grace_s", "3"),
         ("sweep_interval_s", "0"),
         ("sweep_grace_s", "90000"),
@@ -97,6 +99,7 @@ fn every_setting_can_be_said_in_every_way() {
         xorb_body_bytes_max: 70 << 20,
         shard_body_bytes_max: 32 << 20,
         other_body_bytes_max: 10_000_000,
+        lfs_part_bytes: 1 << 20,
         memory_bytes: 2 << 30,
         footer_cache_bytes: Some(8 << 20),
         disk_free_bytes_min: 0,
@@ -108,7 +111,8 @@ fn every_setting_can_be_said_in_every_way() {
         idle_timeout_s: 11,
     };
     assert_eq!(config.limits, limits);
-    assert_eq!((config.url_ttl_s, config.token_ttl_s, config.shutdown_grace_s), (900, 901, 3));
+    assert_eq!((config.url_ttl_s, config.token_ttl_s, config.trash_s), (900, 901, 77));
+    assert_eq!(config.shutdown_grace_s, 3);
     assert_eq!((config.sweep_interval_s, config.sweep_grace_s), (0, 90_000));
     assert_eq!(
         (config.dedup, config.log_format, config.log_level),

@@ -16,6 +16,7 @@ use super::caller::store_of;
 use super::error::Refused;
 use crate::body::Pieces;
 use crate::budget::Budget;
+use crate::door::Outbox;
 use crate::ranges;
 use crate::sign::DataKey;
 use crate::state::AppState;
@@ -36,6 +37,8 @@ impl<O> std::fmt::Debug for Found<O> {
 
 /// Bytes of an answer that are in memory at a time: one piece being read, one being sent.
 const ANSWER_BYTES: u64 = 1 << 20;
+/// From here on the system sends a range by itself, where it can.
+const SENT_BY_SYSTEM_BYTES_MIN: u64 = 64 * 1024;
 
 /// Answers a request on a data URL from the store's objects.
 pub(super) async fn serve(
@@ -44,13 +47,15 @@ pub(super) async fn serve(
 ) -> Result<Response<Body>, Refused> {
     let (parts, _) = request.into_parts();
     let store = store_of(&state)?;
-    answer(&state, &parts, |key| find(store, state.answers.clone(), key)).await
+    let outbox = parts.extensions.get::<Outbox>().cloned();
+    answer(&state, &parts, |key| find(store, state.answers.clone(), key, outbox)).await
 }
 
 async fn find(
     store: Store,
     budget: Budget,
     key: DataKey,
+    outbox: Option<Outbox>,
 ) -> Result<Option<Found<impl FnMut(Range<u64>) -> Pieces + Send + 'static>>, Refused> {
     let key = XorbKey { hash: key.xorb, digest: Digest::new(key.digest) };
     let permit = budget.acquire(ANSWER_BYTES).await?;
@@ -59,8 +64,17 @@ async fn find(
     let open = move |range: Range<u64>| {
         // Held for as long as the body may open ranges.
         let _permit = &permit;
-        metrics::counter!("drystone_sent_bytes_total").increment(range.end.saturating_sub(range.start));
-        reader.stream(range).map_err(broken).boxed()
+        let bytes = range.end.saturating_sub(range.start);
+        metrics::counter!("drystone_sent_bytes_total").increment(bytes);
+        // What is short goes out together with its head, which is more than not copying it would save.
+        let outbox = outbox.clone().filter(|_| bytes >= SENT_BY_SYSTEM_BYTES_MIN);
+        match outbox.and_then(|outbox| Some((outbox, reader.parts(range.clone())?))) {
+            Some((outbox, parts)) => {
+                let laid = move |part| outbox.lay(part).ok_or_else(|| io::ErrorKind::InvalidInput.into());
+                parts.map_err(broken).map(move |part| part.and_then(&laid)).boxed()
+            }
+            None => reader.stream(range).map_err(broken).boxed(),
+        }
     };
     Ok(Some(Found { total_bytes, open }))
 }

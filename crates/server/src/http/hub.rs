@@ -9,7 +9,9 @@ mod clock;
 mod commit;
 mod discussion;
 mod error;
+mod ignore;
 mod info;
+mod keep;
 mod lfs;
 mod preupload;
 mod query;
@@ -18,66 +20,84 @@ mod resolve;
 mod tree;
 
 pub(super) use access::Asked;
+pub use clock::iso;
 pub(super) use error::HubError;
 pub(crate) use lfs::LfsSigner;
 
-use axum::Router;
 use axum::routing::{delete, get, post, put};
 use store::repo::Kind;
 
-use crate::state::AppState;
+use super::Route;
 
-/// Adds all routes of the Hub API.
-pub(super) fn routes(mut routes: Router<AppState>) -> Router<AppState> {
-    routes = routes
-        .route("/api/whoami-v2", get(admin::whoami))
-        .route("/api/repos/create", post(admin::create))
-        .route("/api/repos/delete", delete(admin::delete))
-        .route("/api/repos/move", post(admin::rename))
-        .route("/api/validate-yaml", post(admin::validate_yaml));
-    for kind in Kind::ALL {
-        let plural = kind.plural();
-        let repo = format!("/api/{plural}/{{namespace}}/{{name}}");
-        let at = |rest: &str| format!("{repo}{rest}");
-        routes = routes
-            .route(&format!("/api/{plural}"), get(info::list))
-            .route(&repo, get(info::info))
-            .route(&at("/revision/{revision}"), get(info::info))
-            .route(&at("/settings"), put(admin::settings))
-            .route(&at("/auth-check"), get(info::auth_check))
-            .route(&at("/auth-check/write"), get(info::auth_check))
-            .route(&at("/preupload/{revision}"), post(preupload::decide))
-            .route(&at("/commit/{revision}"), post(commit::receive))
-            .route(&at("/tree/{revision}"), get(tree::list))
-            .route(&at("/tree/{revision}/"), get(tree::list))
-            .route(&at("/tree/{revision}/{*path}"), get(tree::list))
-            .route(&at("/paths-info/{revision}"), post(tree::paths_info))
-            .route(&at("/refs"), get(refs::list))
-            .route(&at("/branch/{branch}"), post(refs::create_branch).delete(refs::delete_branch))
-            .route(&at("/tag/{tag}"), post(refs::create_tag).delete(refs::delete_tag))
-            .route(&at("/commits/{revision}"), get(refs::history))
-            .route(&at("/super-squash/{branch}"), post(refs::squash))
-            .route(&at("/discussions"), post(discussion::open))
-            .route(&at("/discussions/{number}"), get(discussion::details))
-            .route(
-                &format!("/api/resolve-cache/{plural}/{{namespace}}/{{name}}/{{revision}}/{{*path}}"),
-                get(resolve::serve),
-            );
-        let web = match kind {
-            Kind::Model => "/{namespace}/{name}".to_owned(),
-            _ => format!("/{plural}/{{namespace}}/{{name}}"),
-        };
-        routes = routes
-            .route(&format!("{web}/resolve/{{revision}}/{{*path}}"), get(resolve::serve))
-            .route(&format!("{web}/raw/{{revision}}/{{*path}}"), get(resolve::raw))
-            .route(&format!("{web}/info/lfs/objects/batch"), post(lfs::batch))
-            .route(
-                &format!("/lfs/{plural}/{{namespace}}/{{name}}/{{oid}}"),
-                get(lfs::download).put(lfs::upload),
-            )
-            .route(&format!("/lfs/{plural}/{{namespace}}/{{name}}/{{oid}}/verify"), post(lfs::verify));
-    }
+/// All routes of the Hub API, and those of whoever keeps the server.
+pub(super) fn routes() -> Vec<Route> {
+    let mut routes = vec![
+        ("/api/whoami-v2".to_owned(), get(admin::whoami)),
+        ("/api/repos/create".to_owned(), post(admin::create)),
+        ("/api/repos/delete".to_owned(), delete(admin::delete)),
+        ("/api/repos/move".to_owned(), post(admin::rename)),
+        ("/api/validate-yaml".to_owned(), post(admin::validate_yaml)),
+        ("/api/admin/users".to_owned(), get(keep::users).post(keep::add_user)),
+        ("/api/admin/orgs".to_owned(), get(keep::orgs).post(keep::add_org)),
+        ("/api/admin/orgs/{org}/members".to_owned(), get(keep::members)),
+        (
+            "/api/admin/orgs/{org}/members/{user}".to_owned(),
+            put(keep::set_member).delete(keep::remove_member),
+        ),
+        ("/api/admin/repos".to_owned(), get(keep::repos)),
+        ("/api/admin/trash".to_owned(), get(keep::trash)),
+        ("/api/admin/trash/{id}".to_owned(), post(keep::restore).delete(keep::reclaim)),
+    ];
+    routes.extend(Kind::ALL.into_iter().flat_map(of_kind));
     routes
+}
+
+/// The routes of one kind of repository.
+fn of_kind(kind: Kind) -> Vec<Route> {
+    let plural = kind.plural();
+    let api = |rest: &str| format!("/api/{plural}/{{namespace}}/{{name}}{rest}");
+    let web = |rest: &str| match kind {
+        Kind::Model => format!("/{{namespace}}/{{name}}{rest}"),
+        _ => format!("/{plural}/{{namespace}}/{{name}}{rest}"),
+    };
+    let signed = |rest: &str| format!("/lfs/{plural}/{{namespace}}/{{name}}/{{oid}}{rest}");
+    vec![
+        (format!("/api/{plural}"), get(info::list)),
+        (api(""), get(info::info)),
+        (api("/revision/{revision}"), get(info::info)),
+        (api("/settings"), put(admin::settings)),
+        (api("/auth-check"), get(info::auth_check)),
+        (api("/auth-check/write"), get(info::auth_check_write)),
+        (api("/preupload/{revision}"), post(preupload::decide)),
+        (api("/commit/{revision}"), post(commit::receive)),
+        (api("/tree/{revision}"), get(tree::list)),
+        (api("/tree/{revision}/"), get(tree::list)),
+        (api("/tree/{revision}/{*path}"), get(tree::list)),
+        (api("/paths-info/{revision}"), post(tree::paths_info)),
+        (api("/refs"), get(refs::list)),
+        (api("/branch/{branch}"), post(refs::create_branch).delete(refs::delete_branch)),
+        (api("/tag/{tag}"), post(refs::create_tag).delete(refs::delete_tag)),
+        (api("/commits/{revision}"), get(refs::history)),
+        (api("/super-squash/{branch}"), post(refs::squash)),
+        (api("/discussions"), get(discussion::list).post(discussion::open)),
+        (api("/discussions/{number}"), get(discussion::details)),
+        (api("/discussions/{number}/merge"), post(discussion::merge)),
+        (api("/discussions/{number}/status"), post(discussion::set_status)),
+        (
+            format!("/api/resolve-cache/{plural}/{{namespace}}/{{name}}/{{revision}}/{{*path}}"),
+            get(resolve::serve),
+        ),
+        (web("/resolve/{revision}/{*path}"), get(resolve::serve)),
+        (web("/raw/{revision}/{*path}"), get(resolve::raw)),
+        (web("/info/lfs/objects/batch"), post(lfs::batch)),
+        (web("/info/lfs/locks"), get(lfs::locks::list).post(lfs::locks::create)),
+        (web("/info/lfs/locks/verify"), post(lfs::locks::verify)),
+        (web("/info/lfs/locks/{id}/unlock"), post(lfs::locks::unlock)),
+        (signed(""), get(lfs::download).put(lfs::upload)),
+        (signed("/verify"), post(lfs::verify)),
+        (signed("/parts"), post(lfs::parts::join)),
+        (signed("/parts/{number}"), put(lfs::parts::receive)),
+    ]
 }
 
 /// A part of a path or query, as URLs spell it.

@@ -5,6 +5,7 @@
 
 mod care;
 mod repo;
+mod review;
 mod sweep;
 
 use std::time::Duration;
@@ -335,6 +336,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (10, "tokens", include_str!("../../migrations/postgres/0010_tokens.sql")),
     (11, "xorbs of repositories", include_str!("../../migrations/postgres/0011_repo_xorbs.sql")),
     (20, "repositories", include_str!("../../migrations/postgres/0020_repos.sql")),
+    (21, "trash", include_str!("../../migrations/postgres/0021_trash.sql")),
+    (22, "review", include_str!("../../migrations/postgres/0022_review.sql")),
     (30, "sweep", include_str!("../../migrations/postgres/0030_sweep.sql")),
 ];
 

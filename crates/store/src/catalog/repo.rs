@@ -9,6 +9,7 @@ pub(in crate::catalog) mod statements;
 use async_trait::async_trait;
 use xet::{FileHash, Sha256};
 
+use super::review::Review;
 use super::rows::{array, number};
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +21,7 @@ use crate::repo::{Kind, RepoId, RepoName};
 /// *Contract*: as for [`Catalog`](super::Catalog). What changes a ref says what it was, and changes nothing if it was
 /// not; git objects are named by their content, so adding one again changes nothing.
 #[async_trait]
-pub trait RepoCatalog: Send + Sync {
+pub trait RepoCatalog: Review + Send + Sync {
     /// Adds a repository with its first objects and refs; tells whether the name was free.
     async fn create_repo(&self, row: &RepoRow, objects: &[GitRow], refs: &[RefRow]) -> Result<bool>;
 
@@ -30,11 +31,12 @@ pub trait RepoCatalog: Send + Sync {
     /// Repositories in the order of their names, as many as the query wants.
     async fn list_repos(&self, query: &RepoQuery) -> Result<Vec<RepoRow>>;
 
-    /// Renames a repository, with all that its files, digests and chunks are found by; tells whether the name was free.
-    async fn rename_repo(&self, row: &RepoRow, to: &RepoName) -> Result<bool>;
+    /// Repositories that were deleted and are still there, those that go first first.
+    async fn trash(&self) -> Result<Vec<RepoRow>>;
 
-    /// Makes a repository private or public.
-    async fn set_private(&self, repo: RepoId, private: bool) -> Result<()>;
+    /// Makes a repository what `to` says: its name, with all that its files, digests and chunks are found by, who sees
+    /// it, and whether it is in the trash. Tells whether it was as `from` says and the name was free.
+    async fn change_repo(&self, from: &RepoRow, to: &RepoRow) -> Result<bool>;
 
     /// Deletes a repository and what it may read; tells which bundles nobody needs any more.
     async fn delete_repo(&self, row: &RepoRow) -> Result<Vec<Oid>>;
@@ -61,12 +63,6 @@ pub trait RepoCatalog: Send + Sync {
 
     /// The files registered in `scope` under these digests, with their lengths, in the order of digest and file hash.
     async fn linked_files(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<LinkedFile>>;
-
-    /// Adds a pull request under the next free number, which is answered; the row's own number is not looked at.
-    async fn add_pull(&self, repo: RepoId, row: &PullRow) -> Result<u64>;
-
-    /// The pull requests of these numbers; unknown ones are left out.
-    async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> Result<Vec<PullRow>>;
 
     /// Adds namespaces; tells which were new.
     async fn add_namespaces(&self, rows: &[NamespaceRow]) -> Result<Vec<String>>;
@@ -100,6 +96,18 @@ pub struct RepoRow {
     pub created_s: u64,
     /// When one of its refs last moved.
     pub updated_s: u64,
+    /// Of one that was deleted: when nothing of it needs to be kept any more.
+    pub reclaim_s: Option<u64>,
+}
+
+impl RepoRow {
+    /// The repository as the content store knows it. In the trash it has a name that nobody can ask for.
+    pub fn scope(&self) -> Result<Scope> {
+        match self.reclaim_s {
+            None => self.name.scope(),
+            Some(_) => Scope::new(self.name.namespace.clone(), format!("trash/{}", self.id)),
+        }
+    }
 }
 
 /// Which repositories to list.
@@ -173,21 +181,6 @@ pub struct LinkedFile {
     pub file: FileHash,
 }
 
-/// A pull request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PullRow {
-    /// Counted from 1 in each repository.
-    pub number: u64,
-    /// Its title.
-    pub title: String,
-    /// What it is about.
-    pub description: String,
-    /// Who opened it.
-    pub author: String,
-    /// When, Unix seconds.
-    pub created_s: u64,
-}
-
 /// A user or an organisation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceRow {
@@ -211,7 +204,9 @@ pub struct MemberRow {
 }
 
 /// The columns of `repos`, in the order of the table.
-pub(crate) type RepoColumns = (Vec<u8>, i64, String, String, i64, i64, i64);
+pub(crate) type RepoColumns = (Vec<u8>, i64, String, String, i64, i64, i64, Option<i64>);
+
+pub(crate) const REPO_COLUMNS: &str = "id, kind, namespace, name, private, created_s, updated_s, reclaim_s";
 
 /// The columns of `git_objects` after the repository, in the order of the table.
 pub(crate) type GitColumns = (
@@ -237,7 +232,8 @@ pub(crate) const GIT_BATCH_ROWS: usize = 500;
 impl TryFrom<RepoColumns> for RepoRow {
     type Error = Error;
 
-    fn try_from((id, kind, namespace, name, private, created, updated): RepoColumns) -> Result<Self> {
+    fn try_from(columns: RepoColumns) -> Result<Self> {
+        let (id, kind, namespace, name, private, created, updated, reclaim) = columns;
         let kind = Kind::from_number(kind).ok_or_else(|| damaged("kind of a repository"))?;
         Ok(Self {
             id: RepoId::new(id.try_into().map_err(|_| damaged("repository id"))?),
@@ -245,6 +241,7 @@ impl TryFrom<RepoColumns> for RepoRow {
             private: private != 0,
             created_s: number("time created", created)?,
             updated_s: number("time updated", updated)?,
+            reclaim_s: reclaim.map(|time| number("time to reclaim", time)).transpose()?,
         })
     }
 }

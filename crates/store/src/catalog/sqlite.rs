@@ -5,6 +5,7 @@
 
 mod care;
 mod repo;
+mod review;
 mod sweep;
 
 use std::collections::HashSet;
@@ -404,6 +405,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (10, "tokens", include_str!("../../migrations/sqlite/0010_tokens.sql")),
     (11, "xorbs of repositories", include_str!("../../migrations/sqlite/0011_repo_xorbs.sql")),
     (20, "repositories", include_str!("../../migrations/sqlite/0020_repos.sql")),
+    (21, "trash", include_str!("../../migrations/sqlite/0021_trash.sql")),
+    (22, "review", include_str!("../../migrations/sqlite/0022_review.sql")),
     (30, "sweep", include_str!("../../migrations/sqlite/0030_sweep.sql")),
 ];
 

@@ -201,7 +201,7 @@ pub struct SweptRepo {
 impl SweptRepo {
     /// The repository as the content store knows it.
     pub fn scope(&self) -> Result<Scope> {
-        self.row.name.scope()
+        self.row.scope()
     }
 }
 

@@ -1,16 +1,16 @@
 //! Objects as streams: large pieces of local files, and a check that all of a range came.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::TryFutureExt as _;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
+use super::parts::{self, FilePart};
 use super::{ObjectKey, Objects};
 use crate::blocks::{Block, Blocks};
 use crate::error::{Error, ErrorKind, Result};
@@ -38,12 +38,13 @@ impl ObjectReader {
             return async move { objects.stream(&key, range).await }.try_flatten_stream().boxed();
         };
         let key = self.key.to_string();
-        let direct = match self.objects.passes.is_first(&key, &range, self.total_bytes) {
-            true => self.objects.folder.as_ref().map(|folder| folder.join(&key)),
-            false => None,
-        };
-        let source = Source { file: opened, direct: Arc::new(Mutex::new(direct.map(Direct::Path))) };
-        whole(key.clone(), range.clone(), file(key, source, range, self.objects.blocks.clone()))
+        whole(key.clone(), range.clone(), file(key, opened, range, self.objects.blocks.clone()))
+    }
+
+    /// The same range as parts of a file, for whoever can send them without reading them; `None` for what is not in a
+    /// folder.
+    pub fn parts(&self, range: Range<u64>) -> Option<BoxStream<'static, Result<FilePart>>> {
+        Some(parts::of(self.key.to_string(), self.file.clone()?, range))
     }
 }
 
@@ -87,80 +88,28 @@ fn open_now(_: &Path) -> Option<io::Result<(File, u64)>> {
     None
 }
 
-/// What was read of each object, to tell the first pass over it from later ones.
-///
-/// The first pass goes past the page cache: much is read once, copying it into fresh pages costs several times what
-/// sending it does, and it would drive out what is read again and again. What is read a second time comes by way of the
-/// cache and stays there.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Passes {
-    read_bytes: Arc<Mutex<HashMap<String, u64>>>,
-}
-
-impl Passes {
-    /// Notes that a range will be read; tells whether it belongs to the first pass. Short ranges never do: their
-    /// neighbours will be asked for, and are read ahead.
-    fn is_first(&self, key: &str, range: &Range<u64>, total_bytes: u64) -> bool {
-        let bytes = range.end.saturating_sub(range.start);
-        let mut read_bytes = self.read_bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        if read_bytes.len() >= PASSES_MAX {
-            read_bytes.clear();
-        }
-        let read = read_bytes.entry(key.to_owned()).or_default();
-        *read = read.saturating_add(bytes);
-        bytes >= DIRECT_BYTES_MIN && *read <= total_bytes
-    }
-}
-
-/// Objects whose passes are remembered, about 200 bytes each.
-const PASSES_MAX: usize = 65_536;
-/// Ranges shorter than this are always read by way of the cache.
-const DIRECT_BYTES_MIN: u64 = 1024 * 1024;
-
-/// A file to read from, and the same file past the page cache, if it should be read so.
-pub(super) struct Source {
-    file: Arc<File>,
-    direct: Arc<Mutex<Option<Direct>>>,
-}
-
-/// Opened when it is first needed, by a thread that may wait.
-enum Direct {
-    Path(PathBuf),
-    File(File),
-}
-
-impl From<File> for Source {
-    fn from(file: File) -> Self {
-        Self { file: file.into(), direct: Arc::default() }
-    }
-}
-
 /// A range of a file. The file is read while somebody asks for more, one block at a time.
 pub(super) fn file(
     key: String,
-    source: Source,
+    file: Arc<File>,
     range: Range<u64>,
     blocks: Blocks,
 ) -> BoxStream<'static, Result<Bytes>> {
     let pieces = stream::try_unfold(range, move |range| {
-        let (file, direct) = (source.file.clone(), source.direct.clone());
-        let (blocks, key) = (blocks.clone(), key.clone());
+        let (file, blocks, key) = (file.clone(), blocks.clone(), key.clone());
         async move {
             if range.is_empty() {
                 return Ok(None);
             }
-            let block = blocks.take();
             let failed = || format!("read {key}");
-            let is_direct = direct.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-            let filled = if is_direct { Filled::Later(block) } else { fill_now(&file, block, &range) };
-            let piece = match filled {
+            let piece = match fill_now(&file, blocks.take(), &range) {
                 Filled::Now(block) => block.freeze(),
                 Filled::Later(block) => {
                     let later = range.clone();
-                    let read = tokio::task::spawn_blocking(move || fill(&file, &direct, block, &later))
+                    let read = tokio::task::spawn_blocking(move || fill(&file, block, &later))
                         .await
                         .map_err(|source| Error::caused(ErrorKind::Internal, failed(), source))?;
-                    read.map_err(|source| Error::caused(ErrorKind::Unavailable, failed(), source))?
+                    read.map_err(|source| Error::caused(ErrorKind::Unavailable, failed(), source))?.freeze()
                 }
             };
             // A file cut short since it was opened: whoever counts the bytes will say so.
@@ -199,56 +148,7 @@ fn fill_now(_: &File, block: Block, _: &Range<u64>) -> Filled {
 }
 
 /// Reads a block of the range, or what is left of it.
-fn fill(file: &File, direct: &Mutex<Option<Direct>>, block: Block, range: &Range<u64>) -> io::Result<Bytes> {
-    let mut direct = direct.lock().unwrap_or_else(PoisonError::into_inner);
-    let block = match direct.take() {
-        None => block,
-        Some(found) => {
-            let mut block = block;
-            match fill_direct(found, &mut block, range) {
-                Ok((found, skipped)) => {
-                    *direct = Some(found);
-                    let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-                    let piece = block.freeze();
-                    let end = piece.len().min(skipped.saturating_add(len));
-                    return Ok(piece.slice(skipped.min(end)..end));
-                }
-                // Not every file system can do this. From here on the file is read as usual.
-                Err(_) => block,
-            }
-        }
-    };
-    fill_cached(file, block, range).map(Block::freeze)
-}
-
-/// Reads the pages that hold the start of the range; tells how many bytes come before it.
-fn fill_direct(direct: Direct, block: &mut Block, range: &Range<u64>) -> io::Result<(Direct, usize)> {
-    let file = match direct {
-        Direct::Path(path) => open_direct(&path)?,
-        Direct::File(file) => file,
-    };
-    let first = range.start - range.start % PAGE_BYTES;
-    let pages = first..range.end.next_multiple_of(PAGE_BYTES);
-    let read = read_at(&file, room_for(block, &pages), first)?;
-    block.filled(read);
-    Ok((Direct::File(file), usize::try_from(range.start - first).unwrap_or(0)))
-}
-
-/// Where direct reads begin, and how long they are, are multiples of this.
-const PAGE_BYTES: u64 = 4096;
-
-#[cfg(target_os = "linux")]
-fn open_direct(path: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags, open};
-    Ok(File::from(open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())?))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_direct(_: &Path) -> io::Result<File> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-fn fill_cached(file: &File, mut block: Block, range: &Range<u64>) -> io::Result<Block> {
+fn fill(file: &File, mut block: Block, range: &Range<u64>) -> io::Result<Block> {
     loop {
         let at = range.start + block.len() as u64;
         let room = room_for(&mut block, &(at..range.end));
@@ -272,12 +172,12 @@ fn room_for<'a>(block: &'a mut Block, range: &Range<u64>) -> &'a mut [u8] {
 }
 
 #[cfg(unix)]
-fn read_at(file: &File, room: &mut [u8], at: u64) -> io::Result<usize> {
+pub(super) fn read_at(file: &File, room: &mut [u8], at: u64) -> io::Result<usize> {
     std::os::unix::fs::FileExt::read_at(file, room, at)
 }
 
 #[cfg(windows)]
-fn read_at(file: &File, room: &mut [u8], at: u64) -> io::Result<usize> {
+pub(super) fn read_at(file: &File, room: &mut [u8], at: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, room, at)
 }
 
@@ -310,15 +210,19 @@ mod tests {
     use super::*;
     use crate::objects::{Digest, XorbKey};
 
+    fn read_exact_at(file: &File, room: &mut [u8], at: u64) {
+        std::os::unix::fs::FileExt::read_exact_at(file, room, at).unwrap();
+    }
+
     #[tokio::test]
-    async fn every_range_reads_the_same_in_the_first_pass_and_in_later_ones() {
+    async fn every_range_reads_the_same_as_bytes_and_as_parts_of_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::local(folder.path()).unwrap();
         let key =
             ObjectKey::Xorb(XorbKey { hash: xet::XorbHash::new([1; 32]), digest: Digest::new([2; 32]) });
         let data = testkit::corpus::noise(1, 3_000_001);
         objects.put(&key, vec![Bytes::from(data.clone())]).await.unwrap();
-        for pass in 0..3 {
+        for pass in 0..2 {
             let reader = objects.reader(&key).await.unwrap().unwrap();
             assert_eq!(reader.total_bytes(), 3_000_001);
             for (start, end) in
@@ -327,22 +231,24 @@ mod tests {
                 let pieces: Vec<Bytes> = reader.stream(start..end).try_collect().await.unwrap();
                 let expected = &data[start as usize..end as usize];
                 assert!(pieces.concat() == expected, "pass {pass}: {start}..{end}");
+                let parts: Vec<FilePart> = reader.parts(start..end).unwrap().try_collect().await.unwrap();
+                let mut sent = vec![0; expected.len()];
+                let mut at = 0;
+                for part in &parts {
+                    let len = part.len();
+                    read_exact_at(&part.file, &mut sent[at..at + len], part.range.start);
+                    at += len;
+                }
+                assert!(sent == expected, "pass {pass}: {start}..{end}");
             }
             // A range that passes the end breaks off, whichever way it is read.
+            let parts: Result<Vec<FilePart>> =
+                reader.parts(1_000_000..3_000_002).unwrap().try_collect().await;
+            assert_eq!(parts.unwrap_err().kind(), ErrorKind::Corrupt);
             let beyond: Result<Vec<Bytes>> = reader.stream(1_000_000..3_000_002).try_collect().await;
             assert_eq!(beyond.unwrap_err().kind(), ErrorKind::Corrupt);
         }
         let other = ObjectKey::Shard(xet::ShardHash::ZERO);
         assert!(objects.reader(&other).await.unwrap().is_none());
-    }
-
-    #[test]
-    fn the_first_pass_is_over_when_as_much_was_read_as_there_is() {
-        let (passes, mib) = (Passes::default(), 1 << 20);
-        assert!(passes.is_first("a", &(0..2 * mib), 3 * mib));
-        assert!(!passes.is_first("a", &(0..100), 3 * mib), "short");
-        assert!(passes.is_first("b", &(0..3 * mib), 3 * mib));
-        assert!(!passes.is_first("a", &(2 * mib..3 * mib), 3 * mib));
-        assert!(!passes.is_first("b", &(0..3 * mib), 3 * mib));
     }
 }

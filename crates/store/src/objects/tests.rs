@@ -11,7 +11,7 @@ use url::Url;
 use super::*;
 
 fn xorb_key() -> ObjectKey {
-    ObjectKey::Xorb(XorbKey { hash: XorbHash::new([1; 32]), digest: Digest::of([&b"abc"[..]]) })
+    ObjectKey::Xorb(XorbKey { hash: XorbHash::new([1; 32]), digest: Digest::of(b"abc") })
 }
 
 #[test]

@@ -321,7 +321,7 @@ fn find<'a>(
 }
 
 /// The repository, or a file that the commit refers to, went while the commit was made.
-fn swept(repo: &RepoRow) -> Error {
+pub(super) fn swept(repo: &RepoRow) -> Error {
     let message =
         format!("{} or a file of this commit is no longer there: upload the files again", repo.name);
     Error::new(ErrorKind::Conflict, message)

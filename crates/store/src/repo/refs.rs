@@ -1,9 +1,9 @@
 //! Refs: branches, tags and pull requests, and what a revision means.
 
-use super::RepoId;
 use super::oid::{ObjectKind, Oid};
+use super::{PullRow, PullState, RepoId};
 use crate::Store;
-use crate::catalog::repo::{PullRow, RefChange, RefRow, RepoRow};
+use crate::catalog::repo::{RefChange, RefRow, RepoRow};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The branch every repository has.
@@ -133,6 +133,7 @@ impl Store {
             description: description.replace('\0', ""),
             author: author.to_owned(),
             created_s: now_s,
+            state: PullState::Open,
         };
         row.number = self.hub().add_pull(repo.id, &row).await?;
         let change = RefChange { name: pull_ref(row.number), from: None, to: Some(at) };

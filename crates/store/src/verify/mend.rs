@@ -56,7 +56,9 @@ impl Store {
             chunks: Vec::new(),
             now_s: self.clock.now_s(),
         };
-        self.catalog.care().relay(&relay).await
+        let is_healed = self.catalog.care().relay(&relay).await?;
+        self.layouts.forget();
+        Ok(is_healed)
     }
 }
 

@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use store::access::Scope;
 use store::catalog::RepoCatalog;
 use store::catalog::repo::{
-    GitRow, LinkedFile, MemberRow, NamespaceRow, PullRow, RefChange, RefRow, RepoQuery, RepoRow,
+    GitRow, LinkedFile, MemberRow, NamespaceRow, RefChange, RefRow, RepoQuery, RepoRow,
 };
+use store::catalog::review::{LockQuery, LockRow, PullRow, PullState, Review};
 use store::repo::oid::Oid;
 use store::repo::{RepoId, RepoName};
 use xet::Sha256;
@@ -26,12 +27,12 @@ impl RepoCatalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.hub().list_repos(query)).await
     }
 
-    async fn rename_repo(&self, row: &RepoRow, to: &RepoName) -> store::Result<bool> {
-        self.faults.run(catalog_fault, self.inner.hub().rename_repo(row, to)).await
+    async fn trash(&self) -> store::Result<Vec<RepoRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().trash()).await
     }
 
-    async fn set_private(&self, repo: RepoId, private: bool) -> store::Result<()> {
-        self.faults.run(catalog_fault, self.inner.hub().set_private(repo, private)).await
+    async fn change_repo(&self, from: &RepoRow, to: &RepoRow) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().change_repo(from, to)).await
     }
 
     async fn delete_repo(&self, row: &RepoRow) -> store::Result<Vec<Oid>> {
@@ -66,14 +67,6 @@ impl RepoCatalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.hub().linked_files(scope, digests)).await
     }
 
-    async fn add_pull(&self, repo: RepoId, row: &PullRow) -> store::Result<u64> {
-        self.faults.run(catalog_fault, self.inner.hub().add_pull(repo, row)).await
-    }
-
-    async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> store::Result<Vec<PullRow>> {
-        self.faults.run(catalog_fault, self.inner.hub().pulls(repo, numbers)).await
-    }
-
     async fn add_namespaces(&self, rows: &[NamespaceRow]) -> store::Result<Vec<String>> {
         self.faults.run(catalog_fault, self.inner.hub().add_namespaces(rows)).await
     }
@@ -96,5 +89,36 @@ impl RepoCatalog for FaultyCatalog {
 
     async fn members(&self, namespace: &str) -> store::Result<Vec<MemberRow>> {
         self.faults.run(catalog_fault, self.inner.hub().members(namespace)).await
+    }
+}
+
+#[async_trait]
+impl Review for FaultyCatalog {
+    async fn add_pull(&self, repo: RepoId, row: &PullRow) -> store::Result<u64> {
+        self.faults.run(catalog_fault, self.inner.hub().add_pull(repo, row)).await
+    }
+
+    async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> store::Result<Vec<PullRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().pulls(repo, numbers)).await
+    }
+
+    async fn list_pulls(&self, repo: RepoId, skip: u64, limit: u64) -> store::Result<(Vec<PullRow>, u64)> {
+        self.faults.run(catalog_fault, self.inner.hub().list_pulls(repo, skip, limit)).await
+    }
+
+    async fn set_pull(&self, repo: RepoId, number: u64, state: PullState) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().set_pull(repo, number, state)).await
+    }
+
+    async fn add_lock(&self, repo: RepoId, row: &LockRow) -> store::Result<LockRow> {
+        self.faults.run(catalog_fault, self.inner.hub().add_lock(repo, row)).await
+    }
+
+    async fn locks(&self, repo: RepoId, query: &LockQuery) -> store::Result<Vec<LockRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().locks(repo, query)).await
+    }
+
+    async fn remove_lock(&self, repo: RepoId, id: &str) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().remove_lock(repo, id)).await
     }
 }

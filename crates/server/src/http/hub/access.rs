@@ -148,6 +148,15 @@ impl Asked {
         }
     }
 
+    /// Refuses whoever does not keep the server.
+    pub(super) fn expect_admin(&self) -> Result<(), HubError> {
+        match self.who.as_ref().map(|who| who.role) {
+            None => Err(crate::auth::Refusal::Missing.into()),
+            Some(Role::Admin) => Ok(()),
+            Some(_) => Err(crate::auth::Refusal::Admin.into()),
+        }
+    }
+
     /// Namespaces whose private repositories may be listed; `None` for all.
     pub(super) fn private_of(&self) -> Option<Vec<String>> {
         let organisations = || self.memberships.iter().map(|row| row.namespace.clone());

@@ -109,7 +109,7 @@ pub(super) async fn delete(asked: Asked, body: Body) -> Result<Response<Body>, H
     };
     let name = RepoName::new(kind_of(delete.kind.as_deref())?, namespace, name)?;
     let repo = asked.writable_repo(&name).await?;
-    asked.store.delete_repo(&repo).await?;
+    asked.store.trash_repo(&repo, asked.state.config.trash_s).await?;
     Ok(answer(&json!({})))
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn settings(asked: Asked, body: Body) -> Result<Response<Body>,
     let settings: Settings = small_json(body).await?;
     let private = is_private(settings.private, settings.visibility.as_deref())?;
     if let Some(private) = private {
-        asked.store.hub().set_private(repo.id, private).await?;
+        asked.store.set_private(&repo, private).await?;
     }
     Ok(answer(&json!({"private": private.unwrap_or(repo.private)})))
 }
@@ -158,7 +158,7 @@ pub(super) async fn validate_yaml(body: Body) -> Result<Response<Body>, HubError
     Ok(answer(&json!({"errors": [], "warnings": []})))
 }
 
-fn kind_of(text: Option<&str>) -> Result<Kind, HubError> {
+pub(super) fn kind_of(text: Option<&str>) -> Result<Kind, HubError> {
     let Some(text) = text else { return Ok(Kind::Model) };
     let kind = Kind::ALL.into_iter().find(|kind| kind.singular() == text);
     kind.ok_or_else(|| HubError::invalid("a repository's type should be model, dataset or space"))

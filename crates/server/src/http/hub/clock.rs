@@ -1,7 +1,7 @@
 //! Times as the Hub writes them: `2026-11-15T22:05:09.000Z`.
 
 /// A Unix time as text.
-pub(super) fn iso(time_s: u64) -> String {
+pub fn iso(time_s: u64) -> String {
     let (days, rest) = (time_s / 86_400, time_s % 86_400);
     let (year, month, day) = civil(days);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.000Z", rest / 3600, rest / 60 % 60, rest % 60)

@@ -1,16 +1,18 @@
-//! Pull requests, as far as uploads need them: open one, and look at it.
+//! Pull requests: open one, look at it, merge or close it.
 
 use axum::body::Body;
 use axum::http::Response;
 use serde::Deserialize;
-use serde_json::json;
-use store::repo::refs;
+use serde_json::{Value, json};
+use store::catalog::repo::RepoRow;
+use store::repo::{PullRow, PullState, refs};
 use xet::wire::ErrorCode;
 
 use super::access::Asked;
 use super::admin::small_json;
 use super::clock::iso;
 use super::error::HubError;
+use super::info::set;
 use crate::http::json as answer;
 
 #[derive(Deserialize)]
@@ -37,16 +39,98 @@ pub(super) async fn open(asked: Asked, body: Body) -> Result<Response<Body>, Hub
     Ok(answer(&json!({"num": pull.number, "url": url, "pullRequest": true})))
 }
 
+/// `GET {repo}/discussions?p=&status=&type=&author=`.
+pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
+    let repo = asked.readable().await?;
+    let page: u64 = asked.query.value("p").and_then(|page| page.parse().ok()).unwrap_or(0);
+    let start = page.saturating_mul(PAGE);
+    let (pulls, count) = asked.store.hub().list_pulls(repo.id, start, PAGE).await?;
+    let is_wanted = |pull: &&PullRow| {
+        let status = asked.query.value("status").is_none_or(|wanted| match wanted {
+            "open" => pull.state == PullState::Open,
+            "closed" => pull.state != PullState::Open,
+            _ => true,
+        });
+        let author = asked.query.value("author").is_none_or(|author| author == pull.author);
+        status && author && asked.query.value("type") != Some("discussion")
+    };
+    let pulls: Vec<_> = pulls.iter().filter(is_wanted).map(|pull| describe(&repo, pull)).collect();
+    Ok(answer(&json!({"discussions": pulls, "start": start, "count": count})))
+}
+
+/// `POST {repo}/discussions/{number}/merge`.
+pub(super) async fn merge(asked: Asked) -> Result<Response<Body>, HubError> {
+    let repo = asked.writable().await?;
+    let pull = find(&asked, &repo).await?;
+    let merged = asked.store.merge_pull(&repo, &pull, asked.name()?).await?;
+    Ok(answer(&json!({"success": true, "commitOid": merged.oid.to_string()})))
+}
+
+#[derive(Deserialize)]
+struct SetStatus {
+    status: String,
+}
+
+/// `POST {repo}/discussions/{number}/status`.
+pub(super) async fn set_status(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    let repo = asked.writable().await?;
+    let pull = find(&asked, &repo).await?;
+    let wanted: SetStatus = small_json(body).await?;
+    let state = match wanted.status.as_str() {
+        "open" => PullState::Open,
+        "closed" => PullState::Closed,
+        _ => return Err(HubError::invalid("status should be open or closed")),
+    };
+    if !asked.store.hub().set_pull(repo.id, pull.number, state).await? {
+        return Err(HubError::new(ErrorCode::Conflict, "the pull request is merged"));
+    }
+    let now = iso(asked.state.now_s());
+    let event = json!({
+        "id": format!("{}-{}-{now}", repo.id, pull.number),
+        "author": author(asked.name()?),
+        "createdAt": now,
+        "type": "status-change",
+        "data": {"status": wanted.status},
+    });
+    Ok(answer(&json!({"newStatus": event})))
+}
+
+async fn find(asked: &Asked, repo: &RepoRow) -> Result<PullRow, HubError> {
+    let number: u64 = asked.param("number").parse().map_err(|_| HubError::invalid("a number is expected"))?;
+    let pull = asked.store.hub().pulls(repo.id, &[number]).await?.into_iter().next();
+    pull.ok_or_else(|| HubError::new(ErrorCode::NotFound, format!("no pull request {number}")))
+}
+
+fn author(name: &str) -> Value {
+    json!({"name": name, "type": "user", "fullname": name})
+}
+
+/// What a list says of each.
+fn describe(repo: &RepoRow, pull: &PullRow) -> Value {
+    let status = match pull.state {
+        PullState::Open => "open",
+        PullState::Closed => "closed",
+        PullState::Merged(_) => "merged",
+    };
+    json!({
+        "num": pull.number,
+        "title": pull.title,
+        "status": status,
+        "author": author(&pull.author),
+        "repo": {"name": repo.name.id(), "type": repo.name.kind.singular()},
+        "isPullRequest": true,
+        "createdAt": iso(pull.created_s),
+    })
+}
+
 /// `GET {repo}/discussions/{number}`.
 pub(super) async fn details(asked: Asked) -> Result<Response<Body>, HubError> {
     let repo = asked.readable().await?;
-    let number: u64 = asked.param("number").parse().map_err(|_| HubError::invalid("a number is expected"))?;
-    let pull = asked.store.hub().pulls(repo.id, &[number]).await?.into_iter().next();
-    let pull = pull.ok_or_else(|| HubError::new(ErrorCode::NotFound, format!("no pull request {number}")))?;
+    let pull = find(&asked, &repo).await?;
     let created = iso(pull.created_s);
-    let author = json!({"name": pull.author, "type": "user", "fullname": pull.author});
+    let author = author(&pull.author);
     let events = json!([{
-        "id": format!("{}-{number}", repo.id),
+        "id": format!("{}-{}", repo.id, pull.number),
         "author": author,
         "createdAt": created,
         "type": "comment",
@@ -55,17 +139,16 @@ pub(super) async fn details(asked: Asked) -> Result<Response<Body>, HubError> {
             "latest": {"raw": pull.description, "html": "", "updatedAt": created, "author": author},
         },
     }]);
-    Ok(answer(&json!({
-        "num": number,
-        "title": pull.title,
-        "status": "open",
-        "author": author,
-        "repo": {"name": repo.name.id(), "type": repo.name.kind.singular()},
-        "isPullRequest": true,
-        "createdAt": created,
-        "events": events,
-        "changes": {"base": refs::MAIN, "mergeCommitId": null},
-        "filesWithConflicts": [],
-        "diff": "",
-    })))
+    let merged = match pull.state {
+        PullState::Merged(oid) => Some(oid.to_string()),
+        PullState::Open | PullState::Closed => None,
+    };
+    let mut details = describe(&repo, &pull);
+    set(&mut details, "events", events);
+    set(&mut details, "changes", json!({"base": refs::MAIN, "mergeCommitId": merged}));
+    set(&mut details, "filesWithConflicts", json!([]));
+    set(&mut details, "diff", json!(""));
+    Ok(answer(&details))
 }
+
+const PAGE: u64 = 50;

@@ -43,6 +43,12 @@ pub(super) async fn auth_check(asked: Asked) -> Result<Response<Body>, HubError>
     Ok(answer(&json!({})))
 }
 
+/// `GET {repo}/auth-check/write`.
+pub(super) async fn auth_check_write(asked: Asked) -> Result<Response<Body>, HubError> {
+    asked.writable().await?;
+    Ok(answer(&json!({})))
+}
+
 /// `GET /api/models` and the like.
 pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let limit = asked.query.limit("limit", 100, LIST_REPOS_MAX);

@@ -3,6 +3,8 @@
 //! What arrives whole is cut by the server, so it is deduplicated like everything else. URLs are signed: clients send no
 //! token along.
 
+pub(super) mod locks;
+pub(super) mod parts;
 mod sign;
 
 pub(crate) use sign::LfsSigner;
@@ -59,7 +61,9 @@ pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Hu
     };
     let repo = if is_upload { asked.writable().await? } else { asked.readable().await? };
     let stored = stored(&asked, &repo, &batch.objects).await?;
-    let xet = is_upload && batch.transfers.iter().any(|transfer| transfer == "xet");
+    let offers = |name: &str| is_upload && batch.transfers.iter().any(|transfer| transfer == name);
+    let xet = offers("xet");
+    let by_parts = |object: &Object| offers("multipart") && parts::applies(&asked.state, object.size);
     let objects = batch.objects.iter().map(|object| {
         let found = stored.get(&object.oid).filter(|found| found.bytes == object.size);
         let mut entry = json!({"oid": object.oid, "size": object.size, "authenticated": true});
@@ -72,6 +76,7 @@ pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Hu
                 None
             }
             (true, None) if xet => Some(xet_upload(&asked, &repo)),
+            (true, None) if by_parts(object) => Some(parts::actions(&asked, &repo, object)),
             (true, None) => Some(json!({
                 "upload": {"href": url(&asked, &repo, Action::Upload, object)},
                 "verify": {"href": url(&asked, &repo, Action::Verify, object)},
@@ -91,7 +96,11 @@ pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Hu
         entry
     });
     let objects: Vec<_> = objects.collect();
-    let transfer = if xet { "xet" } else { "basic" };
+    let transfer = match batch.objects.iter().any(by_parts) {
+        _ if xet => "xet",
+        true => "multipart",
+        false => "basic",
+    };
     let mut response = answer(&json!({"transfer": transfer, "objects": objects, "hash_algo": "sha256"}));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(LFS_JSON));
     Ok(response)
@@ -164,12 +173,13 @@ fn checked(asked: &Asked, action: Action) -> Result<Signed, HubError> {
 }
 
 /// The repository of a signed URL; it may be gone.
+async fn named(asked: &Asked) -> Result<RepoRow, HubError> {
+    let found = asked.store.repo(&asked.repo_name()?).await?;
+    found.ok_or_else(|| HubError::repo_not_found(false))
+}
+
 async fn scope_of(asked: &Asked) -> Result<Scope, HubError> {
-    let name = asked.repo_name()?;
-    match asked.store.repo(&name).await? {
-        Some(repo) => Ok(repo.name.scope()?),
-        None => Err(HubError::repo_not_found(false)),
-    }
+    Ok(named(asked).await?.name.scope()?)
 }
 
 fn url(asked: &Asked, repo: &RepoRow, action: Action, object: &Object) -> String {
@@ -177,9 +187,14 @@ fn url(asked: &Asked, repo: &RepoRow, action: Action, object: &Object) -> String
     let sha256 = pointer::parse_sha256(&object.oid).unwrap_or(Sha256::new([0; 32]));
     let signed = Signed { action, repo: repo.name.to_string(), sha256, bytes: object.size, expires_s };
     let tag = asked.state.lfs.sign(&signed);
-    let path = if action == Action::Verify { "/verify" } else { "" };
+    let (path, part) = match action {
+        Action::Upload | Action::Download => (String::new(), String::new()),
+        Action::Verify => ("/verify".to_owned(), String::new()),
+        Action::Part { number, part_bytes } => (format!("/parts/{number}"), format!("&part={part_bytes}")),
+        Action::Join { part_bytes } => ("/parts".to_owned(), format!("&part={part_bytes}")),
+    };
     format!(
-        "{}/lfs/{}/{}/{}{path}?size={}&expires={expires_s}&signature={tag}",
+        "{}/lfs/{}/{}/{}{path}?size={}{part}&expires={expires_s}&signature={tag}",
         asked.state.base_url,
         repo.name.kind.plural(),
         repo.name.id(),

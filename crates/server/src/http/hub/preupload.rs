@@ -7,16 +7,21 @@ use axum::http::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use store::repo::{large_endings, pointer};
+use store::repo::oid::Oid;
+use store::repo::{RepoId, large_endings, pointer};
 
 use super::access::Asked;
 use super::admin::small_json;
 use super::error::HubError;
+use super::ignore::Ignore;
 use crate::http::json as answer;
 
 #[derive(Deserialize)]
 struct Request {
     files: Vec<Candidate>,
+    /// The `.gitignore` that comes along; else the one that is there counts.
+    #[serde(rename = "gitIgnore")]
+    git_ignore: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -52,14 +57,28 @@ pub(super) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, H
     let items = asked.store.find_paths(repo.id, commit, &paths).await?;
     let current: HashMap<_, _> =
         items.iter().filter(|item| item.mode.is_blob()).map(|item| (item.path.as_str(), item)).collect();
+    let ignore = match request.git_ignore {
+        Some(text) => Ignore::parse(&text),
+        None => stored_ignore(&asked, repo.id, commit).await?,
+    };
     let decided = |file: Candidate| {
         let oid = current.get(file.path.as_str()).map(|item| match &item.linked {
             Some(linked) => pointer::hex(&linked.sha256),
             None => item.oid.to_string(),
         });
-        Decided { upload_mode: mode(&file), should_ignore: false, oid, path: file.path }
+        let should_ignore = ignore.matches(&file.path);
+        Decided { upload_mode: mode(&file), should_ignore, oid, path: file.path }
     };
     Ok(answer(&Answer { files: request.files.into_iter().map(decided).collect() }))
+}
+
+/// The `.gitignore` of a commit.
+async fn stored_ignore(asked: &Asked, repo: RepoId, commit: Oid) -> Result<Ignore, HubError> {
+    let item = asked.store.find_path(repo, commit, ".gitignore").await?;
+    let row =
+        item.and_then(|item| item.row).filter(|row| row.linked.is_none() && row.bytes <= REGULAR_BYTES_MAX);
+    let Some(row) = row else { return Ok(Ignore::default()) };
+    Ok(Ignore::parse(&String::from_utf8_lossy(&asked.store.git_body(repo, &row).await?)))
 }
 
 /// Small text goes into git, where people can read it; everything else where it is deduplicated.

@@ -7,19 +7,6 @@ macro_rules! implement_care_catalog {
         type Sql<T> = std::result::Result<T, sqlx::Error>;
         type Query = sqlx::QueryBuilder<$database>;
 
-        /// Does work again for as long as it collides with others.
-        macro_rules! retried {
-            ($what:literal, $work:expr) => {{
-                let mut tries = Tries::new($what);
-                loop {
-                    match $work.await {
-                        Ok(done) => break done,
-                        Err(error) => tries.again(error).await?,
-                    }
-                }
-            }};
-        }
-
         #[async_trait]
         impl CareCatalog for $catalog {
             async fn xorb_page(&self, after: &[u8], limit: u64) -> Result<Vec<XorbRow>> {

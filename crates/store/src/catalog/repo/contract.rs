@@ -6,6 +6,7 @@ use xet::{Sha256, ShardHash};
 
 use super::*;
 use crate::catalog::Catalog;
+use crate::catalog::review::{LockQuery, LockRow, PullRow, PullState};
 use crate::catalog::rows::{FileRow, Registration, ShardRow};
 
 type Any = Arc<dyn Catalog>;
@@ -38,6 +39,8 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
         git_objects_are_added_once_and_read_back,
         the_history_is_walked_in_parts,
         pull_requests_are_counted,
+        a_path_has_one_lock,
+        the_trash_keeps_a_repository_and_frees_its_name,
         members_come_and_go,
         a_deleted_repository_leaves_nothing,
     );
@@ -50,7 +53,14 @@ fn oid(n: u64) -> Oid {
 fn row(n: u8, name: &str) -> RepoRow {
     let (namespace, name) = name.split_once('/').unwrap();
     let name = RepoName::new(Kind::Model, namespace, name).unwrap();
-    RepoRow { id: RepoId::new([n; 16]), name, private: false, created_s: 100, updated_s: 100 }
+    RepoRow {
+        id: RepoId::new([n; 16]),
+        name,
+        private: false,
+        created_s: 100,
+        updated_s: 100,
+        reclaim_s: None,
+    }
 }
 
 fn object(n: u64) -> GitRow {
@@ -93,10 +103,12 @@ async fn a_name_belongs_to_the_first(catalog: Any) {
     assert_eq!(hub.git_objects(RepoId::new([2; 16]), &[oid(2)]).await.unwrap(), []);
 
     let other = made(&catalog, 4, "bob/b").await;
-    assert!(!hub.rename_repo(&other, &one.name).await.unwrap());
+    let renamed = |name: &RepoName| RepoRow { name: name.clone(), ..other.clone() };
+    assert!(!hub.change_repo(&other, &renamed(&one.name)).await.unwrap());
     let to = row(0, "bob/c").name;
-    assert!(hub.rename_repo(&other, &to).await.unwrap());
-    assert_eq!(hub.repos(&[other.name.clone(), to.clone()]).await.unwrap(), [RepoRow { name: to, ..other }]);
+    assert!(hub.change_repo(&other, &renamed(&to)).await.unwrap());
+    assert!(!hub.change_repo(&other, &renamed(&to)).await.unwrap(), "it is not what it was");
+    assert_eq!(hub.repos(&[other.name.clone(), to.clone()]).await.unwrap(), [renamed(&to)]);
 }
 
 async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {
@@ -104,7 +116,8 @@ async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {
     for (n, name) in (1..).zip(["bob/x", "ann/b_c", "ann/a", "cleo/bxc"]) {
         made(&catalog, n, name).await;
     }
-    hub.set_private(RepoId::new([3; 16]), true).await.unwrap();
+    let private = RepoRow { private: true, ..row(3, "ann/a") };
+    assert!(hub.change_repo(&row(3, "ann/a"), &private).await.unwrap());
     let all = RepoQuery {
         kind: Kind::Model,
         namespace: None,
@@ -234,8 +247,14 @@ async fn the_history_is_walked_in_parts(catalog: Any) {
 
 async fn pull_requests_are_counted(catalog: Any) {
     let (one, two) = (made(&catalog, 1, "ann/a").await.id, made(&catalog, 2, "ann/b").await.id);
-    let pull =
-        PullRow { number: 0, title: "t".into(), description: "d".into(), author: "ann".into(), created_s: 5 };
+    let pull = PullRow {
+        number: 0,
+        title: "t".into(),
+        description: "d".into(),
+        author: "ann".into(),
+        created_s: 5,
+        state: PullState::Open,
+    };
     let tasks = (0..6).map(|_| {
         let (catalog, pull) = (catalog.clone(), pull.clone());
         tokio::spawn(async move { catalog.hub().add_pull(one, &pull).await.unwrap() })
@@ -245,7 +264,54 @@ async fn pull_requests_are_counted(catalog: Any) {
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
     assert_eq!(catalog.hub().add_pull(two, &pull).await.unwrap(), 1);
-    assert_eq!(catalog.hub().pulls(one, &[4, 9]).await.unwrap(), [PullRow { number: 4, ..pull }]);
+    assert_eq!(catalog.hub().pulls(one, &[4, 9]).await.unwrap(), [PullRow { number: 4, ..pull.clone() }]);
+
+    let hub = catalog.hub();
+    assert!(hub.set_pull(one, 4, PullState::Closed).await.unwrap());
+    assert!(hub.set_pull(one, 4, PullState::Merged(oid(1))).await.unwrap());
+    assert!(!hub.set_pull(one, 4, PullState::Open).await.unwrap(), "merged is merged");
+    assert!(!hub.set_pull(one, 9, PullState::Open).await.unwrap());
+    let (page, count) = hub.list_pulls(one, 2, 2).await.unwrap();
+    let merged = PullRow { number: 4, state: PullState::Merged(oid(1)), ..pull.clone() };
+    assert_eq!((page, count), (vec![merged, PullRow { number: 3, ..pull }], 6));
+}
+
+async fn a_path_has_one_lock(catalog: Any) {
+    let (hub, repo) = (catalog.hub(), made(&catalog, 1, "ann/a").await.id);
+    let lock =
+        |path: &str, id: &str| LockRow { path: path.into(), id: id.into(), owner: id.into(), created_s: 7 };
+    let (a, b) = (lock("a", "1"), lock("b", "2"));
+    for row in [&a, &b] {
+        assert_eq!(hub.add_lock(repo, row).await.unwrap(), *row);
+    }
+    assert_eq!(hub.add_lock(repo, &lock("a", "3")).await.unwrap(), a);
+    let all = LockQuery { limit: 9, ..LockQuery::default() };
+    assert_eq!(hub.locks(repo, &all).await.unwrap(), [a.clone(), b.clone()]);
+    assert_eq!(
+        hub.locks(repo, &LockQuery { after: Some("a".into()), ..all.clone() }).await.unwrap(),
+        [b.clone()]
+    );
+    assert_eq!(hub.locks(repo, &LockQuery { id: Some("2".into()), ..all.clone() }).await.unwrap(), [b]);
+    assert_eq!(hub.locks(RepoId::new([9; 16]), &all).await.unwrap(), []);
+    assert!(hub.remove_lock(repo, "2").await.unwrap() && !hub.remove_lock(repo, "2").await.unwrap());
+    assert_eq!(hub.locks(repo, &all).await.unwrap(), [a]);
+}
+
+async fn the_trash_keeps_a_repository_and_frees_its_name(catalog: Any) {
+    let hub = catalog.hub();
+    let one = made(&catalog, 1, "ann/a").await;
+    let trashed = RepoRow { reclaim_s: Some(500), ..one.clone() };
+    assert!(hub.change_repo(&one, &trashed).await.unwrap());
+    assert!(!hub.change_repo(&one, &trashed).await.unwrap());
+    assert_eq!(hub.repos(std::slice::from_ref(&one.name)).await.unwrap(), []);
+    assert_eq!(hub.trash().await.unwrap(), std::slice::from_ref(&trashed));
+    let two = made(&catalog, 2, "ann/a").await;
+    assert!(!hub.change_repo(&trashed, &one).await.unwrap(), "the name is taken");
+    let two_trashed = RepoRow { reclaim_s: Some(400), ..two.clone() };
+    assert!(hub.change_repo(&two, &two_trashed).await.unwrap(), "two of one name");
+    assert_eq!(hub.trash().await.unwrap(), [two_trashed, trashed.clone()]);
+    assert!(hub.change_repo(&trashed, &one).await.unwrap());
+    assert_eq!(hub.repos(std::slice::from_ref(&one.name)).await.unwrap(), [one]);
 }
 
 async fn members_come_and_go(catalog: Any) {

@@ -1,5 +1,18 @@
 //! The statements of [`RepoCatalog`](super::RepoCatalog), for a catalog of either database.
 
+/// Does work again for as long as it collides with others.
+macro_rules! retried {
+    ($what:literal, $work:expr) => {{
+        let mut tries = Tries::new($what);
+        loop {
+            match $work.await {
+                Ok(done) => break done,
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }};
+}
+
 /// Implements [`RepoCatalog`](super::RepoCatalog) for `$catalog`, which reads from the pool `$reads` and writes by
 /// transactions of the pool `$writes` that begin with `$begin`.
 macro_rules! implement_repo_catalog {
@@ -7,19 +20,6 @@ macro_rules! implement_repo_catalog {
         type Sql<T> = std::result::Result<T, sqlx::Error>;
         type Query = sqlx::QueryBuilder<$database>;
         type Connection = <$database as sqlx::Database>::Connection;
-
-        /// Does work again for as long as it collides with others.
-        macro_rules! retried {
-            ($what:literal, $work:expr) => {{
-                let mut tries = Tries::new($what);
-                loop {
-                    match $work.await {
-                        Ok(done) => break done,
-                        Err(error) => tries.again(error).await?,
-                    }
-                }
-            }};
-        }
 
         #[async_trait]
         impl RepoCatalog for $catalog {
@@ -52,9 +52,11 @@ macro_rules! implement_repo_catalog {
             async fn repos(&self, names: &[RepoName]) -> Result<Vec<RepoRow>> {
                 let mut rows = Vec::new();
                 for name in names {
-                    let query = "SELECT id, kind, namespace, name, private, created_s, updated_s FROM repos \
-                        WHERE kind = $1 AND namespace = $2 AND name = $3";
-                    let query = sqlx::query_as(query)
+                    let query = format!(
+                        "SELECT {REPO_COLUMNS} FROM repos \
+                         WHERE kind = $1 AND namespace = $2 AND name = $3 AND reclaim_s IS NULL"
+                    );
+                    let query = sqlx::query_as(sqlx::AssertSqlSafe(query))
                         .bind(name.kind.number())
                         .bind(&name.namespace)
                         .bind(&name.name);
@@ -66,9 +68,9 @@ macro_rules! implement_repo_catalog {
             }
 
             async fn list_repos(&self, query: &RepoQuery) -> Result<Vec<RepoRow>> {
-                let mut select = Query::new(
-                    "SELECT id, kind, namespace, name, private, created_s, updated_s FROM repos WHERE kind = ",
-                );
+                let mut select = Query::new(format!(
+                    "SELECT {REPO_COLUMNS} FROM repos WHERE reclaim_s IS NULL AND kind = "
+                ));
                 select.push_bind(query.kind.number());
                 if let Some(namespace) = &query.namespace {
                     select.push(" AND namespace = ").push_bind(namespace);
@@ -97,60 +99,76 @@ macro_rules! implement_repo_catalog {
                 rows.into_iter().map(RepoRow::try_from).collect()
             }
 
-            async fn rename_repo(&self, row: &RepoRow, to: &RepoName) -> Result<bool> {
-                let (old, new) = (row.name.scope()?, to.scope()?);
+            async fn trash(&self) -> Result<Vec<RepoRow>> {
+                let query = format!(
+                    "SELECT {REPO_COLUMNS} FROM repos WHERE reclaim_s IS NOT NULL ORDER BY reclaim_s, id"
+                );
+                let rows = sqlx::query_as(sqlx::AssertSqlSafe(query)).fetch_all(&self.$reads);
+                let rows: Vec<RepoColumns> = rows.await.map_err(|source| translate("list the trash", source))?;
+                rows.into_iter().map(RepoRow::try_from).collect()
+            }
+
+            async fn change_repo(&self, from: &RepoRow, to: &RepoRow) -> Result<bool> {
+                let (old, new) = (from.scope()?, to.scope()?);
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
-                    let taken = "SELECT id FROM repos WHERE kind = $1 AND namespace = $2 AND name = $3";
-                    let taken = sqlx::query(taken).bind(to.kind.number()).bind(&to.namespace).bind(&to.name);
-                    if taken.fetch_optional(&mut *tx).await?.is_some() {
+                    let taken = "SELECT id FROM repos WHERE kind = $1 AND namespace = $2 AND name = $3 \
+                        AND reclaim_s IS NULL AND id <> $4";
+                    let taken = sqlx::query(taken)
+                        .bind(to.name.kind.number())
+                        .bind(&to.name.namespace)
+                        .bind(&to.name.name)
+                        .bind(from.id.as_bytes().as_slice());
+                    if to.reclaim_s.is_none() && taken.fetch_optional(&mut *tx).await?.is_some() {
                         return Ok(false);
                     }
-                    let update = "UPDATE repos SET kind = $1, namespace = $2, name = $3 WHERE id = $4";
+                    let update = "UPDATE repos SET kind = $1, namespace = $2, name = $3, private = $4, reclaim_s = $5 \
+                        WHERE id = $6 AND kind = $7 AND namespace = $8 AND name = $9 \
+                        AND COALESCE(reclaim_s, -1) = $10";
                     let update = sqlx::query(update)
-                        .bind(to.kind.number())
-                        .bind(&to.namespace)
-                        .bind(&to.name)
-                        .bind(row.id.as_bytes().as_slice());
-                    update.execute(&mut *tx).await?;
-                    // Copied, then removed: the new name may have rows of its own.
-                    for copy in [
-                        "INSERT INTO repo_files (namespace, repo, file, created_s) SELECT $1, $2, file, created_s \
-                            FROM repo_files WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
-                        "INSERT INTO repo_sha256s (namespace, repo, sha256, file) SELECT $1, $2, sha256, file \
-                            FROM repo_sha256s WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
-                        "INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) \
-                            SELECT chunk, $1, $2, xorb, chunk_index \
-                            FROM dedup WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
-                    ] {
-                        let copy = sqlx::query(copy)
-                            .bind(new.namespace())
-                            .bind(new.repo())
-                            .bind(old.namespace())
-                            .bind(old.repo());
-                        copy.execute(&mut *tx).await?;
+                        .bind(to.name.kind.number())
+                        .bind(&to.name.namespace)
+                        .bind(&to.name.name)
+                        .bind(i64::from(to.private))
+                        .bind(to.reclaim_s.map(column))
+                        .bind(from.id.as_bytes().as_slice())
+                        .bind(from.name.kind.number())
+                        .bind(&from.name.namespace)
+                        .bind(&from.name.name)
+                        .bind(from.reclaim_s.map_or(-1, column));
+                    if update.execute(&mut *tx).await?.rows_affected() == 0 {
+                        return Ok(false);
                     }
-                    forget(&mut tx, &old).await?;
+                    if old != new {
+                        // Copied, then removed: the new name may have rows of its own.
+                        for copy in [
+                            "INSERT INTO repo_files (namespace, repo, file, created_s) SELECT $1, $2, file, created_s \
+                                FROM repo_files WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                            "INSERT INTO repo_sha256s (namespace, repo, sha256, file) SELECT $1, $2, sha256, file \
+                                FROM repo_sha256s WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                            "INSERT INTO repo_xorbs (xorb, namespace, repo) SELECT xorb, $1, $2 \
+                                FROM repo_xorbs WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                            "INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) \
+                                SELECT chunk, $1, $2, xorb, chunk_index \
+                                FROM dedup WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                        ] {
+                            let copy = sqlx::query(copy)
+                                .bind(new.namespace())
+                                .bind(new.repo())
+                                .bind(old.namespace())
+                                .bind(old.repo());
+                            copy.execute(&mut *tx).await?;
+                        }
+                        forget(&mut tx, &old).await?;
+                    }
                     tx.commit().await?;
                     Ok(true)
                 };
-                Ok(retried!("rename a repository", work()))
-            }
-
-            async fn set_private(&self, repo: RepoId, private: bool) -> Result<()> {
-                let work = || {
-                    let update = sqlx::query("UPDATE repos SET private = $1 WHERE id = $2");
-                    update
-                        .bind(i64::from(private))
-                        .bind(repo.as_bytes().to_vec())
-                        .execute(&self.$writes)
-                };
-                retried!("change a repository", work());
-                Ok(())
+                Ok(retried!("change a repository", work()))
             }
 
             async fn delete_repo(&self, row: &RepoRow) -> Result<Vec<Oid>> {
-                let scope = row.name.scope()?;
+                let scope = row.scope()?;
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
                     let bundles = "SELECT DISTINCT bundle FROM git_objects WHERE repo = $1";
@@ -160,6 +178,7 @@ macro_rules! implement_repo_catalog {
                         "DELETE FROM git_objects WHERE repo = $1",
                         "DELETE FROM refs WHERE repo = $1",
                         "DELETE FROM pulls WHERE repo = $1",
+                        "DELETE FROM locks WHERE repo = $1",
                         "DELETE FROM repos WHERE id = $1",
                     ] {
                         sqlx::query(delete).bind(row.id.as_bytes().as_slice()).execute(&mut *tx).await?;
@@ -260,12 +279,12 @@ macro_rules! implement_repo_catalog {
                     let mut tx = self.$writes.begin_with($begin).await?;
                     // Sweep of this repository waits here, or this waits for it.
                     let update = "UPDATE repos SET generation = generation + 1 WHERE id = $1 \
-                        RETURNING kind, namespace, name";
+                        RETURNING id, kind, namespace, name, private, created_s, updated_s, reclaim_s";
                     let update = sqlx::query_as(update).bind(repo.as_bytes().as_slice());
-                    let found: Option<(i64, String, String)> = update.fetch_optional(&mut *tx).await?;
-                    let Some((kind, namespace, name)) = found else { return Ok(false) };
-                    let name = RepoName { kind: Kind::from_number(kind).unwrap_or(Kind::Model), namespace, name };
-                    let scope = name.scope().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+                    let found: Option<RepoColumns> = update.fetch_optional(&mut *tx).await?;
+                    let Some(found) = found else { return Ok(false) };
+                    let scope = RepoRow::try_from(found).and_then(|row| row.scope());
+                    let scope = scope.map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
                     if !has_files(&mut tx, &scope, rows).await? {
                         return Ok(false);
                     }
@@ -351,48 +370,6 @@ macro_rules! implement_repo_catalog {
                             file: FileHash::new(array("file hash", file)?),
                             bytes: number("length of a file", bytes)?,
                         });
-                    }
-                }
-                Ok(found)
-            }
-
-            async fn add_pull(&self, repo: RepoId, row: &PullRow) -> Result<u64> {
-                let mut tries = 0;
-                loop {
-                    let insert = "INSERT INTO pulls (repo, number, title, description, author, created_s) \
-                        SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4, $5 FROM pulls WHERE repo = $1 \
-                        ON CONFLICT DO NOTHING RETURNING number";
-                    let insert = sqlx::query_as(insert)
-                        .bind(repo.as_bytes().to_vec())
-                        .bind(&row.title)
-                        .bind(&row.description)
-                        .bind(&row.author)
-                        .bind(column(row.created_s));
-                    let added: Sql<Option<(i64,)>> = insert.fetch_optional(&self.$writes).await;
-                    let added = added.map_err(|source| translate("add a pull request", source))?;
-                    if let Some((added,)) = added {
-                        return number("number of a pull request", added);
-                    }
-                    // Somebody took the number: the next look finds another.
-                    tries += 1;
-                    if tries > 100 {
-                        return Err(Error::new(ErrorKind::Unavailable, "catalog: too many pull requests at once"));
-                    }
-                }
-            }
-
-            async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> Result<Vec<PullRow>> {
-                let mut found = Vec::new();
-                for asked in numbers {
-                    let query = "SELECT number, title, description, author, created_s FROM pulls \
-                        WHERE repo = $1 AND number = $2";
-                    let query = sqlx::query_as(query).bind(repo.as_bytes().to_vec()).bind(column(*asked));
-                    let row: Sql<Option<(i64, String, String, String, i64)>> =
-                        query.fetch_optional(&self.$reads).await;
-                    let row = row.map_err(|source| translate("find a pull request", source))?;
-                    if let Some((_, title, description, author, created)) = row {
-                        let created_s = number("time created", created)?;
-                        found.push(PullRow { number: *asked, title, description, author, created_s });
                     }
                 }
                 Ok(found)
@@ -540,6 +517,7 @@ macro_rules! implement_repo_catalog {
             for delete in [
                 "DELETE FROM repo_files WHERE namespace = $1 AND repo = $2",
                 "DELETE FROM repo_sha256s WHERE namespace = $1 AND repo = $2",
+                "DELETE FROM repo_xorbs WHERE namespace = $1 AND repo = $2",
                 "DELETE FROM dedup WHERE namespace = $1 AND repo = $2",
             ] {
                 let delete = sqlx::query(delete).bind(scope.namespace()).bind(scope.repo());
@@ -562,3 +540,4 @@ macro_rules! implement_repo_catalog {
 }
 
 pub(in crate::catalog) use implement_repo_catalog;
+pub(in crate::catalog) use retried;

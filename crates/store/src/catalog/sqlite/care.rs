@@ -6,6 +6,7 @@ use xet::{FileHash, Sha256, ShardHash, XorbHash};
 use super::super::care::statements::implement_care_catalog;
 use super::super::care::{CareCatalog, Relay};
 use super::super::repo::oid_of;
+use super::super::repo::statements::retried;
 use super::super::rows::{FileColumns, FileRow, ShardRow, XorbColumns, XorbRow, array, column, number};
 use super::super::{BATCH_ROWS, REVIVE_SHARD, Tries, XORB_COLUMNS, translate};
 use super::{BEGIN, SqliteCatalog};

@@ -3,18 +3,18 @@
 use async_trait::async_trait;
 use xet::{FileHash, Sha256};
 
-use super::super::repo::statements::implement_repo_catalog;
+use super::super::repo::statements::{implement_repo_catalog, retried};
 use super::super::repo::{
-    GIT_BATCH_ROWS, GIT_COLUMNS, GitColumns, GitRow, LinkedFile, MemberRow, NamespaceRow, PullRow, RefChange,
-    RefRow, RepoCatalog, RepoColumns, RepoQuery, RepoRow, like, oid_of,
+    GIT_BATCH_ROWS, GIT_COLUMNS, GitColumns, GitRow, LinkedFile, MemberRow, NamespaceRow, REPO_COLUMNS,
+    RefChange, RefRow, RepoCatalog, RepoColumns, RepoQuery, RepoRow, like, oid_of,
 };
 use super::super::rows::{array, column, number};
 use super::super::{BATCH_ROWS, Tries, translate, unique};
 use super::SqliteCatalog;
 use crate::access::Scope;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::repo::oid::Oid;
-use crate::repo::{Kind, RepoId, RepoName};
+use crate::repo::{RepoId, RepoName};
 
 implement_repo_catalog!(SqliteCatalog, sqlx::Sqlite, reads, writes, BEGIN);
 

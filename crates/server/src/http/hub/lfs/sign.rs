@@ -10,6 +10,15 @@ pub(super) enum Action {
     Upload,
     Verify,
     Download,
+    /// One part, counted from 1, of a file in parts of this length.
+    Part {
+        number: u64,
+        part_bytes: u64,
+    },
+    /// All parts are there.
+    Join {
+        part_bytes: u64,
+    },
 }
 
 /// Everything a signature covers.
@@ -51,9 +60,11 @@ impl Signed {
     fn message(&self) -> String {
         let Self { action, repo, sha256, bytes, expires_s } = self;
         let action = match action {
-            Action::Upload => "upload",
-            Action::Verify => "verify",
-            Action::Download => "download",
+            Action::Upload => "upload".to_owned(),
+            Action::Verify => "verify".to_owned(),
+            Action::Download => "download".to_owned(),
+            Action::Part { number, part_bytes } => format!("part {number} {part_bytes}"),
+            Action::Join { part_bytes } => format!("join {part_bytes}"),
         };
         // A name has neither spaces nor line feeds, so no two messages are alike.
         format!("{action} {repo} {} {bytes} {expires_s}", hex(sha256.as_bytes()))
@@ -81,6 +92,7 @@ mod tests {
         assert!(!signer.is_good(&signed, "", 99));
         for other in [
             Signed { action: Action::Upload, ..signed.clone() },
+            Signed { action: Action::Part { number: 1, part_bytes: 5 }, ..signed.clone() },
             Signed { repo: "ann/other".into(), ..signed.clone() },
             Signed { sha256: Sha256::new([2; 32]), ..signed.clone() },
             Signed { bytes: 6, ..signed.clone() },

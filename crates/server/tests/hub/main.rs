@@ -1,6 +1,11 @@
 //! The Hub API over HTTP, in process: what clients other than `huggingface_hub` ask for, and who is refused what.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+mod access;
+mod keep;
+mod parts;
+mod review;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
@@ -11,6 +16,7 @@ use serde_json::{Value, json};
 use server::auth::personal::{self, Wanted};
 use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
 use sha2::Digest as _;
+use store::Store;
 use store::catalog::tokens::{Bound, Rights};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
@@ -19,6 +25,7 @@ use xet::wire::routes::TokenScope;
 struct Hub {
     app: Router,
     state: AppState,
+    store: Store,
     admin: String,
     _folder: TempDir,
 }
@@ -41,21 +48,27 @@ impl Got {
 
 impl Hub {
     async fn new() -> Self {
+        Self::with(ServeConfig::default()).await
+    }
+
+    async fn with(config: ServeConfig) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
+        let keys = KeyRing::new(Key::new([7; 32]));
         let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
-        let admin = personal::make();
-        let wanted = Wanted {
-            label: "admin".into(),
-            subject: "admin".into(),
-            rights: Rights::Admin,
-            bound: Bound::Everywhere,
-            expires_s: None,
-        };
-        assert!(store.catalog().tokens().add(&wanted.row(&admin, 0)).await.unwrap());
-        let admin = admin.expose().clone();
-        let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store);
-        Self { app: server::app(state.clone()), state, admin, _folder: folder }
+        let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
+        let mut hub =
+            Self { app: server::app(state.clone()), state, store, admin: String::new(), _folder: folder };
+        hub.admin = hub.personal("admin", Rights::Admin, Bound::Everywhere).await;
+        hub
+    }
+
+    /// A token somebody keeps.
+    async fn personal(&self, subject: &str, rights: Rights, bound: Bound) -> String {
+        let token = personal::make();
+        let wanted =
+            Wanted { label: subject.into(), subject: subject.into(), rights, bound, expires_s: None };
+        assert!(self.store.catalog().tokens().add(&wanted.row(&token, 0)).await.unwrap());
+        token.expose().clone()
     }
 
     fn token(&self, scope: TokenScope, name: &str) -> String {

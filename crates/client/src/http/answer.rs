@@ -11,7 +11,7 @@ use xet::wire::{ErrorBody, code, parse_json};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A server without a route says 404 or 501; then there is an older route to ask.
-pub(super) fn is_missing_route(status: StatusCode) -> bool {
+pub(crate) fn is_missing_route(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED)
 }
 
@@ -39,14 +39,19 @@ fn kind(status: StatusCode) -> ErrorKind {
 
 /// The error of a request that got no answer, or half of one.
 pub(crate) fn broken(what: &str, source: &reqwest::Error) -> Error {
-    // Whatever happens on the way may not happen again; what cannot be asked at all cannot be asked again.
-    let kind =
-        if source.is_builder() || source.is_redirect() { ErrorKind::Invalid } else { ErrorKind::Unavailable };
     // The library's own text stops at "error sending request"; the reason is at the bottom.
     let mut reason: &dyn std::error::Error = source;
     while let Some(deeper) = reason.source() {
         reason = deeper;
     }
+    let reason = reason.to_string();
+    // Whatever happens on the way may not happen again; what cannot be asked at all cannot be asked again, and who is not
+    // trusted now will not be in a minute.
+    let kind = match source {
+        source if source.is_builder() || source.is_redirect() => ErrorKind::Invalid,
+        source if source.is_connect() && reason.contains("certificate") => ErrorKind::Denied,
+        _ => ErrorKind::Unavailable,
+    };
     Error::new(kind, format!("{what}: {reason}"))
 }
 
@@ -76,7 +81,7 @@ pub(crate) async fn read_all(
 }
 
 /// The name the server gave to the request.
-pub(super) fn request_id(answer: &Response) -> Option<String> {
+pub(crate) fn request_id(answer: &Response) -> Option<String> {
     let id = answer.headers().get(header::REQUEST_ID)?.to_str().ok()?;
     Some(id.chars().take(100).collect())
 }

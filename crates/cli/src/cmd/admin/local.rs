@@ -1,0 +1,134 @@
+//! `drystone admin` in the catalog itself.
+
+use serde_json::{Value, json};
+use server::{House, Layers, ServeConfig};
+use store::Store;
+use store::catalog::repo::{RepoQuery, RepoRow};
+use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
+
+use super::{MemberVerb, NamespaceVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
+use crate::output::CliError;
+
+pub(super) async fn run(place: &Place, verb: Verb) -> Values {
+    let (config, store) = open(place).await?;
+    match verb {
+        Verb::User(verb) => namespaces(verb, &store, false).await,
+        Verb::Org(verb) => namespaces(verb, &store, true).await,
+        Verb::Member(verb) => members(verb, &store).await,
+        Verb::Repo(verb) => repos(verb, &store, &config).await,
+        Verb::Trash(verb) => trash(verb, &store).await,
+    }
+    .map_err(said)
+}
+
+/// The store of a server that was started before.
+async fn open(place: &Place) -> Result<(ServeConfig, Store), CliError> {
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let mut layers = Layers::new().with_environment(variables);
+    for (name, value) in [("data", &place.data), ("catalog", &place.catalog)] {
+        if let Some(value) = value {
+            layers = layers.with_flag(name, value);
+        }
+    }
+    let config = ServeConfig::load(&layers).map_err(said)?;
+    let house = House::new(&config.data);
+    let keys = house.keys().map_err(|error| {
+        let data = config.data.display();
+        CliError::Message(format!("{data}: no key of a server ({error}); `drystone serve` makes one"))
+    })?;
+    let store = house.open(&config, &keys).await.map_err(said)?;
+    Ok((config, store))
+}
+
+async fn namespaces(verb: NamespaceVerb, store: &Store, is_organisation: bool) -> store::Result<Vec<Value>> {
+    let value = |row: &NamespaceRow| json!({"name": row.name});
+    match verb {
+        NamespaceVerb::Create { name } => {
+            Ok(vec![value(&store.add_namespace(&name, is_organisation).await?)])
+        }
+        NamespaceVerb::List => Ok(store.namespaces(is_organisation).await?.iter().map(value).collect()),
+    }
+}
+
+async fn members(verb: MemberVerb, store: &Store) -> store::Result<Vec<Value>> {
+    let value = |row: &MemberRow| json!({"org": row.namespace, "user": row.member, "role": if row.writes { "write" } else { "read" }});
+    match verb {
+        MemberVerb::Add { org, user, write } => Ok(vec![value(&store.set_member(&org, &user, write).await?)]),
+        MemberVerb::Remove { org, user } => store.remove_member(&org, &user).await.map(|()| Vec::new()),
+        MemberVerb::List { org } => Ok(store.hub().members(&org).await?.iter().map(value).collect()),
+    }
+}
+
+async fn repos(verb: RepoVerb, store: &Store, config: &ServeConfig) -> store::Result<Vec<Value>> {
+    match verb {
+        RepoVerb::Create { repo, private } => {
+            Ok(vec![value(&store.create_repo(&repo, private, "admin").await?)])
+        }
+        RepoVerb::List => list(store).await,
+        RepoVerb::Delete { repo } => {
+            store.trash_repo(&find(store, &repo).await?, config.trash_s).await?;
+            Ok(Vec::new())
+        }
+        RepoVerb::Rename { from, to } => {
+            let row = find(store, &from).await?;
+            store.rename_repo(&row, &to).await?;
+            Ok(vec![value(&RepoRow { name: to, ..row })])
+        }
+        RepoVerb::Private { repo, public } => {
+            let row = find(store, &repo).await?;
+            store.set_private(&row, !public).await?;
+            Ok(vec![value(&RepoRow { private: !public, ..row })])
+        }
+    }
+}
+
+async fn trash(verb: TrashVerb, store: &Store) -> store::Result<Vec<Value>> {
+    match verb {
+        TrashVerb::List => Ok(store.hub().trash().await?.iter().map(value).collect()),
+        TrashVerb::Restore { id, to } => {
+            let row = store.trashed_repo(id).await?;
+            let name = to.unwrap_or_else(|| row.name.clone());
+            store.restore_repo(&row, &name).await?;
+            Ok(vec![value(&RepoRow { name, reclaim_s: None, ..row })])
+        }
+        TrashVerb::Delete { id } => {
+            store.delete_repo(&store.trashed_repo(id).await?).await?;
+            Ok(Vec::new())
+        }
+    }
+}
+
+async fn find(store: &Store, name: &RepoName) -> store::Result<RepoRow> {
+    let missing = || store::Error::new(store::ErrorKind::NotFound, format!("no repository {name}"));
+    store.repo(name).await?.ok_or_else(missing)
+}
+
+async fn list(store: &Store) -> store::Result<Vec<Value>> {
+    let mut values = Vec::new();
+    for kind in Kind::ALL {
+        let mut after = None;
+        loop {
+            let query =
+                RepoQuery { kind, namespace: None, search: None, private_of: None, after, limit: 1000 };
+            let rows = store.list_repos(&query).await?;
+            values.extend(rows.iter().map(value));
+            match rows.last().filter(|_| rows.len() == 1000) {
+                Some(last) => after = Some((last.name.namespace.clone(), last.name.name.clone())),
+                None => break,
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// A repository, as the admin API tells it too.
+fn value(row: &RepoRow) -> Value {
+    let mut value = json!({
+        "repo": row.name.to_string(), "type": row.name.kind.singular(), "private": row.private, "id": row.id.to_string(),
+    });
+    if let (Some(reclaim_s), Some(fields)) = (row.reclaim_s, value.as_object_mut()) {
+        fields.insert("reclaimAt".to_owned(), json!(server::http::iso(reclaim_s)));
+    }
+    value
+}

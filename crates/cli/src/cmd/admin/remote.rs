@@ -1,0 +1,154 @@
+//! `drystone admin` through a running server.
+
+use reqwest::{Client, Method, header};
+use serde_json::{Value, json};
+use store::repo::{Kind, RepoName};
+
+use super::{MemberVerb, NamespaceVerb, RepoVerb, TrashVerb, Values, Verb, said};
+use crate::output::CliError;
+
+/// A server and who asks it.
+pub(super) struct Remote {
+    client: Client,
+    endpoint: String,
+    token: String,
+}
+
+impl Remote {
+    pub(super) fn new(endpoint: &str, token: Option<String>) -> Result<Self, CliError> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let token = token.or_else(|| variable("DRYSTONE_TOKEN")).or_else(|| variable("HF_TOKEN"));
+        let token = token.ok_or_else(|| said("this needs an admin token: --token, or DRYSTONE_TOKEN"))?;
+        let client = Client::builder().build().map_err(said)?;
+        Ok(Self { client, endpoint: endpoint.trim_end_matches('/').to_owned(), token })
+    }
+
+    pub(super) async fn run(&self, verb: Verb) -> Values {
+        match verb {
+            Verb::User(verb) => self.namespaces(verb, "/api/admin/users").await,
+            Verb::Org(verb) => self.namespaces(verb, "/api/admin/orgs").await,
+            Verb::Member(verb) => self.members(verb).await,
+            Verb::Repo(verb) => self.repos(verb).await,
+            Verb::Trash(verb) => self.trash(verb).await,
+        }
+    }
+
+    async fn namespaces(&self, verb: NamespaceVerb, path: &str) -> Values {
+        match verb {
+            NamespaceVerb::Create { name } => self.send(Method::POST, path, json!({"name": name})).await,
+            NamespaceVerb::List => self.list(path).await,
+        }
+    }
+
+    async fn members(&self, verb: MemberVerb) -> Values {
+        let path = |org: &str, rest: &str| format!("/api/admin/orgs/{org}/members{rest}");
+        match verb {
+            MemberVerb::Add { org, user, write } => {
+                let role = if write { "write" } else { "read" };
+                self.send(Method::PUT, &path(&org, &format!("/{user}")), json!({"role": role})).await
+            }
+            MemberVerb::Remove { org, user } => self
+                .send(Method::DELETE, &path(&org, &format!("/{user}")), Value::Null)
+                .await
+                .map(|_| Vec::new()),
+            MemberVerb::List { org } => self.list(&path(&org, "")).await,
+        }
+    }
+
+    async fn repos(&self, verb: RepoVerb) -> Values {
+        let value = |repo: &RepoName, private: &Value| {
+            vec![json!({"repo": repo.to_string(), "type": repo.kind.singular(), "private": private})]
+        };
+        match verb {
+            RepoVerb::Create { repo, private } => {
+                let body = json!({"name": repo.id(), "type": repo.kind.singular(), "private": private});
+                self.send(Method::POST, "/api/repos/create", body).await?;
+                Ok(value(&repo, &json!(private)))
+            }
+            RepoVerb::List => {
+                let mut all = Vec::new();
+                for kind in Kind::ALL {
+                    all.extend(self.list(&format!("/api/admin/repos?type={}", kind.singular())).await?);
+                }
+                Ok(all)
+            }
+            RepoVerb::Delete { repo } => {
+                let body = json!({"name": repo.id(), "type": repo.kind.singular()});
+                self.send(Method::DELETE, "/api/repos/delete", body).await.map(|_| Vec::new())
+            }
+            RepoVerb::Rename { from, to } => {
+                if from.kind != to.kind {
+                    return Err(said("through a server a repository keeps its kind"));
+                }
+                let body = json!({"fromRepo": from.id(), "toRepo": to.id(), "type": from.kind.singular()});
+                self.send(Method::POST, "/api/repos/move", body).await?;
+                let info = self.send(Method::GET, &api(&to, ""), Value::Null).await?;
+                Ok(value(&to, info.first().and_then(|info| info.get("private")).unwrap_or(&Value::Null)))
+            }
+            RepoVerb::Private { repo, public } => {
+                self.send(Method::PUT, &api(&repo, "/settings"), json!({"private": !public})).await?;
+                Ok(value(&repo, &json!(!public)))
+            }
+        }
+    }
+
+    async fn trash(&self, verb: TrashVerb) -> Values {
+        match verb {
+            TrashVerb::List => self.list("/api/admin/trash").await,
+            TrashVerb::Restore { id, to } => {
+                let body = json!({"repo": to.map(|name| name.to_string())});
+                self.send(Method::POST, &format!("/api/admin/trash/{id}"), body).await
+            }
+            TrashVerb::Delete { id } => {
+                let path = format!("/api/admin/trash/{id}");
+                self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
+            }
+        }
+    }
+
+    /// All pages of a list.
+    async fn list(&self, path: &str) -> Values {
+        let mut next = Some(format!("{}{path}", self.endpoint));
+        let mut all = Vec::new();
+        while let Some(url) = next {
+            let (values, link) = self.ask(Method::GET, &url, &Value::Null).await?;
+            all.extend(values);
+            // The server may be known by another name here than it calls itself.
+            next =
+                link.and_then(|link| Some(format!("{}{}", self.endpoint, link.get(link.find("/api/")?..)?)));
+        }
+        Ok(all)
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Value) -> Values {
+        Ok(self.ask(method, &format!("{}{path}", self.endpoint), &body).await?.0)
+    }
+
+    /// One answer, as a list, and where the next page is.
+    async fn ask(
+        &self,
+        method: Method,
+        url: &str,
+        body: &Value,
+    ) -> Result<(Vec<Value>, Option<String>), CliError> {
+        let mut request = self.client.request(method, url).bearer_auth(&self.token);
+        if !body.is_null() {
+            request = request.header(header::CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        let answer = request.send().await.map_err(said)?;
+        let status = answer.status();
+        let link = answer.headers().get(header::LINK).and_then(|link| link.to_str().ok());
+        let link = link.and_then(|link| Some(link.strip_prefix('<')?.split_once('>')?.0.to_owned()));
+        let text = answer.text().await.map_err(said)?;
+        let value: Value = serde_json::from_str(&text).unwrap_or_default();
+        if !status.is_success() {
+            let why = value.get("error").or_else(|| value.get("message")).and_then(Value::as_str);
+            return Err(CliError::Message(format!("{url}: {}", why.unwrap_or(status.as_str()))));
+        }
+        Ok((if let Value::Array(values) = value { values } else { vec![value] }, link))
+    }
+}
+
+fn api(repo: &RepoName, rest: &str) -> String {
+    format!("/api/{}/{}{rest}", repo.kind.plural(), repo.id())
+}

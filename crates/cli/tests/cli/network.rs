@@ -1,0 +1,62 @@
+//! Ways to a hub that are not plain: TLS with a certificate of one's own, a proxy.
+
+use std::fs;
+use std::time::Duration;
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use testkit::command::Call;
+use testkit::corpus::noise;
+use testkit::proxy::{Proxy, Way};
+
+use super::cas::Server;
+use super::{Folder, drystone};
+
+fn call(folder: &Folder, args: &[&str]) -> Call {
+    let admin = fs::read_to_string(folder.at("data/admin.token")).unwrap();
+    let call =
+        drystone(args).env("DRYSTONE_TOKEN", admin.trim()).env("DRYSTONE_CACHE_DIR", folder.at("cache"));
+    call.timeout(Duration::from_secs(120))
+}
+
+#[test]
+fn a_certificate_that_is_named_is_trusted_and_no_other() {
+    let folder = Folder::new();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (ca, key) = (folder.put("cert.pem", cert.pem()), folder.put("key.pem", signing_key.serialize_pem()));
+    let files = [("DRYSTONE_TLS_CERT", ca.as_str()), ("DRYSTONE_TLS_KEY", key.as_str())];
+    let server = Server::start_with(&folder.at("data"), &files);
+    let url = server.url.replace("127.0.0.1", "localhost");
+    assert!(url.starts_with("https://"), "{url}");
+    let file = folder.put("file.bin", noise(1, 300_000));
+    let push = ["push", "--create", "--endpoint", &url, &file, "ann/m"];
+    // Told at once, not after two minutes of trying.
+    let complaint = call(&folder, &push).run().fails(1);
+    assert!(complaint.contains("certificate"), "{complaint}");
+    call(&folder, &[&push[..], &["--ca-file", &ca]].concat()).run().ok();
+    let out = folder.at("out.bin");
+    call(&folder, &["pull", "--ca-file", &ca, "--endpoint", &url, "ann/m:file.bin", &out]).run().ok();
+    assert!(folder.read("out.bin") == noise(1, 300_000));
+    let none = folder.put("none.pem", "no certificate");
+    let complaint = call(&folder, &["ls", "--ca-file", &none, "--endpoint", &url, "ann/m"]).run().fails(1);
+    assert!(complaint.contains("none.pem"), "{complaint}");
+}
+
+/// The name cannot be resolved: only through the proxy is anything there.
+#[test]
+fn everything_goes_through_the_proxy_that_is_named() {
+    let folder = Folder::new();
+    let server = Server::start(&folder.at("data"));
+    let address = server.url.strip_prefix("http://").unwrap().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let proxy = runtime.block_on(Proxy::start(address)).unwrap();
+    let file = folder.put("file.bin", noise(1, 300_000));
+    let through = |args: &[&str]| {
+        let flags = ["--token-in-clear", "--endpoint", "http://hub.invalid", "--proxy", &proxy.url()];
+        call(&folder, &[args, &flags].concat())
+    };
+    through(&["push", "--create", &file, "ann/m"]).run().ok();
+    assert!(proxy.bytes(Way::Up) > 300_000, "the data went through it, too");
+    let out = folder.at("out.bin");
+    through(&["pull", "ann/m:file.bin", &out]).run().ok();
+    assert!(folder.read("out.bin") == noise(1, 300_000) && proxy.bytes(Way::Down) > 300_000);
+}

@@ -1,0 +1,166 @@
+//! What whoever keeps the server does from afar: users, organisations, members, all repositories, the trash.
+
+use axum::body::Body;
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::catalog::repo::{RepoQuery, RepoRow};
+use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
+
+use super::access::Asked;
+use super::admin::small_json;
+use super::clock::iso;
+use super::encoded;
+use super::error::HubError;
+use super::info::{next_link, set};
+use crate::http::json as answer;
+
+type Answer = Result<Response<Body>, HubError>;
+
+/// `GET /api/admin/users`.
+pub(super) async fn users(asked: Asked) -> Answer {
+    namespaces(&asked, false).await
+}
+
+/// `GET /api/admin/orgs`.
+pub(super) async fn orgs(asked: Asked) -> Answer {
+    namespaces(&asked, true).await
+}
+
+async fn namespaces(asked: &Asked, is_organisation: bool) -> Answer {
+    asked.expect_admin()?;
+    let rows = asked.store.namespaces(is_organisation).await?;
+    Ok(answer(&rows.iter().map(namespace).collect::<Vec<_>>()))
+}
+
+#[derive(Deserialize)]
+struct NewNamespace {
+    name: String,
+}
+
+/// `POST /api/admin/users`.
+pub(super) async fn add_user(asked: Asked, body: Body) -> Answer {
+    add_namespace(&asked, body, false).await
+}
+
+/// `POST /api/admin/orgs`.
+pub(super) async fn add_org(asked: Asked, body: Body) -> Answer {
+    add_namespace(&asked, body, true).await
+}
+
+async fn add_namespace(asked: &Asked, body: Body, is_organisation: bool) -> Answer {
+    asked.expect_admin()?;
+    let new: NewNamespace = small_json(body).await?;
+    let row = asked.store.add_namespace(&new.name, is_organisation).await?;
+    Ok((StatusCode::CREATED, answer(&namespace(&row))).into_response())
+}
+
+/// `GET /api/admin/orgs/{org}/members`.
+pub(super) async fn members(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    let rows = asked.store.hub().members(asked.param("org")).await?;
+    Ok(answer(&rows.iter().map(member).collect::<Vec<_>>()))
+}
+
+#[derive(Deserialize)]
+struct NewMember {
+    role: String,
+}
+
+/// `PUT /api/admin/orgs/{org}/members/{user}`.
+pub(super) async fn set_member(asked: Asked, body: Body) -> Answer {
+    asked.expect_admin()?;
+    let new: NewMember = small_json(body).await?;
+    let writes = match new.role.as_str() {
+        "read" => false,
+        "write" => true,
+        _ => return Err(HubError::invalid("role should be read or write")),
+    };
+    let row = asked.store.set_member(asked.param("org"), asked.param("user"), writes).await?;
+    Ok(answer(&member(&row)))
+}
+
+/// `DELETE /api/admin/orgs/{org}/members/{user}`.
+pub(super) async fn remove_member(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    asked.store.remove_member(asked.param("org"), asked.param("user")).await?;
+    Ok(answer(&json!({})))
+}
+
+/// `GET /api/admin/repos?type=&cursor=`: all of a kind, private or not, by pages.
+pub(super) async fn repos(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    let kind = super::admin::kind_of(asked.query.value("type"))?;
+    let after = asked.query.value("cursor").and_then(|cursor| cursor.split_once('/'));
+    let query = RepoQuery {
+        kind,
+        namespace: None,
+        search: None,
+        private_of: None,
+        after: after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+        limit: REPOS_MAX as u64,
+    };
+    let rows = asked.store.list_repos(&query).await?;
+    let mut response = answer(&rows.iter().map(repo).collect::<Vec<_>>());
+    if let Some(last) = rows.last().filter(|_| rows.len() == REPOS_MAX) {
+        let cursor = encoded(&last.name.id());
+        let kind = kind.singular();
+        next_link(
+            &mut response,
+            &format!("{}/api/admin/repos?type={kind}&cursor={cursor}", asked.state.base_url),
+        );
+    }
+    Ok(response)
+}
+
+/// `GET /api/admin/trash`.
+pub(super) async fn trash(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    let rows = asked.store.hub().trash().await?;
+    Ok(answer(&rows.iter().map(repo).collect::<Vec<_>>()))
+}
+
+#[derive(Deserialize)]
+struct Restore {
+    repo: Option<String>,
+}
+
+/// `POST /api/admin/trash/{id}`: takes a repository out of the trash, under another name if one is given.
+pub(super) async fn restore(asked: Asked, body: Body) -> Answer {
+    asked.expect_admin()?;
+    let restore: Restore = small_json(body).await?;
+    let row = asked.store.trashed_repo(asked.param("id").parse()?).await?;
+    let name = restore.repo.as_deref().map(RepoName::parse).transpose()?.unwrap_or_else(|| row.name.clone());
+    asked.store.restore_repo(&row, &name).await?;
+    Ok(answer(&repo(&RepoRow { name, reclaim_s: None, ..row })))
+}
+
+/// `DELETE /api/admin/trash/{id}`: for good.
+pub(super) async fn reclaim(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    let row = asked.store.trashed_repo(asked.param("id").parse()?).await?;
+    asked.store.delete_repo(&row).await?;
+    Ok(answer(&json!({})))
+}
+
+fn namespace(row: &NamespaceRow) -> Value {
+    json!({"name": row.name})
+}
+
+fn member(row: &MemberRow) -> Value {
+    json!({"org": row.namespace, "user": row.member, "role": if row.writes { "write" } else { "read" }})
+}
+
+fn repo(row: &RepoRow) -> Value {
+    let kind: Kind = row.name.kind;
+    let mut value = json!({
+        "repo": row.name.to_string(), "type": kind.singular(), "private": row.private, "id": row.id.to_string(),
+    });
+    if let Some(reclaim_s) = row.reclaim_s {
+        set(&mut value, "reclaimAt", json!(iso(reclaim_s)));
+    }
+    value
+}
+
+const REPOS_MAX: usize = 1000;

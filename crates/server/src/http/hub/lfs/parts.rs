@@ -1,0 +1,91 @@
+//! Very large files by parts: one URL for each, and one to say that all are there.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse as _;
+use serde_json::{Map, Value, json};
+use store::Grant;
+use store::catalog::repo::RepoRow;
+use store::intake::intake_bytes;
+use store::parts::Parted;
+
+use super::super::access::Asked;
+use super::super::error::HubError;
+use super::sign::Action;
+use super::{Object, checked, named, url};
+use crate::http::{json as answer, upload};
+use crate::state::AppState;
+
+/// Whether a file is sent in parts by those who can.
+pub(super) fn applies(state: &AppState, bytes: u64) -> bool {
+    bytes > state.config.limits.lfs_part_bytes.saturating_mul(WHOLE_PARTS)
+}
+
+/// Where to send the parts.
+pub(super) fn actions(asked: &Asked, repo: &RepoRow, object: &Object) -> Value {
+    let part_bytes = asked.state.config.limits.lfs_part_bytes;
+    let mut header = Map::from_iter([("chunk_size".to_owned(), json!(part_bytes.to_string()))]);
+    for number in 1..=object.size.div_ceil(part_bytes) {
+        let href = url(asked, repo, Action::Part { number, part_bytes }, object);
+        header.insert(format!("{number:05}"), json!(href));
+    }
+    json!({
+        "upload": {"href": url(asked, repo, Action::Join { part_bytes }, object), "header": header},
+        "verify": {"href": url(asked, repo, Action::Verify, object)},
+    })
+}
+
+/// `PUT` of one part.
+pub(in super::super) async fn receive(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
+    let (parts, body) = request.into_parts();
+    let number = asked.param("number").parse().map_err(|_| HubError::invalid("a number is expected"))?;
+    let part_bytes = part_bytes(&asked);
+    let signed = checked(&asked, Action::Part { number, part_bytes })?;
+    let repo = named(&asked).await?;
+    let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
+    let bytes_max = file.bytes_of(number).unwrap_or_default();
+    asked.state.expect_room(bytes_max)?;
+    let bounds = upload::Bounds {
+        bytes_max,
+        memory_factor: 1,
+        held_bytes_max: u64::MAX,
+        silence: asked.state.body_timeout(),
+    };
+    let upload::Upload { pieces, permit, .. } =
+        upload::read(&parts.headers, body, &asked.state.budget, bounds).await?;
+    asked.store.put_part(&repo, &file, number, pieces).await?;
+    drop(permit);
+    let mut response = StatusCode::OK.into_response();
+    // Clients give it back with the list of parts; the digest of the whole is what counts.
+    let etag = HeaderValue::from_str(&format!("\"{number}\""));
+    response.headers_mut().extend(etag.ok().map(|etag| (header::ETAG, etag)));
+    Ok(response)
+}
+
+/// `POST` when all parts are there.
+pub(in super::super) async fn join(asked: Asked) -> Result<Response<Body>, HubError> {
+    let part_bytes = part_bytes(&asked);
+    let signed = checked(&asked, Action::Join { part_bytes })?;
+    let repo = named(&asked).await?;
+    let grant = Grant::write(repo.name.scope()?);
+    let found = asked.store.hub().linked_files(grant.scope(), &[signed.sha256]).await?;
+    // Somebody who did not hear the answer asks again.
+    if !found.iter().any(|found| found.bytes == signed.bytes) {
+        asked.state.expect_room(signed.bytes)?;
+        let memory = intake_bytes(signed.bytes).min(asked.state.budget.usage().total_bytes);
+        let _permit = asked.state.budget.acquire(memory).await?;
+        let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
+        let taken = asked.store.join_parts(&grant, &repo, &file).await?;
+        metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
+    }
+    Ok(answer(&json!({"success": true})))
+}
+
+/// The length of a part when the URL was made; it is part of what is signed.
+fn part_bytes(asked: &Asked) -> u64 {
+    asked.query.value("part").and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+/// A file of up to so many parts is sent whole: it is not worth storing twice.
+const WHOLE_PARTS: u64 = 64;

@@ -1,0 +1,296 @@
+//! Every route by everyone: what they may do, and what they are told.
+//!
+//! The routes are those of the router, so one that is not in the table fails here.
+
+use std::collections::BTreeSet;
+
+use server::http::{ROUTED, paths};
+
+use super::*;
+
+/// Method, path, who may, and the statuses those get. `{R}` is the API path of a repository of any kind, `{W}` its path
+/// on the web, `{L}` that of a large file.
+const TABLE: &str = "
+GET    /health                            everyone 200
+GET    /ready                             everyone 200
+GET    /metrics                           everyone 404
+GET    /openapi.json                      everyone 200
+GET    /v1/data/{object}                  signed
+ANY    /v1/xorb-grants/{*rest}            everyone 404
+GET    /v1/reconstructions/{file}         cas-reads 404
+GET    /v2/reconstructions/{file}         cas-reads 404
+GET    /v1/reconstructions                cas-reads 200 400
+POST   /v1/reconstructions                cas-reads 200 400
+GET    /v1/chunks/{prefix}/{chunk}        cas-reads 404
+GET    /v1/drystone/chunk-lists/{file}    cas-reads 404
+HEAD   /v1/files/{file}                   cas-reads 404
+POST   /v1/xorbs/{prefix}/{xorb}          cas-writes 400
+HEAD   /v1/xorbs/{prefix}/{xorb}          cas-reads 404
+POST   /v1/shards                         cas-writes 400
+POST   /v2/shards                         cas-writes 200 400
+POST   /shard/{prefix}/{shard}            cas-writes 400
+POST   /v1/telemetry                      cas-reads 400
+
+GET    /api/whoami-v2                     known 200
+POST   /api/validate-yaml                 everyone 200
+POST   /api/repos/create                  names 200 409
+DELETE /api/repos/delete                  writes 200
+POST   /api/repos/move                    writes 200
+GET    /api/admin/users                   admin 200
+POST   /api/admin/users                   admin 201
+GET    /api/admin/orgs                    admin 200
+POST   /api/admin/orgs                    admin 201
+GET    /api/admin/orgs/{org}/members      admin 200
+PUT    /api/admin/orgs/{org}/members/{user} admin 404
+DELETE /api/admin/orgs/{org}/members/{user} admin 404
+GET    /api/admin/repos                   admin 200
+GET    /api/admin/trash                   admin 200
+POST   /api/admin/trash/{id}              admin 404
+DELETE /api/admin/trash/{id}              admin 404
+GET    /api/{kind}                        asks 200
+GET    {B}/xet-read-token                 admin 200
+GET    {B}/xet-read-token/{revision}      admin 200
+GET    {B}/xet-write-token                admin 200
+GET    {B}/xet-write-token/{revision}     admin 200
+
+GET    {R}                                reads 200
+GET    {R}/revision/{revision}            reads 200
+GET    {R}/auth-check                     reads 200
+GET    {R}/auth-check/write               writes 200
+GET    {R}/tree/{revision}                reads 200
+GET    {R}/tree/{revision}/               reads 200
+GET    {R}/tree/{revision}/{*path}        reads 404
+POST   {R}/paths-info/{revision}          reads 200
+GET    {R}/refs                           reads 200
+GET    {R}/commits/{revision}             reads 200
+GET    {R}/discussions                    reads 200
+GET    {R}/discussions/{number}           reads 404
+GET    {R}/xet-read-token                 reads 200
+GET    {R}/xet-read-token/{revision}      reads 200
+PUT    {R}/settings                       writes 200
+POST   {R}/preupload/{revision}           writes 200
+POST   {R}/commit/{revision}              writes 200
+POST   {R}/branch/{branch}                writes 201 409
+DELETE {R}/branch/{branch}                writes 200 404
+POST   {R}/tag/{tag}                      writes 201 409
+DELETE {R}/tag/{tag}                      writes 404
+POST   {R}/super-squash/{branch}          writes 200
+POST   {R}/discussions                    writes 200
+POST   {R}/discussions/{number}/merge     writes 404
+POST   {R}/discussions/{number}/status    writes 404
+GET    {R}/xet-write-token                writes 200
+GET    {R}/xet-write-token/{revision}     writes 200
+GET    {C}/{revision}/{*path}             reads 404
+
+GET    {W}/resolve/{revision}/{*path}     reads 404
+GET    {W}/raw/{revision}/{*path}         reads 404
+POST   {W}/info/lfs/objects/batch         writes 200
+GET    {W}/info/lfs/locks                 reads 200
+POST   {W}/info/lfs/locks                 writes 201 409
+POST   {W}/info/lfs/locks/verify          writes 200
+POST   {W}/info/lfs/locks/{id}/unlock     writes 404
+GET    {L}                                signed
+PUT    {L}                                signed
+POST   {L}/verify                         signed
+POST   {L}/parts                          signed
+PUT    {L}/parts/{number}                 signed
+";
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Anonymous,
+    Wrong,
+    Reads,
+    Writes,
+    Admin,
+    Elsewhere,
+}
+
+const ROLES: [Role; 6] =
+    [Role::Anonymous, Role::Wrong, Role::Reads, Role::Writes, Role::Admin, Role::Elsewhere];
+
+struct Row<'a> {
+    who: &'a str,
+    fine: Vec<u16>,
+}
+
+fn rows() -> Vec<(&'static str, &'static str, Row<'static>)> {
+    let row = |line: &'static str| {
+        let mut words = line.split_whitespace();
+        let (method, path, who) = (words.next()?, words.next()?, words.next()?);
+        Some((method, path, Row { who, fine: words.map(|word| word.parse().unwrap()).collect() }))
+    };
+    TABLE.lines().filter_map(row).collect()
+}
+
+impl Row<'_> {
+    /// What somebody is told; empty for whatever is fine.
+    fn expected(&self, role: Role, private: bool) -> Vec<u16> {
+        let fine = || self.fine.clone();
+        match (self.who, role) {
+            ("everyone", _) => fine(),
+            ("signed", Role::Wrong) => vec![401, 403],
+            ("signed", _) => vec![403],
+            (_, Role::Wrong) => vec![401],
+            ("asks", _) => fine(),
+            ("reads", Role::Anonymous) if !private => fine(),
+            (_, Role::Anonymous) => vec![401],
+            ("known", _) => fine(),
+            ("admin", Role::Admin) => fine(),
+            ("admin", _) => vec![403],
+            // A token for everything is for no repository, and these routes know one from the token only.
+            ("cas-reads" | "cas-writes", Role::Admin) => vec![403],
+            ("cas-writes" | "writes" | "names", Role::Reads) => vec![403],
+            ("cas-reads" | "cas-writes", _) => fine(),
+            ("names", Role::Elsewhere) => vec![403],
+            ("reads" | "writes", Role::Elsewhere) if private => vec![404],
+            ("writes", Role::Elsewhere) => vec![403],
+            ("reads" | "writes" | "names", _) => fine(),
+            (who, _) => panic!("nobody knows who {who} is"),
+        }
+    }
+}
+
+/// The path in the table's words, and the kind of repository it is about.
+fn named(path: &str) -> (String, &'static str) {
+    let alias = ROUTED.iter().find(|endpoint| endpoint.templates().contains(&path));
+    if let Some(canonical) = alias.and_then(|endpoint| endpoint.templates().first()) {
+        return ((*canonical).to_owned(), "models");
+    }
+    let repo = "/{namespace}/{name}";
+    let kind = ["datasets", "spaces"].into_iter().find(|kind| path.contains(&format!("/{kind}")));
+    let kind = kind.unwrap_or("models");
+    let begins = [
+        (format!("/api/{kind}{repo}"), "{R}"),
+        (format!("/api/buckets{repo}"), "{B}"),
+        (format!("/api/resolve-cache/{kind}{repo}"), "{C}"),
+        (format!("/lfs/{kind}{repo}/{{oid}}"), "{L}"),
+        (format!("/{kind}{repo}"), "{W}"),
+        (repo.to_owned(), "{W}"),
+        (format!("/api/{kind}"), "/api/{kind}"),
+    ];
+    for (begin, name) in begins {
+        if let Some(rest) = path.strip_prefix(&begin) {
+            return (format!("{name}{rest}"), kind);
+        }
+    }
+    (path.to_owned(), kind)
+}
+
+#[tokio::test]
+async fn every_route_answers_everyone_as_the_table_says() {
+    let hub = Hub::new().await;
+    let rows = rows();
+    let mut seen = BTreeSet::new();
+    let mut wrong = Vec::new();
+    let mut asked = 0;
+    for path in paths() {
+        let (name, kind) = named(&path);
+        for method in methods(&hub, &path).await {
+            let row = rows.iter().position(|(m, p, _)| *p == name && (*m == method || *m == "ANY"));
+            let row = row.unwrap_or_else(|| panic!("{method} {name} is not in the table ({path})"));
+            seen.insert(row);
+            for private in [false, true] {
+                for role in ROLES {
+                    let got = ask(&hub, &rows[row].2, &method, &path, kind, role, private).await;
+                    let expected = rows[row].2.expected(role, private);
+                    asked += 1;
+                    if !expected.contains(&got.status) {
+                        wrong.push(format!(
+                            "{method} {path}, {role:?}, private {private}: {}, not {expected:?}",
+                            got.status
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    let unseen: Vec<_> = (0..rows.len()).filter(|n| !seen.contains(n)).map(|n| rows[n].1).collect();
+    assert_eq!(unseen, [""; 0], "these are no routes");
+    assert!(wrong.is_empty(), "of {asked}:\n{}", wrong.join("\n"));
+    assert!(asked > 1500, "{asked}");
+}
+
+/// The methods of a route; HEAD only where it is one's own.
+async fn methods(hub: &Hub, path: &str) -> Vec<String> {
+    let got = hub.send("PATCH", &filled(path, "models", "public"), &[], b"").await;
+    if got.status == 404 {
+        return vec!["POST".to_owned()];
+    }
+    assert_eq!(got.status, 405, "{path}");
+    let all: Vec<_> = got.header("allow").split(',').map(|method| method.trim().to_owned()).collect();
+    let has_get = all.iter().any(|method| method == "GET");
+    all.into_iter().filter(|method| method != "HEAD" || !has_get).collect()
+}
+
+fn filled(path: &str, kind: &str, name: &str) -> String {
+    let zero = "0".repeat(64);
+    let path = path.replace("/branch/{branch}", "/branch/other");
+    let path = path.replace("{namespace}", "ann").replace("{name}", name);
+    let path = path.replace("{kind}", kind).replace("{revision}", "main").replace("{*path}", "none");
+    let path = path.replace("{*rest}", "x").replace("{prefix}", "default").replace("{number}", "7");
+    let path = path.replace("{id}", &"0".repeat(32)).replace("{branch}", "main").replace("{tag}", "main");
+    let path = path.replace("{org}", "none").replace("{user}", "ann");
+    ["{file}", "{chunk}", "{xorb}", "{shard}", "{oid}"]
+        .iter()
+        .fold(path, |path, name| path.replace(name, &zero))
+}
+
+async fn ask(
+    hub: &Hub,
+    row: &Row<'_>,
+    method: &str,
+    path: &str,
+    kind: &str,
+    role: Role,
+    private: bool,
+) -> Got {
+    let name = if private { "private" } else { "public" };
+    // Some requests delete it.
+    let create =
+        json!({"name": format!("ann/{name}"), "type": kind.trim_end_matches('s'), "private": private});
+    hub.admin("POST", "/api/repos/create", create).await;
+    let scope = |namespace: &str| Bound::Repo(format!("{namespace}/models/{name}").parse().unwrap());
+    let is_cas = row.who.starts_with("cas");
+    let bound = |namespace: &str| match is_cas {
+        true => scope(namespace),
+        false => Bound::Namespace(namespace.to_owned()),
+    };
+    let token = match role {
+        Role::Anonymous => None,
+        Role::Wrong => Some("ds_wrong".to_owned()),
+        Role::Reads => Some(hub.personal("ann", Rights::Read, bound("ann")).await),
+        Role::Writes => Some(hub.personal("ann", Rights::Write, bound("ann")).await),
+        Role::Admin => Some(hub.admin.clone()),
+        Role::Elsewhere => Some(hub.personal("bob", Rights::Write, bound("bob")).await),
+    };
+    let auth = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<_> = auth.iter().map(|auth| ("authorization", auth.as_str())).collect();
+    let body = body(method, path, kind, name, role);
+    hub.send(method, &filled(path, kind, name), &headers, body.as_bytes()).await
+}
+
+/// A body that would do for whoever may.
+fn body(method: &str, path: &str, kind: &str, name: &str, role: Role) -> String {
+    let (id, kind) = (format!("ann/{name}"), kind.trim_end_matches('s'));
+    let ends = |end: &str| path.ends_with(end);
+    let body = match method {
+        _ if ends("/repos/create") || ends("/repos/delete") => json!({"name": id, "type": kind}),
+        _ if ends("/repos/move") => json!({"fromRepo": id, "toRepo": id, "type": kind}),
+        _ if ends("/admin/users") || ends("/admin/orgs") => {
+            json!({"name": format!("{}-{name}-{}", role as u8, path.len())})
+        }
+        _ if ends("/members/{user}") => json!({"role": "read"}),
+        _ if ends("/preupload/{revision}") => json!({"files": []}),
+        _ if ends("/commit/{revision}") => header("x"),
+        _ if ends("/tag/{tag}") => json!({"tag": "v1"}),
+        _ if ends("/discussions") => json!({"title": "x", "pullRequest": true}),
+        _ if ends("/status") => json!({"status": "open"}),
+        _ if ends("/objects/batch") => json!({"operation": "upload", "objects": []}),
+        _ if ends("/locks") => json!({"path": "a"}),
+        _ if ends("/verify") => json!({"oid": "0", "size": 1}),
+        _ => json!({}),
+    };
+    if method == "GET" || method == "HEAD" { String::new() } else { body.to_string() }
+}

@@ -1,0 +1,91 @@
+//! Parts: a large file that arrives in several requests, maybe at several servers, and is taken in when all are there.
+
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use xet::Sha256;
+
+use crate::Store;
+use crate::access::Grant;
+use crate::body::BodyError;
+use crate::catalog::repo::RepoRow;
+use crate::error::{Error, ErrorKind, Result};
+use crate::intake::TakenIn;
+use crate::objects::{Digest, ObjectKey};
+
+/// A file that arrives by parts: all have the same length but the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parted {
+    /// The digest of the file.
+    pub sha256: Sha256,
+    /// Its length.
+    pub bytes: u64,
+    /// The length of a part.
+    pub part_bytes: u64,
+}
+
+impl Parted {
+    /// How many parts there are.
+    pub fn count(&self) -> u64 {
+        self.bytes.div_ceil(self.part_bytes.max(1))
+    }
+
+    /// How long a part is, counted from 1; `None` if there is none of this number.
+    pub fn bytes_of(&self, number: u64) -> Option<u64> {
+        let start = number.checked_sub(1)?.checked_mul(self.part_bytes)?;
+        self.bytes.checked_sub(start).filter(|left| *left > 0).map(|left| left.min(self.part_bytes))
+    }
+
+    fn key(&self, repo: &RepoRow, number: u64) -> Result<ObjectKey> {
+        let number = u32::try_from(number);
+        let number = number.map_err(|_| Error::new(ErrorKind::Invalid, "a file has too many parts"))?;
+        Ok(ObjectKey::Part { repo: repo.id, sha256: Digest::new(*self.sha256.as_bytes()), number })
+    }
+}
+
+impl Store {
+    /// Keeps a part until the others are there. Sent again, it replaces what was there.
+    pub async fn put_part(
+        &self,
+        repo: &RepoRow,
+        file: &Parted,
+        number: u64,
+        pieces: Vec<Bytes>,
+    ) -> Result<()> {
+        let found: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        if file.bytes_of(number) != Some(found) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("part {number} should not have {found} bytes"),
+            ));
+        }
+        self.objects.put(&file.key(repo, number)?, pieces).await
+    }
+
+    /// Takes in the file whose parts are all there, and forgets them. A file that is not what was announced leaves them,
+    /// so that a part can be sent again.
+    pub async fn join_parts(&self, grant: &Grant, repo: &RepoRow, file: &Parted) -> Result<TakenIn> {
+        let numbers = 1..=file.count();
+        for number in numbers.clone() {
+            if self.objects.head(&file.key(repo, number)?).await? != file.bytes_of(number) {
+                return Err(Error::new(
+                    ErrorKind::Invalid,
+                    format!("part {number} is missing: send it again"),
+                ));
+            }
+        }
+        let (objects, row, whole) = (self.objects.clone(), repo.clone(), *file);
+        let parts = stream::iter(numbers.clone()).then(move |number| {
+            let (objects, row) = (objects.clone(), row.clone());
+            async move {
+                let bytes = whole.bytes_of(number).unwrap_or_default();
+                objects.stream(&whole.key(&row, number)?, 0..bytes).await
+            }
+        });
+        let pieces = parts.try_flatten().map_err(BodyError::from).boxed();
+        let taken = self.take_in(grant, file.sha256, file.bytes, pieces).await?;
+        for number in numbers {
+            self.objects.delete(&file.key(repo, number)?).await?;
+        }
+        Ok(taken)
+    }
+}
