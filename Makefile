@@ -8,7 +8,7 @@ TARGET ?=
 BENCH_ARGS ?=
 SERVERS_ARGS ?=
 
-.PHONY: help run demo test test-rgw check lint bench bench-servers fuzz wheel install clean setup
+.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers fuzz wheel install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,13 @@ lint: ## format, clippy and documentation without a warning
 	rustfmt --check --edition 2024 fuzz/fuzz_targets/*.rs
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+sim: ## simulate sweeps beside writers with 10,000 seeds (SEEDS=…)
+	DRYSTONE_SIM_SEEDS="$${SEEDS:-10000}" cargo nextest run -p drystone-store --test sim
+
+stress: ## writers, readers and sweepers for ten minutes on each database (SECONDS_EACH=…), then 100 kills
+	DRYSTONE_STRESS_S="$${SECONDS_EACH:-600}" cargo nextest run -p drystone-store --test stress --no-capture
+	DRYSTONE_KILLS=100 cargo nextest run -p drystone --test keep --no-capture
 
 bench: bench-servers ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
 	.venv/bin/python bench/run.py $(BENCH_ARGS)
