@@ -2,12 +2,17 @@
 
 mod admin;
 mod cas;
+mod cat;
 mod check;
 mod chunks;
 mod completions;
 mod config;
 mod hash;
 mod inspect;
+mod ls;
+mod pull;
+mod push;
+mod rm;
 mod serve;
 mod shard;
 mod token;
@@ -29,6 +34,11 @@ pub(crate) struct Drystone {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Push(Box<push::Push>),
+    Pull(Box<pull::Pull>),
+    Ls(ls::Ls),
+    Cat(cat::Cat),
+    Rm(rm::Rm),
     Hash(hash::Hash),
     Chunks(chunks::Chunks),
     Inspect(inspect::Inspect),
@@ -46,6 +56,11 @@ enum Verb {
 impl Drystone {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         match self.verb {
+            Verb::Push(verb) => verb.run(),
+            Verb::Pull(verb) => verb.run(),
+            Verb::Ls(verb) => verb.run(),
+            Verb::Cat(verb) => verb.run(),
+            Verb::Rm(verb) => verb.run(),
             Verb::Hash(verb) => verb.run(),
             Verb::Chunks(verb) => verb.run(),
             Verb::Inspect(verb) => verb.run(),

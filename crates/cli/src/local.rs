@@ -10,7 +10,7 @@ use client::cas::{Batch, Cas, Xorb};
 use client::{Error, ErrorKind, Progress, Result};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use server::{House, ServeConfig};
+use server::{House, Secret, ServeConfig};
 use store::plan::Planned;
 use store::{Grant, ObjectKey, Scope, Store};
 use xet::plan::Plan;
@@ -30,11 +30,20 @@ impl fmt::Debug for LocalCas {
 }
 
 impl LocalCas {
-    /// Opens the data folder of a server, which need not run; makes it when it is not there.
-    pub(crate) async fn open(folder: &Path, scope: Scope) -> Result<Self> {
+    /// Opens the data folder of a server, which need not run; makes it when it is not there. Objects and catalog are in it
+    /// unless they are elsewhere.
+    pub(crate) async fn open(
+        folder: &Path,
+        objects: Option<&str>,
+        catalog: Option<&str>,
+        scope: Scope,
+    ) -> Result<Self> {
         let house = House::new(folder);
         let keys = house.keys_or_new().map_err(|error| Error::io(folder, error))?;
-        let store = house.open(&ServeConfig::default(), &keys).await.map_err(translate)?;
+        let secret = |url: Option<&str>| url.map(|url| Secret::new(url.to_owned()));
+        let config =
+            ServeConfig { objects: secret(objects), catalog: secret(catalog), ..ServeConfig::default() };
+        let store = house.open(&config, &keys).await.map_err(translate)?;
         Ok(Self { store, grant: Grant::write(scope) })
     }
 }

@@ -6,6 +6,8 @@ mod files;
 mod local;
 mod output;
 mod progress;
+mod remote;
+mod transfer;
 
 use std::process::ExitCode;
 

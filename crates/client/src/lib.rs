@@ -4,6 +4,8 @@ pub mod cache;
 pub mod cas;
 pub mod cut;
 pub mod error;
+mod http;
+pub mod hub;
 pub mod permits;
 pub mod progress;
 pub mod pull;

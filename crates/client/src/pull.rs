@@ -34,6 +34,7 @@ use pool::Pool;
 
 pub(crate) use decode::Chunk;
 pub use fetch::Patience;
+pub(crate) use write::Stage;
 
 /// How to pull.
 #[derive(Debug, Clone)]
@@ -131,6 +132,12 @@ impl Puller {
             progress: Arc::default(),
             options,
         }
+    }
+
+    /// The same, counting there.
+    pub fn with_progress(mut self, progress: Arc<Progress>) -> Self {
+        self.progress = progress;
+        self
     }
 
     /// Counters that anyone may read while work goes on.

@@ -43,14 +43,19 @@ impl RetryPolicy {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            let Some(wait) = self.wait_after(attempt, &error, random_fraction()) else { return Err(error) };
+            let Some(wait) = self.pause(attempt, &error) else { return Err(error) };
             tokio::time::sleep(wait).await;
             retries.add(1);
             attempt += 1;
         }
     }
 
-    /// How long to wait after the attempt of this number, from 1; `None` to give up. `fraction` is in `0.0..1.0`.
+    /// How long to wait after the attempt of this number, from 1; `None` to give up.
+    pub(crate) fn pause(&self, attempt: u32, error: &Error) -> Option<Duration> {
+        self.wait_after(attempt, error, random_fraction())
+    }
+
+    /// The same, by a number that is random. `fraction` is in `0.0..1.0`.
     fn wait_after(&self, attempt: u32, error: &Error, fraction: f64) -> Option<Duration> {
         if error.kind() != ErrorKind::Unavailable || attempt >= self.attempts_max {
             return None;

@@ -3,6 +3,7 @@
 mod route;
 
 pub use route::connect;
+pub(crate) use route::connect_with;
 
 use std::fmt;
 use std::sync::Arc;

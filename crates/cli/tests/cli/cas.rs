@@ -8,13 +8,13 @@ use testkit::corpus::noise;
 use super::{Folder, drystone, json, number, text};
 
 /// `drystone serve` on a folder, at a free port.
-struct Server {
+pub(super) struct Server {
     child: Child,
-    url: String,
+    pub(super) url: String,
 }
 
 impl Server {
-    fn start(data: &str) -> Self {
+    pub(super) fn start(data: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_drystone"))
             .args(["serve", "--listen", "127.0.0.1:0", "--data", data])
             .stdout(Stdio::piped())

@@ -11,6 +11,9 @@ mod hash;
 mod inspect;
 #[cfg(unix)]
 mod replicas;
+mod repo;
+#[cfg(unix)]
+mod repo_kill;
 mod shard;
 mod token;
 mod usage;

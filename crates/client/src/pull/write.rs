@@ -20,7 +20,8 @@ use super::journal::{Journal, Opened, Run};
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) use runs::Runs;
-pub(super) use stage::{Stage, unique};
+pub(crate) use stage::Stage;
+pub(super) use stage::unique;
 
 /// A file that grows.
 #[derive(Debug)]

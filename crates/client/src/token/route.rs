@@ -1,16 +1,13 @@
 //! The token route of a hub: a personal token in, a short-lived token for the CAS routes out.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, HeaderValue};
-use url::Url;
 use xet::wire::{TokenAnswer, parse_json};
 
 use super::{Refresh, Token, Tokens};
-use crate::cas::http::{HttpCas, HttpOptions, answer, client, is_private};
-use crate::error::{Error, ErrorKind, Result};
-use crate::progress::Counter;
+use crate::cas::http::{HttpCas, HttpOptions};
+use crate::error::{Error, Result};
+use crate::http::{Ask, Http};
 
 /// The CAS routes that the hub at `endpoint` names at `path`, one of [`xet::wire::routes::token`], for whoever holds
 /// `personal`. Tokens are fetched again before they expire.
@@ -20,59 +17,30 @@ pub async fn connect(
     personal: Option<Token>,
     options: HttpOptions,
 ) -> Result<HttpCas> {
-    let url = format!("{}{path}", endpoint.trim_end_matches('/'));
-    let parsed = Url::parse(&url)
-        .map_err(|source| Error::caused(ErrorKind::Invalid, format!("endpoint {endpoint:?}"), source))?;
-    if personal.is_some() && !options.token_in_clear && !is_private(&parsed) {
-        let message = format!("endpoint {endpoint:?}: a token is only sent over https, or to this machine");
-        return Err(Error::new(ErrorKind::Denied, message));
-    }
-    let route = Arc::new(Route { url, personal, client: client(&options)?, options: options.clone() });
-    let first = route.ask().await?;
-    let base = first.cas_url.clone();
+    let personal = personal.map(|token| Arc::new(Tokens::fixed(token)));
+    let hub = Arc::new(Http::new(endpoint, personal, options)?);
+    connect_with(&hub, path).await
+}
+
+/// The same at a hub that is spoken to already.
+pub(crate) async fn connect_with(hub: &Arc<Http>, path: &str) -> Result<HttpCas> {
+    let first = ask(hub, path).await?;
+    let (hub, path, options) = (hub.clone(), path.to_owned(), hub.options.clone());
     let refresh: Refresh = Arc::new(move || {
-        let route = route.clone();
-        Box::pin(async move { route.ask().await.map(|answer| token_of(&answer)) })
+        let (hub, path) = (hub.clone(), path.clone());
+        Box::pin(async move { ask(&hub, &path).await.map(|answer| token_of(&answer)) })
     });
     let tokens = Tokens::refreshed(refresh).starting_with(token_of(&first));
-    HttpCas::new(&base, Some(Arc::new(tokens)), options)
+    HttpCas::new(&first.cas_url, Some(Arc::new(tokens)), options)
+}
+
+async fn ask(hub: &Http, path: &str) -> Result<TokenAnswer> {
+    let bytes = hub.answer(&Ask::get(path), ANSWER_BYTES_MAX).await?;
+    parse_json(&bytes).map_err(|source| Error::invalid(path, source))
 }
 
 fn token_of(answer: &TokenAnswer) -> Token {
     Token::new(answer.access_token.clone()).until(answer.exp)
-}
-
-struct Route {
-    url: String,
-    personal: Option<Token>,
-    client: reqwest::Client,
-    options: HttpOptions,
-}
-
-impl Route {
-    async fn ask(&self) -> Result<TokenAnswer> {
-        self.options.retry.run(&Counter::default(), || self.ask_once()).await
-    }
-
-    async fn ask_once(&self) -> Result<TokenAnswer> {
-        let mut request = self.client.get(&self.url);
-        if let Some(token) = &self.personal {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
-                .map_err(|_| Error::new(ErrorKind::Denied, "the token has characters no token has"))?;
-            value.set_sensitive(true);
-            request = request.header(AUTHORIZATION, value);
-        }
-        let sent = tokio::time::timeout(Duration::from_secs(60), request.send()).await;
-        let sent =
-            sent.map_err(|_| Error::new(ErrorKind::Unavailable, format!("{}: no answer", self.url)))?;
-        let response = sent.map_err(|source| answer::broken(&self.url, &source))?;
-        if !response.status().is_success() {
-            return Err(answer::refuse(&self.url, response).await);
-        }
-        let bytes =
-            answer::read_all(&self.url, response, ANSWER_BYTES_MAX, self.options.stall_timeout).await?;
-        parse_json(&bytes).map_err(|source| Error::invalid(&self.url, source))
-    }
 }
 
 /// Tokens and URLs may have 64,000 characters each.

@@ -2,7 +2,7 @@
 
 mod list;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use clap::Args;
 use client::Progress;
 use client::cache::Cache;
 use client::pull::{PullOptions, Puller, Wanted};
-use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use indicatif::BinaryBytes;
 use serde::Serialize;
 use xet::wire::routes::TokenScope;
 use xet::{FileHash, Sha256};
@@ -127,26 +127,12 @@ impl Get {
                 "standard output takes the bytes of one file, and nothing else".into(),
             ));
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let started = Instant::now();
-        let done = runtime.block_on(async {
-            let puller = self.puller().await?;
-            let watching = watch(puller.progress().clone());
-            let outcome = tokio::select! {
-                outcome = self.pull(&puller) => outcome,
-                _ = tokio::signal::ctrl_c() => {
-                    Err(CliError::Message("interrupted; run it again to go on where it stopped".into()))
-                }
-            };
-            if let Some(watching) = watching {
-                watching.abort();
-                let _ = watching.await;
-            }
-            Ok::<_, CliError>((outcome?, puller.progress().clone()))
-        });
-        // Work on threads cannot be stopped, and need not be waited for: what it writes is what it should.
-        runtime.shutdown_background();
-        let (outcome, progress) = done?;
+        let progress = Arc::new(Progress::default());
+        let outcome = crate::transfer::run(&progress, crate::transfer::fetched, async {
+            let puller = self.puller().await?.with_progress(progress.clone());
+            self.pull(&puller).await
+        })?;
         let totals = Totals {
             files: outcome.files,
             failed: outcome.failed,
@@ -177,7 +163,7 @@ impl Get {
             options.patience.stall_after = stall;
             options.patience.hedge_after = options.patience.hedge_after.min(stall / 3);
         }
-        if let Some(folder) = self.target.named_cache() {
+        if let Some(folder) = self.target.memory.named() {
             options.cache = Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?));
         }
         if self.offline {
@@ -270,7 +256,7 @@ fn say(totals: &Totals) {
 }
 
 /// Reads `A-B` or `A-`.
-fn parse_range(text: &str) -> Result<Range<u64>, String> {
+pub(crate) fn parse_range(text: &str) -> Result<Range<u64>, String> {
     let refuse = || format!("{text:?} is not a range such as 0-100, or 100- for the rest");
     let (start, end) = text.split_once('-').ok_or_else(refuse)?;
     let start = start.parse().map_err(|_| refuse())?;
@@ -279,42 +265,6 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
         return Err(format!("{text:?} has no bytes: the end is not part of it"));
     }
     Ok(start..end)
-}
-
-/// A line on a terminal while a pull takes longer than a second.
-fn watch(progress: Arc<Progress>) -> Option<tokio::task::JoinHandle<()>> {
-    if !io::stderr().is_terminal() {
-        return None;
-    }
-    Some(tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let template = "{bar:20} {percent:>3}% {bytes}/{total_bytes} {msg}";
-        let style = ProgressStyle::with_template(template).expect("the template is well formed");
-        let bar = Bar(ProgressBar::new(0).with_style(style));
-        let started = Instant::now();
-        let before = progress.done_bytes.value();
-        loop {
-            let done = progress.done_bytes.value();
-            let rate = (done - before) as f64 / started.elapsed().as_secs_f64().max(0.1);
-            bar.0.set_length(progress.total_bytes.value().max(done));
-            bar.0.set_position(done);
-            bar.0.set_message(format!(
-                "{} fetched, {}/s",
-                BinaryBytes(progress.wire_bytes.value()),
-                BinaryBytes(rate as u64)
-            ));
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    }))
-}
-
-/// Goes away with its task.
-struct Bar(ProgressBar);
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
 }
 
 #[cfg(test)]

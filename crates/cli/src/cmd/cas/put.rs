@@ -5,12 +5,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use client::Progress;
 use client::push::{PushOptions, Pushed, push};
-use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::BinaryBytes;
 use serde::Serialize;
 use xet::wire::routes::TokenScope;
 
@@ -83,8 +82,12 @@ impl Put {
                 }
             }
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let pushed = runtime.block_on(self.push(paths))?;
+        let progress = Arc::new(Progress::default());
+        if io::stderr().is_terminal() {
+            let sizes = paths.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len());
+            progress.total_bytes.set(sizes.sum());
+        }
+        let pushed = crate::transfer::run(&progress, crate::transfer::sent, self.push(paths, &progress))?;
         for error in &pushed.unread {
             complain(error);
             failed = true;
@@ -96,21 +99,13 @@ impl Put {
         Ok(ExitCode::from(u8::from(failed)))
     }
 
-    async fn push(&self, paths: Vec<PathBuf>) -> Result<Pushed, CliError> {
+    async fn push(&self, paths: Vec<PathBuf>, progress: &Arc<Progress>) -> Result<Pushed, CliError> {
         let opened = self.target.open(TokenScope::Write).await?;
         let mut options =
             PushOptions { cache: opened.cache, dry_run: self.dry_run, ..PushOptions::default() };
         options.threads = self.threads.unwrap_or(options.threads);
         options.memory_bytes = self.memory.unwrap_or(options.memory_bytes);
-        let progress = Arc::new(Progress::default());
-        let watching = watch(progress.clone(), paths.clone());
-        let pushed = push(opened.cas, paths, options, progress).await;
-        if let Some(watching) = watching {
-            watching.abort();
-            // The bar is taken away when its task ends.
-            let _ = watching.await;
-        }
-        Ok(pushed?)
+        Ok(push(opened.cas, paths, options, progress.clone()).await?)
     }
 }
 
@@ -159,44 +154,4 @@ fn print_lines(pushed: &Pushed) -> Result<(), CliError> {
         BinaryBytes(rate as u64),
     ));
     Ok(())
-}
-
-/// A line on a terminal while a push takes longer than a second.
-fn watch(progress: Arc<Progress>, paths: Vec<PathBuf>) -> Option<tokio::task::JoinHandle<()>> {
-    if !io::stderr().is_terminal() {
-        return None;
-    }
-    Some(tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let sizes =
-            move || paths.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
-        let total = tokio::task::spawn_blocking(sizes).await.unwrap_or(0_u64);
-        let style = ProgressStyle::with_template("{bar:20} {percent:>3}% {msg}").expect("well formed");
-        let bar = Bar(ProgressBar::new(total).with_style(style));
-        let start = std::time::Instant::now();
-        loop {
-            let done = progress.done_bytes.value();
-            let rate = done as f64 / start.elapsed().as_secs_f64().max(1.0);
-            let left = Duration::from_secs_f64((total.saturating_sub(done) as f64 / rate.max(1.0)).min(1e9));
-            bar.0.set_position(done);
-            bar.0.set_message(format!(
-                "{} read, {} known, {} sent, {}/s, {} left",
-                BinaryBytes(done),
-                BinaryBytes(progress.known_bytes.value()),
-                BinaryBytes(progress.wire_bytes.value()),
-                BinaryBytes(rate as u64),
-                HumanDuration(left),
-            ));
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    }))
-}
-
-/// Goes away with its task.
-struct Bar(ProgressBar);
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
 }

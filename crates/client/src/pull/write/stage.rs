@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// A folder of this pull alone, gone with it. One that a killed pull left is removed by the next.
 #[derive(Debug)]
-pub(in crate::pull) struct Stage {
+pub(crate) struct Stage {
     folder: PathBuf,
     next: AtomicU64,
     /// Held for as long as the folder is in use.
@@ -19,7 +19,7 @@ pub(in crate::pull) struct Stage {
 
 impl Stage {
     /// A new folder in `root`, from where files can be renamed to their places.
-    pub(in crate::pull) fn new(root: &Path) -> Result<Self> {
+    pub(crate) fn new(root: &Path) -> Result<Self> {
         let named = |error| Error::io(root, error);
         fs::create_dir_all(root).map_err(named)?;
         remove_stale(root).map_err(named)?;
@@ -35,12 +35,12 @@ impl Stage {
     }
 
     /// A name that nobody has had.
-    pub(super) fn next(&self) -> PathBuf {
+    pub(crate) fn next(&self) -> PathBuf {
         self.folder.join(self.next.fetch_add(1, Ordering::Relaxed).to_string())
     }
 
     /// Makes everything written to the folder's file system durable: one wait instead of one for each file.
-    pub(in crate::pull) fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         sync_all(&self.folder).map_err(|error| Error::io(&self.folder, error))
     }
 }

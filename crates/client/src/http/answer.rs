@@ -11,7 +11,7 @@ use xet::wire::{ErrorBody, code, parse_json};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A server without a route says 404 or 501; then there is an older route to ask.
-pub(super) fn is_missing_route(status: StatusCode) -> bool {
+pub(crate) fn is_missing_route(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED)
 }
 
@@ -76,7 +76,7 @@ pub(crate) async fn read_all(
 }
 
 /// The name the server gave to the request.
-pub(super) fn request_id(answer: &Response) -> Option<String> {
+pub(crate) fn request_id(answer: &Response) -> Option<String> {
     let id = answer.headers().get(header::REQUEST_ID)?.to_str().ok()?;
     Some(id.chars().take(100).collect())
 }

@@ -1,5 +1,6 @@
 //! Bodies on their way: counted, slowed to the bandwidth allowed, and given up when they stand still.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -86,24 +87,22 @@ impl Watch {
     }
 }
 
-/// The body of an answer to a request for `wanted` bytes from `start` on: exactly those, or an error.
+/// The body of an answer to a request for these bytes: exactly those, or an error.
 pub(super) fn received(
     what: String,
     answer: Response,
-    wanted: u64,
-    start: u64,
+    wanted: Range<u64>,
     options: &HttpOptions,
     bandwidth: Option<Arc<Bandwidth>>,
     connection: OwnedSemaphorePermit,
 ) -> BoxStream<'static, Result<Bytes>> {
     // A server that does not heed ranges sends everything; then what comes before is passed over.
-    let skip =
-        if answer.status() == StatusCode::PARTIAL_CONTENT { 0 } else { skipped(&answer, wanted, start) };
+    let skip = if answer.status() == StatusCode::PARTIAL_CONTENT { 0 } else { skipped(&answer, &wanted) };
     let state = Receiving {
         what,
         pieces: answer.bytes_stream().boxed(),
         skip,
-        left: wanted,
+        left: wanted.end - wanted.start,
         window: options.stall_timeout,
         floor_bytes: options.floor_bytes,
         window_end: Instant::now() + options.stall_timeout,
@@ -122,9 +121,9 @@ pub(super) fn received(
     .boxed()
 }
 
-fn skipped(answer: &Response, wanted: u64, start: u64) -> u64 {
+fn skipped(answer: &Response, wanted: &Range<u64>) -> u64 {
     // Some answer a range with 200 and the range alone.
-    if answer.content_length() == Some(wanted) { 0 } else { start }
+    if answer.content_length() == Some(wanted.end - wanted.start) { 0 } else { wanted.start }
 }
 
 struct Receiving {

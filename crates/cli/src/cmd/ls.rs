@@ -1,0 +1,118 @@
+//! `drystone ls`: what is in a repository.
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Args;
+use client::hub::{Entry, Hub, Place};
+use serde::Serialize;
+
+use crate::output::CliError;
+use crate::remote::Remote;
+
+/// List what is in a repository, or in a folder of it
+///
+/// One line for each: its size and its path, a slash after the path of a folder.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone ls ann/model\n  \
+                        drystone ls -r datasets/ann/corpus@v1.0:data\n  \
+                        drystone ls --json ann/model | jq '.[].path'")]
+pub(crate) struct Ls {
+    /// What to list: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    #[arg(value_name = "REPO[@REVISION][:PATH]")]
+    place: Place,
+
+    /// Everything below, not only what is in the folder itself
+    #[arg(short, long)]
+    recursive: bool,
+
+    /// Print a JSON array: type, path, size, oid, and of large files sha256 and hash
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    r#type: &'static str,
+    path: &'a str,
+    size: u64,
+    oid: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<xet::Sha256>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<xet::FileHash>,
+}
+
+impl Ls {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let hub = self.remote.hub()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(self.list(&hub)).map(|()| ExitCode::SUCCESS)
+    }
+
+    /// Page by page: a repository may have more files than there is memory.
+    async fn list(&self, hub: &Hub) -> Result<(), CliError> {
+        let mut out = Out { to: io::BufWriter::new(io::stdout()), json: self.json, lines: 0 };
+        let repo = &self.place.repo;
+        let commit = hub.commit_id(repo, self.place.revision()).await?;
+        let folder = self.place.path.as_deref().unwrap_or_default().trim_end_matches('/');
+        if !folder.is_empty() {
+            let entry = hub.entry(repo, &commit, folder).await?;
+            if !entry.is_folder {
+                out.line(&entry)?;
+                return out.finish();
+            }
+        }
+        let mut next = None;
+        loop {
+            let page = hub.tree(repo, &commit, folder, self.recursive, next.as_deref()).await?;
+            page.entries.iter().try_for_each(|entry| out.line(entry))?;
+            next = page.next;
+            if next.is_none() {
+                return out.finish();
+            }
+        }
+    }
+}
+
+struct Out<W> {
+    to: W,
+    json: bool,
+    lines: u64,
+}
+
+impl<W: io::Write> Out<W> {
+    fn line(&mut self, entry: &Entry) -> Result<(), CliError> {
+        let Entry { path, is_folder, bytes, oid, sha256, xet } = entry;
+        if self.json {
+            let line = Line {
+                r#type: if *is_folder { "directory" } else { "file" },
+                path,
+                size: *bytes,
+                oid,
+                sha256: *sha256,
+                hash: *xet,
+            };
+            write!(
+                self.to,
+                "{}{}",
+                if self.lines == 0 { "[" } else { ",\n " },
+                serde_json::to_string(&line)?
+            )?;
+        } else {
+            writeln!(self.to, "{bytes:>14} {path}{}", if *is_folder { "/" } else { "" })?;
+        }
+        self.lines += 1;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), CliError> {
+        if self.json {
+            writeln!(self.to, "{}", if self.lines == 0 { "[]" } else { "]" })?;
+        }
+        Ok(self.to.flush()?)
+    }
+}

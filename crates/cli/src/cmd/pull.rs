@@ -1,0 +1,181 @@
+//! `drystone pull`: files out of a repository.
+
+use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use client::Progress;
+use client::cache::Cache;
+use client::hub::Place;
+use client::hub::download::{DownloadOptions, Downloaded, Told, download};
+use client::hub::pattern::Selection;
+use client::pull::PullOptions;
+use indicatif::BinaryBytes;
+use serde::Serialize;
+
+use crate::output::{CliError, complain};
+use crate::remote::{Memory, Remote};
+use crate::transfer;
+
+/// Download a repository, or a file or folder of it
+///
+/// What is in a folder goes below DEST. A single file gets that name, or its own where DEST is a folder or ends in a slash. Files that
+/// are there are left as they are, of changed ones only new chunks are fetched, and what arrives is verified before it gets its name.
+/// Started again after an interruption, a download goes on where it stopped.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone pull ann/model model/\n  \
+                        drystone pull datasets/ann/corpus@v1.0 corpus/ --include '*.parquet'\n  \
+                        drystone pull ann/model:config.json .")]
+pub(crate) struct Pull {
+    /// What to pull: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    #[arg(value_name = "REPO[@REVISION][:PATH]")]
+    from: Place,
+
+    /// Where to
+    #[arg(value_name = "DEST")]
+    to: PathBuf,
+
+    /// Only files that match; `*` matches slashes too
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+
+    /// No files that match
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+
+    /// Tell what would be fetched, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print totals as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    remote: Remote,
+
+    #[command(flatten)]
+    memory: Memory,
+
+    /// Bytes of chunks to keep in the cache that --cache-dir names
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
+    cache_bytes: u64,
+
+    /// Do not look at what is at the target already
+    #[arg(long)]
+    no_reuse: bool,
+
+    /// Do not wait until the disk has everything
+    #[arg(long)]
+    no_sync: bool,
+
+    /// Memory for what is on its way, in bytes [default: a quarter of the machine's, at most 1 GiB]
+    #[arg(long = "memory", value_name = "BYTES")]
+    memory_bytes: Option<u64>,
+
+    /// Downloads at once, at most
+    #[arg(long, value_name = "N")]
+    connections: Option<NonZeroUsize>,
+
+    /// Workers [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Seconds after which to give up altogether
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Totals<'a> {
+    repo: String,
+    revision: &'a str,
+    commit: &'a str,
+    files: u64,
+    unchanged: u64,
+    failed: u64,
+    bytes: u64,
+    fetched_bytes: u64,
+    from_cache_bytes: u64,
+    reused_bytes: u64,
+    saved_percent: f64,
+    seconds: f64,
+}
+
+impl Pull {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let started = Instant::now();
+        let progress = Arc::new(Progress::default());
+        let work = async {
+            let work = self.download(&progress);
+            match self.deadline.map(Duration::from_secs) {
+                Some(deadline) => tokio::time::timeout(deadline, work).await.unwrap_or_else(|_| {
+                    let seconds = deadline.as_secs();
+                    Err(CliError::Message(format!("not done after {seconds} s; run it again to go on")))
+                }),
+                None => work.await,
+            }
+        };
+        let downloaded = transfer::run(&progress, transfer::fetched, work)?;
+        self.print(&downloaded, &progress, started.elapsed())?;
+        Ok(ExitCode::from(u8::from(downloaded.failed > 0)))
+    }
+
+    async fn download(&self, progress: &Arc<Progress>) -> Result<Downloaded, CliError> {
+        let hub = self.remote.hub()?;
+        let mut pull = PullOptions { sync: !self.no_sync, reuse: !self.no_reuse, ..PullOptions::default() };
+        pull.memory_bytes_max = self.memory_bytes.unwrap_or(pull.memory_bytes_max);
+        pull.connections_max = self.connections.map_or(pull.connections_max, NonZeroUsize::get);
+        pull.threads = self.threads.unwrap_or(pull.threads);
+        if let Some(folder) = self.memory.named() {
+            pull.cache = Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?));
+        }
+        let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
+        let options = DownloadOptions { pull, selection, dry_run: self.dry_run };
+        let tells = self.dry_run && !self.json;
+        let mut each = |told: Told<'_>| match told {
+            Told::Pulled(entry) if tells => {
+                let _ = writeln!(io::stdout(), "{} {}", entry.bytes, entry.path);
+            }
+            Told::Failed(path, error) => complain(&format_args!("{path}: {error}")),
+            _ => {}
+        };
+        Ok(download(&hub, &self.from, &self.to, &options, progress, &mut each).await?)
+    }
+
+    fn print(&self, downloaded: &Downloaded, progress: &Progress, elapsed: Duration) -> Result<(), CliError> {
+        let totals = Totals {
+            repo: self.from.repo.to_string(),
+            revision: self.from.revision(),
+            commit: &downloaded.commit,
+            files: downloaded.files,
+            unchanged: downloaded.unchanged,
+            failed: downloaded.failed,
+            bytes: downloaded.bytes,
+            fetched_bytes: progress.wire_bytes.value(),
+            from_cache_bytes: progress.known_bytes.value(),
+            reused_bytes: progress.reused_bytes.value(),
+            saved_percent: transfer::saved_percent(downloaded.bytes, progress.wire_bytes.value()),
+            seconds: elapsed.as_secs_f64(),
+        };
+        if self.json {
+            return Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?);
+        }
+        let failed = if totals.failed > 0 { format!(", {} failed", totals.failed) } else { String::new() };
+        complain(&format_args!(
+            "{} files, {} unchanged{failed}, {}: {} fetched, saved {} %; {:.1} s; commit {}",
+            totals.files,
+            totals.unchanged,
+            BinaryBytes(totals.bytes),
+            BinaryBytes(totals.fetched_bytes),
+            totals.saved_percent,
+            totals.seconds,
+            totals.commit,
+        ));
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! `drystone push`: files into a repository.
+
+use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use client::hub::pattern::Selection;
+use client::hub::upload::{Locals, Told, UploadOptions, Uploaded, Visibility, upload};
+use client::hub::{Committed, Place};
+use client::push::PushOptions;
+use client::{ErrorKind, Progress};
+use indicatif::BinaryBytes;
+use serde::Serialize;
+
+use crate::output::{CliError, complain};
+use crate::remote::{Memory, Remote};
+use crate::transfer;
+
+/// Upload files into a repository
+///
+/// What is in a folder goes into the repository, or below PATH in it, without the folder's own name. A single file keeps its name, or
+/// gets PATH where that does not end in a slash. Files that the repository has are left out, chunks that the hub has are not sent, and an
+/// upload that was interrupted goes on where it stopped when it is started again. Up to 10,000 files are one commit.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone push model.safetensors ann/model\n  \
+                        drystone push --create --private corpus/ datasets/ann/corpus\n  \
+                        drystone push weights/ ann/model@experiment:checkpoints/7/ --include '*.bin' -m 'step 7000'\n  \
+                        drystone push --dry-run corpus/ datasets/ann/corpus")]
+pub(crate) struct Push {
+    /// Files or folders
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// Where to: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    #[arg(required = true, value_name = "REPO[@REVISION][:PATH]")]
+    to: Place,
+
+    /// Only files that match; `*` matches slashes too
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+
+    /// No files that match
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+
+    /// What the commit says
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+
+    /// Make the repository, and the branch, if there is none
+    #[arg(long)]
+    create: bool,
+
+    /// With --create: only its owners may see it
+    #[arg(long, requires = "create")]
+    private: bool,
+
+    /// Tell what would be sent, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print totals as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    remote: Remote,
+
+    #[command(flatten)]
+    memory: Memory,
+
+    /// Workers [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's]
+    #[arg(long = "memory", value_name = "BYTES")]
+    memory_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Totals<'a> {
+    repo: String,
+    revision: &'a str,
+    commit: Option<&'a Committed>,
+    commits: u64,
+    files: u64,
+    unchanged: u64,
+    ignored: u64,
+    failed: u64,
+    logical_bytes: u64,
+    new_bytes: u64,
+    sent_bytes: u64,
+    saved_percent: f64,
+    seconds: f64,
+}
+
+impl Push {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let progress = Arc::new(Progress::default());
+        let uploaded = transfer::run(&progress, transfer::sent, self.upload(&progress))?;
+        match self.json {
+            true => self.print_json(&uploaded)?,
+            false => self.print(&uploaded)?,
+        }
+        Ok(ExitCode::from(u8::from(uploaded.failed > 0)))
+    }
+
+    async fn upload(&self, progress: &Arc<Progress>) -> Result<Uploaded, CliError> {
+        let hub = self.remote.hub()?;
+        let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
+        let files = Locals::find(self.paths.clone(), self.to.path.as_deref(), selection)?;
+        let mut push = PushOptions { dry_run: self.dry_run, ..PushOptions::default() };
+        push.cache = self.memory.of(&format!("{} {}", hub.endpoint(), self.to.repo));
+        push.threads = self.threads.unwrap_or(push.threads);
+        push.memory_bytes = self.memory_bytes.unwrap_or(push.memory_bytes);
+        let visibility = if self.private { Visibility::Private } else { Visibility::Public };
+        let options = UploadOptions {
+            push,
+            message: self.message.clone(),
+            description: String::new(),
+            create: self.create.then_some(visibility),
+        };
+        let tells = self.dry_run && !self.json;
+        let mut each = |told: Told<'_>| match told {
+            Told::Put(local) if tells => {
+                let _ = writeln!(io::stdout(), "{} {}", local.bytes, local.to);
+            }
+            Told::Failed(error) => complain(error),
+            _ => {}
+        };
+        let uploaded = upload(&hub, &self.to, files, &options, progress, &mut each).await;
+        uploaded.map_err(|error| match error.kind() {
+            ErrorKind::NotFound if !self.create => {
+                CliError::Message(format!("{error}; --create makes a repository or a branch that is missing"))
+            }
+            _ => error.into(),
+        })
+    }
+
+    fn print(&self, uploaded: &Uploaded) -> Result<(), CliError> {
+        if let Some(commit) = &uploaded.commit {
+            writeln!(io::stdout(), "{}", commit.oid)?;
+        }
+        let more = [
+            (uploaded.unchanged, "unchanged"),
+            (uploaded.ignored, "ignored by the repository"),
+            (uploaded.failed, "failed"),
+        ];
+        let more: String = more
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!(", {count} {what}"))
+            .collect();
+        complain(&format_args!(
+            "{} files{more}, {}: {} new, {} sent, saved {} %; {:.1} s",
+            uploaded.files,
+            BinaryBytes(uploaded.logical_bytes),
+            BinaryBytes(uploaded.new_bytes),
+            BinaryBytes(uploaded.sent_bytes),
+            transfer::saved_percent(uploaded.logical_bytes, uploaded.new_bytes),
+            uploaded.elapsed.as_secs_f64(),
+        ));
+        Ok(())
+    }
+
+    fn print_json(&self, uploaded: &Uploaded) -> Result<(), CliError> {
+        let totals = Totals {
+            repo: self.to.repo.to_string(),
+            revision: self.to.revision(),
+            commit: uploaded.commit.as_ref(),
+            commits: uploaded.commits,
+            files: uploaded.files,
+            unchanged: uploaded.unchanged,
+            ignored: uploaded.ignored,
+            failed: uploaded.failed,
+            logical_bytes: uploaded.logical_bytes,
+            new_bytes: uploaded.new_bytes,
+            sent_bytes: uploaded.sent_bytes,
+            saved_percent: transfer::saved_percent(uploaded.logical_bytes, uploaded.new_bytes),
+            seconds: uploaded.elapsed.as_secs_f64(),
+        };
+        Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?)
+    }
+}

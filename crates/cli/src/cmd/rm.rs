@@ -1,0 +1,107 @@
+//! `drystone rm`: files and folders out of a repository.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use client::hub::{Commit, Committed, Hub, Place};
+use serde::Serialize;
+
+use crate::output::CliError;
+use crate::remote::Remote;
+
+/// Delete files of a repository, in one commit
+///
+/// Earlier commits keep them.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone rm ann/model:old.bin ann/model:older.bin\n  \
+                        drystone rm -r datasets/ann/corpus@draft:data/ -m 'start again'")]
+pub(crate) struct Rm {
+    /// What to delete, all of one repository and branch: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    #[arg(required = true, value_name = "REPO[@REVISION]:PATH")]
+    places: Vec<Place>,
+
+    /// Folders too, with everything in them
+    #[arg(short, long)]
+    recursive: bool,
+
+    /// What the commit says
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+
+    /// Tell what would be deleted, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print the commit as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    commit: Option<Committed>,
+    deleted: Vec<&'a str>,
+}
+
+impl Rm {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let hub = self.remote.hub()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(self.delete(&hub)).map(|()| ExitCode::SUCCESS)
+    }
+
+    async fn delete(&self, hub: &Hub) -> Result<(), CliError> {
+        let Some(first) = self.places.first() else { return Ok(()) };
+        let mut paths = Vec::new();
+        for place in &self.places {
+            if (&place.repo, place.revision()) != (&first.repo, first.revision()) {
+                let message =
+                    format!("{place}: a commit is to one repository; delete from {first} by itself");
+                return Err(CliError::Message(message));
+            }
+            let path = place.path.as_deref().map(|path| path.trim_end_matches('/'));
+            paths.push(
+                path.ok_or_else(|| CliError::Message(format!("{place}: which file? say {place}:PATH")))?,
+            );
+        }
+        let (repo, revision) = (&first.repo, first.revision());
+        let there = hub.paths_info(repo, revision, &paths).await?;
+        let mut commit = Commit::new(self.message.clone().unwrap_or_else(|| match &paths[..] {
+            [path] => format!("Delete {path}"),
+            paths => format!("Delete {} files or folders", paths.len()),
+        }));
+        for path in &paths {
+            match there.iter().find(|entry| entry.path == *path) {
+                Some(entry) if entry.is_folder && !self.recursive => {
+                    return Err(CliError::Message(format!(
+                        "{repo}:{path}: is a folder; --recursive deletes it"
+                    )));
+                }
+                Some(entry) if entry.is_folder => commit.delete_folder(path),
+                Some(_) => commit.delete(path),
+                None => {
+                    return Err(CliError::Message(format!(
+                        "{repo}: no file or folder {path:?} at {revision}"
+                    )));
+                }
+            }
+        }
+        let commit = match self.dry_run {
+            true => None,
+            false => Some(hub.commit(repo, revision, commit).await?),
+        };
+        let mut out = io::stdout();
+        match (self.json, commit) {
+            (true, commit) => {
+                writeln!(out, "{}", serde_json::to_string(&Report { commit, deleted: paths })?)?;
+            }
+            (false, Some(commit)) => writeln!(out, "{}", commit.oid)?,
+            (false, None) => paths.iter().try_for_each(|path| writeln!(out, "{path}"))?,
+        }
+        Ok(())
+    }
+}

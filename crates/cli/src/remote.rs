@@ -1,0 +1,106 @@
+//! Flags that say which hub, how to reach it, and what to remember of it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use client::cas::http::HttpOptions;
+use client::hub::Hub;
+use client::hub::settings::Settings;
+use client::token::Token;
+
+use crate::output::CliError;
+
+/// Which hub, and how to reach it.
+#[derive(Debug, Args)]
+pub(crate) struct Remote {
+    /// The hub, such as <https://hub.example.com> [default: `$DRYSTONE_ENDPOINT`, else `$HF_ENDPOINT`, else that of client.toml]
+    #[arg(long, value_name = "URL", help_heading = "The hub")]
+    endpoint: Option<String>,
+
+    /// A token of it [default: `$DRYSTONE_TOKEN`, else `$HF_TOKEN`, else that of client.toml]
+    #[arg(long, value_name = "TOKEN", value_parser = parse_token, help_heading = "The hub")]
+    token: Option<Token>,
+
+    /// Send the token also over plain HTTP to another machine, where anyone on the way can read it
+    #[arg(long, help_heading = "The hub")]
+    token_in_clear: bool,
+
+    /// A proxy for every request [default: what `$HTTPS_PROXY` and `$NO_PROXY` say]
+    #[arg(long, value_name = "URL", help_heading = "The hub")]
+    proxy: Option<String>,
+
+    /// A file of certificates (PEM) to trust besides the system's
+    #[arg(long, value_name = "FILE", help_heading = "The hub")]
+    ca_file: Vec<PathBuf>,
+
+    /// The most bytes to send, and to receive, each second
+    #[arg(long, value_name = "BYTES", help_heading = "The hub")]
+    bandwidth: Option<u64>,
+}
+
+impl Remote {
+    /// The hub, spoken to as the flags say.
+    pub(crate) fn hub(&self) -> Result<Hub, CliError> {
+        let Settings { endpoint, token } = self.settings()?;
+        Ok(Hub::new(&endpoint, token, self.options())?)
+    }
+
+    pub(crate) fn settings(&self) -> Result<Settings, CliError> {
+        Ok(Settings::find(self.endpoint.clone(), self.token.clone())?)
+    }
+
+    pub(crate) fn options(&self) -> HttpOptions {
+        HttpOptions {
+            token_in_clear: self.token_in_clear,
+            proxy: self.proxy.clone(),
+            ca_files: self.ca_file.clone(),
+            bandwidth_bytes_per_s: self.bandwidth,
+            ..HttpOptions::default()
+        }
+    }
+}
+
+/// What to remember.
+#[derive(Debug, Args)]
+pub(crate) struct Memory {
+    /// Where to remember what the other side has, and to keep fetched chunks [default: `$DRYSTONE_CACHE_DIR`, else drystone in the user's cache folder, without chunks]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+
+    /// Remember nothing
+    #[arg(long, conflicts_with = "cache_dir")]
+    no_cache: bool,
+}
+
+impl Memory {
+    /// The cache somebody asked for: chunks are kept only there, since they take much room.
+    pub(crate) fn named(&self) -> Option<PathBuf> {
+        let named = self.cache_dir.clone().or_else(|| folder_in("DRYSTONE_CACHE_DIR"));
+        named.filter(|_| !self.no_cache)
+    }
+
+    /// The folder for one store: what one has, another may not.
+    pub(crate) fn of(&self, store: &str) -> Option<PathBuf> {
+        if self.no_cache {
+            return None;
+        }
+        let root = self.named().or_else(user_cache)?;
+        let digest = <sha2::Sha256 as sha2::Digest>::digest(store.as_bytes());
+        let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Some(root.join(name))
+    }
+}
+
+/// As a token, which nothing prints.
+fn parse_token(text: &str) -> Result<Token, std::convert::Infallible> {
+    Ok(Token::new(text))
+}
+
+fn user_cache() -> Option<PathBuf> {
+    let home = || folder_in("HOME").map(|home| home.join(Path::new(".cache")));
+    folder_in("XDG_CACHE_HOME").or_else(home).map(|cache| cache.join("drystone"))
+}
+
+fn folder_in(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}

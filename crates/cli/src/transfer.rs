@@ -1,0 +1,91 @@
+//! A push or a pull from its start to its end, with a line on a terminal while it takes longer than a second.
+
+use std::future::Future;
+use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client::Progress;
+use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
+
+use crate::output::CliError;
+
+/// Does `work`, until Ctrl-C. What `words` says of the progress stands beside the bar.
+pub(crate) fn run<T>(
+    progress: &Arc<Progress>,
+    words: fn(&Progress) -> String,
+    work: impl Future<Output = Result<T, CliError>>,
+) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let done = runtime.block_on(async {
+        let watching = io::stderr().is_terminal().then(|| tokio::spawn(watch(progress.clone(), words)));
+        let done = tokio::select! {
+            done = work => done,
+            _ = tokio::signal::ctrl_c() => {
+                Err(CliError::Message("interrupted; run it again to go on where it stopped".into()))
+            }
+        };
+        if let Some(watching) = watching {
+            watching.abort();
+            // The bar is taken away when its task ends.
+            let _ = watching.await;
+        }
+        done
+    });
+    // Work on threads cannot be stopped, and need not be waited for: what it writes is what it should.
+    runtime.shutdown_background();
+    done
+}
+
+/// Of a push.
+pub(crate) fn sent(progress: &Progress) -> String {
+    format!(
+        "{} known, {} sent",
+        BinaryBytes(progress.known_bytes.value()),
+        BinaryBytes(progress.wire_bytes.value())
+    )
+}
+
+/// Of a pull.
+pub(crate) fn fetched(progress: &Progress) -> String {
+    format!("{} fetched", BinaryBytes(progress.wire_bytes.value()))
+}
+
+/// How much of something was not needed, as people like to read it.
+pub(crate) fn saved_percent(all_bytes: u64, needed_bytes: u64) -> f64 {
+    let needed = needed_bytes as f64 / all_bytes.max(1) as f64;
+    (1000.0 * (1.0 - needed.min(1.0))).round() / 10.0
+}
+
+async fn watch(progress: Arc<Progress>, words: fn(&Progress) -> String) {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let template = "{bar:20} {percent:>3}% {bytes}/{total_bytes} {msg}";
+    let style = ProgressStyle::with_template(template).expect("the template is well formed");
+    let bar = Bar(ProgressBar::new(0).with_style(style));
+    let (started, before) = (Instant::now(), progress.done_bytes.value());
+    loop {
+        let done = progress.done_bytes.value();
+        let total = progress.total_bytes.value().max(done);
+        let rate = (done - before) as f64 / started.elapsed().as_secs_f64().max(0.1);
+        let left = Duration::from_secs_f64(((total - done) as f64 / rate.max(1.0)).min(1e9));
+        bar.0.set_length(total);
+        bar.0.set_position(done);
+        bar.0.set_message(format!(
+            "{}, {} files, {}/s, {} left",
+            words(&progress),
+            progress.files.value(),
+            BinaryBytes(rate as u64),
+            HumanDuration(left)
+        ));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Goes away with its task.
+struct Bar(ProgressBar);
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

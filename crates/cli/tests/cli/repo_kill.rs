@@ -1,0 +1,93 @@
+//! A push and a pull that are killed at random points, again and again: each goes on where it stopped, and what is sent twice
+//! is counted.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use testkit::corpus::{SplitMix64, noise};
+
+use super::repo::Site;
+use super::{json, number};
+
+const KILLS: u64 = 15;
+const BYTES: usize = 200 << 20;
+const XORB: u64 = 64 << 20;
+
+#[test]
+fn a_push_and_a_pull_that_are_killed_go_on_where_they_stopped() {
+    let seed = match std::env::var("DRYSTONE_TEST_SEED") {
+        Ok(text) => text.parse().expect("DRYSTONE_TEST_SEED is a number"),
+        Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64,
+    };
+    eprintln!("DRYSTONE_TEST_SEED={seed} does this again, as far as timing allows");
+    let mut random = SplitMix64::new(seed);
+    let site = Site::start();
+    let data = noise(seed, BYTES);
+    let file = site.folder.put("file.bin", &data);
+    let warm_up = site.folder.put("warm-up.bin", noise(seed + 1, 1000));
+    site.call(&["push", "--create", &warm_up, "ann/m"]).run().ok();
+
+    // Xorbs are sent one at a time, so that a kill costs one at most.
+    let push = ["push", "--memory", "1", &file, "ann/m"];
+    let killed = killed_often(&site, &push, &mut random);
+    let pushed = json(site.call(&[&push[..], &["--json"]].concat()));
+    let received = counter(&site, "drystone_received_bytes_total");
+    let again = received.saturating_sub(BYTES as u64);
+    eprintln!("push: {killed} kills, {again} of {BYTES} bytes sent again");
+    assert_eq!(number(&pushed, "logical_bytes"), BYTES as u64);
+    assert!(again < (killed + 1) * (XORB + (1 << 20)), "{again} bytes were sent again after {killed} kills");
+
+    let out = site.folder.at("out/file.bin");
+    let pull = ["pull", "ann/m:file.bin", &out];
+    let before = counter(&site, "drystone_sent_bytes_total");
+    let killed = killed_often(&site, &pull, &mut random);
+    let resumed = fs::metadata(site.folder.at("out/file.bin.part")).is_ok();
+    let pulled = json(site.call(&[&pull[..], &["--json"]].concat()));
+    let again = (counter(&site, "drystone_sent_bytes_total") - before).saturating_sub(BYTES as u64);
+    eprintln!("pull: {killed} kills, {again} of {BYTES} bytes asked for again; last: {pulled}");
+    assert!(fs::read(&out).unwrap() == data);
+    if resumed {
+        let here = number(&pulled, "reused_bytes");
+        assert!(here + number(&pulled, "fetched_bytes") >= BYTES as u64 && here > 0, "{pulled}");
+    }
+    assert_eq!(fs::read_dir(site.folder.at("out")).unwrap().count(), 1, "nothing is left beside the file");
+}
+
+/// Starts the command and kills it, as often as it takes no more than that to end; tells how often it was killed.
+fn killed_often(site: &Site, args: &[&str], random: &mut SplitMix64) -> u64 {
+    let mut kills = 0;
+    for _ in 0..KILLS {
+        let mut child = command(site, args).spawn().unwrap();
+        let end = Instant::now() + Duration::from_micros(random.below(1_500_000));
+        while Instant::now() < end && child.try_wait().unwrap().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success());
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+    }
+    kills
+}
+
+fn command(site: &Site, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drystone"));
+    let admin = fs::read_to_string(site.folder.at("data/admin.token")).unwrap();
+    command.args(args).env("DRYSTONE_ENDPOINT", &site.server.url).env("DRYSTONE_TOKEN", admin.trim());
+    command.env("DRYSTONE_CACHE_DIR", site.folder.at("cache")).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// A counter of the server.
+fn counter(site: &Site, name: &str) -> u64 {
+    let url = format!("{}/metrics", site.server.url);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let text = runtime.block_on(async { reqwest::get(url).await.unwrap().text().await.unwrap() });
+    let lines = text.lines().filter(|line| line.starts_with(name));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).map(|value| value as u64).sum()
+}

@@ -1,0 +1,335 @@
+//! Requests to one server, made again when that may help.
+//!
+//! The token goes to this server alone, never to data URLs, and only over TLS or to this machine unless told
+//! otherwise. Requests that fail for now are made again; a body that stands still is given up.
+
+pub(crate) mod answer;
+mod body;
+
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderName, HeaderValue, RANGE};
+use reqwest::{Client, Method, Response, StatusCode, redirect};
+use tokio::sync::Semaphore;
+use url::{Host, Url};
+use xet::wire::HttpRange;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::permits::{self, Bandwidth};
+use crate::progress::Counter;
+use crate::retry::RetryPolicy;
+use crate::token::{Token, Tokens};
+use answer::{broken, read_all, refuse};
+use body::{Pieces, Watch};
+
+/// How to speak to a server.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// Sends the token also over plain HTTP to other machines, where anyone on the way can read it.
+    pub token_in_clear: bool,
+    /// A proxy for everything; by default what the environment says (`HTTPS_PROXY`, `NO_PROXY`).
+    pub proxy: Option<String>,
+    /// Certificates (PEM) to trust besides the system's.
+    pub ca_files: Vec<PathBuf>,
+    /// How long a connection may take to come about.
+    pub connect_timeout: Duration,
+    /// A body that moves fewer than [`HttpOptions::floor_bytes`] in this time is given up.
+    pub stall_timeout: Duration,
+    /// What a body must move in each [`HttpOptions::stall_timeout`].
+    pub floor_bytes: u64,
+    /// How long the other side may think after it has everything.
+    pub answer_timeout: Duration,
+    /// How often to try.
+    pub retry: RetryPolicy,
+    /// The most bytes to send, and to receive, each second.
+    pub bandwidth_bytes_per_s: Option<u64>,
+    /// Requests at the same time; fewer where the system allows few open files.
+    pub connections_max: usize,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            token_in_clear: false,
+            proxy: None,
+            ca_files: Vec::new(),
+            connect_timeout: Duration::from_secs(20),
+            stall_timeout: Duration::from_secs(60),
+            floor_bytes: 16 * 1024,
+            answer_timeout: Duration::from_secs(300),
+            retry: RetryPolicy::default(),
+            bandwidth_bytes_per_s: None,
+            connections_max: 64,
+        }
+    }
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask<'a> {
+    method: Method,
+    /// Below the server's address.
+    path: &'a str,
+    headers: Vec<(HeaderName, String)>,
+    body: Option<Pieces>,
+    pass: fn(StatusCode) -> bool,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn get(path: &'a str) -> Self {
+        Self { method: Method::GET, path, headers: Vec::new(), body: None, pass: |_| false }
+    }
+
+    /// A body, in pieces of any size.
+    pub(crate) fn post(path: &'a str, body: Vec<Bytes>) -> Self {
+        Self { method: Method::POST, body: Some(Pieces::new(body)), ..Self::get(path) }
+    }
+
+    pub(crate) fn header(mut self, name: HeaderName, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Which refusals are answers to the caller.
+    pub(crate) fn pass(mut self, pass: fn(StatusCode) -> bool) -> Self {
+        self.pass = pass;
+        self
+    }
+}
+
+/// A server, and how to speak to it.
+pub(crate) struct Http {
+    base: String,
+    client: Client,
+    tokens: Option<Arc<Tokens>>,
+    pub(crate) options: HttpOptions,
+    connections: Arc<Semaphore>,
+    up: Option<Arc<Bandwidth>>,
+    down: Option<Arc<Bandwidth>>,
+    pub(crate) retries: Counter,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+impl Http {
+    /// The server at `endpoint`, such as `https://hub.example.com`.
+    pub(crate) fn new(endpoint: &str, tokens: Option<Arc<Tokens>>, options: HttpOptions) -> Result<Self> {
+        let url = Url::parse(endpoint)
+            .map_err(|source| Error::caused(ErrorKind::Invalid, format!("endpoint {endpoint:?}"), source))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            let message = format!("endpoint {endpoint:?}: should begin with https:// or http://");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if tokens.is_some() && !options.token_in_clear && !is_private(&url) {
+            let message =
+                format!("endpoint {endpoint:?}: a token is only sent over https, or to this machine");
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        let client = client(&options)?;
+        let bandwidth = || options.bandwidth_bytes_per_s.map(|rate| Arc::new(Bandwidth::new(rate)));
+        Ok(Self {
+            base: endpoint.trim_end_matches('/').to_owned(),
+            client,
+            tokens,
+            connections: Arc::new(Semaphore::new(permits::connections(options.connections_max))),
+            up: bandwidth(),
+            down: bandwidth(),
+            retries: Counter::default(),
+            options,
+        })
+    }
+
+    /// Where its routes are.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// One request, tried as often as it is worth; answers below 400 and those it lets pass come back.
+    pub(crate) async fn call(&self, ask: &Ask<'_>) -> Result<Response> {
+        self.options.retry.run(&self.retries, || self.once(ask)).await
+    }
+
+    /// The same, and its whole answer of at most so many bytes.
+    pub(crate) async fn answer(&self, ask: &Ask<'_>, bytes_max: u64) -> Result<Bytes> {
+        let work = || async { self.small(ask.path, self.once(ask).await?, bytes_max).await };
+        self.options.retry.run(&self.retries, work).await
+    }
+
+    /// One request, once.
+    pub(crate) async fn once(&self, ask: &Ask<'_>) -> Result<Response> {
+        let _connection = self.connections.acquire().await.expect("the semaphore is never closed");
+        self.exchange(ask).await
+    }
+
+    async fn exchange(&self, ask: &Ask<'_>) -> Result<Response> {
+        let url = format!("{}{}", self.base, ask.path);
+        let token = match &self.tokens {
+            Some(tokens) => tokens.current().await?,
+            None => None,
+        };
+        let mut answer = self.attempt(&url, ask, token.as_ref()).await?;
+        // A token may have been taken back, or our clock may be wrong: once, with another.
+        if answer.status() == StatusCode::UNAUTHORIZED
+            && let (Some(tokens), Some(refused)) = (&self.tokens, &token)
+            && let Some(other) = tokens.instead_of(refused).await?
+        {
+            answer = self.attempt(&url, ask, Some(&other)).await?;
+        }
+        match answer.status() {
+            status if status.is_success() || (ask.pass)(status) => Ok(answer),
+            _ => Err(refuse(ask.path, answer).await),
+        }
+    }
+
+    async fn attempt(&self, url: &str, ask: &Ask<'_>, token: Option<&Token>) -> Result<Response> {
+        let mut request = self.client.request(ask.method.clone(), url);
+        for (name, value) in &ask.headers {
+            request = request.header(name, value);
+        }
+        if let Some(token) = token {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
+                .map_err(|_| Error::new(ErrorKind::Denied, "the token has characters no token has"))?;
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+        let watch = Watch::new(ask.body.as_ref().map_or(0, Pieces::bytes));
+        if let Some(body) = &ask.body {
+            let stream = body.stream(watch.clone(), self.up.clone());
+            request = request.header(CONTENT_LENGTH, body.bytes()).body(reqwest::Body::wrap_stream(stream));
+        }
+        let options = &self.options;
+        tokio::select! {
+            sent = request.send() => sent.map_err(|source| broken(url, &source)),
+            () = watch.stalled(options.stall_timeout, options.floor_bytes, options.answer_timeout) => {
+                let message = format!("{url}: no progress for {:?}", options.stall_timeout);
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+        }
+    }
+
+    /// A small answer, whole.
+    pub(crate) async fn small(&self, path: &str, answer: Response, bytes_max: u64) -> Result<Bytes> {
+        read_all(path, answer, bytes_max, self.options.stall_timeout).await
+    }
+
+    /// Bytes of a path of this server, as they arrive: exactly those, or an error at the end.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        wanted: Range<u64>,
+    ) -> Result<BoxStream<'static, Result<Bytes>>> {
+        let Some(range) = HttpRange::from_half_open(&wanted) else {
+            return Ok(Box::pin(futures::stream::empty()));
+        };
+        let ask = Ask::get(path).header(RANGE, format!("bytes={range}"));
+        let connection = self.connections.clone().acquire_owned().await.expect("never closed");
+        let answer = self.exchange(&ask).await?;
+        Ok(body::received(path.to_owned(), answer, wanted, &self.options, self.down.clone(), connection))
+    }
+
+    /// Bytes of a data URL, which may be of another server and gets no token.
+    pub(crate) async fn stream_data(
+        &self,
+        url: &str,
+        wanted: Range<u64>,
+    ) -> Result<BoxStream<'static, Result<Bytes>>> {
+        let Some(range) = HttpRange::from_half_open(&wanted) else {
+            return Ok(Box::pin(futures::stream::empty()));
+        };
+        // A data URL carries its own proof, which must not end up in messages.
+        let shown = url.split('?').next().unwrap_or_default().to_owned();
+        let work = || async {
+            let connection = self.connections.clone().acquire_owned().await.expect("never closed");
+            let request = self.client.get(url).header(RANGE, format!("bytes={range}"));
+            let sent = tokio::time::timeout(self.options.answer_timeout, request.send()).await;
+            let sent = sent.map_err(|_| Error::new(ErrorKind::Unavailable, format!("{shown}: no answer")))?;
+            let answer = sent.map_err(|source| broken(&shown, &source.without_url()))?;
+            match answer.status() {
+                StatusCode::FORBIDDEN => {
+                    let error = refuse(&shown, answer).await;
+                    Err(Error::caused(ErrorKind::Expired, shown.clone(), error))
+                }
+                status if status.is_success() => Ok((answer, connection)),
+                _ => Err(refuse(&shown, answer).await),
+            }
+        };
+        let (answer, connection) = self.options.retry.run(&self.retries, work).await?;
+        Ok(body::received(shown, answer, wanted, &self.options, self.down.clone(), connection))
+    }
+}
+
+/// Whether a token may go there: over TLS, or not off this machine.
+fn is_private(url: &Url) -> bool {
+    let is_loopback = match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    url.scheme() == "https" || is_loopback
+}
+
+/// A client without a token of its own.
+fn client(options: &HttpOptions) -> Result<Client> {
+    let invalid = |what: &str, source: reqwest::Error| Error::caused(ErrorKind::Invalid, what, source);
+    let mut builder = Client::builder()
+        .user_agent(concat!("drystone/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(options.connect_timeout)
+        .pool_idle_timeout(Duration::from_secs(60))
+        .tcp_nodelay(true)
+        .redirect(redirect::Policy::limited(3))
+        .referer(false);
+    if let Some(proxy) = &options.proxy {
+        builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|source| invalid("proxy", source))?);
+    }
+    for file in &options.ca_files {
+        let pem = std::fs::read(file).map_err(|error| Error::io(file, error))?;
+        let name = file.display().to_string();
+        let certificates =
+            reqwest::Certificate::from_pem_bundle(&pem).map_err(|source| invalid(&name, source))?;
+        if certificates.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, format!("{name}: no certificate in it")));
+        }
+        builder = builder.tls_certs_merge(certificates);
+    }
+    builder.build().map_err(|source| invalid("http client", source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_goes_only_where_nobody_listens() {
+        let tokens = || Some(Arc::new(Tokens::fixed(Token::new("secret"))));
+        for (endpoint, fine) in [
+            ("https://hub.example.com", true),
+            ("http://127.0.0.1:8080", true),
+            ("http://[::1]:8080", true),
+            ("http://localhost:1", true),
+            ("http://hub.example.com", false),
+            ("http://127.0.0.1.example.com", false),
+            ("http://10.0.0.1", false),
+        ] {
+            let made = Http::new(endpoint, tokens(), HttpOptions::default());
+            assert_eq!(made.is_ok(), fine, "{endpoint}");
+            assert!(Http::new(endpoint, None, HttpOptions::default()).is_ok());
+            let open = HttpOptions { token_in_clear: true, ..HttpOptions::default() };
+            assert!(Http::new(endpoint, tokens(), open).is_ok());
+        }
+        for bad in ["", "hub", "ftp://hub", "file:///tmp"] {
+            let error = Http::new(bad, None, HttpOptions::default()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{bad}");
+        }
+    }
+}

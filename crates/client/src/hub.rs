@@ -1,0 +1,91 @@
+//! The Hub API as a client needs it: repositories, their files, and the tokens for the bytes.
+//!
+//! Small files go into a commit as they are; large ones are pushed to the content store first and named in the commit by
+//! their SHA-256. [`upload`] and [`download`] do that for many files; [`Hub`] has the single calls.
+
+mod calls;
+pub mod commit;
+mod digest;
+pub mod download;
+pub mod pattern;
+pub mod place;
+pub mod settings;
+pub mod upload;
+
+pub use calls::{Candidate, Committed, Decided, Entry, Mode, Page};
+pub use commit::Commit;
+pub use place::{Place, Repo, RepoKind};
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use xet::wire::routes::{TokenScope, segment, token};
+
+use crate::cas::http::{HttpCas, HttpOptions};
+use crate::error::Result;
+use crate::http::Http;
+use crate::token::{Token, Tokens, connect_with};
+
+/// A hub, and who asks it.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    http: Arc<Http>,
+}
+
+impl Hub {
+    /// The hub at `endpoint`, such as `https://hub.example.com`. Without a token, what is public.
+    pub fn new(endpoint: &str, personal: Option<Token>, options: HttpOptions) -> Result<Self> {
+        let tokens = personal.map(|token| Arc::new(Tokens::fixed(token)));
+        Ok(Self { http: Arc::new(Http::new(endpoint, tokens, options)?) })
+    }
+
+    /// Where it is.
+    pub fn endpoint(&self) -> &str {
+        self.http.base()
+    }
+
+    /// Requests that were made again since this was made.
+    pub fn retries(&self) -> u64 {
+        self.http.retries.value()
+    }
+
+    /// The content store behind a repository. Its tokens are fetched again before they expire.
+    pub async fn cas(&self, repo: &Repo, revision: &str, scope: TokenScope) -> Result<HttpCas> {
+        let path = token(repo.kind.plural(), &repo.id(), scope, Some(revision));
+        connect_with(&self.http, &path).await
+    }
+
+    /// Bytes of a file as they arrive: exactly those, or an error at the end. One request, made once.
+    pub async fn read(
+        &self,
+        repo: &Repo,
+        revision: &str,
+        path: &str,
+        bytes: Range<u64>,
+    ) -> Result<BoxStream<'static, Result<Bytes>>> {
+        self.http.stream(&web(repo, "resolve", revision, path), bytes).await
+    }
+}
+
+/// A path of the API about a repository.
+fn api(repo: &Repo, rest: &str) -> String {
+    let (kind, namespace, name) = (repo.kind.plural(), segment(&repo.namespace), segment(&repo.name));
+    format!("/api/{kind}/{namespace}/{name}{rest}")
+}
+
+/// A file's path on the web.
+fn web(repo: &Repo, what: &str, revision: &str, path: &str) -> String {
+    let prefix = match repo.kind {
+        RepoKind::Model => String::new(),
+        kind => format!("/{}", kind.plural()),
+    };
+    let (namespace, name) = (segment(&repo.namespace), segment(&repo.name));
+    format!("{prefix}/{namespace}/{name}/{what}/{}/{}", segment(revision), segments(path))
+}
+
+/// A path, its slashes left as they are.
+fn segments(path: &str) -> String {
+    path.split('/').map(segment).collect::<Vec<_>>().join("/")
+}

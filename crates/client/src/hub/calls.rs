@@ -1,0 +1,291 @@
+//! The calls of the Hub API, one after another, with what they send and what they answer.
+
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_TYPE, LINK};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use url::Url;
+use xet::wire::routes::{content_type, segment};
+use xet::wire::{encode_json, parse_json};
+use xet::{FileHash, Sha256};
+
+use super::commit::Commit;
+use super::{Hub, Repo, RepoKind, api, segments};
+use crate::error::{Error, ErrorKind, Result};
+use crate::http::Ask;
+
+/// A file or folder of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it is.
+    pub path: String,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// Its length; 0 for folders.
+    pub bytes: u64,
+    /// As git names it; for a large file, of the pointer that stands for it.
+    pub oid: String,
+    /// The digest of a large file.
+    pub sha256: Option<Sha256>,
+    /// What the content store calls a large file.
+    pub xet: Option<FileHash>,
+}
+
+/// Some entries, and where there are more.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// In the order of the hub.
+    pub entries: Vec<Entry>,
+    /// To be given to the next call; none at the end.
+    pub next: Option<String>,
+}
+
+/// A file that might be uploaded.
+#[derive(Debug, Clone, Serialize)]
+pub struct Candidate {
+    /// Where it shall be.
+    pub path: String,
+    /// Its first bytes, in base64: the hub looks whether they are text.
+    pub sample: String,
+    /// Its length.
+    pub size: u64,
+}
+
+/// How a file gets into a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// As it is, in the commit.
+    Regular,
+    /// Through the content store.
+    Lfs,
+}
+
+/// What the hub says of a file that might be uploaded.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decided {
+    /// Which.
+    pub path: String,
+    /// How it gets there.
+    pub upload_mode: Mode,
+    /// Whether it should not.
+    #[serde(default)]
+    pub should_ignore: bool,
+}
+
+/// A commit that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Committed {
+    /// Its id.
+    #[serde(rename(deserialize = "commitOid"))]
+    pub oid: String,
+    /// Where people see it.
+    #[serde(rename(deserialize = "commitUrl"), default)]
+    pub url: String,
+}
+
+impl Hub {
+    /// Makes a repository. False when it is there already.
+    pub async fn create_repo(&self, repo: &Repo, private: bool) -> Result<bool> {
+        #[derive(Serialize)]
+        struct Create<'a> {
+            name: &'a str,
+            organization: &'a str,
+            r#type: &'a str,
+            private: bool,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            sdk: Option<&'a str>,
+        }
+        let create = Create {
+            name: &repo.name,
+            organization: &repo.namespace,
+            r#type: repo.kind.singular(),
+            private,
+            // Hubs want to know with what a space is run; nothing is.
+            sdk: (repo.kind == RepoKind::Space).then_some("static"),
+        };
+        self.create("/api/repos/create", &create).await
+    }
+
+    /// Makes a branch that begins where `main` is. False when it is there already.
+    pub async fn create_branch(&self, repo: &Repo, branch: &str) -> Result<bool> {
+        self.create(&api(repo, &format!("/branch/{}", segment(branch))), &Empty {}).await
+    }
+
+    async fn create(&self, path: &str, body: &impl Serialize) -> Result<bool> {
+        let ask = json(path, body).pass(|status| status == StatusCode::CONFLICT);
+        let answer = self.http.call(&ask).await?;
+        Ok(answer.status() != StatusCode::CONFLICT)
+    }
+
+    /// The id of the commit that a revision is now.
+    pub async fn commit_id(&self, repo: &Repo, revision: &str) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Info {
+            sha: String,
+        }
+        // Only the id: by itself the answer would list every file.
+        let path = api(repo, &format!("/revision/{}?expand=sha", segment(revision)));
+        let info: Info = self.parsed(&Ask::get(&path), &path).await?;
+        Ok(info.sha)
+    }
+
+    /// A page of the entries in a folder, or of everything below it. `next` is of the page before.
+    pub async fn tree(
+        &self,
+        repo: &Repo,
+        revision: &str,
+        folder: &str,
+        recursive: bool,
+        next: Option<&str>,
+    ) -> Result<Page> {
+        let folder = if folder.is_empty() { String::new() } else { format!("/{}", segments(folder)) };
+        let path = api(repo, &format!("/tree/{}{folder}", segment(revision)));
+        let asked = match next {
+            Some(query) => format!("{path}?{query}"),
+            None => format!("{path}?recursive={recursive}&expand=false"),
+        };
+        let answer = self.http.call(&Ask::get(&asked)).await?;
+        let link = answer.headers().get(LINK).and_then(|link| link.to_str().ok()).and_then(next_query);
+        let bytes = self.http.small(&path, answer, JSON_BYTES_MAX).await?;
+        let rows: Vec<Row> = parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
+        let entries = rows.into_iter().map(Row::into_entry).collect::<Result<_>>()?;
+        Ok(Page { entries, next: link })
+    }
+
+    /// What is at these paths; paths without anything are left out.
+    pub async fn paths_info(&self, repo: &Repo, revision: &str, paths: &[&str]) -> Result<Vec<Entry>> {
+        #[derive(Serialize)]
+        struct Paths<'a> {
+            paths: &'a [&'a str],
+            expand: bool,
+        }
+        let path = api(repo, &format!("/paths-info/{}", segment(revision)));
+        let rows: Vec<Row> = self.parsed(&json(&path, &Paths { paths, expand: false }), &path).await?;
+        rows.into_iter().map(Row::into_entry).collect()
+    }
+
+    /// What is at this path.
+    pub async fn entry(&self, repo: &Repo, revision: &str, path: &str) -> Result<Entry> {
+        let found = self.paths_info(repo, revision, &[path]).await?;
+        found.into_iter().find(|entry| entry.path == path).ok_or_else(|| {
+            let message = format!("{repo}: no file or folder {path:?} at {revision}");
+            Error::new(ErrorKind::NotFound, message)
+        })
+    }
+
+    /// Asks how files get into a repository.
+    pub async fn preupload(&self, repo: &Repo, revision: &str, files: &[Candidate]) -> Result<Vec<Decided>> {
+        #[derive(Serialize)]
+        struct Files<'a> {
+            files: &'a [Candidate],
+        }
+        #[derive(Deserialize)]
+        struct Answer {
+            files: Vec<Decided>,
+        }
+        let path = api(repo, &format!("/preupload/{}", segment(revision)));
+        let answer: Answer = self.parsed(&json(&path, &Files { files }), &path).await?;
+        Ok(answer.files)
+    }
+
+    /// Makes a commit on a branch: all of it or nothing. Repeated, it changes nothing more.
+    pub async fn commit(&self, repo: &Repo, revision: &str, commit: Commit) -> Result<Committed> {
+        let path = api(repo, &format!("/commit/{}", segment(revision)));
+        let ask = Ask::post(&path, commit.into_lines()).header(CONTENT_TYPE, content_type::NDJSON);
+        self.parsed(&ask, &path).await
+    }
+
+    async fn parsed<T: DeserializeOwned>(&self, ask: &Ask<'_>, path: &str) -> Result<T> {
+        let bytes = self.http.answer(ask, JSON_BYTES_MAX).await?;
+        parse_json(&bytes).map_err(|source| Error::invalid(path, source))
+    }
+}
+
+fn json<'a>(path: &'a str, body: &impl Serialize) -> Ask<'a> {
+    Ask::post(path, vec![encode_json(body).into()]).header(CONTENT_TYPE, content_type::JSON)
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+/// An entry as hubs send it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    r#type: String,
+    path: String,
+    #[serde(default)]
+    oid: String,
+    #[serde(default)]
+    size: u64,
+    lfs: Option<LfsRow>,
+    xet_hash: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LfsRow {
+    oid: String,
+    size: Option<u64>,
+}
+
+impl Row {
+    fn into_entry(self) -> Result<Entry> {
+        let Self { r#type, path, oid, size, lfs, xet_hash } = self;
+        let wrong = |_| Error::new(ErrorKind::Invalid, format!("{path:?}: the hub names it by no SHA-256"));
+        let sha256 = lfs.as_ref().map(|lfs| lfs.oid.parse().map_err(wrong)).transpose()?;
+        let bytes = lfs.and_then(|lfs| lfs.size).unwrap_or(size);
+        // Whatever else stands there, the file can be had without it.
+        let xet = xet_hash.and_then(|hash| hash.parse().ok());
+        Ok(Entry { is_folder: r#type == "directory", path, bytes, oid, sha256, xet })
+    }
+}
+
+/// The query of the link to the next page. The rest of it is left: where the hub is, we know better.
+fn next_query(link: &str) -> Option<String> {
+    let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
+    let url = next.split_once('<')?.1.split_once('>')?.0;
+    let query = match Url::parse(url) {
+        Ok(url) => url.query().map(str::to_owned),
+        Err(_) => url.split_once('?').map(|(_, query)| query.to_owned()),
+    };
+    query.filter(|query| !query.is_empty())
+}
+
+/// Files in one question how they get there: what other clients ask at once.
+pub(super) const CANDIDATES_MAX: usize = 256;
+
+/// A page has a thousand entries of some 300 bytes, and paths may be long.
+const JSON_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_found_wherever_the_hub_thinks_it_is() {
+        let link =
+            "<https://other.example.com/api/models/a/b/tree/main?recursive=true&cursor=x%2Fy>; rel=\"next\"";
+        assert_eq!(next_query(link).unwrap(), "recursive=true&cursor=x%2Fy");
+        assert_eq!(next_query("</api/x?cursor=1>; rel=\"next\", </>; rel=\"first\"").unwrap(), "cursor=1");
+        for none in ["", "<http://a/b>; rel=\"next\"", "<http://a/b?c>; rel=\"prev\"", "rel=\"next\""] {
+            assert_eq!(next_query(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn entries_of_every_kind_are_read() {
+        let sha256 = "ab".repeat(32);
+        let rows = format!(
+            r#"[{{"type":"directory","oid":"1","size":0,"path":"a"}},
+                {{"type":"file","oid":"2","size":5,"path":"a/b","lastCommit":{{"id":"x"}}}},
+                {{"type":"file","oid":"3","size":130,"path":"c","lfs":{{"oid":"{sha256}","size":9,"pointerSize":130}},"xetHash":"zz"}}]"#
+        );
+        let rows: Vec<Row> = parse_json(rows.as_bytes()).unwrap();
+        let entries: Vec<_> = rows.into_iter().map(|row| row.into_entry().unwrap()).collect();
+        assert_eq!(entries.iter().map(|entry| entry.is_folder).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!((entries[1].bytes, entries[1].sha256), (5, None));
+        assert_eq!((entries[2].bytes, entries[2].sha256, entries[2].xet), (9, sha256.parse().ok(), None));
+    }
+}

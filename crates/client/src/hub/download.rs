@@ -1,0 +1,312 @@
+//! Files out of a repository: listed by pages, compared with what is here, pulled, verified.
+//!
+//! One commit is pulled, whatever happens to the branch meanwhile. Large files come from the content store, chunk by chunk; small
+//! ones, and those of hubs without one, as they are. Only a file with the right digest gets its name.
+
+mod plain;
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use xet::wire::routes::TokenScope;
+
+use super::digest::{Expected, unchanged};
+use super::pattern::Selection;
+use super::place::is_path;
+use super::{Entry, Hub, Place, Repo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Progress;
+use crate::pull::{PullOptions, Puller, Stage, Wanted};
+
+/// How to download.
+#[derive(Debug, Clone, Default)]
+pub struct DownloadOptions {
+    /// How large files are pulled.
+    pub pull: PullOptions,
+    /// Which files.
+    pub selection: Selection,
+    /// Whether only to tell what would be done.
+    pub dry_run: bool,
+}
+
+/// What became of a file.
+#[derive(Debug)]
+pub enum Told<'a> {
+    /// It is here now; or would be, of a dry run.
+    Pulled(&'a Entry),
+    /// It was here.
+    Unchanged(&'a Entry),
+    /// It could not be had. The others go on.
+    Failed(&'a str, &'a Error),
+}
+
+/// What a download came to.
+#[derive(Debug, Clone, Default)]
+pub struct Downloaded {
+    /// The commit that was pulled.
+    pub commit: String,
+    /// Files that were pulled.
+    pub files: u64,
+    /// Files that were here.
+    pub unchanged: u64,
+    /// Files that could not be had.
+    pub failed: u64,
+    /// Bytes of all files, pulled or here.
+    pub bytes: u64,
+}
+
+/// Pulls a repository, or the file or folder of it that is named, and tells of each file what became of it.
+///
+/// What is in a folder gets below `to`. A single file gets that name, or its own in `to` where that is a folder or ends in a
+/// slash. Can be repeated: what is here is not fetched again, and files that an earlier try left half done are gone on with.
+pub async fn download(
+    hub: &Hub,
+    from: &Place,
+    to: &Path,
+    options: &DownloadOptions,
+    progress: &Arc<Progress>,
+    each: &mut (dyn FnMut(Told<'_>) + Send),
+) -> Result<Downloaded> {
+    let commit = hub.commit_id(&from.repo, from.revision()).await?;
+    let downloaded = Downloaded { commit: commit.clone(), ..Downloaded::default() };
+    let mut download = Download {
+        hub,
+        repo: &from.repo,
+        commit: &commit,
+        options,
+        progress,
+        each,
+        puller: None,
+        downloaded,
+    };
+    let path = from.path.as_deref().map(|path| path.trim_end_matches('/'));
+    let folder = match path {
+        None => String::new(),
+        Some(path) => {
+            let entry = hub.entry(&from.repo, &commit, path).await?;
+            if !entry.is_folder {
+                let target = file_target(to, path);
+                let root =
+                    target.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                download.batch(vec![(entry, target.clone())], root).await?;
+                return Ok(download.downloaded);
+            }
+            path.to_owned()
+        }
+    };
+    if to.is_file() {
+        let message = format!("{}: is a file, and there is a folder to pull", to.display());
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let mut next = None;
+    let mut batch = Vec::new();
+    loop {
+        let page = hub.tree(&from.repo, &commit, &folder, true, next.as_deref()).await?;
+        for entry in page.entries.into_iter().filter(|entry| !entry.is_folder) {
+            download.choose(entry, &folder, to, &mut batch);
+        }
+        next = page.next;
+        if batch.len() >= BATCH_FILES || next.is_none() {
+            download.batch(std::mem::take(&mut batch), to).await?;
+        }
+        if next.is_none() {
+            return Ok(download.downloaded);
+        }
+    }
+}
+
+/// Writes a file's bytes, or a range of them, in order, and tells how many. What is written was verified, chunk by chunk where
+/// the hub tells the chunks; a small file is verified at its end.
+pub async fn cat<W: Write + Send>(
+    hub: &Hub,
+    from: &Place,
+    range: Range<u64>,
+    options: PullOptions,
+    out: &mut W,
+) -> Result<u64> {
+    let path = from.path.as_deref().unwrap_or_default();
+    let entry = hub.entry(&from.repo, from.revision(), path).await?;
+    if entry.is_folder {
+        return Err(Error::new(ErrorKind::Invalid, format!("{from}: is a folder; name a file in it")));
+    }
+    if range.start > entry.bytes {
+        let message = format!("{from}: has {} bytes, and none at {}", entry.bytes, range.start);
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let range = range.start..range.end.min(entry.bytes);
+    match entry.xet {
+        Some(file) if !range.is_empty() => {
+            let cas = hub.cas(&from.repo, from.revision(), TokenScope::Read).await?;
+            Puller::new(Arc::new(cas), options).stream(file, range, out).await
+        }
+        _ => {
+            let write = |piece: &[u8]| {
+                out.write_all(piece)
+                    .map_err(|error| Error::caused(ErrorKind::Io, "writing what was pulled", error))
+            };
+            plain::read(hub, &from.repo, from.revision(), &entry, range, write).await
+        }
+    }
+}
+
+fn file_target(to: &Path, path: &str) -> PathBuf {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let means_folder = to.is_dir() || to.as_os_str().to_string_lossy().ends_with('/');
+    if means_folder { to.join(name) } else { to.to_owned() }
+}
+
+struct Download<'a> {
+    hub: &'a Hub,
+    repo: &'a Repo,
+    commit: &'a str,
+    options: &'a DownloadOptions,
+    progress: &'a Arc<Progress>,
+    each: &'a mut (dyn FnMut(Told<'_>) + Send),
+    /// Made when the first large file comes.
+    puller: Option<Puller>,
+    downloaded: Downloaded,
+}
+
+type Targets = Vec<(Entry, PathBuf)>;
+
+impl Download<'_> {
+    /// Takes a file that is wanted, to where it shall be.
+    fn choose(&mut self, entry: Entry, folder: &str, to: &Path, batch: &mut Targets) {
+        let below = match folder {
+            "" => Some(entry.path.as_str()),
+            folder => entry.path.strip_prefix(folder).and_then(|path| path.strip_prefix('/')),
+        };
+        // The hub's word for a path is a stranger's: it must not lead out of the folder.
+        match below.filter(|path| is_path(path)) {
+            Some(path) if !self.options.selection.takes(path) => {}
+            Some(path) => {
+                let target = path.split('/').fold(to.to_owned(), |target, name| target.join(name));
+                batch.push((entry, target));
+            }
+            None => {
+                let message = "is no path for a file on this disk";
+                self.fail(&entry.path, &Error::new(ErrorKind::Invalid, message));
+            }
+        }
+    }
+
+    async fn batch(&mut self, batch: Targets, root: &Path) -> Result<()> {
+        let batch = self.without_unchanged(batch).await?;
+        if self.options.dry_run {
+            batch.iter().for_each(|(entry, _)| self.done(entry));
+            return Ok(());
+        }
+        let (large, small): (Targets, Targets) =
+            batch.into_iter().partition(|(entry, _)| entry.xet.is_some() && entry.bytes > 0);
+        self.pull(&large, root).await?;
+        self.fetch(small, root).await
+    }
+
+    /// Tells of what is here already, and returns the rest.
+    async fn without_unchanged(&mut self, batch: Targets) -> Result<Targets> {
+        let compare = batch.iter().map(|(entry, target)| {
+            let same = self.options.pull.reuse
+                && target.metadata().is_ok_and(|found| found.is_file() && found.len() == entry.bytes);
+            (target.clone(), if same { Expected::of(entry) } else { Expected::Anything })
+        });
+        let same = unchanged(compare.collect(), self.options.pull.threads).await?;
+        let mut rest = Vec::new();
+        for ((entry, target), same) in batch.into_iter().zip(same) {
+            match same {
+                true => {
+                    self.downloaded.unchanged += 1;
+                    self.downloaded.bytes += entry.bytes;
+                    for counter in [&self.progress.total_bytes, &self.progress.done_bytes] {
+                        counter.add(entry.bytes);
+                    }
+                    self.progress.reused_bytes.add(entry.bytes);
+                    self.progress.files.add(1);
+                    (self.each)(Told::Unchanged(&entry));
+                }
+                false => rest.push((entry, target)),
+            }
+        }
+        Ok(rest)
+    }
+
+    /// Pulls large files from the content store.
+    async fn pull(&mut self, large: &Targets, root: &Path) -> Result<()> {
+        let wanted = |(entry, target): &(Entry, PathBuf)| {
+            Some(Wanted { file: entry.xet?, target: target.clone(), sha256: entry.sha256 })
+        };
+        let wanted: Vec<_> = large.iter().filter_map(wanted).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let puller = match self.puller.take() {
+            Some(puller) => puller,
+            None => {
+                let cas = self.hub.cas(self.repo, self.commit, TokenScope::Read).await?;
+                Puller::new(Arc::new(cas), self.options.pull.clone()).with_progress(self.progress.clone())
+            }
+        };
+        let mut tell = |place: usize, result: Result<_>| {
+            let Some((entry, _)) = large.get(place) else { return };
+            match result {
+                Ok(_) => self.done(entry),
+                Err(error) => self.fail(&entry.path, &error),
+            }
+        };
+        puller.files(&wanted, root, &mut tell).await?;
+        self.puller = Some(puller);
+        Ok(())
+    }
+
+    /// Gets small files as they are: all of them staged, then made durable together, then named.
+    async fn fetch(&mut self, small: Targets, root: &Path) -> Result<()> {
+        if small.is_empty() {
+            return Ok(());
+        }
+        let stage = Stage::new(root)?;
+        let (hub, repo, commit, progress) = (self.hub, self.repo, self.commit, self.progress);
+        let fetches = small.into_iter().map(|(entry, target)| {
+            let staged = stage.next();
+            async move {
+                let result = plain::fetch(hub, repo, commit, &entry, &staged, progress).await;
+                (entry, target, staged, result)
+            }
+        });
+        let mut fetched = Vec::new();
+        let mut fetches = futures::stream::iter(fetches).buffer_unordered(PLAIN_AT_ONCE);
+        while let Some(one) = fetches.next().await {
+            fetched.push(one);
+        }
+        drop(fetches);
+        if self.options.pull.sync {
+            stage.sync()?;
+        }
+        for (entry, target, staged, result) in fetched {
+            match result.and_then(|()| plain::name(&staged, &target)) {
+                Ok(()) => {
+                    self.progress.files.add(1);
+                    self.done(&entry);
+                }
+                Err(error) => self.fail(&entry.path, &error),
+            }
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, entry: &Entry) {
+        self.downloaded.files += 1;
+        self.downloaded.bytes += entry.bytes;
+        (self.each)(Told::Pulled(entry));
+    }
+
+    fn fail(&mut self, path: &str, error: &Error) {
+        self.downloaded.failed += 1;
+        (self.each)(Told::Failed(path, error));
+    }
+}
+
+/// Files that are compared and pulled together: a few pages of a listing.
+const BATCH_FILES: usize = 4000;
+const PLAIN_AT_ONCE: usize = 16;

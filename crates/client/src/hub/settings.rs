@@ -1,0 +1,110 @@
+//! Which hub and which token, where nobody says: the environment, then a file.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::token::Token;
+
+/// A hub, and who asks it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the hub is.
+    pub endpoint: String,
+    /// A personal token; without one, what is public.
+    pub token: Option<Token>,
+}
+
+impl Settings {
+    /// What was said, else what `DRYSTONE_ENDPOINT` and `DRYSTONE_TOKEN` say, else `HF_ENDPOINT` and `HF_TOKEN`, else the
+    /// file [`file`] names. Its token goes to its own hub alone.
+    pub fn find(endpoint: Option<String>, token: Option<Token>) -> Result<Self> {
+        let file = match file().map(|path| (std::fs::read_to_string(&path), path)) {
+            Some((Ok(text), path)) => parse(&text).map_err(|message| {
+                Error::new(ErrorKind::Invalid, format!("{}: {message}", path.display()))
+            })?,
+            // Nobody needs to have one.
+            _ => File::default(),
+        };
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        choose(endpoint, token, &variable, file)
+    }
+}
+
+/// Where settings are kept: `drystone/client.toml` in the user's configuration folder.
+pub fn file() -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let root = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")));
+    Some(root?.join("drystone").join("client.toml"))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    endpoint: Option<String>,
+    token: Option<String>,
+}
+
+/// The message of a mistake does not quote the file, which has a secret in it.
+fn parse(text: &str) -> std::result::Result<File, String> {
+    toml::from_str(text).map_err(|error| format!("expected endpoint and token as text: {}", error.message()))
+}
+
+fn choose(
+    endpoint: Option<String>,
+    token: Option<Token>,
+    variable: &dyn Fn(&str) -> Option<String>,
+    file: File,
+) -> Result<Settings> {
+    let named = endpoint.or_else(|| variable("DRYSTONE_ENDPOINT")).or_else(|| variable("HF_ENDPOINT"));
+    let endpoint = named.or_else(|| file.endpoint.clone()).ok_or_else(|| {
+        let message = "which hub? say --endpoint URL, or set DRYSTONE_ENDPOINT";
+        Error::new(ErrorKind::Invalid, message)
+    })?;
+    let same = |other: &String| other.trim_end_matches('/') == endpoint.trim_end_matches('/');
+    let of_file = || file.token.filter(|_| file.endpoint.as_ref().is_some_and(same));
+    let secret = || variable("DRYSTONE_TOKEN").or_else(|| variable("HF_TOKEN")).or_else(of_file);
+    Ok(Settings { token: token.or_else(|| secret().map(Token::new)), endpoint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(
+        said: Option<&str>,
+        variables: &[(&str, &str)],
+        file: &str,
+    ) -> Option<(String, Option<String>)> {
+        let variable = |name: &str| {
+            variables.iter().find(|(found, _)| *found == name).map(|(_, value)| (*value).to_owned())
+        };
+        let chosen = choose(said.map(str::to_owned), None, &variable, parse(file).unwrap()).ok()?;
+        Some((chosen.endpoint, chosen.token.map(|token| token.expose().to_owned())))
+    }
+
+    #[test]
+    fn what_is_said_outweighs_variables_and_those_the_file() {
+        let file = "endpoint = 'https://file'\ntoken = 'f'";
+        let pair =
+            |endpoint: &str, token: Option<&str>| Some((endpoint.to_owned(), token.map(str::to_owned)));
+        let hf = [("HF_ENDPOINT", "https://hf"), ("HF_TOKEN", "h")];
+        let both = [hf[0], hf[1], ("DRYSTONE_ENDPOINT", "https://own"), ("DRYSTONE_TOKEN", "d")];
+        assert_eq!(chosen(None, &[], ""), None);
+        assert_eq!(chosen(None, &[], file), pair("https://file", Some("f")));
+        assert_eq!(chosen(None, &hf, file), pair("https://hf", Some("h")));
+        assert_eq!(chosen(None, &both, file), pair("https://own", Some("d")));
+        assert_eq!(chosen(Some("https://said"), &both, file), pair("https://said", Some("d")));
+    }
+
+    #[test]
+    fn the_token_of_the_file_goes_to_no_other_hub() {
+        let file = "endpoint = 'https://file/'\ntoken = 'secret'";
+        assert_eq!(chosen(Some("https://other"), &[], file).unwrap().1, None);
+        assert_eq!(chosen(Some("https://file"), &[], file).unwrap().1.as_deref(), Some("secret"));
+        let mistake = parse("token = secret").err().unwrap();
+        assert!(!mistake.contains("secret"), "{mistake}");
+        assert!(parse("tokn = 'x'").is_err());
+    }
+}

@@ -1,0 +1,410 @@
+//! Files into a repository: looked at, compared, pushed, committed.
+//!
+//! Files are taken in batches, and a batch is committed before the next one is looked at, so that neither memory nor what a
+//! killed upload has to do again grows with their number. A file that the repository has already is not sent.
+
+pub mod local;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::{StreamExt as _, TryStreamExt as _};
+use xet::wire::routes::TokenScope;
+
+use super::calls::CANDIDATES_MAX;
+use super::digest::{Expected, unchanged};
+use super::{Candidate, Commit, Committed, Entry, Hub, Mode, Place, Repo};
+use crate::cas::Cas;
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Progress;
+use crate::push::{PushOptions, PushedFile, push};
+
+pub use local::{Local, Locals};
+
+/// How to upload.
+#[derive(Debug, Clone, Default)]
+pub struct UploadOptions {
+    /// How large files are pushed.
+    pub push: PushOptions,
+    /// What the commit says; by default what it has.
+    pub message: Option<String>,
+    /// What the commit says besides.
+    pub description: String,
+    /// Whether to make the repository, and the branch, where they are missing; and then whether only some may see it.
+    pub create: Option<Visibility>,
+}
+
+/// Who may see a new repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    /// Everyone.
+    Public,
+    /// Its owners.
+    Private,
+}
+
+/// What became of a file.
+#[derive(Debug)]
+pub enum Told<'a> {
+    /// It is in the repository now; or would be, of a dry run.
+    Put(&'a Local),
+    /// The repository had it.
+    Unchanged(&'a Local),
+    /// The repository does not want it.
+    Ignored(&'a Local),
+    /// It could not be read. The others go on.
+    Failed(&'a Error),
+}
+
+/// What an upload came to.
+#[derive(Debug, Default)]
+pub struct Uploaded {
+    /// Files that were put.
+    pub files: u64,
+    /// Files that were there.
+    pub unchanged: u64,
+    /// Files the repository does not want.
+    pub ignored: u64,
+    /// Files that could not be read.
+    pub failed: u64,
+    /// Bytes of all files, put or there.
+    pub logical_bytes: u64,
+    /// Bytes that were nowhere before.
+    pub new_bytes: u64,
+    /// Bytes that were sent.
+    pub sent_bytes: u64,
+    /// How many commits were made.
+    pub commits: u64,
+    /// The last of them.
+    pub commit: Option<Committed>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Puts files into a repository, in the order they come, and tells of each what became of it.
+///
+/// Up to [`COMMIT_FILES_MAX`] files are one commit; more are several. Can be repeated: what is there is not sent again, also
+/// when an earlier upload was killed halfway.
+pub async fn upload(
+    hub: &Hub,
+    to: &Place,
+    files: Locals,
+    options: &UploadOptions,
+    progress: &Arc<Progress>,
+    each: &mut (dyn FnMut(Told<'_>) + Send),
+) -> Result<Uploaded> {
+    let started = Instant::now();
+    let mut upload = Upload {
+        hub,
+        to,
+        options,
+        progress,
+        each,
+        cas: None,
+        is_missing: prepare(hub, to, options).await?,
+        commit: Commit::default(),
+        uploaded: Uploaded::default(),
+    };
+    let mut files = Some(files);
+    while let Some(mut left) = files.take() {
+        let take = move || {
+            let batch = local::batch(&mut left, COMMIT_FILES_MAX, BATCH_BYTES_MAX);
+            (!batch.is_empty()).then_some((batch, left))
+        };
+        if let Some((batch, left)) = blocking(take).await? {
+            upload.batch(batch).await?;
+            files = Some(left);
+        }
+    }
+    let mut uploaded = upload.uploaded;
+    uploaded.elapsed = started.elapsed();
+    Ok(uploaded)
+}
+
+/// Makes what is missing, if that is wanted. True when it is missing still, because of a dry run.
+async fn prepare(hub: &Hub, to: &Place, options: &UploadOptions) -> Result<bool> {
+    let Some(visibility) = options.create else { return Ok(false) };
+    let revision = to.revision();
+    let missing = match hub.commit_id(&to.repo, revision).await {
+        Ok(_) => return Ok(false),
+        // A hub says the same of what is not there and of what is none of our business.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => error,
+        Err(error) => return Err(error),
+    };
+    if options.push.dry_run {
+        return Ok(true);
+    }
+    hub.create_repo(&to.repo, visibility == Visibility::Private).await?;
+    match hub.commit_id(&to.repo, revision).await {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound && to.revision.is_some() => {
+            hub.create_branch(&to.repo, revision).await.map(|_| false)
+        }
+        Err(_) => Err(missing),
+    }
+}
+
+struct Upload<'a> {
+    hub: &'a Hub,
+    to: &'a Place,
+    options: &'a UploadOptions,
+    progress: &'a Arc<Progress>,
+    each: &'a mut (dyn FnMut(Told<'_>) + Send),
+    /// Opened when the first large file comes.
+    cas: Option<Arc<dyn Cas>>,
+    /// There is no repository to ask: everything is new.
+    is_missing: bool,
+    commit: Commit,
+    uploaded: Uploaded,
+}
+
+/// A file that is to be put.
+struct Todo {
+    local: Local,
+    mode: Mode,
+}
+
+impl Upload<'_> {
+    async fn batch(&mut self, batch: Vec<Result<Local>>) -> Result<()> {
+        let mut locals = Vec::new();
+        for local in batch {
+            match local {
+                Ok(local) => locals.push(local),
+                Err(error) => self.fail(&error),
+            }
+        }
+        let bytes: u64 = locals.iter().map(|local| local.bytes).sum();
+        self.progress.total_bytes.add(bytes);
+        let todo = match self.is_missing {
+            true => locals.into_iter().map(|local| Todo { local, mode: Mode::Lfs }).collect(),
+            false => self.sort(locals).await?,
+        };
+        let mut pushed = self.push(&todo).await?;
+        for Todo { local, mode } in &todo {
+            match (mode, pushed.remove(&local.path)) {
+                (Mode::Lfs, Some(file)) => self.put_large(local, &file),
+                (Mode::Regular, _) => self.put_small(local).await?,
+                // It could not be read, which was told.
+                (Mode::Lfs, None) => {}
+            }
+        }
+        self.finish_commit().await
+    }
+
+    /// Asks how each file gets there and whether it is there already.
+    async fn sort(&mut self, locals: Vec<Local>) -> Result<Vec<Todo>> {
+        let groups: Vec<_> = locals.chunks(CANDIDATES_MAX).map(<[Local]>::to_vec).collect();
+        let (hub, to) = (self.hub, self.to);
+        let asked = futures::stream::iter(groups).map(|group| ask(hub, &to.repo, to.revision(), group));
+        let asked: Vec<Vec<Result<Asked>>> = asked.buffered(QUESTIONS_AT_ONCE).try_collect().await?;
+        let asked: Vec<_> = asked.into_iter().flatten().collect();
+
+        let mut compare = Vec::new();
+        for asked in asked.iter().filter_map(|asked| asked.as_ref().ok()) {
+            let same =
+                asked.there.as_ref().filter(|there| !there.is_folder && there.bytes == asked.local.bytes);
+            let expected = same.filter(|_| !asked.ignored).map_or(Expected::Anything, Expected::of);
+            compare.push((asked.local.path.clone(), expected));
+        }
+        let mut same = unchanged(compare, self.options.push.threads).await?.into_iter();
+
+        let mut todo = Vec::new();
+        for asked in asked {
+            let Asked { local, mode, ignored, .. } = match asked {
+                Ok(asked) => asked,
+                Err(error) => {
+                    self.fail(&error);
+                    continue;
+                }
+            };
+            let is_same = same.next().unwrap_or(false);
+            if ignored {
+                self.uploaded.ignored += 1;
+                (self.each)(Told::Ignored(&local));
+                continue;
+            }
+            self.uploaded.logical_bytes += local.bytes;
+            if is_same {
+                self.uploaded.unchanged += 1;
+                self.progress.done_bytes.add(local.bytes);
+                self.progress.known_bytes.add(local.bytes);
+                self.progress.files.add(1);
+                (self.each)(Told::Unchanged(&local));
+                continue;
+            }
+            todo.push(Todo { local, mode });
+        }
+        Ok(todo)
+    }
+
+    /// Pushes the large ones to the content store.
+    async fn push(&mut self, todo: &[Todo]) -> Result<HashMap<PathBuf, PushedFile>> {
+        let is_large = |todo: &&Todo| todo.mode == Mode::Lfs;
+        let paths: Vec<_> = todo.iter().filter(is_large).map(|todo| todo.local.path.clone()).collect();
+        if paths.is_empty() {
+            return Ok(HashMap::new());
+        }
+        if self.is_missing {
+            return self.pretend(todo);
+        }
+        let cas = match &self.cas {
+            Some(cas) => cas.clone(),
+            None => {
+                let cas = self.hub.cas(&self.to.repo, self.to.revision(), TokenScope::Write).await?;
+                self.cas.insert(Arc::new(cas)).clone()
+            }
+        };
+        let options = PushOptions { sha256: true, ..self.options.push.clone() };
+        let pushed = push(cas, paths, options, self.progress.clone()).await?;
+        for error in &pushed.unread {
+            self.fail(error);
+        }
+        self.uploaded.new_bytes += pushed.new_bytes;
+        self.uploaded.sent_bytes += pushed.sent_bytes;
+        Ok(pushed.files.into_iter().map(|file| (file.path.clone(), file)).collect())
+    }
+
+    /// What a dry run into a repository that is not there yet would send: everything.
+    fn pretend(&mut self, todo: &[Todo]) -> Result<HashMap<PathBuf, PushedFile>> {
+        for Todo { local, .. } in todo {
+            self.uploaded.files += 1;
+            self.uploaded.logical_bytes += local.bytes;
+            self.uploaded.new_bytes += local.bytes;
+            self.uploaded.sent_bytes += local.bytes;
+            (self.each)(Told::Put(local));
+        }
+        Ok(HashMap::new())
+    }
+
+    fn put_large(&mut self, local: &Local, file: &PushedFile) {
+        if let Some(sha256) = &file.sha256 {
+            self.commit.put_large(&local.to, sha256, file.bytes);
+        }
+        self.uploaded.files += 1;
+        (self.each)(Told::Put(local));
+    }
+
+    async fn put_small(&mut self, local: &Local) -> Result<()> {
+        let path = local.path.clone();
+        let content = match blocking(move || local::read(&path, REGULAR_BYTES_MAX)).await? {
+            Ok(content) => content,
+            Err(error) => {
+                self.fail(&error);
+                return Ok(());
+            }
+        };
+        let bytes = content.len() as u64;
+        if self.commit.bytes() + 2 * content.len() > COMMIT_BYTES_MAX {
+            self.finish_commit().await?;
+        }
+        self.commit.put(&local.to, &content);
+        self.uploaded.files += 1;
+        self.uploaded.new_bytes += bytes;
+        self.uploaded.sent_bytes += bytes;
+        self.progress.done_bytes.add(bytes);
+        self.progress.new_bytes.add(bytes);
+        self.progress.wire_bytes.add(bytes);
+        self.progress.files.add(1);
+        (self.each)(Told::Put(local));
+        Ok(())
+    }
+
+    async fn finish_commit(&mut self) -> Result<()> {
+        let mut commit = std::mem::take(&mut self.commit);
+        if commit.changes() == 0 || self.options.push.dry_run {
+            return Ok(());
+        }
+        commit.summary = self.options.message.clone().unwrap_or_else(|| match commit.changes() {
+            1 => "Upload a file".to_owned(),
+            files => format!("Upload {files} files"),
+        });
+        commit.description.clone_from(&self.options.description);
+        let committed = self.hub.commit(&self.to.repo, self.to.revision(), commit).await?;
+        self.uploaded.commits += 1;
+        self.uploaded.commit = Some(committed);
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &Error) {
+        self.uploaded.failed += 1;
+        (self.each)(Told::Failed(error));
+    }
+}
+
+/// A file, and what the hub said of it.
+struct Asked {
+    local: Local,
+    mode: Mode,
+    ignored: bool,
+    there: Option<Entry>,
+}
+
+async fn ask(hub: &Hub, repo: &Repo, revision: &str, group: Vec<Local>) -> Result<Vec<Result<Asked>>> {
+    let sample = move || -> Vec<(Local, Result<Candidate>)> {
+        let candidate = |local: &Local| {
+            let sample = STANDARD.encode(local::first_bytes(&local.path, SAMPLE_BYTES)?);
+            Ok(Candidate { path: local.to.clone(), sample, size: local.bytes })
+        };
+        let with_candidate = |local: Local| {
+            let candidate = candidate(&local);
+            (local, candidate)
+        };
+        group.into_iter().map(with_candidate).collect()
+    };
+    let mut asked = Vec::new();
+    let mut candidates = Vec::new();
+    for (local, candidate) in blocking(sample).await? {
+        match candidate {
+            Ok(candidate) => {
+                candidates.push(candidate);
+                asked.push(Ok(local));
+            }
+            Err(error) => asked.push(Err(error)),
+        }
+    }
+    if candidates.is_empty() {
+        return Ok(asked.into_iter().filter_map(|local| local.err().map(Err)).collect());
+    }
+    let paths: Vec<_> = candidates.iter().map(|candidate| candidate.path.as_str()).collect();
+    let (decided, there) = futures::future::try_join(
+        hub.preupload(repo, revision, &candidates),
+        hub.paths_info(repo, revision, &paths),
+    )
+    .await?;
+    let decided: HashMap<_, _> = decided.into_iter().map(|file| (file.path.clone(), file)).collect();
+    let mut there: HashMap<_, _> = there.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
+    let asked = asked.into_iter().map(|local| {
+        let local = local?;
+        let said = decided.get(&local.to).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, format!("{}: the hub does not say how to upload it", local.to))
+        })?;
+        let mode = match local.bytes {
+            0 => Mode::Regular,
+            bytes if bytes > REGULAR_BYTES_MAX => Mode::Lfs,
+            _ => said.upload_mode,
+        };
+        Ok(Asked { there: there.remove(&local.to), mode, ignored: said.should_ignore, local })
+    });
+    Ok(asked.collect())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|source| Error::caused(ErrorKind::Internal, "work on a thread", source))
+}
+
+/// Files in one commit.
+pub const COMMIT_FILES_MAX: usize = 10_000;
+/// Small files in one commit, as they are sent: in base64. Hubs hold a commit in memory, and so do we.
+const COMMIT_BYTES_MAX: usize = 24 << 20;
+/// After so many bytes a commit is made, so that a killed upload has something to go on from.
+const BATCH_BYTES_MAX: u64 = 64 << 30;
+/// Larger files go to the content store, whatever the hub says.
+const REGULAR_BYTES_MAX: u64 = 10 << 20;
+const QUESTIONS_AT_ONCE: usize = 4;
+/// By which hubs tell text from other files.
+const SAMPLE_BYTES: u64 = 512;
