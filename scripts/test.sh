@@ -132,6 +132,7 @@ python_tests() {
         return
     fi
     run "packs from python" count_plain packs_from_python
+    run "the Hub from python" count_plain .venv/bin/python tests/python/hub.py "$target_dir/debug/drystone"
     if [ -f .venv/torch/peers ]; then
         run "packs in torch" count_plain in_torch tests/python/loader.py
         run "datasets of others" count_plain in_torch tests/python/peers.py "$target_dir/debug/shardpack"

@@ -12,8 +12,10 @@ use shardpack::{Error, ErrorKind, OnError, ReadOptions, ShardPackReader, Source,
 
 use crate::block::{Block, Pack, check};
 use crate::error::{invalid, raise};
+use crate::hub::{self, Client};
 use crate::record::Record;
 use crate::records::Records;
+use crate::remote::{self, SCHEME};
 
 /// Packs that are one dataset: what `shardpack.open` returns.
 ///
@@ -33,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) options: ReadOptions,
     inputs: Vec<String>,
     mmap: bool,
+    client: Option<Py<Client>>,
     /// Offset at which each pack would begin if they lay one after another.
     bases: Vec<u64>,
 }
@@ -121,7 +124,8 @@ impl Dataset {
 #[pymethods]
 impl Dataset {
     #[new]
-    #[pyo3(signature = (inputs, *, verify="crc", on_error="raise", mmap=false, recover=false, entry_bytes_max=1 << 30))]
+    #[pyo3(signature = (inputs, *, verify="crc", on_error="raise", mmap=false, recover=false, entry_bytes_max=1 << 30, client=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         py: Python<'_>,
         inputs: Vec<String>,
@@ -130,6 +134,7 @@ impl Dataset {
         mmap: bool,
         recover: bool,
         entry_bytes_max: u64,
+        client: Option<Py<Client>>,
     ) -> PyResult<Self> {
         let options = ReadOptions {
             verify: parse_verify(verify)?,
@@ -138,7 +143,8 @@ impl Dataset {
             entry_bytes_max,
             ..ReadOptions::default()
         };
-        let set = py.detach(|| open(&inputs, mmap, &options)).map_err(|error| raise(&error))?;
+        let hub = client.as_ref().map(|client| Arc::clone(&client.get().inner));
+        let set = py.detach(|| open(&inputs, hub.as_ref(), mmap, &options)).map_err(|error| raise(&error))?;
         let packs = set.packs().iter().map(|reader| Arc::new(Pack::new(reader.clone()))).collect();
         let mut next = 0_u64;
         let base = |reader: &ShardPackReader| {
@@ -147,7 +153,7 @@ impl Dataset {
             base
         };
         let bases = set.packs().iter().map(base).collect();
-        Ok(Self { inner: Arc::new(Inner { packs, set, options, inputs, mmap, bases }) })
+        Ok(Self { inner: Arc::new(Inner { packs, set, options, inputs, mmap, bases, client }) })
     }
 
     fn __len__(&self) -> usize {
@@ -284,14 +290,20 @@ impl Dataset {
         settings.set_item("mmap", inner.mmap)?;
         settings.set_item("recover", inner.options.recover)?;
         settings.set_item("entry_bytes_max", inner.options.entry_bytes_max)?;
+        settings.set_item("client", &inner.client)?;
         let open = py.import("functools")?.getattr("partial")?.call((slf.get_type(),), Some(&settings))?;
         Ok((open, (inner.inputs.clone(),)))
     }
 }
 
-/// Opens every pack that the inputs name.
-fn open(inputs: &[String], mmap: bool, options: &ReadOptions) -> Result<PackSet, Error> {
-    let source = |path: PathBuf| -> Result<Arc<dyn Source>, Error> {
+/// Opens every pack that the inputs name, on this disk or in a hub.
+fn open(
+    inputs: &[String],
+    hub: Option<&Arc<hub::Inner>>,
+    mmap: bool,
+    options: &ReadOptions,
+) -> Result<PackSet, Error> {
+    let local = |path: PathBuf| -> Result<Arc<dyn Source>, Error> {
         let opened: std::io::Result<Arc<dyn Source>> = if mmap {
             MapSource::open(&path).map(|source| Arc::new(source) as _)
         } else {
@@ -302,7 +314,17 @@ fn open(inputs: &[String], mmap: bool, options: &ReadOptions) -> Result<PackSet,
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display())).into()
         })
     };
-    let sources: Vec<_> = resolve(inputs)?.into_iter().map(source).collect::<Result<_, _>>()?;
+    let mut sources = Vec::new();
+    for input in inputs {
+        match (input.strip_prefix(SCHEME), hub) {
+            (Some(place), Some(hub)) => sources.extend(remote::packs(hub, place)?),
+            _ => {
+                for path in resolve(&[input])? {
+                    sources.push(local(path)?);
+                }
+            }
+        }
+    }
     PackSet::from_sources(&sources, options)
 }
 

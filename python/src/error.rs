@@ -7,6 +7,12 @@ use shardpack::{Error, ErrorKind};
 
 /// The exception for a failure with a pack. It has the attributes `pack`, `key`, `entry`, `offset` and `ordinal`.
 pub(crate) fn raise(error: &Error) -> PyErr {
+    // What a hub said of a pack that stays there.
+    if let Cause::Io(cause) = error.cause()
+        && let Some(error) = cause.get_ref().and_then(|inner| inner.downcast_ref())
+    {
+        return raise_client(error);
+    }
     let class = match (error.kind(), error.cause()) {
         (ErrorKind::NotFound, Cause::Io(_)) => return PyFileNotFoundError::new_err(error.to_string()),
         (ErrorKind::Io, Cause::Io(cause)) => return os_error(cause.raw_os_error(), error.to_string()),
@@ -19,6 +25,27 @@ pub(crate) fn raise(error: &Error) -> PyErr {
         Ok(exception) => PyErr::from_value(exception),
         Err(failed) => failed,
     })
+}
+
+/// The exception for a failure with a hub. It has the attributes `request_id` and `retry_after`, in seconds.
+pub(crate) fn raise_client(error: &client::Error) -> PyErr {
+    use client::ErrorKind;
+    let class = match error.kind() {
+        ErrorKind::Corrupt => "CorruptError",
+        ErrorKind::Denied => "DeniedError",
+        ErrorKind::Invalid => "InvalidError",
+        ErrorKind::Io => "TransferError",
+        ErrorKind::NotFound => "NotFoundError",
+        ErrorKind::Expired | ErrorKind::Unavailable => "UnavailableError",
+        _ => "DrystoneError",
+    };
+    let made = |py: Python<'_>| -> PyResult<PyErr> {
+        let exception = py.import("drystone.errors")?.getattr(class)?.call1((error.to_string(),))?;
+        exception.setattr("request_id", error.request_id())?;
+        exception.setattr("retry_after", error.retry_after().map(|wait| wait.as_secs_f64()))?;
+        Ok(PyErr::from_value(exception))
+    };
+    Python::attach(|py| made(py).unwrap_or_else(|failed| failed))
 }
 
 /// What is wrong with a call, said in full.

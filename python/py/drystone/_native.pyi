@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Optional, Union, overload
@@ -13,6 +13,7 @@ class Dataset:
         mmap: bool = False,
         recover: bool = False,
         entry_bytes_max: int = ...,
+        client: Optional[Client] = None,
     ) -> None: ...
     def __len__(self) -> int: ...
     @overload
@@ -140,3 +141,50 @@ def state_new(
     block_records: Optional[int] = None,
     window_blocks: Optional[int] = None,
 ) -> str: ...
+
+class Client:
+    def __new__(
+        cls,
+        endpoint: Optional[str] = None,
+        token: Optional[str] = None,
+        *,
+        cache_dir: Union[str, PathLike[str], None] = None,
+        cache_bytes: int = ...,
+        memory_bytes: Optional[int] = None,
+        token_in_clear: bool = False,
+    ) -> Client: ...
+    @property
+    def endpoint(self) -> str: ...
+    def push(
+        self,
+        paths: Sequence[Union[str, PathLike[str]]],
+        to: str,
+        *,
+        message: Optional[str] = None,
+        create: bool = False,
+        private: bool = False,
+        include: Sequence[str] = ...,
+        exclude: Sequence[str] = ...,
+        dry_run: bool = False,
+        progress: Optional[Callable[[dict[str, int]], Any]] = None,
+    ) -> dict[str, Any]: ...
+    def pull(
+        self,
+        place: str,
+        to: Union[str, PathLike[str]],
+        *,
+        include: Sequence[str] = ...,
+        exclude: Sequence[str] = ...,
+        progress: Optional[Callable[[dict[str, int]], Any]] = None,
+    ) -> dict[str, Any]: ...
+    def ls(self, place: str, recursive: bool = False) -> list[dict[str, Any]]: ...
+    def info(self, place: str) -> dict[str, Any]: ...
+    def rm(self, place: str, *, recursive: bool = False, message: Optional[str] = None) -> str: ...
+    def file(self, place: str) -> RemoteFile: ...
+
+class RemoteFile:
+    @property
+    def size(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    def read_range(self, start: int, stop: int) -> bytes: ...

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Union
+from typing import Optional, Union
 
+from drystone._native import Client as _Client
 from drystone._native import Dataset, Entry, Record, Writer
 
 from .errors import CorruptError, InvalidError, NotFoundError, PackError, TooLargeError
@@ -34,6 +35,7 @@ def open(
     mmap: bool = False,
     recover: bool = False,
     entry_bytes_max: int = 1 << 30,
+    client: Optional[_Client] = None,
 ) -> Dataset:
     """Opens a dataset: a pack, a pattern, a folder, or several of them.
 
@@ -41,7 +43,8 @@ def open(
     >>> dataset[123].key
     'images17/image194'
 
-    path: a file, a folder of packs, a catalogue, or a text with braces and wildcards; or a list of those.
+    path: a file, a folder of packs, a catalogue, or a text with braces and wildcards; or a list of those. Packs in a hub are
+        "drystone://datasets/NAMESPACE/NAME[@REVISION]/PATH", with braces, or a folder of them.
     verify: what is compared with its CRC: "crc" is everything, "header" all but contents, "off" nothing. True and False are
         "crc" and "off".
     on_error: what happens to a damaged record: "raise"; "skip" leaves it out; "refetch" reads it once more, then raises.
@@ -49,15 +52,21 @@ def open(
         cuts while they are read: reading a map of a file that was cut ends the process.
     recover: of a pack whose end is missing or damaged, looks for records one by one.
     entry_bytes_max: content of more bytes is not decompressed.
+    client: the `drystone.Client` for packs in a hub; else one with the settings of the environment.
     """
-    paths = [path] if isinstance(path, (str, os.PathLike)) else path
+    paths = [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
+    if client is None and any(one.startswith("drystone://") for one in paths):
+        import drystone
+
+        client = drystone.Client()
     if isinstance(verify, bool):
         verify = "crc" if verify else "off"
     return Dataset(
-        [os.fspath(one) for one in paths],
+        paths,
         verify=verify,
         on_error=on_error,
         mmap=mmap,
         recover=recover,
         entry_bytes_max=entry_bytes_max,
+        client=client,
     )

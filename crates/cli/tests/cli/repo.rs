@@ -31,7 +31,8 @@ impl Site {
     }
 
     fn call_with(&self, token: &str, args: &[&str]) -> Call {
-        let call = drystone(args).timeout(Duration::from_secs(300)).env("DRYSTONE_ENDPOINT", &self.server.url);
+        let call =
+            drystone(args).timeout(Duration::from_secs(300)).env("DRYSTONE_ENDPOINT", &self.server.url);
         let call = call.env("DRYSTONE_TOKEN", token).env("DRYSTONE_CACHE_DIR", self.folder.at("cache"));
         call.env("XDG_CONFIG_HOME", self.folder.at("no-config"))
     }
@@ -131,7 +132,10 @@ fn files_are_listed_shown_and_deleted() {
     );
     let listed = json(site.call(&["ls", "--json", "datasets/ann/words@draft:data/big.bin"]));
     assert_eq!((text(&listed[0], "type"), number(&listed[0], "size")), ("file", 1_000_000));
-    assert_eq!(text(&listed[0], "hash"), drystone(["hash", &site.folder.at("in/data/big.bin")]).run().ok().split(' ').next().unwrap());
+    assert_eq!(
+        text(&listed[0], "hash"),
+        drystone(["hash", &site.folder.at("in/data/big.bin")]).run().ok().split(' ').next().unwrap()
+    );
     assert_eq!(json(site.call(&["ls", "--json", "datasets/ann/words@main:"])).as_array().unwrap().len(), 1);
 
     let cat = |place: &str, more: &[&str]| site.call(&[&["cat", place], more].concat()).run();
@@ -148,12 +152,19 @@ fn files_are_listed_shown_and_deleted() {
 
     let rm = |args: &[&str]| site.call(&[&["rm"], args].concat()).run();
     assert!(rm(&["datasets/ann/words@draft:data"]).fails(1).contains("--recursive"));
-    assert!(rm(&[notes, "datasets/ann/words@draft:none"]).fails(1).contains("none"), "and nothing is deleted");
+    assert!(
+        rm(&[notes, "datasets/ann/words@draft:none"]).fails(1).contains("none"),
+        "and nothing is deleted"
+    );
     assert!(rm(&[notes, "ann/other:x"]).fails(1).contains("one repository"));
     rm(&["--dry-run", notes]).ok();
     assert_eq!(cat(notes, &[]).code, Some(0));
     rm(&[notes, "datasets/ann/words@draft:top.txt"]).ok();
-    assert_eq!(lines(&["ls", "-r", "datasets/ann/words@draft"]).lines().count(), 3, ".gitattributes, data, data/big.bin");
+    assert_eq!(
+        lines(&["ls", "-r", "datasets/ann/words@draft"]).lines().count(),
+        3,
+        ".gitattributes, data, data/big.bin"
+    );
     let report = json(site.call(&["rm", "-r", "--json", "datasets/ann/words@draft:data/"]));
     assert_eq!((report["deleted"][0].as_str(), text(&report["commit"], "oid").len()), (Some("data"), 40));
     assert_eq!(lines(&["ls", "-r", "datasets/ann/words@draft"]).lines().count(), 1);
@@ -169,11 +180,20 @@ fn single_files_are_named_and_patterns_choose() {
     let names = |place: &str| -> Vec<String> {
         let listed = json(site.call(&["ls", "-r", "--json", place]));
         let is_file = |entry: &&Value| entry["type"] == "file" && entry["path"] != ".gitattributes";
-        listed.as_array().unwrap().iter().filter(is_file).map(|entry| text(entry, "path").to_owned()).collect()
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(is_file)
+            .map(|entry| text(entry, "path").to_owned())
+            .collect()
     };
     let dry = site.call(&["push", "--create", "--dry-run", "--exclude", "*.txt", &from, "ann/a"]).run();
     assert_eq!(String::from_utf8_lossy(&dry.stdout), "5 a.bin\n9 sub/c.bin\n");
-    assert!(site.call(&["ls", "ann/a"]).run().fails(1).contains("no such repository"), "a dry run makes none");
+    assert!(
+        site.call(&["ls", "ann/a"]).run().fails(1).contains("no such repository"),
+        "a dry run makes none"
+    );
 
     site.call(&["push", "--create", "--include", "*.txt", "--exclude", "sub/", &from, "ann/a"]).run().ok();
     assert_eq!(names("ann/a"), ["b.txt"]);
@@ -185,7 +205,15 @@ fn single_files_are_named_and_patterns_choose() {
     site.call(&["push", &from, &file, "ann/a:both"]).run().fails(1);
     assert_eq!(
         names("ann/a"),
-        ["b.txt", "both/a.bin", "both/b.txt", "both/sub/c.bin", "both/sub/d.txt", "kept/b.txt", "renamed.txt"],
+        [
+            "b.txt",
+            "both/a.bin",
+            "both/b.txt",
+            "both/sub/c.bin",
+            "both/sub/d.txt",
+            "kept/b.txt",
+            "renamed.txt"
+        ],
         "the file that was named twice is there once, and the exit code says so"
     );
 
@@ -211,11 +239,16 @@ fn a_private_repository_opens_to_its_own_tokens_alone() {
     site.call(&["push", "--create", "--private", &file, "ann/secret"]).run().ok();
     let token = |scope: &str, repo: &str| {
         let data = site.folder.at("data");
-        drystone(["token", "create", "--data", &data, "--scope", scope, "--repo", repo]).run().ok().trim().to_owned()
+        drystone(["token", "create", "--data", &data, "--scope", scope, "--repo", repo])
+            .run()
+            .ok()
+            .trim()
+            .to_owned()
     };
     let out = site.folder.at("out");
     for wrong in ["ds_nonsense", &token("write", "bob/other"), ""] {
-        for args in [&["pull", "ann/secret", &out][..], &["ls", "ann/secret"], &["push", &file, "ann/secret"]] {
+        for args in [&["pull", "ann/secret", &out][..], &["ls", "ann/secret"], &["push", &file, "ann/secret"]]
+        {
             let complaint = site.call_with(wrong, args).run().fails(1);
             assert!(wrong.is_empty() || !complaint.contains(wrong), "{complaint}");
             assert!(complaint.contains("40"), "{complaint}");
