@@ -54,12 +54,9 @@ bench-servers: setup ## measure the server with the hf_xet client (SERVERS_ARGS=
 fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGET)
 
-wheel: ## build the Python wheel (not yet: it comes with the client)
-	@if [ -d python ]; then \
-	  cd python && maturin build --release --locked; \
-	else \
-	  echo "There is no Python wheel yet: it comes with the client, in python/." >&2; exit 1; \
-	fi
+wheel: setup ## build the Python wheel into target/wheels (imports drystone and shardpack)
+	.venv/bin/maturin build --release --locked --manifest-path python/Cargo.toml
+	@ls "$${CARGO_TARGET_DIR:-target}"/wheels/*.whl
 
 install: ## install the command line tools into cargo's bin folder
 	cargo install --locked --path crates/cli
