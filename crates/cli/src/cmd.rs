@@ -7,15 +7,20 @@ mod check;
 mod chunks;
 mod completions;
 mod config;
+mod gc;
 mod hash;
 mod inspect;
+mod keep;
 mod ls;
 mod pull;
 mod push;
+mod rebuild;
 mod rm;
 mod serve;
 mod shard;
+mod stats;
 mod token;
+mod verify;
 mod xorb;
 
 use std::process::ExitCode;
@@ -49,6 +54,10 @@ enum Verb {
     Serve(serve::Serve),
     Token(token::Token),
     Admin(admin::Admin),
+    Gc(gc::Gc),
+    Verify(verify::Verify),
+    Rebuild(rebuild::Rebuild),
+    Stats(stats::Stats),
     Config(config::Config),
     Completions(completions::Completions),
 }
@@ -71,6 +80,10 @@ impl Drystone {
             Verb::Serve(verb) => verb.run(),
             Verb::Token(verb) => verb.run(),
             Verb::Admin(verb) => verb.run(),
+            Verb::Gc(verb) => verb.run(),
+            Verb::Verify(verb) => verb.run(),
+            Verb::Rebuild(verb) => verb.run(),
+            Verb::Stats(verb) => verb.run(),
             Verb::Config(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }

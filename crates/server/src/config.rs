@@ -52,6 +52,10 @@ pub struct ServeConfig {
     pub trash_s: u64,
     /// How long requests may take to finish once the server was told to stop.
     pub shutdown_grace_s: u64,
+    /// How long after one sweep the next begins; 0: none.
+    pub sweep_interval_s: u64,
+    /// How long what is unused is kept.
+    pub sweep_grace_s: u64,
     /// How log lines look.
     pub log_format: LogFormat,
     /// The least important level that is logged.
@@ -177,6 +181,8 @@ impl Default for ServeConfig {
             token_ttl_s: 3600,
             trash_s: 7 * 24 * 3600,
             shutdown_grace_s: 30,
+            sweep_interval_s: 86_400,
+            sweep_grace_s: store::sweep::GRACE_S,
             log_format: LogFormat::Text,
             log_level: LogLevel::Info,
         }

@@ -20,6 +20,7 @@ pub mod secret;
 pub mod shutdown;
 pub mod sign;
 pub mod state;
+pub mod sweeping;
 pub mod tls;
 pub mod urls;
 

@@ -3,12 +3,14 @@
 //! Every method takes a batch and is one statement or one short transaction. Every write can be repeated: what is there
 //! stays, so a caller who did not hear the answer asks again.
 
+pub mod care;
 pub mod postgres;
 pub mod records;
 pub mod repo;
 pub mod review;
 pub mod rows;
 pub mod sqlite;
+pub mod sweep;
 pub(crate) mod timed;
 pub mod tokens;
 
@@ -27,9 +29,11 @@ use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
 use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
 
+pub use care::CareCatalog;
 pub use postgres::PostgresCatalog;
 pub use repo::RepoCatalog;
 pub use sqlite::SqliteCatalog;
+pub use sweep::SweepCatalog;
 pub use tokens::{TokenRow, Tokens};
 
 /// The index over the objects.
@@ -42,16 +46,13 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// The rows of these xorbs, whatever their state; unknown ones are left out.
     async fn xorbs(&self, hashes: &[XorbHash]) -> Result<Vec<XorbRow>>;
 
-    /// Adds xorbs whose objects are stored. A row that is there stays, and is live again if it was condemned. Answers
-    /// once for every distinct hash.
+    /// Adds xorbs whose objects are stored. A row that is there stays, and is live again if it was condemned. One that is
+    /// being deleted stays too, and says so. Answers once for every distinct hash.
     async fn add_xorbs(&self, rows: &[XorbRow]) -> Result<Vec<AddedXorb>>;
 
-    /// Notes that somebody learned of these xorbs now; tells which of them are live.
+    /// Notes that somebody learned of these xorbs now, which revives those that were condemned; tells which of them are
+    /// live.
     async fn touch_xorbs(&self, hashes: &[XorbHash], now_s: u64) -> Result<Vec<XorbHash>>;
-
-    /// Condemns those of these xorbs that are live and that nobody referred to since `before_s`; tells which. That no file
-    /// needs them is for the caller to know.
-    async fn condemn_xorbs(&self, hashes: &[XorbHash], before_s: u64) -> Result<Vec<XorbHash>>;
 
     /// Adds all that a shard tells, if every xorb it refers to is live, or nothing.
     async fn register(&self, registration: &Registration) -> Result<Registered>;
@@ -82,6 +83,12 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 
     /// The Hub side: repositories, refs, git objects, members.
     fn hub(&self) -> &dyn RepoCatalog;
+
+    /// What sweep asks.
+    fn sweep(&self) -> &dyn SweepCatalog;
+
+    /// What verify, rebuild, compaction and statistics ask.
+    fn care(&self) -> &dyn CareCatalog;
 }
 
 /// Opens the catalog a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date.
@@ -119,17 +126,35 @@ pub(crate) const BATCH_ROWS: usize = 1000;
 const XORB_COLUMNS: &str =
     "hash, digest, object_bytes, raw_bytes, chunk_count, state, created_s, referenced_s, verified_s";
 
+/// A shard that was condemned is needed again. One that is being deleted is not found.
+const REVIVE_SHARD: &str = "UPDATE shards SET state = 0 WHERE hash = $1 AND state <= 1";
+
+/// Who registers a file again means to use it: sweep counts from there.
+const TOUCH_REPO_FILES: &str =
+    " ON CONFLICT (namespace, repo, file) DO UPDATE SET created_s = excluded.created_s";
+
+/// The xorbs of those files that were added. Others were there, perhaps made of other xorbs.
+fn used<'a>(files: &'a [FileRow], added: &[(Vec<u8>,)]) -> Vec<(&'a [u8], &'a [u8])> {
+    let added: std::collections::HashSet<&[u8]> = added.iter().map(|(hash,)| hash.as_slice()).collect();
+    let files = files.iter().filter(|file| added.contains(file.hash.as_bytes().as_slice()));
+    let pairs = files.flat_map(|file| {
+        let xorbs = file.layout.xorbs.iter();
+        xorbs.map(|xorb| (xorb.key.hash.as_bytes().as_slice(), file.hash.as_bytes().as_slice()))
+    });
+    pairs.collect()
+}
+
 /// The same question for both databases.
 const COUNT_ROWS: &str = "SELECT \
-    (SELECT COUNT(*) FROM xorbs), \
-    (SELECT CAST(COALESCE(SUM(object_bytes), 0) AS BIGINT) FROM xorbs), \
-    (SELECT CAST(COALESCE(SUM(raw_bytes), 0) AS BIGINT) FROM xorbs), \
+    (SELECT COUNT(*) FROM xorbs WHERE state NOT IN (2, 3)), \
+    (SELECT CAST(COALESCE(SUM(object_bytes), 0) AS BIGINT) FROM xorbs WHERE state NOT IN (2, 3)), \
+    (SELECT CAST(COALESCE(SUM(raw_bytes), 0) AS BIGINT) FROM xorbs WHERE state NOT IN (2, 3)), \
     (SELECT COUNT(*) FROM files), \
     (SELECT CAST(COALESCE(SUM(file_bytes), 0) AS BIGINT) FROM files), \
     (SELECT COUNT(*) FROM repo_files), \
     (SELECT COUNT(*) FROM repo_sha256s), \
     (SELECT COUNT(*) FROM dedup), \
-    (SELECT COUNT(*) FROM shards)";
+    (SELECT COUNT(*) FROM shards WHERE state NOT IN (2, 3))";
 
 /// Anything that is 32 bytes in a column.
 trait Key {

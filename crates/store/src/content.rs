@@ -22,7 +22,7 @@ pub const STREAM_BYTES: u64 =
 
 /// Bytes of memory that a stream of so many bytes takes at most.
 pub fn stream_bytes(bytes: u64) -> u64 {
-    let whole_chunks = bytes.saturating_add(2 * xet::limits::CHUNK_BYTES_MAX as u64);
+    let whole_chunks = bytes.saturating_add(2 * u64::from(xet::limits::CHUNK_BYTES_MAX));
     STREAM_BYTES.min(whole_chunks.saturating_mul(2))
 }
 

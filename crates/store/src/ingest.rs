@@ -48,7 +48,8 @@ impl Store {
         let _memory = self.memory.reserve(self.ingest_bytes(bytes_max)).await;
         // What is here already is proven again, since its sender believes it is stored, but not written again.
         let known = self.catalog.xorbs(&[hash]).await?;
-        let mut staged = match known.iter().any(XorbRow::is_live) {
+        let salt = Salt::over(&known)?;
+        let mut staged = match known.iter().any(XorbRow::is_there) {
             true => None,
             false => Some(Staged::begin(&self.objects, hash).await?),
         };
@@ -64,7 +65,7 @@ impl Store {
             // little that decodes to much takes as long as a whole xorb at worst, since it is one.
             scanner.push(&segment).map_err(refuse)?;
         }
-        let sealed = self.workers.run(|| seal(scanner)).await?.map_err(refuse)?;
+        let sealed = self.workers.run(move || seal(scanner, salt)).await?.map_err(refuse)?;
         self.keep(sealed, staged).await
     }
 
@@ -87,11 +88,11 @@ impl Store {
         if !self.catalog.touch_xorbs(&[info.hash()], now_s).await?.is_empty() {
             return Ok(Ingested { was_inserted: false });
         }
+        let salt = Salt::over(&self.catalog.xorbs(&[info.hash()]).await?)?;
         let sealed = self.workers.run({
             let info = info.clone();
             move || {
-                let mut footer = Vec::new();
-                info.encode_footer(Form::V1, &mut footer);
+                let footer = salt.footer(&info);
                 let digest = Digest::of(&footer);
                 let mut parts = records;
                 parts.push(footer.into());
@@ -102,22 +103,21 @@ impl Store {
         let key = XorbKey { hash: info.hash(), digest };
         let object_bytes = parts.iter().map(|part| part.len() as u64).sum();
         self.objects.put(&ObjectKey::Xorb(key), parts).await?;
-        self.note(key, object_bytes, info, now_s).await
+        self.note(key, object_bytes, info, now_s, salt).await
     }
 
     /// Object first, row second.
     async fn keep(&self, sealed: Sealed, staged: Option<Staged>) -> Result<Ingested> {
-        let Sealed { info, footer, digest } = sealed;
+        let Sealed { info, footer, digest, salt } = sealed;
         let now_s = self.clock.now_s();
         if !self.catalog.touch_xorbs(&[info.hash()], now_s).await?.is_empty() {
             return Ok(Ingested { was_inserted: false });
         }
-        let swept = || Error::new(ErrorKind::Unavailable, format!("xorb {} was just swept", info.hash()));
-        let staged = staged.ok_or_else(swept)?;
+        let staged = staged.ok_or_else(|| swept(info.hash()))?;
         let key = XorbKey { hash: info.hash(), digest };
         let object_bytes = info.stored_bytes() + footer.len() as u64;
         staged.finish(key, info.stored_bytes(), footer).await?;
-        self.note(key, object_bytes, Arc::new(info), now_s).await
+        self.note(key, object_bytes, Arc::new(info), now_s, salt).await
     }
 
     /// Adds the row of a xorb whose object is stored.
@@ -127,6 +127,7 @@ impl Store {
         object_bytes: u64,
         info: Arc<XorbInfo>,
         now_s: u64,
+        salt: Salt,
     ) -> Result<Ingested> {
         let row = XorbRow {
             key,
@@ -138,8 +139,18 @@ impl Store {
             referenced_s: now_s,
             verified_s: now_s,
         };
-        let added = self.catalog.add_xorbs(&[row]).await?;
-        let was_inserted = added.first().is_some_and(|added| added.was_inserted);
+        let mut was_inserted = salt != Salt::NONE && self.catalog.sweep().replace_swept(&row).await?;
+        if !was_inserted {
+            let added = self.catalog.add_xorbs(std::slice::from_ref(&row)).await?;
+            was_inserted = added.first().is_some_and(|added| added.was_inserted);
+            if let Some(added) = added.into_iter().find(|added| !added.row.is_live()) {
+                let is_damaged = added.row.state == XorbState::Damaged;
+                was_inserted = is_damaged && self.heal(&added.row, &row, &info).await?;
+                if !was_inserted {
+                    return Err(swept(key.hash));
+                }
+            }
+        }
         if was_inserted {
             // Its shard comes next, and will ask.
             self.footers.remember(key, info).await;
@@ -153,11 +164,10 @@ impl Store {
 const STAGED_BYTES: u64 = 6 * BLOCK_BYTES as u64;
 
 /// The records as they came get a footer of our own: the one that came may be old or carry a nonce.
-fn seal(scanner: XorbScanner) -> std::result::Result<Sealed, FormatError> {
+fn seal(scanner: XorbScanner, salt: Salt) -> std::result::Result<Sealed, FormatError> {
     let info = scanner.finish()?.info;
-    let mut footer = Vec::new();
-    info.encode_footer(Form::V1, &mut footer);
-    Ok(Sealed { digest: Digest::of(&footer), footer: footer.into(), info })
+    let footer = salt.footer(&info);
+    Ok(Sealed { digest: Digest::of(&footer), footer: footer.into(), info, salt })
 }
 
 /// What a xorb turned out to be, and what its object ends in and is called.
@@ -165,4 +175,44 @@ struct Sealed {
     info: XorbInfo,
     footer: Bytes,
     digest: Digest,
+    salt: Salt,
+}
+
+/// What makes an object's key its own: zeros, or a number in the footer that readers skip.
+///
+/// Sweep may delete the object of a xorb at any time after it gave it up. So a xorb that comes again meanwhile gets other
+/// bytes, thus another digest and key, and a deletion that is late finds nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Salt([u8; 4]);
+
+impl Salt {
+    pub(crate) const NONE: Self = Self([0; 4]);
+
+    /// The salt for a xorb of which this is known.
+    fn over(known: &[XorbRow]) -> Result<Self> {
+        if !known.iter().any(XorbRow::is_swept) {
+            return Ok(Self::NONE);
+        }
+        let mut bytes = [0; 4];
+        getrandom::fill(&mut bytes)
+            .map_err(|source| Error::caused(ErrorKind::Internal, "the system has no randomness", source))?;
+        // All zeros would be no salt.
+        bytes[0] |= 1;
+        Ok(Self(bytes))
+    }
+
+    fn footer(self, info: &XorbInfo) -> Vec<u8> {
+        let mut footer = Vec::new();
+        info.encode_footer(Form::V1, &mut footer);
+        let nonce = footer.len().checked_sub(NONCE_FROM_END).and_then(|at| footer.get_mut(at..at + 4));
+        nonce.expect("a footer ends in a nonce, reserved bytes and its length").copy_from_slice(&self.0);
+        footer
+    }
+}
+
+/// Nonce, reserved bytes and length end a footer.
+const NONCE_FROM_END: usize = 4 + 12 + 4;
+
+fn swept(hash: XorbHash) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("xorb {hash} was just swept: send it again"))
 }

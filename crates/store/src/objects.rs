@@ -314,6 +314,11 @@ impl Objects {
         timed::timed("get", read::reader(self, key)).await
     }
 
+    /// Where they are, if that is a folder of this machine.
+    pub(crate) fn folder(&self) -> Option<Arc<FilePath>> {
+        self.folder.clone()
+    }
+
     /// Whether bytes can be put aside in files while they arrive.
     pub(crate) fn stages_in_files(&self) -> bool {
         self.folder.is_some()

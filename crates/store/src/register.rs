@@ -5,7 +5,7 @@
 
 mod prove;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ use xet::shard::{FileEntry, Footing, Form, Shard, ShardBuilder, XorbEntry};
 use xet::{ChunkHash, FileHash, FormatError, Sha256, ShardHash, XorbHash};
 
 use crate::Store;
-use crate::access::Grant;
+use crate::access::{Grant, Scope};
 use crate::body::{self, BodyError, Segments};
 use crate::catalog::rows::{DedupRow, Registered as Row, Registration, ShardRow, XorbRow};
 use crate::error::{Error, ErrorKind, Result};
@@ -74,29 +74,77 @@ impl Store {
         let xorbs = Arc::new(self.live_xorbs(&shard).await?);
         self.check_sections(&shard, &xorbs)?;
         let proven = self.prove(&shard, &xorbs, progress).await?;
-        let sealed = self.workers.run({
-            let (shard, xorbs) = (shard.clone(), xorbs.clone());
-            move || seal(&shard, &xorbs).map(|bytes| (ShardHash::of(&bytes), bytes))
-        });
-        let (hash, sealed) = sealed.await?.map_err(refuse)?;
-
-        let object_bytes = sealed.len() as u64;
-        self.objects.put(&ObjectKey::Shard(hash), vec![sealed.into()]).await?;
         let now_s = self.clock.now_s();
         let files = proven.files.len() as u64;
-        let registration = Registration {
+        let mut registration = Registration {
             scope: grant.scope().clone(),
-            shard: ShardRow { hash, object_bytes, created_s: now_s },
+            shard: self.store_shard(&shard, &xorbs, 0).await?,
             xorbs: xorbs.keys().copied().collect(),
             files: proven.files,
             sha256s: sha256s(&shard),
             dedup: eligible(&shard, proven.dedup),
             now_s,
         };
-        match self.catalog.register(&registration).await? {
+        let mut registered = self.catalog.register(&registration).await?;
+        if registered == Row::ShardSwept {
+            // Its object may be deleted at any time. With a date in it the shard is another object.
+            registration.shard = self.store_shard(&shard, &xorbs, now_s.max(1)).await?;
+            registered = self.catalog.register(&registration).await?;
+        }
+        match registered {
             Row::Done { was_inserted } => Ok(Registered { was_inserted, files }),
             Row::Missing(hash) => Err(missing(&hash)),
+            Row::ShardSwept => {
+                Err(Error::new(ErrorKind::Unavailable, "the shard was just swept: send it again"))
+            }
         }
+    }
+
+    /// Registers those files of a stored shard that are `wanted`, for a catalog that is made again; tells how many.
+    pub(crate) async fn restore_shard(
+        &self,
+        scope: &Scope,
+        shard: &Arc<Shard>,
+        row: &ShardRow,
+        wanted: &HashSet<FileHash>,
+    ) -> Result<u64> {
+        let xorbs = Arc::new(self.live_xorbs(shard).await?);
+        let proven = self.prove(shard, &xorbs, &Progress::default()).await?;
+        let is_whole = shard.files.iter().all(|file| wanted.contains(&file.hash));
+        let files: Vec<_> = proven.files.into_iter().filter(|file| wanted.contains(&file.hash)).collect();
+        let restored = files.len() as u64;
+        let registration = Registration {
+            scope: scope.clone(),
+            shard: row.clone(),
+            xorbs: xorbs.keys().copied().collect(),
+            files,
+            sha256s: sha256s(shard).into_iter().filter(|(_, file)| wanted.contains(file)).collect(),
+            // Whose the others are is not known here, so their chunks are nobody's to find.
+            dedup: if is_whole { eligible(shard, proven.dedup) } else { Vec::new() },
+            now_s: self.clock.now_s(),
+        };
+        match self.catalog.register(&registration).await? {
+            Row::Done { .. } => Ok(restored),
+            Row::Missing(hash) => Err(missing(&hash)),
+            Row::ShardSwept => Err(Error::new(ErrorKind::Internal, "a new catalog has tombstones")),
+        }
+    }
+
+    /// Stores a shard, dated or not; answers with its row.
+    async fn store_shard(
+        &self,
+        shard: &Arc<Shard>,
+        xorbs: &Arc<HashMap<XorbHash, XorbRow>>,
+        dated_s: u64,
+    ) -> Result<ShardRow> {
+        let sealed = self.workers.run({
+            let (shard, xorbs) = (shard.clone(), xorbs.clone());
+            move || seal(&shard, &xorbs, dated_s).map(|bytes| (ShardHash::of(&bytes), bytes))
+        });
+        let (hash, sealed) = sealed.await?.map_err(refuse)?;
+        let object_bytes = sealed.len() as u64;
+        self.objects.put(&ObjectKey::Shard(hash), vec![sealed.into()]).await?;
+        Ok(ShardRow { hash, object_bytes, created_s: self.clock.now_s() })
     }
 
     /// The rows of all xorbs the shard refers to. Fails with the first that is not stored.
@@ -107,8 +155,16 @@ impl Store {
         hashes.dedup();
         let mut rows = HashMap::new();
         for hashes in hashes.chunks(LOOKUP_XORBS) {
-            let found = self.catalog.xorbs(hashes).await?;
-            rows.extend(found.into_iter().filter(XorbRow::is_live).map(|row| (row.key.hash, row)));
+            let mut found = self.catalog.xorbs(hashes).await?;
+            found.retain(XorbRow::is_there);
+            // What was condemned lives again from here on: its object must stay while the shard is proven.
+            let condemned = found.iter().filter(|row| !row.is_live()).map(|row| row.key.hash);
+            let condemned: Vec<_> = condemned.collect();
+            if !condemned.is_empty() {
+                let revived = self.catalog.touch_xorbs(&condemned, self.clock.now_s()).await?;
+                found.retain(|row| row.is_live() || revived.contains(&row.key.hash));
+            }
+            rows.extend(found.into_iter().map(|row| (row.key.hash, row)));
             if let Some(hash) = hashes.iter().find(|hash| !rows.contains_key(*hash)) {
                 return Err(missing(hash));
             }
@@ -143,8 +199,12 @@ fn parse(bytes: &[u8]) -> std::result::Result<Shard, FormatError> {
 }
 
 /// The shard as it is stored: sorted, each thing once, with tables, footer and true lengths. The same content gives the
-/// same bytes, so there is no date in it.
-fn seal(shard: &Shard, rows: &HashMap<XorbHash, XorbRow>) -> std::result::Result<Vec<u8>, FormatError> {
+/// same bytes, so there is no date in it, unless the object without one is being deleted.
+fn seal(
+    shard: &Shard,
+    rows: &HashMap<XorbHash, XorbRow>,
+    created_s: u64,
+) -> std::result::Result<Vec<u8>, FormatError> {
     let mut builder = ShardBuilder::default();
     for file in &shard.files {
         builder.push_file(file.clone());
@@ -155,7 +215,7 @@ fn seal(shard: &Shard, rows: &HashMap<XorbHash, XorbRow>) -> std::result::Result
         builder.push_xorb(XorbEntry { stored_bytes, ..xorb.clone() });
     }
     builder.flag_file_starts();
-    builder.encode(&Form::Stored(Footing::LOCAL))
+    builder.encode(&Form::Stored(Footing { created_s, ..Footing::LOCAL }))
 }
 
 /// The digests the uploader claims. That of the empty file we know, and genuine clients send zeros for it.

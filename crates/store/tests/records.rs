@@ -3,12 +3,18 @@
 
 mod house;
 
+use std::sync::Arc;
+
 use futures::StreamExt as _;
 use house::House;
-use store::catalog::repo::{RefChange, RepoRow};
+use store::catalog::SqliteCatalog;
+use store::catalog::repo::{RefRow, RepoRow};
+use store::clock::ManualClock;
 use store::objects::Folder;
+use store::rebuild::RebuildProgress;
 use store::repo::refs::{HEADS, MAIN, TAGS};
-use store::repo::{PullState, RepoName};
+use store::repo::{MemberRow, PullRow, PullState, RepoId, RepoName};
+use store::{Options, Store};
 
 fn name(text: &str) -> RepoName {
     RepoName::parse(text).unwrap()
@@ -41,38 +47,46 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
     store.set_member("team", "dan", false).await.unwrap();
     store.remove_member("team", "dan").await.unwrap();
 
-    let state = || async {
-        let hub = store.hub();
-        let repos = [hub.repo_of(one.id).await.unwrap(), hub.repo_of(two.id).await.unwrap()];
-        let refs = [hub.refs(one.id, "").await.unwrap(), hub.refs(two.id, "").await.unwrap()];
-        let pulls = hub.list_pulls(one.id, 0, 9).await.unwrap();
-        (repos, refs, pulls, hub.members("team").await.unwrap())
-    };
-    let before = state().await;
+    let before = state(store, [one.id, two.id]).await;
     assert_eq!(before.0[0].as_ref().unwrap().name, name("team/one"));
     assert_eq!((before.1[0].len(), before.2.1, before.3.len()), (4, 1, 1));
 
-    // As a catalog is that was made again from bundles: the names they tell, no tags, nobody.
-    let hub = store.hub();
-    let [Some(first), Some(second)] = before.0.clone() else { panic!("both are there") };
-    assert!(
-        hub.change_repo(&first, &RepoRow { name: name("ann/one"), private: false, ..first.clone() })
-            .await
-            .unwrap()
-    );
-    assert!(hub.change_repo(&second, &RepoRow { reclaim_s: None, ..second.clone() }).await.unwrap());
-    for row in &before.1[0][1..] {
-        let change = RefChange { name: row.name.clone(), from: Some(row.target), to: None };
-        assert!(hub.move_refs(one.id, &[change], first.updated_s).await.unwrap());
+    // Two that changed their names with each other.
+    for (from, to) in [("ann/x", "ann/z"), ("ann/y", "ann/x"), ("ann/z", "ann/y")] {
+        let row = match store.repo(&name(from)).await.unwrap() {
+            Some(row) => row,
+            None => repo(&house, from).await,
+        };
+        store.rename_repo(&row, &name(to)).await.unwrap();
     }
-    hub.set_pull(one.id, pull.number, PullState::Open).await.unwrap();
-    hub.remove_members("team", &["cleo".to_owned()]).await.unwrap();
-    assert_ne!(state().await, before);
-    assert_eq!(store.apply_records().await.unwrap(), 2);
-    assert_eq!(state().await, before);
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("new.db")).await.unwrap());
+    let clock = Arc::new(ManualClock::at(house::NOW_S));
+    let again = Store::new(store.objects().clone(), catalog, clock, &Options::default());
+    let rebuilt = again.rebuild(&RebuildProgress::default()).await.unwrap();
+    assert_eq!((rebuilt.repos, rebuilt.skipped), (4, Vec::new()));
+    assert_eq!(state(&again, [one.id, two.id]).await, before);
+    for swapped in ["ann/x", "ann/y"] {
+        let id = |row: Option<RepoRow>| row.unwrap().id;
+        assert_eq!(
+            id(again.repo(&name(swapped)).await.unwrap()),
+            id(store.repo(&name(swapped)).await.unwrap())
+        );
+    }
+    // The next record counts, whichever catalog wrote it.
+    let one = again.repo(&name("team/one")).await.unwrap().unwrap();
+    again.set_private(&one, false).await.unwrap();
     let records = store.objects().list(Folder::Repos).count().await;
-    assert_eq!(records, 2, "one for each: older ones are removed");
+    assert_eq!(records, 4, "one for each: older ones are removed");
+    again.delete_repo(&again.trashed_repo(two.id).await.unwrap()).await.unwrap();
+    assert_eq!(store.objects().list(Folder::Repos).count().await, 3);
+}
 
-    store.delete_repo(&store.trashed_repo(two.id).await.unwrap()).await.unwrap();
-    assert_eq!(store.objects().list(Folder::Repos).count().await, 1);
+type State = ([Option<RepoRow>; 2], [Vec<RefRow>; 2], (Vec<PullRow>, u64), Vec<MemberRow>);
+
+async fn state(store: &Store, [one, two]: [RepoId; 2]) -> State {
+    let hub = store.hub();
+    let repos = [hub.repo_of(one).await.unwrap(), hub.repo_of(two).await.unwrap()];
+    let refs = [hub.refs(one, "").await.unwrap(), hub.refs(two, "").await.unwrap()];
+    (repos, refs, hub.list_pulls(one, 0, 9).await.unwrap(), hub.members("team").await.unwrap())
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::stream;
 use house::{House, Upload, pieces, writer};
 use store::catalog::rows::XorbState;
+use store::catalog::sweep::Kept;
 use store::plan::Planned;
 use store::{ErrorKind, Grant, Options};
 use testkit::corpus;
@@ -309,19 +310,23 @@ async fn a_single_chunk_cannot_lie_about_its_length() {
 }
 
 #[tokio::test]
-async fn a_shard_may_not_refer_to_a_condemned_xorb() {
+async fn a_shard_that_refers_to_a_condemned_xorb_revives_it() {
     let house = House::new().await;
     let grant = writer("ann/repo");
     let upload = Upload::of(&[&corpus::text(1, 60_000)], 100, Policy::Auto);
     let xorb = &upload.xorbs[0];
     let hash = xorb.info.hash();
     house.ingest(&grant, hash, &xorb.bytes).await.unwrap();
-    house.catalog.condemn_xorbs(&[hash], u64::MAX >> 1).await.unwrap();
-    let error = house.register(&grant, &upload.shard()).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("shard: xorb {hash} is not stored: upload it before the shard"));
+    let condemn = async || {
+        let sweep = house.catalog.sweep();
+        assert_eq!(sweep.condemn(Kept::Xorbs, &[*hash.as_bytes()], u64::MAX >> 1, 1).await.unwrap(), 1);
+    };
+    condemn().await;
     assert!(!house.ingest(&grant, hash, &xorb.bytes).await.unwrap().was_inserted);
     assert_eq!(house.catalog.xorbs(&[hash]).await.unwrap()[0].state, XorbState::Live);
+    condemn().await;
     house.register(&grant, &upload.shard()).await.unwrap();
+    assert_eq!(house.catalog.xorbs(&[hash]).await.unwrap()[0].state, XorbState::Live);
 }
 
 /// A small term may name a whole xorb and be repeated; a shard cannot buy endless work with that.

@@ -2,29 +2,33 @@
 //!
 //! A fault strikes *before* the operation, which then does not happen, or *after* it, and then it has happened and
 //! nobody was told. Both are what disks and networks do. An operation can also be *held*: it waits until the test lets
-//! it go, so a test of slowness need not be slow.
+//! it go, so a test of slowness need not be slow. Or all are *stepped*: each waits for its turn, so that a test decides
+//! in which order those of several actors happen.
 
 mod hub;
+mod sweep;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::stream::BoxStream;
+use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 use store::access::Scope;
-use store::catalog::RepoCatalog;
 use store::catalog::rows::{
     AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
 };
-use store::{Catalog, Error, ErrorKind};
-use tokio::sync::watch;
+use store::catalog::{CareCatalog, RepoCatalog, SweepCatalog};
+use store::{Catalog, Clock, Error, ErrorKind};
+use tokio::sync::{Semaphore, watch};
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 /// When the next fault strikes; shared by everything it may strike.
@@ -41,6 +45,10 @@ struct Plan {
     /// Which of them and all after it wait; 0 for none. Changes wake those who wait.
     held: watch::Sender<u64>,
     waiting: AtomicU64,
+    /// Turns that were given; `None` where nobody steps.
+    turns: Mutex<Option<Arc<Semaphore>>>,
+    /// Operations that came to wait for a turn.
+    arrived: watch::Sender<u64>,
 }
 
 impl Faults {
@@ -76,6 +84,43 @@ impl Faults {
         self.0.waiting.load(Ordering::SeqCst)
     }
 
+    /// From now on every operation waits for a turn.
+    pub fn step(&self) {
+        *self.turns() = Some(Arc::new(Semaphore::new(0)));
+        self.0.arrived.send_replace(0);
+    }
+
+    /// Operations that came to wait for a turn since [`Faults::step`], to be watched.
+    pub fn arrived(&self) -> watch::Receiver<u64> {
+        self.0.arrived.subscribe()
+    }
+
+    /// Gives one operation its turn.
+    pub fn give_turn(&self) {
+        if let Some(turns) = &*self.turns() {
+            turns.add_permits(1);
+        }
+    }
+
+    /// Nobody waits for turns any more.
+    pub fn run_freely(&self) {
+        if let Some(turns) = self.turns().take() {
+            turns.close();
+        }
+    }
+
+    fn turns(&self) -> std::sync::MutexGuard<'_, Option<Arc<Semaphore>>> {
+        self.0.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn await_turn(&self) {
+        let Some(turns) = self.turns().clone() else { return };
+        self.0.arrived.send_modify(|arrived| *arrived += 1);
+        if let Ok(turn) = turns.acquire().await {
+            turn.forget();
+        }
+    }
+
     /// Operations since the last of the above.
     pub fn operations(&self) -> u64 {
         self.0.count.load(Ordering::SeqCst)
@@ -94,6 +139,7 @@ impl Faults {
         fault: impl Fn() -> E,
         operation: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
+        self.await_turn().await;
         let n = self.0.count.fetch_add(1, Ordering::SeqCst) + 1;
         self.wait(n).await;
         if n == self.0.before.load(Ordering::SeqCst) {
@@ -136,12 +182,44 @@ impl Drop for Waiting<'_> {
 pub struct FaultyObjects {
     inner: Arc<dyn ObjectStore>,
     faults: Faults,
+    dates: Option<Dates>,
+}
+
+/// When objects were written by a clock that a test sets: stores use the real one.
+#[derive(Debug, Clone)]
+pub struct Dates {
+    clock: Arc<dyn Clock>,
+    written: Arc<Mutex<HashMap<Path, u64>>>,
+}
+
+impl Dates {
+    /// Dates by this clock. Clones share them.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, written: Arc::default() }
+    }
+
+    fn note(&self, at: &Path) {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(at.clone(), self.clock.now_s());
+    }
+
+    fn date(&self, meta: &mut ObjectMeta) {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(written) = written.get(&meta.location) {
+            let seconds = Duration::from_secs(*written);
+            meta.last_modified = (std::time::SystemTime::UNIX_EPOCH + seconds).into();
+        }
+    }
 }
 
 impl FaultyObjects {
     /// Objects of `inner`, with faults.
     pub fn new(inner: Arc<dyn ObjectStore>, faults: Faults) -> Self {
-        Self { inner, faults }
+        Self { inner, faults, dates: None }
+    }
+
+    /// The same, dated.
+    pub fn dated(inner: Arc<dyn ObjectStore>, faults: Faults, dates: Dates) -> Self {
+        Self { inner, faults, dates: Some(dates) }
     }
 }
 
@@ -159,7 +237,14 @@ impl ObjectStore for FaultyObjects {
         payload: PutPayload,
         options: PutOptions,
     ) -> object_store::Result<PutResult> {
-        self.faults.run(object_fault, self.inner.put_opts(at, payload, options)).await
+        let put = async {
+            let put = self.inner.put_opts(at, payload, options).await?;
+            if let Some(dates) = &self.dates {
+                dates.note(at);
+            }
+            Ok(put)
+        };
+        self.faults.run(object_fault, put).await
     }
 
     async fn put_multipart_opts(
@@ -182,11 +267,25 @@ impl ObjectStore for FaultyObjects {
         &self,
         paths: BoxStream<'static, object_store::Result<Path>>,
     ) -> BoxStream<'static, object_store::Result<Path>> {
-        self.inner.delete_stream(paths)
+        let (inner, faults) = (self.inner.clone(), self.faults.clone());
+        let deleted = paths.then(move |path| {
+            let (inner, faults) = (inner.clone(), faults.clone());
+            async move {
+                let path = path?;
+                faults.run(object_fault, inner.delete(&path)).await.map(|()| path.clone())
+            }
+        });
+        deleted.boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        self.inner.list(prefix)
+        let listed = self.inner.list(prefix);
+        let Some(dates) = self.dates.clone() else { return listed };
+        let dated = listed.map_ok(move |mut meta| {
+            dates.date(&mut meta);
+            meta
+        });
+        dated.boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
@@ -224,10 +323,6 @@ impl Catalog for FaultyCatalog {
 
     async fn touch_xorbs(&self, hashes: &[XorbHash], now_s: u64) -> store::Result<Vec<XorbHash>> {
         self.faults.run(catalog_fault, self.inner.touch_xorbs(hashes, now_s)).await
-    }
-
-    async fn condemn_xorbs(&self, hashes: &[XorbHash], before_s: u64) -> store::Result<Vec<XorbHash>> {
-        self.faults.run(catalog_fault, self.inner.condemn_xorbs(hashes, before_s)).await
     }
 
     async fn register(&self, registration: &Registration) -> store::Result<Registered> {
@@ -271,6 +366,14 @@ impl Catalog for FaultyCatalog {
     }
 
     fn hub(&self) -> &dyn RepoCatalog {
+        self
+    }
+
+    fn sweep(&self) -> &dyn SweepCatalog {
+        self
+    }
+
+    fn care(&self) -> &dyn CareCatalog {
         self
     }
 }

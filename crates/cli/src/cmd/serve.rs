@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use server::shutdown::{Stopped, asked_to_end, reload_when_told, serve};
+use server::sweeping::sweep_at_intervals;
 use server::{AppState, DataUrls, House, Layers, Metrics, ServeConfig, Tls};
 use tokio::net::TcpListener;
 
@@ -109,6 +110,8 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let bound = listener.local_addr().map_err(at)?;
     let (data, auth) = (config.data.clone(), config.auth);
 
+    let (sweeps, sweep_config) = (store.clone(), config.clone());
+    tokio::spawn(async move { sweep_at_intervals(sweeps, &sweep_config).await });
     let mut state = AppState::new(config, &keys, bound).with_store(store).with_data_urls(data_urls);
     if let Some(tls) = tls {
         state = state.with_tls(tls.clone());

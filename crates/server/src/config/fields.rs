@@ -40,6 +40,8 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("token_ttl_s", "seconds a CAS token is good"),
     ("trash_s", "seconds a deleted repository can be had back; 0 for not at all"),
     ("shutdown_grace_s", "seconds requests may take to finish when the server stops"),
+    ("sweep_interval_s", "seconds between two sweeps of what nobody needs any more; 0 for none"),
+    ("sweep_grace_s", "seconds that what is unused is kept"),
     ("log_format", "text or json"),
     ("log_level", "error, warn, info or debug"),
 ];
@@ -116,6 +118,9 @@ pub(super) fn apply(
         "token_ttl_s" => number(text, 120, WEEK_S).map(|v| config.token_ttl_s = v),
         "trash_s" => number(text, 0, 520 * WEEK_S).map(|v| config.trash_s = v),
         "shutdown_grace_s" => number(text, 0, 3600).map(|v| config.shutdown_grace_s = v),
+        "sweep_interval_s" => number(text, 0, 366 * DAY_S).map(|v| config.sweep_interval_s = v),
+        // What a dedup answer names must live as long as the answer, and a while longer.
+        "sweep_grace_s" => number(text, DAY_S + 3600, 3660 * DAY_S).map(|v| config.sweep_grace_s = v),
         "log_format" => {
             word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)]).map(|v| config.log_format = v)
         }
@@ -215,4 +220,5 @@ fn quote(text: &str) -> String {
     format!("{:?}", text.chars().take(60).collect::<String>())
 }
 
-const WEEK_S: u64 = 7 * 24 * 3600;
+const DAY_S: u64 = 24 * 3600;
+const WEEK_S: u64 = 7 * DAY_S;

@@ -66,6 +66,8 @@ fn every_setting_can_be_said_in_every_way() {
         ("token_ttl_s", "901"),
         ("trash_s", "77"),
         ("shutdown_grace_s", "3"),
+        ("sweep_interval_s", "0"),
+        ("sweep_grace_s", "90000"),
         ("log_format", "json"),
         ("log_level", "warn"),
     ];
@@ -111,6 +113,7 @@ fn every_setting_can_be_said_in_every_way() {
     assert_eq!(config.limits, limits);
     assert_eq!((config.url_ttl_s, config.token_ttl_s, config.trash_s), (900, 901, 77));
     assert_eq!(config.shutdown_grace_s, 3);
+    assert_eq!((config.sweep_interval_s, config.sweep_grace_s), (0, 90_000));
     assert_eq!(
         (config.dedup, config.log_format, config.log_level),
         (DedupPolicy::Global, LogFormat::Json, LogLevel::Warn)

@@ -81,6 +81,8 @@ impl ServeConfig {
             "token_ttl_s" => number(self.token_ttl_s),
             "trash_s" => number(self.trash_s),
             "shutdown_grace_s" => number(self.shutdown_grace_s),
+            "sweep_interval_s" => number(self.sweep_interval_s),
+            "sweep_grace_s" => number(self.sweep_grace_s),
             "log_format" => Some(if self.log_format == LogFormat::Text { "text" } else { "json" }.to_owned()),
             "log_level" => Some(
                 match self.log_level {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use super::rows::{Counts, DedupRow, FileRow, Reach, Registered, Registration, ShardRow, XorbRow, XorbState};
+use super::sweep::Kept;
 use super::tokens::{Bound, Rights, TokenRow};
 use super::{Catalog, SqliteCatalog};
 use crate::access::Scope;
@@ -38,7 +39,7 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
     clauses!(
         an_empty_catalog_knows_nothing,
         the_first_writer_of_a_xorb_wins,
-        a_condemned_xorb_comes_back_when_stored_again,
+        a_condemned_xorb_comes_back_when_somebody_refers_to_it,
         touching_tells_what_is_live_and_never_turns_time_back,
         a_registration_is_visible_in_its_repository_only,
         a_registration_may_be_repeated,
@@ -144,26 +145,29 @@ async fn the_first_writer_of_a_xorb_wins(catalog: Any) {
     assert_eq!(catalog.xorbs(&[xorb(1), xorb(3), xorb(1)]).await.unwrap(), [row(1)]);
 }
 
-async fn a_condemned_xorb_comes_back_when_stored_again(catalog: Any) {
+async fn a_condemned_xorb_comes_back_when_somebody_refers_to_it(catalog: Any) {
     with_xorbs(&catalog, [1, 2]).await;
     catalog.touch_xorbs(&[xorb(2)], 300).await.unwrap();
+    let state = async |n| catalog.xorbs(&[xorb(n)]).await.unwrap()[0].state;
     // One was referred to since, one does not exist.
-    let condemned = catalog.condemn_xorbs(&[xorb(1), xorb(2), xorb(3)], 300).await.unwrap();
-    assert_eq!(condemned, [xorb(1)]);
-    assert_eq!(catalog.condemn_xorbs(&[xorb(1)], 300).await.unwrap(), []);
-    assert_eq!(catalog.xorbs(&[xorb(1)]).await.unwrap()[0].state, XorbState::Condemned);
-    assert_eq!(catalog.touch_xorbs(&[xorb(1)], 310).await.unwrap(), []);
-    let repo = scope("ann/repo");
-    let registered = catalog.register(&registration(&repo, &[1])).await.unwrap();
-    assert_eq!(registered, Registered::Missing(xorb(1)));
+    let condemn = async |before_s| {
+        let hashes = [bytes(1, 1), bytes(2, 1), bytes(3, 1)];
+        catalog.sweep().condemn(Kept::Xorbs, &hashes, before_s, before_s).await.unwrap()
+    };
+    assert_eq!(condemn(300).await, 1);
+    assert_eq!(condemn(300).await, 0);
+    assert_eq!((state(1).await, state(2).await), (XorbState::Condemned, XorbState::Live));
+    assert_eq!(catalog.touch_xorbs(&[xorb(1)], 310).await.unwrap(), [xorb(1)]);
+    assert_eq!(state(1).await, XorbState::Live);
 
+    assert_eq!(condemn(320).await, 2);
     let added = catalog.add_xorbs(&[XorbRow { referenced_s: 320, created_s: 320, ..row(1) }]).await.unwrap();
     assert_eq!((added[0].was_inserted, &added[0].row), (false, &XorbRow { referenced_s: 320, ..row(1) }));
-    let registered = catalog.register(&registration(&repo, &[1])).await.unwrap();
+    let registered = catalog.register(&registration(&scope("ann/repo"), &[1, 2])).await.unwrap();
     assert_eq!(registered, Registered::Done { was_inserted: true });
-    assert_eq!(catalog.dedup(&Reach::All, &[chunk(1)]).await.unwrap().len(), 1);
-    catalog.condemn_xorbs(&[xorb(1)], 400).await.unwrap();
-    assert_eq!(catalog.dedup(&Reach::All, &[chunk(1)]).await.unwrap(), []);
+    assert_eq!(state(2).await, XorbState::Live);
+    // Now files are made of them.
+    assert_eq!(condemn(9000).await, 0);
 }
 
 async fn touching_tells_what_is_live_and_never_turns_time_back(catalog: Any) {

@@ -3,9 +3,11 @@
 //! Batches travel as arrays. A registration is serializable: if what it found was changed by another transaction, it
 //! fails and is tried again, here. Smaller writes lock the rows they change, which is enough.
 
+mod care;
 mod records;
 mod repo;
 mod review;
+mod sweep;
 
 use std::time::Duration;
 
@@ -19,7 +21,10 @@ use super::rows::{
     Registration, ShardRow, XorbColumns, XorbRow, XorbState, array, column, number,
 };
 use super::tokens::Tokens;
-use super::{BATCH_ROWS, COUNT_ROWS, Catalog, RepoCatalog, Tries, migrator, translate, unique};
+use super::{
+    BATCH_ROWS, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
+    Tries, migrator, translate, unique, used,
+};
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -65,8 +70,12 @@ impl PostgresCatalog {
             .fetch_all(&mut *tx)
             .await?;
         let now_s = rows.iter().map(|row| row.referenced_s).max().unwrap_or(0);
-        let revive = "UPDATE xorbs SET state = $1, referenced_s = $2 WHERE state <> $1 AND hash = ANY($3)";
-        let revive = sqlx::query(revive).bind(XorbState::Live.number()).bind(column(now_s)).bind(&hashes);
+        let revive = "UPDATE xorbs SET state = $1, referenced_s = $2 WHERE state = $4 AND hash = ANY($3)";
+        let revive = sqlx::query(revive)
+            .bind(XorbState::Live.number())
+            .bind(column(now_s))
+            .bind(&hashes)
+            .bind(XorbState::Condemned.number());
         revive.execute(&mut *tx).await?;
 
         let answers = xorbs_of(&mut tx, &hashes).await?;
@@ -88,18 +97,6 @@ impl PostgresCatalog {
         touch(&mut *self.pool.acquire().await?, hashes, now_s).await
     }
 
-    async fn try_condemn(&self, hashes: &[XorbHash], before_s: u64) -> Sql<Vec<Vec<u8>>> {
-        let update = "UPDATE xorbs SET state = $1 WHERE state = $2 AND referenced_s < $3 AND hash = ANY($4) \
-            RETURNING hash";
-        let update = sqlx::query_as(update)
-            .bind(XorbState::Condemned.number())
-            .bind(XorbState::Live.number())
-            .bind(column(before_s))
-            .bind(unique(hashes));
-        let rows: Vec<(Vec<u8>,)> = update.fetch_all(&self.pool).await?;
-        Ok(rows.into_iter().map(|(hash,)| hash).collect())
-    }
-
     async fn try_register(&self, r: &Registration) -> Sql<Registered> {
         let mut tx = self.pool.begin_with(BEGIN).await?;
         let live = touch(&mut tx, &r.xorbs, r.now_s).await?;
@@ -115,6 +112,12 @@ impl PostgresCatalog {
             .bind(column(r.shard.object_bytes))
             .bind(column(r.shard.created_s));
         let was_inserted = shard.execute(&mut *tx).await?.rows_affected() > 0;
+        if !was_inserted {
+            let revive = sqlx::query(REVIVE_SHARD).bind(r.shard.hash.as_bytes().as_slice());
+            if revive.execute(&mut *tx).await?.rows_affected() == 0 {
+                return Ok(Registered::ShardSwept);
+            }
+        }
         let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
 
         for xorbs in r.xorbs.chunks(BATCH_ROWS) {
@@ -125,18 +128,31 @@ impl PostgresCatalog {
         }
         for files in r.files.chunks(BATCH_ROWS) {
             let hashes: Vec<_> = files.iter().map(|file| file.hash.as_bytes().as_slice()).collect();
-            let insert = "INSERT INTO files (hash, file_bytes, layout, created_s) \
-                SELECT * FROM UNNEST($1::bytea[], $2::bigint[], $3::bytea[], $4::bigint[]) ON CONFLICT DO NOTHING";
-            let insert = sqlx::query(insert)
+            let insert = "INSERT INTO files (hash, file_bytes, layout, created_s, shard) \
+                SELECT *, $5::bytea FROM UNNEST($1::bytea[], $2::bigint[], $3::bytea[], $4::bigint[]) \
+                ON CONFLICT DO NOTHING RETURNING hash";
+            let insert = sqlx::query_as(insert)
                 .bind(&hashes)
                 .bind(files.iter().map(|file| column(file.layout.file_bytes())).collect::<Vec<_>>())
                 .bind(files.iter().map(|file| file.layout.encode()).collect::<Vec<_>>())
-                .bind(files.iter().map(|file| column(file.created_s)).collect::<Vec<_>>());
-            insert.execute(&mut *tx).await?;
-            let insert = "INSERT INTO repo_files (namespace, repo, file, created_s) \
-                SELECT $1, $2, file, $3 FROM UNNEST($4::bytea[]) AS given (file) ON CONFLICT DO NOTHING";
-            let insert = sqlx::query(insert).bind(namespace).bind(repo).bind(column(r.now_s)).bind(&hashes);
-            insert.execute(&mut *tx).await?;
+                .bind(files.iter().map(|file| column(file.created_s)).collect::<Vec<_>>())
+                .bind(r.shard.hash.as_bytes().as_slice());
+            let added: Vec<(Vec<u8>,)> = insert.fetch_all(&mut *tx).await?;
+            // What was there is held until the end: nobody may drop it before the repository's row is in.
+            let hold = "SELECT hash FROM files WHERE hash = ANY($1) FOR SHARE";
+            sqlx::query(hold).bind(&hashes).execute(&mut *tx).await?;
+            for pairs in used(files, &added).chunks(BATCH_ROWS) {
+                let insert = "INSERT INTO file_xorbs (xorb, file) SELECT * FROM UNNEST($1::bytea[], $2::bytea[]) \
+                    ON CONFLICT DO NOTHING";
+                let (xorbs, files): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+                sqlx::query(insert).bind(xorbs).bind(files).execute(&mut *tx).await?;
+            }
+            let insert = format!(
+                "INSERT INTO repo_files (namespace, repo, file, created_s) \
+                 SELECT DISTINCT $1, $2, file, $3::bigint FROM UNNEST($4::bytea[]) AS given (file) {TOUCH_REPO_FILES}"
+            );
+            let insert = sqlx::query(sqlx::AssertSqlSafe(insert)).bind(namespace).bind(repo);
+            insert.bind(column(r.now_s)).bind(&hashes).execute(&mut *tx).await?;
         }
         for digests in r.sha256s.chunks(BATCH_ROWS) {
             let insert = "INSERT INTO repo_sha256s (namespace, repo, sha256, file) SELECT $1, $2, sha256, file \
@@ -211,17 +227,6 @@ impl Catalog for PostgresCatalog {
             }
         };
         live.into_iter().map(|hash| Ok(XorbHash::new(array("xorb hash", hash)?))).collect()
-    }
-
-    async fn condemn_xorbs(&self, hashes: &[XorbHash], before_s: u64) -> Result<Vec<XorbHash>> {
-        let mut tries = Tries::new("condemn xorbs");
-        let condemned = loop {
-            match self.try_condemn(hashes, before_s).await {
-                Ok(condemned) => break condemned,
-                Err(error) => tries.again(error).await?,
-            }
-        };
-        condemned.into_iter().map(|hash| Ok(XorbHash::new(array("xorb hash", hash)?))).collect()
     }
 
     async fn register(&self, registration: &Registration) -> Result<Registered> {
@@ -314,6 +319,14 @@ impl Catalog for PostgresCatalog {
     fn hub(&self) -> &dyn RepoCatalog {
         self
     }
+
+    fn sweep(&self) -> &dyn SweepCatalog {
+        self
+    }
+
+    fn care(&self) -> &dyn CareCatalog {
+        self
+    }
 }
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
@@ -327,6 +340,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (21, "trash", include_str!("../../migrations/postgres/0021_trash.sql")),
     (22, "review", include_str!("../../migrations/postgres/0022_review.sql")),
     (23, "records", include_str!("../../migrations/postgres/0023_records.sql")),
+    (30, "sweep", include_str!("../../migrations/postgres/0030_sweep.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks
@@ -351,13 +365,16 @@ async fn migrate(pool: &PgPool) -> Result<()> {
     }
 }
 
-/// Notes that these xorbs were referred to; tells which are live, sorted.
+/// Notes that these xorbs were referred to, which revives what was condemned; tells which are live, sorted.
 async fn touch(connection: &mut PgConnection, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
     // Time never goes back, or a late clock would bring sweep nearer.
-    let update = "UPDATE xorbs SET referenced_s = GREATEST(referenced_s, $1) WHERE state = $2 AND hash = ANY($3) \
-        RETURNING hash";
-    let update =
-        sqlx::query_as(update).bind(column(now_s)).bind(XorbState::Live.number()).bind(unique(hashes));
+    let update = "UPDATE xorbs SET state = $4, referenced_s = GREATEST(referenced_s, $1) WHERE state <= $2 \
+        AND hash = ANY($3) RETURNING hash";
+    let update = sqlx::query_as(update)
+        .bind(column(now_s))
+        .bind(XorbState::Condemned.number())
+        .bind(unique(hashes))
+        .bind(XorbState::Live.number());
     let rows: Vec<(Vec<u8>,)> = update.fetch_all(connection).await?;
     let mut live: Vec<_> = rows.into_iter().map(|(hash,)| hash).collect();
     live.sort_unstable();

@@ -48,11 +48,13 @@ pub trait RepoCatalog: Records + Review + Send + Sync {
     /// The refs of these names; unknown ones are left out.
     async fn refs_named(&self, repo: RepoId, names: &[String]) -> Result<Vec<RefRow>>;
 
-    /// Makes these changes if every ref is where its change begins, or none of them; tells which.
+    /// Makes these changes if every ref is where its change begins and every commit it shall point to is there, or none of
+    /// them; tells which.
     async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool>;
 
-    /// Adds git objects; those that are there stay.
-    async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow]) -> Result<()>;
+    /// Adds git objects; those that are there stay. Adds none, and says so, if the repository is gone or has no right to a
+    /// file that one stands for.
+    async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow], now_s: u64) -> Result<bool>;
 
     /// These git objects; unknown ones are left out.
     async fn git_objects(&self, repo: RepoId, oids: &[Oid]) -> Result<Vec<GitRow>>;

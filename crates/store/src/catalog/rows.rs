@@ -33,8 +33,14 @@ pub struct XorbRow {
 pub enum XorbState {
     /// It may.
     Live,
-    /// Sweep found no use for it. Storing it again brings it back; otherwise it goes.
+    /// Sweep found no use for it. Whoever refers to it brings it back; otherwise it goes.
     Condemned,
+    /// Its object is being deleted. It cannot come back under this key.
+    Deleting,
+    /// Its object was deleted. The row stays for a while, so that the key is not used again too soon.
+    Gone,
+    /// Its object is damaged or missing. Storing it again heals it.
+    Damaged,
 }
 
 /// What became of a xorb that was to be added.
@@ -130,6 +136,8 @@ pub enum Registered {
     },
     /// This xorb is not stored, or no longer; nothing was registered.
     Missing(XorbHash),
+    /// The shard's object is being deleted, so it must be stored under another key; nothing was registered.
+    ShardSwept,
 }
 
 /// How many rows there are.
@@ -173,8 +181,18 @@ impl XorbRow {
         LaidXorb { key: self.key, object_bytes, chunk_count: self.chunk_count }
     }
 
+    /// Whether files may be made of it: it is live, or would be as soon as somebody refers to it.
+    pub(crate) fn is_there(&self) -> bool {
+        matches!(self.state, XorbState::Live | XorbState::Condemned)
+    }
+
     pub(crate) fn is_live(&self) -> bool {
         self.state == XorbState::Live
+    }
+
+    /// Whether somebody deletes its object, or did not long ago.
+    pub(crate) fn is_swept(&self) -> bool {
+        matches!(self.state, XorbState::Deleting | XorbState::Gone)
     }
 }
 
@@ -183,6 +201,9 @@ impl XorbState {
         match self {
             Self::Live => 0,
             Self::Condemned => 1,
+            Self::Deleting => 2,
+            Self::Gone => 3,
+            Self::Damaged => 4,
         }
     }
 }
@@ -213,6 +234,9 @@ impl TryFrom<XorbColumns> for XorbRow {
         let state = match state {
             0 => XorbState::Live,
             1 => XorbState::Condemned,
+            2 => XorbState::Deleting,
+            3 => XorbState::Gone,
+            4 => XorbState::Damaged,
             _ => return Err(damaged("state of a xorb")),
         };
         if object_bytes > xet::limits::XORB_STORED_BYTES_MAX {

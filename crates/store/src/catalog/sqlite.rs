@@ -3,9 +3,11 @@
 //! One connection writes, so writers of this process queue instead of colliding; others read beside it. Another process
 //! on the same file is waited for, and then retried.
 
+mod care;
 mod records;
 mod repo;
 mod review;
+mod sweep;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -24,7 +26,10 @@ use super::rows::{
     Registration, ShardRow, XorbColumns, XorbRow, XorbState, array, column, number,
 };
 use super::tokens::Tokens;
-use super::{BATCH_ROWS, COUNT_ROWS, Catalog, RepoCatalog, Tries, XORB_COLUMNS, migrator, translate, unique};
+use super::{
+    BATCH_ROWS, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
+    Tries, XORB_COLUMNS, migrator, translate, unique, used,
+};
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -95,7 +100,7 @@ impl SqliteCatalog {
             let now_s = rows.iter().map(|row| row.referenced_s).max().unwrap_or(0);
             let mut revive = QueryBuilder::new("UPDATE xorbs SET state = ");
             revive.push_bind(XorbState::Live.number()).push(", referenced_s = ").push_bind(column(now_s));
-            revive.push(" WHERE state <> ").push_bind(XorbState::Live.number()).push(" AND hash");
+            revive.push(" WHERE state = ").push_bind(XorbState::Condemned.number()).push(" AND hash");
             push_in(&mut revive, &hashes).build().persistent(false).execute(&mut *tx).await?;
 
             for columns in xorbs_of(&mut tx, &hashes).await? {
@@ -126,22 +131,6 @@ impl SqliteCatalog {
         Ok(live)
     }
 
-    async fn try_condemn(&self, hashes: &[XorbHash], before_s: u64) -> Sql<Vec<Vec<u8>>> {
-        let mut tx = self.writes.begin_with(BEGIN).await?;
-        let mut condemned = Vec::new();
-        for hashes in unique(hashes).chunks(BATCH_ROWS) {
-            let mut update = QueryBuilder::new("UPDATE xorbs SET state = ");
-            update.push_bind(XorbState::Condemned.number());
-            update.push(" WHERE state = ").push_bind(XorbState::Live.number());
-            update.push(" AND referenced_s < ").push_bind(column(before_s)).push(" AND hash");
-            let update = push_in(&mut update, hashes).push(" RETURNING hash");
-            let rows: Vec<(Vec<u8>,)> = update.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
-            condemned.extend(rows.into_iter().map(|(hash,)| hash));
-        }
-        tx.commit().await?;
-        Ok(condemned)
-    }
-
     async fn try_register(&self, r: &Registration) -> Sql<Registered> {
         let mut tx = self.writes.begin_with(BEGIN).await?;
         let live = touch(&mut tx, &r.xorbs, r.now_s).await?;
@@ -157,6 +146,12 @@ impl SqliteCatalog {
             .bind(column(r.shard.object_bytes))
             .bind(column(r.shard.created_s));
         let was_inserted = shard.execute(&mut *tx).await?.rows_affected() > 0;
+        if !was_inserted {
+            let revive = sqlx::query(REVIVE_SHARD).bind(r.shard.hash.as_bytes().as_slice());
+            if revive.execute(&mut *tx).await?.rows_affected() == 0 {
+                return Ok(Registered::ShardSwept);
+            }
+        }
         let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
 
         for xorbs in r.xorbs.chunks(BATCH_ROWS) {
@@ -167,18 +162,29 @@ impl SqliteCatalog {
             finish(&mut insert, &mut tx).await?;
         }
         for files in r.files.chunks(BATCH_ROWS) {
-            let mut insert = QueryBuilder::new("INSERT INTO files (hash, file_bytes, layout, created_s) ");
+            let mut insert =
+                QueryBuilder::new("INSERT INTO files (hash, file_bytes, layout, created_s, shard) ");
             insert.push_values(files, |mut values, file| {
                 values.push_bind(file.hash.as_bytes().as_slice()).push_bind(column(file.layout.file_bytes()));
                 values.push_bind(file.layout.encode()).push_bind(column(file.created_s));
+                values.push_bind(r.shard.hash.as_bytes().as_slice());
             });
-            finish(&mut insert, &mut tx).await?;
+            insert.push(" ON CONFLICT DO NOTHING RETURNING hash");
+            let added: Vec<(Vec<u8>,)> =
+                insert.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+            for pairs in used(files, &added).chunks(BATCH_ROWS) {
+                let mut insert = QueryBuilder::new("INSERT INTO file_xorbs (xorb, file) ");
+                insert.push_values(pairs, |mut values, (xorb, file)| {
+                    values.push_bind(*xorb).push_bind(*file);
+                });
+                finish(&mut insert, &mut tx).await?;
+            }
             let mut insert = QueryBuilder::new("INSERT INTO repo_files (namespace, repo, file, created_s) ");
             insert.push_values(files, |mut values, file| {
                 values.push_bind(namespace).push_bind(repo);
                 values.push_bind(file.hash.as_bytes().as_slice()).push_bind(column(r.now_s));
             });
-            finish(&mut insert, &mut tx).await?;
+            insert.push(TOUCH_REPO_FILES).build().persistent(false).execute(&mut *tx).await?;
         }
         for digests in r.sha256s.chunks(BATCH_ROWS) {
             let mut insert = QueryBuilder::new("INSERT INTO repo_sha256s (namespace, repo, sha256, file) ");
@@ -267,17 +273,6 @@ impl Catalog for SqliteCatalog {
             }
         };
         live.into_iter().map(|hash| Ok(XorbHash::new(array("xorb hash", hash)?))).collect()
-    }
-
-    async fn condemn_xorbs(&self, hashes: &[XorbHash], before_s: u64) -> Result<Vec<XorbHash>> {
-        let mut tries = Tries::new("condemn xorbs");
-        let condemned = loop {
-            match self.try_condemn(hashes, before_s).await {
-                Ok(condemned) => break condemned,
-                Err(error) => tries.again(error).await?,
-            }
-        };
-        condemned.into_iter().map(|hash| Ok(XorbHash::new(array("xorb hash", hash)?))).collect()
     }
 
     async fn register(&self, registration: &Registration) -> Result<Registered> {
@@ -392,6 +387,14 @@ impl Catalog for SqliteCatalog {
     fn hub(&self) -> &dyn RepoCatalog {
         self
     }
+
+    fn sweep(&self) -> &dyn SweepCatalog {
+        self
+    }
+
+    fn care(&self) -> &dyn CareCatalog {
+        self
+    }
 }
 
 /// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
@@ -406,15 +409,17 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (21, "trash", include_str!("../../migrations/sqlite/0021_trash.sql")),
     (22, "review", include_str!("../../migrations/sqlite/0022_review.sql")),
     (23, "records", include_str!("../../migrations/sqlite/0023_records.sql")),
+    (30, "sweep", include_str!("../../migrations/sqlite/0030_sweep.sql")),
 ];
 
-/// Notes that these xorbs were referred to; tells which are live, sorted.
+/// Notes that these xorbs were referred to, which revives what was condemned; tells which are live, sorted.
 async fn touch(connection: &mut SqliteConnection, hashes: &[XorbHash], now_s: u64) -> Sql<Vec<Vec<u8>>> {
     let mut live = Vec::new();
     for hashes in unique(hashes).chunks(BATCH_ROWS) {
         // Time never goes back, or a late clock would bring sweep nearer.
-        let mut update = QueryBuilder::new("UPDATE xorbs SET referenced_s = MAX(referenced_s, ");
-        update.push_bind(column(now_s)).push(") WHERE state = ").push_bind(XorbState::Live.number());
+        let mut update = QueryBuilder::new("UPDATE xorbs SET state = ");
+        update.push_bind(XorbState::Live.number()).push(", referenced_s = MAX(referenced_s, ");
+        update.push_bind(column(now_s)).push(") WHERE state <= ").push_bind(XorbState::Condemned.number());
         let update = push_in(update.push(" AND hash"), hashes).push(" RETURNING hash");
         let rows: Vec<(Vec<u8>,)> =
             update.build_query_as().persistent(false).fetch_all(&mut *connection).await?;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use super::rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
-use super::{Catalog, RepoCatalog, Tokens};
+use super::{CareCatalog, Catalog, RepoCatalog, SweepCatalog, Tokens};
 use crate::access::Scope;
 use crate::error::Result;
 
@@ -36,10 +36,6 @@ impl Catalog for TimedCatalog {
 
     async fn touch_xorbs(&self, hashes: &[XorbHash], now_s: u64) -> Result<Vec<XorbHash>> {
         timed("touch_xorbs", self.0.touch_xorbs(hashes, now_s)).await
-    }
-
-    async fn condemn_xorbs(&self, hashes: &[XorbHash], before_s: u64) -> Result<Vec<XorbHash>> {
-        timed("condemn_xorbs", self.0.condemn_xorbs(hashes, before_s)).await
     }
 
     async fn register(&self, registration: &Registration) -> Result<Registered> {
@@ -77,6 +73,15 @@ impl Catalog for TimedCatalog {
 
     fn hub(&self) -> &dyn RepoCatalog {
         self.0.hub()
+    }
+
+    // Not on any request's way.
+    fn sweep(&self) -> &dyn SweepCatalog {
+        self.0.sweep()
+    }
+
+    fn care(&self) -> &dyn CareCatalog {
+        self.0.care()
     }
 
     async fn counts(&self) -> Result<Counts> {

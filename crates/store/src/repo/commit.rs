@@ -183,7 +183,9 @@ impl Store {
                 return Ok(Committed { oid: head, was_made: false });
             }
             let (oid, rows) = self.seal_bundle(repo.id, bundle, &commit, depth).await?;
-            self.hub().add_git_objects(repo.id, &rows).await?;
+            if !self.hub().add_git_objects(repo.id, &rows, self.clock.now_s()).await? {
+                return Err(swept(repo));
+            }
             let change = RefChange { name: request.ref_name.clone(), from: Some(head), to: Some(oid) };
             if self.move_refs(repo.id, &[change], commit.author.time_s).await? {
                 return Ok(Committed { oid, was_made: true });
@@ -207,7 +209,9 @@ impl Store {
         let now_s = author.time_s;
         let commit = Commit { tree, parents: Vec::new(), author, message: message.to_owned() };
         let (oid, rows) = self.seal_bundle(repo.id, Bundle::new(&repo.name, ref_name), &commit, 1).await?;
-        self.hub().add_git_objects(repo.id, &rows).await?;
+        if !self.hub().add_git_objects(repo.id, &rows, now_s).await? {
+            return Err(swept(repo));
+        }
         let change = RefChange { name: ref_name.to_owned(), from: Some(head), to: Some(oid) };
         match self.move_refs(repo.id, &[change], now_s).await? {
             true => Ok(oid),
@@ -247,7 +251,11 @@ impl Store {
                     let at = revision.unwrap_or(head);
                     let found = self.find_path(repo.id, at, from).await?.filter(|found| !found.is_folder());
                     let missing = || Error::new(ErrorKind::NotFound, format!("{from:?} is not there"));
-                    edits.put(to, found.ok_or_else(missing)?.oid)?;
+                    let oid = found.ok_or_else(missing)?.oid;
+                    // In this bundle too: what it was copied from may be reachable from nowhere, and go.
+                    let row = self.git_object(repo.id, oid, ObjectKind::Blob).await?;
+                    bundle.push(ObjectKind::Blob, self.git_body(repo.id, &row).await?, row.linked);
+                    edits.put(to, oid)?;
                 }
                 Operation::Delete { path } => edits.delete(path)?,
                 Operation::DeleteFolder { path } => edits.delete_folder(path)?,
@@ -310,6 +318,13 @@ fn find<'a>(
         }
         _ => Ok(found),
     }
+}
+
+/// The repository, or a file that the commit refers to, went while the commit was made.
+pub(super) fn swept(repo: &RepoRow) -> Error {
+    let message =
+        format!("{} or a file of this commit is no longer there: upload the files again", repo.name);
+    Error::new(ErrorKind::Conflict, message)
 }
 
 fn conflict(ref_name: &str) -> Error {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use futures::future::BoxFuture;
 
 use super::bundle::Bundle;
-use super::commit::{Commit, Committed, Signature};
+use super::commit::{Commit, Committed, Signature, swept};
 use super::oid::{ObjectKind, Oid};
 use super::refs::{self, pull_ref};
 use super::tree::{Entry, Mode, Tree};
@@ -116,7 +116,9 @@ impl Store {
         let commit = Commit { tree, parents: vec![ours, theirs], author, message };
         let depth = self.git_object(repo.id, ours, ObjectKind::Commit).await?.depth + 1;
         let (oid, rows) = self.seal_bundle(repo.id, merge.bundle, &commit, depth).await?;
-        self.hub().add_git_objects(repo.id, &rows).await?;
+        if !self.hub().add_git_objects(repo.id, &rows, self.clock.now_s()).await? {
+            return Err(swept(repo));
+        }
         Ok(oid)
     }
 

@@ -201,16 +201,29 @@ impl Store {
             }
         }
         let mut applied = 0;
+        // All names are freed first: repositories may have changed them with each other.
+        for repo in latest.keys() {
+            if let Some(row) = self.hub().repo_of(*repo).await? {
+                self.change_row(&row, &RepoRow { reclaim_s: Some(0), ..row.clone() }).await?;
+            }
+        }
         for (repo, version) in latest {
             let Some(row) = self.hub().repo_of(repo).await? else { continue };
-            let record = RepoRecord::parse(&self.objects.whole(&ObjectKey::Repo { repo, version }).await?)?;
+            let mut record =
+                RepoRecord::parse(&self.objects.whole(&ObjectKey::Repo { repo, version }).await?)?;
             if record.row.id != repo {
                 return Err(wrong("id of a repository"));
             }
-            self.change_row(&row, &record.row).await?;
+            if !self.hub().change_repo(&row, &record.row).await? {
+                // Another one that no record tells of has the name: both stay, and their keeper decides.
+                let id = repo.to_string();
+                record.row.name.name += &format!("-{}", id.get(..8).unwrap_or_default());
+                self.change_row(&row, &record.row).await?;
+            }
             self.hub().restore_refs(version, &record).await?;
             applied += 1;
         }
+        self.layouts.forget();
         let mut people = None;
         let mut listed = self.objects.list(Folder::People);
         while let Some(found) = listed.try_next().await? {

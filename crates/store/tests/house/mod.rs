@@ -61,6 +61,12 @@ impl House {
         Self { store, clock, faults, catalog, folder }
     }
 
+    /// The database itself, to do what nobody should.
+    pub(crate) async fn database(&self) -> sqlx::SqlitePool {
+        let file = self.folder.path().join("catalog.db");
+        sqlx::SqlitePool::connect(&format!("sqlite://{}", file.display())).await.unwrap()
+    }
+
     pub(crate) async fn ingest(&self, grant: &Grant, hash: XorbHash, bytes: &[u8]) -> Result<Ingested> {
         self.store.ingest(grant, hash, Some(bytes.len() as u64), pieces(bytes, 70_001)).await
     }

@@ -52,8 +52,8 @@ impl RepoCatalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.hub().move_refs(repo, changes, now_s)).await
     }
 
-    async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow]) -> store::Result<()> {
-        self.faults.run(catalog_fault, self.inner.hub().add_git_objects(repo, rows)).await
+    async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow], now_s: u64) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().add_git_objects(repo, rows, now_s)).await
     }
 
     async fn git_objects(&self, repo: RepoId, oids: &[Oid]) -> store::Result<Vec<GitRow>> {

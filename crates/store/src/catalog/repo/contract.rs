@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use xet::Sha256;
+use xet::{Sha256, ShardHash};
 
 use super::*;
 use crate::catalog::Catalog;
 use crate::catalog::review::{LockQuery, LockRow, PullRow, PullState};
+use crate::catalog::rows::{FileRow, Registration, ShardRow};
 
 type Any = Arc<dyn Catalog>;
 
@@ -145,6 +146,9 @@ async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {
 async fn refs_move_from_where_they_are_or_not_at_all(catalog: Any) {
     let hub = catalog.hub();
     let repo = made(&catalog, 1, "ann/a").await.id;
+    let commits: Vec<_> = (0..6).map(object).collect();
+    assert!(hub.add_git_objects(repo, &commits, 200).await.unwrap());
+    assert!(!hub.move_refs(repo, &[change("a", None, Some(77))], 200).await.unwrap(), "no such commit");
     let target = |name: &'static str| async move {
         hub.refs_named(repo, &[name.to_owned()]).await.unwrap().pop().map(|row| row.target)
     };
@@ -167,6 +171,8 @@ async fn refs_move_from_where_they_are_or_not_at_all(catalog: Any) {
 
 async fn of_many_movers_one_wins(catalog: Any) {
     let repo = made(&catalog, 1, "ann/a").await.id;
+    let commits: Vec<_> = (0..=16).map(object).collect();
+    assert!(catalog.hub().add_git_objects(repo, &commits, 1).await.unwrap());
     assert!(catalog.hub().move_refs(repo, &[change("a", None, Some(0))], 1).await.unwrap());
     let tasks = (1..=16).map(|n| {
         let catalog = catalog.clone();
@@ -181,23 +187,39 @@ async fn of_many_movers_one_wins(catalog: Any) {
 async fn git_objects_are_added_once_and_read_back(catalog: Any) {
     let hub = catalog.hub();
     let repo = made(&catalog, 1, "ann/a").await.id;
+    let nowhere = RepoId::new([9; 16]);
+    assert!(!hub.add_git_objects(nowhere, &[object(1)], 300).await.unwrap());
     let linked = LinkedFile { sha256: Sha256::new([3; 32]), bytes: 1 << 40, file: FileHash::new([4; 32]) };
     let rows = [
         object(1),
         GitRow { body: None, linked: Some(linked), ..object(2) },
         GitRow { kind: ObjectKind::Commit, parent: Some(oid(1)), depth: 5, ..object(3) },
     ];
-    hub.add_git_objects(repo, &rows).await.unwrap();
-    hub.add_git_objects(repo, &[GitRow { bytes: 77, ..object(1) }]).await.unwrap();
+    // A pointer to a file that is not the repository's is refused with all that comes along.
+    assert!(!hub.add_git_objects(repo, &rows, 300).await.unwrap());
+    assert_eq!(hub.git_objects(repo, &[oid(1)]).await.unwrap(), []);
+    let shard = ShardRow { hash: ShardHash::new([5; 32]), object_bytes: 1, created_s: 1 };
+    let registration = Registration {
+        scope: row(1, "ann/a").name.scope().unwrap(),
+        shard,
+        xorbs: Vec::new(),
+        files: vec![FileRow { hash: linked.file, layout: Default::default(), created_s: 1 }],
+        sha256s: Vec::new(),
+        dedup: Vec::new(),
+        now_s: 1,
+    };
+    catalog.register(&registration).await.unwrap();
+    assert!(hub.add_git_objects(repo, &rows, 300).await.unwrap());
+    assert!(hub.add_git_objects(repo, &[GitRow { bytes: 77, ..object(1) }], 300).await.unwrap());
     let mut found = hub.git_objects(repo, &[oid(3), oid(1), oid(2), oid(1), oid(8)]).await.unwrap();
     found.sort_by_key(|row| row.bytes);
     assert_eq!(found, rows, "the first stays");
     assert_eq!(hub.git_objects(RepoId::new([2; 16]), &[oid(1)]).await.unwrap(), []);
     let many: Vec<_> = (100..2600).map(object).collect();
-    hub.add_git_objects(repo, &many).await.unwrap();
+    assert!(hub.add_git_objects(repo, &many, 300).await.unwrap());
     let oids: Vec<_> = many.iter().map(|row| row.oid).collect();
     assert_eq!(hub.git_objects(repo, &oids).await.unwrap().len(), 2500);
-    hub.add_git_objects(repo, &[]).await.unwrap();
+    assert!(hub.add_git_objects(repo, &[], 300).await.unwrap());
     assert_eq!(hub.git_objects(repo, &[]).await.unwrap(), []);
 }
 
@@ -211,7 +233,7 @@ async fn the_history_is_walked_in_parts(catalog: Any) {
         ..object(n)
     };
     let commits: Vec<_> = (0..30).map(commit).collect();
-    hub.add_git_objects(repo, &commits).await.unwrap();
+    assert!(hub.add_git_objects(repo, &commits, 300).await.unwrap());
     let walk = |skip, limit| async move {
         let rows = hub.history(repo, oid(29), skip, limit).await.unwrap();
         rows.into_iter().map(|row| row.depth).collect::<Vec<_>>()
@@ -310,7 +332,7 @@ async fn a_deleted_repository_leaves_nothing(catalog: Any) {
     let hub = catalog.hub();
     let (one, two) = (made(&catalog, 1, "ann/a").await, made(&catalog, 2, "ann/b").await);
     for repo in [one.id, two.id] {
-        hub.add_git_objects(repo, &[object(1), object(2)]).await.unwrap();
+        assert!(hub.add_git_objects(repo, &[object(1), object(2)], 300).await.unwrap());
         assert!(hub.move_refs(repo, &[change("a", None, Some(1))], 1).await.unwrap());
     }
     assert_eq!(hub.delete_repo(&one).await.unwrap(), [oid(999)]);

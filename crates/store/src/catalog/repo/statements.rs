@@ -39,7 +39,7 @@ macro_rules! implement_repo_catalog {
                     if insert.execute(&mut *tx).await?.rows_affected() == 0 {
                         return Ok(false);
                     }
-                    insert_objects(&mut tx, row.id, objects).await?;
+                    insert_objects(&mut tx, row.id, objects, row.created_s).await?;
                     for given in refs {
                         insert_ref(&mut tx, row.id, &given.name, given.target).await?;
                     }
@@ -217,7 +217,25 @@ macro_rules! implement_repo_catalog {
             async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool> {
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
+                    // First, so that sweep of this repository waits here, or this waits for it.
+                    let update =
+                        "UPDATE repos SET updated_s = $1, generation = generation + 1 WHERE id = $2";
+                    let update = sqlx::query(update).bind(column(now_s)).bind(repo.as_bytes().as_slice());
+                    // A repository that was deleted meanwhile has no refs to move.
+                    if update.execute(&mut *tx).await?.rows_affected() == 0 {
+                        return Ok(false);
+                    }
                     for change in changes {
+                        // Sweep drops a commit before anything it needs: one that is there is whole.
+                        if let Some(to) = change.to {
+                            let found = "SELECT 1 FROM git_objects WHERE repo = $1 AND oid = $2";
+                            let found = sqlx::query(found)
+                                .bind(repo.as_bytes().as_slice())
+                                .bind(to.as_bytes().as_slice());
+                            if found.fetch_optional(&mut *tx).await?.is_none() {
+                                return Ok(false);
+                            }
+                        }
                         let moved = match (change.from, change.to) {
                             (None, Some(to)) => insert_ref(&mut tx, repo, &change.name, to).await?,
                             (Some(from), Some(to)) => {
@@ -243,12 +261,13 @@ macro_rules! implement_repo_catalog {
                         if moved == 0 {
                             return Ok(false);
                         }
-                    }
-                    let update = "UPDATE repos SET updated_s = $1 WHERE id = $2";
-                    let update = sqlx::query(update).bind(column(now_s)).bind(repo.as_bytes().as_slice());
-                    // A repository that was deleted meanwhile has no refs to move.
-                    if update.execute(&mut *tx).await?.rows_affected() == 0 {
-                        return Ok(false);
+                        // Whoever reads the commit that the ref left may do so for a while.
+                        if let Some(from) = change.from {
+                            let touch = "UPDATE git_objects SET touched_s = $1 \
+                                WHERE repo = $2 AND oid = $3 AND touched_s < $1";
+                            let touch = sqlx::query(touch).bind(column(now_s)).bind(repo.as_bytes().as_slice());
+                            touch.bind(from.as_bytes().as_slice()).execute(&mut *tx).await?;
+                        }
                     }
                     tx.commit().await?;
                     Ok(true)
@@ -256,14 +275,25 @@ macro_rules! implement_repo_catalog {
                 Ok(retried!("move refs", work()))
             }
 
-            async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow]) -> Result<()> {
+            async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow], now_s: u64) -> Result<bool> {
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
-                    insert_objects(&mut tx, repo, rows).await?;
-                    tx.commit().await
+                    // Sweep of this repository waits here, or this waits for it.
+                    let update = "UPDATE repos SET generation = generation + 1 WHERE id = $1 \
+                        RETURNING id, kind, namespace, name, private, created_s, updated_s, reclaim_s";
+                    let update = sqlx::query_as(update).bind(repo.as_bytes().as_slice());
+                    let found: Option<RepoColumns> = update.fetch_optional(&mut *tx).await?;
+                    let Some(found) = found else { return Ok(false) };
+                    let scope = RepoRow::try_from(found).and_then(|row| row.scope());
+                    let scope = scope.map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+                    if !has_files(&mut tx, &scope, rows).await? {
+                        return Ok(false);
+                    }
+                    insert_objects(&mut tx, repo, rows, now_s).await?;
+                    tx.commit().await?;
+                    Ok(true)
                 };
-                retried!("add git objects", work());
-                Ok(())
+                Ok(retried!("add git objects", work()))
             }
 
             async fn git_objects(&self, repo: RepoId, oids: &[Oid]) -> Result<Vec<GitRow>> {
@@ -415,12 +445,18 @@ macro_rules! implement_repo_catalog {
             }
         }
 
-        async fn insert_objects(connection: &mut Connection, repo: RepoId, rows: &[GitRow]) -> Sql<()> {
+        async fn insert_objects(
+            connection: &mut Connection,
+            repo: RepoId,
+            rows: &[GitRow],
+            now_s: u64,
+        ) -> Sql<()> {
             // Sorted, because two transactions that lock rows in one order cannot wait for each other.
             let mut rows: Vec<_> = rows.iter().collect();
             rows.sort_unstable_by_key(|row| row.oid);
+            rows.dedup_by_key(|row| row.oid);
             for rows in rows.chunks(GIT_BATCH_ROWS) {
-                let mut insert = Query::new(format!("INSERT INTO git_objects (repo, {GIT_COLUMNS}) "));
+                let mut insert = Query::new(format!("INSERT INTO git_objects (repo, {GIT_COLUMNS}, touched_s) "));
                 insert.push_values(rows, |mut values, row| {
                     let linked = row.linked;
                     values
@@ -435,12 +471,37 @@ macro_rules! implement_repo_catalog {
                         .push_bind(column(row.depth))
                         .push_bind(linked.map(|linked| linked.sha256.as_bytes().to_vec()))
                         .push_bind(linked.map(|linked| column(linked.bytes)))
-                        .push_bind(linked.map(|linked| linked.file.as_bytes().to_vec()));
+                        .push_bind(linked.map(|linked| linked.file.as_bytes().to_vec()))
+                        .push_bind(column(now_s));
                 });
-                insert.push(" ON CONFLICT DO NOTHING");
+                // One that is there stays, and sweep lets it live a while longer.
+                insert.push(" ON CONFLICT (repo, oid) DO UPDATE SET touched_s = excluded.touched_s");
                 insert.build().persistent(false).execute(&mut *connection).await?;
             }
             Ok(())
+        }
+
+        /// Whether all files that these pointers stand for are the repository's.
+        async fn has_files(connection: &mut Connection, scope: &Scope, rows: &[GitRow]) -> Sql<bool> {
+            let files: std::collections::BTreeSet<_> =
+                rows.iter().filter_map(|row| Some(row.linked?.file.as_bytes().to_vec())).collect();
+            let files: Vec<_> = files.into_iter().collect();
+            for files in files.chunks(BATCH_ROWS) {
+                let mut query = Query::new("SELECT COUNT(*) FROM repo_files WHERE namespace = ");
+                query.push_bind(scope.namespace()).push(" AND repo = ").push_bind(scope.repo());
+                query.push(" AND file IN (");
+                let mut list = query.separated(", ");
+                for file in files {
+                    list.push_bind(file.clone());
+                }
+                query.push(")");
+                let (count,): (i64,) =
+                    query.build_query_as().persistent(false).fetch_one(&mut *connection).await?;
+                if usize::try_from(count).unwrap_or(0) < files.len() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         }
 
         async fn insert_ref(connection: &mut Connection, repo: RepoId, name: &str, target: Oid) -> Sql<u64> {

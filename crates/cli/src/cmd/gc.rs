@@ -1,0 +1,176 @@
+//! `drystone gc`: lets go of what nobody needs any more.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use store::compact::{CompactOptions, CompactProgress, Compacted};
+use store::sweep::{Estimate, GRACE_S, SweepOptions, SweepProgress, Swept};
+
+use super::keep::{Place, human, said, seconds, watched};
+use crate::output::CliError;
+
+/// Delete what no repository leads to any more, beside running servers or without
+///
+/// What is unused is condemned first and deleted when the grace is over; until then whoever refers to it gets it back.
+/// A server sweeps by itself once a day (`sweep_interval_s`).
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  drystone gc --data /srv/drystone --dry-run\n  drystone gc --data /srv/drystone\n  \
+                        drystone gc --data /srv/drystone --offline --grace 0   (no server may run)"
+)]
+pub(crate) struct Gc {
+    #[command(flatten)]
+    place: Place,
+
+    /// How long what is unused is kept, such as 22d or 36h
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value_t = GRACE_S)]
+    grace: u64,
+
+    /// No server and no push uses the store: any grace will do, also 0
+    #[arg(long)]
+    offline: bool,
+
+    /// Rows and objects to look at in a second [default: as many as possible]
+    #[arg(long, value_name = "NUMBER")]
+    rate: Option<u64>,
+
+    /// First move what is needed of xorbs that are hardly used to smaller ones
+    #[arg(long)]
+    compact: bool,
+
+    /// With --compact: xorbs of which at most this part is needed
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value_t = 0.5, requires = "compact")]
+    live_share: f64,
+
+    /// Only say what would go
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Gc {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let options = SweepOptions { grace_s: self.grace, offline: self.offline, rate_per_s: self.rate };
+        let progress = SweepProgress::default();
+        let now = || {
+            let (stage, seen) = progress.now();
+            format!("{stage}: {seen} looked at")
+        };
+        if self.compact {
+            self.compact()?;
+        }
+        let mut out = io::stdout().lock();
+        if self.dry_run {
+            let estimate = watched(
+                async {
+                    let store = self.place.open().await?;
+                    store.estimate_sweep(&options, &progress).await.map_err(said)
+                },
+                now,
+            )?;
+            return show_estimate(&mut out, &estimate, self.json);
+        }
+        let swept = watched(
+            async {
+                let store = self.place.open().await?;
+                store.sweep(&options, &progress).await.map_err(said)
+            },
+            now,
+        )?;
+        show_swept(&mut out, &swept, self.json)
+    }
+}
+
+impl Gc {
+    fn compact(&self) -> Result<(), CliError> {
+        let options = CompactOptions { live_share_max: self.live_share, dry_run: self.dry_run };
+        let progress = CompactProgress::default();
+        let compacted = watched(
+            async {
+                let store = self.place.open().await?;
+                store.compact(&options, &progress).await.map_err(said)
+            },
+            || format!("{} xorbs looked at", progress.looked_at()),
+        )?;
+        let mut out = io::stdout().lock();
+        let Compacted { looked_at, rewritten, files, freed_bytes, busy } = compacted;
+        if self.json {
+            let value = json!({
+                "looked_at": looked_at, "rewritten": rewritten, "moved_files": files, "freed_bytes": freed_bytes,
+                "busy": busy,
+            });
+            writeln!(out, "{value}")?;
+        } else {
+            let verb = if self.dry_run { "would move" } else { "moved" };
+            let freed = human(freed_bytes);
+            writeln!(
+                out,
+                "{verb} {files} files out of {rewritten} of {looked_at} xorbs, which frees {freed} later"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a part of the whole.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a number from 0 to 1".to_owned())
+}
+
+fn show_estimate(out: &mut impl Write, estimate: &Estimate, as_json: bool) -> Result<ExitCode, CliError> {
+    let Estimate { git_objects, files, xorbs, xorb_bytes, ripe_bytes, orphans, orphan_bytes, skipped } =
+        estimate;
+    if as_json {
+        let value = json!({
+            "git_objects": git_objects, "files": files, "xorbs": xorbs, "reclaimable_bytes": xorb_bytes + orphan_bytes,
+            "reclaimable_now_bytes": ripe_bytes + orphan_bytes, "orphans": orphans, "skipped": skipped,
+        });
+        writeln!(out, "{value}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(
+        out,
+        "would drop {git_objects} git objects and {files} files, which leaves {xorbs} xorbs unused"
+    )?;
+    writeln!(
+        out,
+        "reclaimable: {}, of which {} now and the rest when the grace is over",
+        human(xorb_bytes + orphan_bytes),
+        human(ripe_bytes + orphan_bytes)
+    )?;
+    skipped.iter().try_for_each(|skipped| writeln!(out, "not looked through: {skipped}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends with 1 when something could not be looked through: its keeper should know.
+fn show_swept(out: &mut impl Write, swept: &Swept, as_json: bool) -> Result<ExitCode, CliError> {
+    let Swept { git_objects, repo_files, files, condemned, deleted, deleted_bytes, orphans, drafts, skipped } =
+        swept;
+    let code = if skipped.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    if as_json {
+        let value = json!({
+            "git_objects": git_objects, "repo_files": repo_files, "files": files, "condemned": condemned,
+            "deleted": deleted, "deleted_bytes": deleted_bytes, "orphans": orphans, "drafts": drafts,
+            "skipped": skipped,
+        });
+        writeln!(out, "{value}")?;
+        return Ok(code);
+    }
+    writeln!(
+        out,
+        "dropped {git_objects} git objects and {files} files; condemned {condemned} xorbs and shards"
+    )?;
+    writeln!(
+        out,
+        "deleted {deleted} objects ({}), {orphans} of them unknown to the catalog, and {drafts} drafts",
+        human(*deleted_bytes)
+    )?;
+    skipped.iter().try_for_each(|skipped| writeln!(out, "not swept: {skipped}"))?;
+    Ok(code)
+}

@@ -1,0 +1,338 @@
+//! What sweep's side of every catalog must do, run on each of them.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::catalog::Catalog;
+use crate::catalog::repo::{GitRow, LinkedFile, RefChange};
+use crate::catalog::rows::{DedupRow, Reach, Registered, Registration, ShardRow, XorbState};
+use crate::layout::LayoutBuilder;
+use crate::repo::{Kind, RepoName};
+use xet::{ChunkHash, Sha256};
+
+type Any = Arc<dyn Catalog>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_keeps_the_contract_of_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = (0..).map(|n| format!("sqlite://{}", folder.path().join(format!("{n}.db")).display()));
+    keeps_the_contract(&mut || files.next().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_keeps_the_contract_of_sweep() {
+    let Some(server) = testkit::postgres::Postgres::start() else { return };
+    keeps_the_contract(&mut || server.fresh_database()).await;
+}
+
+async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
+    macro_rules! clauses {
+        ($($clause:ident),* $(,)?) => { $(
+            println!("{}", stringify!($clause));
+            $clause(crate::catalog::open(&fresh()).await.unwrap()).await;
+        )* };
+    }
+    clauses!(
+        a_lease_has_one_holder,
+        git_objects_go_in_their_generation_only,
+        a_file_stays_while_a_pointer_or_a_repository_needs_it,
+        the_way_out_is_condemned_doomed_buried_forgotten,
+        an_unknown_object_is_doomed_and_a_known_one_left_alone,
+        a_shard_that_is_being_deleted_is_not_registered,
+        files_of_an_older_version_stop_the_sweep_until_they_are_related,
+        of_a_registration_and_a_sweep_at_once_neither_loses_a_file,
+    );
+}
+
+fn hash(n: u8) -> [u8; 32] {
+    [n; 32]
+}
+
+fn xorb(n: u8) -> XorbRow {
+    XorbRow {
+        key: XorbKey { hash: XorbHash::new(hash(n)), digest: Digest::new(hash(n + 100)) },
+        object_bytes: 1000,
+        raw_bytes: 3000,
+        chunk_count: 20,
+        state: XorbState::Live,
+        created_s: 100,
+        referenced_s: 100,
+        verified_s: 100,
+    }
+}
+
+fn scope() -> Scope {
+    "ann/models/a".parse().unwrap()
+}
+
+/// File `n` in xorb `n`, told of by shard `n`.
+fn registration(n: u8, now_s: u64) -> Registration {
+    let mut layout = LayoutBuilder::default();
+    layout.push(xorb(n).laid(), 0..2, 10, 0..18);
+    let file = FileHash::new(hash(n));
+    Registration {
+        scope: scope(),
+        shard: ShardRow { hash: ShardHash::new(hash(n)), object_bytes: 7, created_s: now_s },
+        xorbs: vec![XorbHash::new(hash(n))],
+        files: vec![FileRow { hash: file, layout: layout.finish(), created_s: now_s }],
+        sha256s: vec![(Sha256::new(hash(n)), file)],
+        dedup: vec![DedupRow {
+            chunk: ChunkHash::new(hash(n)),
+            xorb: XorbHash::new(hash(n)),
+            chunk_index: 1,
+        }],
+        now_s,
+    }
+}
+
+async fn registered(catalog: &Any, n: u8) {
+    catalog.add_xorbs(&[xorb(n)]).await.unwrap();
+    let done = catalog.register(&registration(n, 100)).await.unwrap();
+    assert_eq!(done, Registered::Done { was_inserted: true });
+}
+
+fn oid(n: u8) -> Oid {
+    Oid::new([n; 20])
+}
+
+fn object(n: u8, file: Option<u8>) -> GitRow {
+    let linked = |n| LinkedFile { sha256: Sha256::new(hash(n)), bytes: 10, file: FileHash::new(hash(n)) };
+    GitRow {
+        oid: oid(n),
+        kind: if file.is_some() { ObjectKind::Blob } else { ObjectKind::Commit },
+        bytes: 3,
+        body: Some(vec![1, 2, 3]),
+        bundle: oid(99),
+        offset: 0,
+        parent: None,
+        depth: 1,
+        linked: file.map(linked),
+    }
+}
+
+async fn made(catalog: &Any) -> SweptRepo {
+    let name = RepoName::new(Kind::Model, "ann", "a").unwrap();
+    let row = RepoRow {
+        id: RepoId::new([1; 16]),
+        name,
+        private: false,
+        created_s: 1,
+        updated_s: 1,
+        reclaim_s: None,
+    };
+    assert!(catalog.hub().create_repo(&row, &[], &[]).await.unwrap());
+    catalog.sweep().all_repos(&[], 10).await.unwrap().remove(0)
+}
+
+async fn a_lease_has_one_holder(catalog: Any) {
+    let sweep = catalog.sweep();
+    assert_eq!(sweep.take_lease("a", "me", 100, 200).await.unwrap(), Some(String::new()));
+    assert_eq!(sweep.take_lease("a", "you", 199, 300).await.unwrap(), None);
+    assert_eq!(sweep.take_lease("b", "you", 199, 300).await.unwrap(), Some(String::new()));
+    assert!(sweep.keep_lease("a", "me", 250, "here").await.unwrap());
+    assert!(!sweep.keep_lease("a", "you", 250, "there").await.unwrap());
+    assert_eq!(sweep.take_lease("a", "you", 249, 300).await.unwrap(), None);
+    assert_eq!(sweep.take_lease("a", "you", 250, 300).await.unwrap(), Some("here".into()));
+    assert!(!sweep.keep_lease("a", "me", 400, "back").await.unwrap());
+}
+
+async fn git_objects_go_in_their_generation_only(catalog: Any) {
+    let (hub, sweep) = (catalog.hub(), catalog.sweep());
+    let repo = made(&catalog).await;
+    let id = repo.row.id;
+    assert!(hub.add_git_objects(id, &[object(1, None), object(2, None)], 100).await.unwrap());
+    assert!(!sweep.drop_git(id, repo.generation, &[oid(1)], 200).await.unwrap(), "objects were added");
+    let now = async || sweep.all_repos(&[], 10).await.unwrap().remove(0);
+    let generation = now().await.generation;
+    assert!(hub.add_git_objects(id, &[object(2, None)], 300).await.unwrap());
+    assert!(!sweep.drop_git(id, generation, &[oid(1)], 200).await.unwrap(), "one was added again");
+    let generation = now().await.generation;
+    let change = RefChange { name: "refs/heads/x".into(), from: None, to: Some(oid(2)) };
+    assert!(hub.move_refs(id, &[change], 300).await.unwrap());
+    assert!(!sweep.drop_git(id, generation, &[oid(1)], 200).await.unwrap(), "a ref moved");
+    assert_eq!(sweep.git_page(id, &[], 10).await.unwrap().len(), 2);
+
+    let generation = now().await.generation;
+    assert!(sweep.drop_git(id, generation, &[oid(1), oid(2)], 200).await.unwrap());
+    let left = sweep.git_page(id, &[], 10).await.unwrap();
+    assert_eq!(left.iter().map(|object| (object.oid, object.touched_s)).collect::<Vec<_>>(), [(oid(2), 300)]);
+    assert_eq!(sweep.git_page(id, oid(2).as_bytes(), 10).await.unwrap(), []);
+    assert_eq!(sweep.used_bundles(id, &[oid(99), oid(98)]).await.unwrap(), [oid(99)]);
+
+    sweep.note_swept(id, generation).await.unwrap();
+    assert!(now().await.is_swept);
+    hub.add_git_objects(id, &[], 400).await.unwrap();
+    assert!(!now().await.is_swept);
+}
+
+async fn a_file_stays_while_a_pointer_or_a_repository_needs_it(catalog: Any) {
+    let (hub, sweep) = (catalog.hub(), catalog.sweep());
+    let repo = made(&catalog).await;
+    for n in [1, 2, 3] {
+        registered(&catalog, n).await;
+    }
+    catalog.register(&registration(2, 500)).await.unwrap();
+    assert!(hub.add_git_objects(repo.row.id, &[object(9, Some(3))], 100).await.unwrap());
+    // The second was registered again, the third has a pointer.
+    let files = [1, 2, 3].map(|n| FileHash::new(hash(n)));
+    assert_eq!(sweep.idle_repo_files(&repo, 300, &[], 10).await.unwrap(), [files[0]]);
+    assert_eq!(sweep.drop_digests(&scope()).await.unwrap(), 0);
+    assert_eq!(sweep.drop_files(&files).await.unwrap(), 0);
+    assert_eq!(sweep.drop_repo_files(&repo, &files, 300).await.unwrap(), 1);
+    assert_eq!(catalog.files_by_sha256(&scope(), &[Sha256::new(hash(1))]).await.unwrap().len(), 1);
+    assert_eq!(sweep.drop_digests(&scope()).await.unwrap(), 1);
+    assert_eq!(catalog.files_by_sha256(&scope(), &[Sha256::new(hash(1))]).await.unwrap(), []);
+    // Nothing may point to it from now on.
+    assert!(!hub.add_git_objects(repo.row.id, &[object(8, Some(1))], 400).await.unwrap());
+
+    assert_eq!(sweep.unread_files(&[], 10).await.unwrap(), [files[0]]);
+    assert_eq!(sweep.uses(Use::Xorbs, &[hash(1), hash(2)]).await.unwrap().len(), 2);
+    assert_eq!(sweep.drop_files(&files).await.unwrap(), 1);
+    assert_eq!(sweep.uses(Use::Xorbs, &[hash(1)]).await.unwrap(), []);
+    assert_eq!(sweep.uses(Use::Files, &[hash(1), hash(2)]).await.unwrap(), [(hash(2), 1)]);
+    assert_eq!(sweep.layouts(&files).await.unwrap().len(), 2);
+    assert_eq!(sweep.unused(Kept::Xorbs, 9999, &[], 10).await.unwrap(), [hash(1)]);
+    assert_eq!(sweep.unused(Kept::Shards, 9999, &[], 10).await.unwrap(), [hash(1)]);
+}
+
+async fn the_way_out_is_condemned_doomed_buried_forgotten(catalog: Any) {
+    let sweep = catalog.sweep();
+    catalog.add_xorbs(&[xorb(1), xorb(2)]).await.unwrap();
+    registered(&catalog, 3).await;
+    let all = [hash(1), hash(2), hash(3)];
+    let state = async |n| catalog.xorbs(&[XorbHash::new(hash(n))]).await.unwrap().pop().map(|row| row.state);
+    assert_eq!(sweep.unused(Kept::Xorbs, 100, &[], 10).await.unwrap(), [hash(0); 0]);
+    assert_eq!(sweep.unused(Kept::Xorbs, 101, &[], 10).await.unwrap(), [hash(1), hash(2)]);
+    assert_eq!(sweep.unused(Kept::Xorbs, 101, &hash(1), 10).await.unwrap(), [hash(2)]);
+    assert_eq!(sweep.condemn(Kept::Xorbs, &all, 101, 1000).await.unwrap(), 2);
+    assert_eq!(sweep.ripe(Kept::Xorbs, 1000, &[], 10).await.unwrap(), [hash(0); 0]);
+    assert_eq!(sweep.ripe(Kept::Xorbs, 1001, &[], 10).await.unwrap(), [hash(1), hash(2)]);
+    // One is referred to and comes back.
+    catalog.touch_xorbs(&[XorbHash::new(hash(2))], 1000).await.unwrap();
+    assert_eq!(sweep.doom(Kept::Xorbs, &all, 1001, 2000).await.unwrap(), 1);
+    assert_eq!(state(1).await, Some(XorbState::Deleting));
+    let doomed = Doomed { hash: hash(1), key: ObjectKey::Xorb(xorb(1).key), bytes: 1000 };
+    assert_eq!(sweep.doomed(Kept::Xorbs, &[], 10).await.unwrap(), [doomed]);
+
+    // From here nobody gets it back under its old key.
+    assert_eq!(catalog.touch_xorbs(&[XorbHash::new(hash(1))], 2000).await.unwrap(), []);
+    let added = catalog.add_xorbs(&[xorb(1)]).await.unwrap();
+    assert_eq!((added[0].was_inserted, added[0].row.state), (false, XorbState::Deleting));
+    assert_eq!(
+        catalog.register(&registration(1, 2000)).await.unwrap(),
+        Registered::Missing(xorb(1).key.hash)
+    );
+    assert!(!sweep.replace_swept(&xorb(1)).await.unwrap());
+    sweep.bury(Kept::Xorbs, &[hash(1), hash(3)], 3000).await.unwrap();
+    assert_eq!((state(1).await, state(3).await), (Some(XorbState::Gone), Some(XorbState::Live)));
+    let again = XorbRow { key: XorbKey { digest: Digest::new(hash(77)), ..xorb(1).key }, ..xorb(1) };
+    assert!(
+        !sweep
+            .replace_swept(&XorbRow { key: XorbKey { hash: xorb(2).key.hash, ..again.key }, ..again.clone() })
+            .await
+            .unwrap()
+    );
+    assert!(sweep.replace_swept(&again).await.unwrap());
+    assert_eq!(catalog.xorbs(&[XorbHash::new(hash(1))]).await.unwrap(), [again]);
+
+    sweep.condemn(Kept::Xorbs, &[hash(1)], 9999, 5000).await.unwrap();
+    sweep.doom(Kept::Xorbs, &[hash(1)], 5001, 6000).await.unwrap();
+    sweep.bury(Kept::Xorbs, &[hash(1)], 7000).await.unwrap();
+    assert_eq!(sweep.forget_buried(Kept::Xorbs, 7000).await.unwrap(), 0);
+    assert_eq!(sweep.forget_buried(Kept::Xorbs, 7001).await.unwrap(), 1);
+    assert_eq!(state(1).await, None);
+    assert!(catalog.add_xorbs(&[xorb(1)]).await.unwrap()[0].was_inserted);
+    // What dedup answers told of it went with it; of others it stays.
+    assert_eq!(catalog.dedup(&Reach::All, &[ChunkHash::new(hash(3))]).await.unwrap().len(), 1);
+}
+
+async fn an_unknown_object_is_doomed_and_a_known_one_left_alone(catalog: Any) {
+    let sweep = catalog.sweep();
+    catalog.add_xorbs(&[xorb(1)]).await.unwrap();
+    let key = |n, digest| {
+        ObjectKey::Xorb(XorbKey { hash: XorbHash::new(hash(n)), digest: Digest::new(hash(digest)) })
+    };
+    let (known, loser, unknown) = (ObjectKey::Xorb(xorb(1).key), key(1, 50), key(2, 51));
+    let shard = ObjectKey::Shard(ShardHash::new(hash(9)));
+    let found = [(known, 5), (loser, 6), (unknown, 7), (shard, 8)];
+    assert_eq!(sweep.claim(&found, 500).await.unwrap(), [loser]);
+    let doomed = sweep.doomed(Kept::Xorbs, &[], 10).await.unwrap();
+    assert_eq!(doomed, [Doomed { hash: hash(2), key: unknown, bytes: 7 }]);
+    assert_eq!(sweep.doomed(Kept::Shards, &[], 10).await.unwrap()[0].key, shard);
+    // An upload of it that was under way must begin again.
+    let late =
+        XorbRow { key: XorbKey { hash: XorbHash::new(hash(2)), digest: Digest::new(hash(51)) }, ..xorb(2) };
+    let added = catalog.add_xorbs(&[late]).await.unwrap();
+    assert_eq!((added[0].was_inserted, added[0].row.state), (false, XorbState::Deleting));
+    // A deletion that a power cut undid is done again.
+    sweep.bury(Kept::Xorbs, &[hash(2)], 600).await.unwrap();
+    assert_eq!(sweep.claim(&found, 700).await.unwrap(), [loser, unknown]);
+}
+
+async fn a_shard_that_is_being_deleted_is_not_registered(catalog: Any) {
+    let sweep = catalog.sweep();
+    registered(&catalog, 1).await;
+    let repo = made(&catalog).await;
+    sweep.drop_repo_files(&repo, &[FileHash::new(hash(1))], 300).await.unwrap();
+    sweep.drop_files(&[FileHash::new(hash(1))]).await.unwrap();
+    assert_eq!(sweep.condemn(Kept::Shards, &[hash(1)], 300, 400).await.unwrap(), 1);
+    // Told again it lives.
+    let again = catalog.register(&registration(1, 500)).await.unwrap();
+    assert_eq!(again, Registered::Done { was_inserted: false });
+    assert_eq!(sweep.doom(Kept::Shards, &[hash(1)], 9999, 9999).await.unwrap(), 0);
+    sweep.drop_repo_files(&repo, &[FileHash::new(hash(1))], 600).await.unwrap();
+    sweep.drop_files(&[FileHash::new(hash(1))]).await.unwrap();
+    sweep.condemn(Kept::Shards, &[hash(1)], 600, 700).await.unwrap();
+    assert_eq!(sweep.doom(Kept::Shards, &[hash(1)], 701, 800).await.unwrap(), 1);
+    assert_eq!(catalog.register(&registration(1, 900)).await.unwrap(), Registered::ShardSwept);
+    assert_eq!(sweep.layouts(&[FileHash::new(hash(1))]).await.unwrap(), []);
+}
+
+async fn files_of_an_older_version_stop_the_sweep_until_they_are_related(catalog: Any) {
+    let sweep = catalog.sweep();
+    catalog.add_xorbs(&[xorb(5)]).await.unwrap();
+    registered(&catalog, 1).await;
+    let rows = sweep.layouts(&[FileHash::new(hash(1))]).await.unwrap();
+    assert_eq!(sweep.unrelated_files(10).await.unwrap(), []);
+    sweep.forget_relations().await.unwrap();
+    assert_eq!(sweep.unrelated_files(10).await.unwrap(), rows);
+    assert_eq!(sweep.unused(Kept::Xorbs, 9999, &[], 10).await.unwrap(), [hash(0); 0]);
+    assert_eq!(sweep.condemn(Kept::Xorbs, &[hash(5)], 9999, 9999).await.unwrap(), 0);
+    sweep.relate_files(&rows).await.unwrap();
+    assert_eq!(sweep.unrelated_files(10).await.unwrap(), []);
+    assert_eq!(sweep.unused(Kept::Xorbs, 9999, &[], 10).await.unwrap(), [hash(5)]);
+    // Which shard tells of the file nobody knows: it may be this one.
+    assert_eq!(sweep.unused(Kept::Shards, 9999, &[], 10).await.unwrap(), [hash(0); 0]);
+}
+
+/// Both look, both act: the later one must see what the earlier one did.
+async fn of_a_registration_and_a_sweep_at_once_neither_loses_a_file(catalog: Any) {
+    let repo = made(&catalog).await;
+    for round in 0..30_u64 {
+        let n = 1 + (round % 3) as u8;
+        let now_s = 1000 + round;
+        catalog.add_xorbs(&[xorb(n)]).await.unwrap();
+        catalog.register(&registration(n, now_s)).await.unwrap();
+        let register = tokio::spawn({
+            let catalog = catalog.clone();
+            async move { catalog.register(&registration(n, now_s + 100)).await.unwrap() }
+        });
+        let sweep = tokio::spawn({
+            let (catalog, repo) = (catalog.clone(), repo.clone());
+            async move {
+                let file = [FileHash::new(hash(n))];
+                catalog.sweep().drop_repo_files(&repo, &file, now_s + 50).await.unwrap();
+                catalog.sweep().drop_files(&file).await.unwrap();
+                catalog.sweep().condemn(Kept::Xorbs, &[hash(n)], now_s + 50, now_s).await.unwrap();
+            }
+        });
+        let registered = register.await.unwrap();
+        sweep.await.unwrap();
+        assert!(matches!(registered, Registered::Done { .. }), "{registered:?}");
+        let files = catalog.files(&scope(), &[FileHash::new(hash(n))]).await.unwrap();
+        assert_eq!(files.len(), 1, "round {round}");
+        let xorbs = catalog.xorbs(&[XorbHash::new(hash(n))]).await.unwrap();
+        assert_eq!(xorbs[0].state, XorbState::Live, "round {round}");
+        assert_eq!(catalog.sweep().uses(Use::Xorbs, &[hash(n)]).await.unwrap(), [(hash(n), 1)]);
+    }
+}

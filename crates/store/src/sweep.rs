@@ -1,0 +1,376 @@
+//! Sweep: lets go of what nobody needs, beside everybody who works.
+//!
+//! What is needed is what refs lead to: commits, their trees, the pointers in them, the files those stand for, the xorbs
+//! those are made of, the shards that say so. Each step removes rows that the step before left without a use, and looks
+//! again in the transaction that removes them. An object goes last, a time of grace after its row was condemned, and its
+//! key is not used again for as long. Decision: `docs/adr/0008-sweep-beside-writers.md`.
+
+mod drafts;
+mod estimate;
+mod git;
+mod turn;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+
+use crate::Store;
+use crate::catalog::SweepCatalog;
+use crate::catalog::sweep::{Kept, SweptRepo};
+use crate::dedup::TOUCH_S;
+use crate::error::{Error, ErrorKind, Result};
+use crate::objects::{Folder, Listed, ObjectKey};
+use crate::repo::RepoId;
+use turn::Turn;
+
+pub use estimate::Estimate;
+
+/// How to sweep.
+#[derive(Debug, Clone)]
+pub struct SweepOptions {
+    /// Seconds that what is unused is kept. Longer than clients remember where their chunks are.
+    pub grace_s: u64,
+    /// Nobody else works on the store: no grace is needed, and none is kept if it is 0.
+    pub offline: bool,
+    /// Rows and objects to look at in a second; `None` for as many as possible.
+    pub rate_per_s: Option<u64>,
+}
+
+impl Default for SweepOptions {
+    fn default() -> Self {
+        Self { grace_s: GRACE_S, offline: false, rate_per_s: None }
+    }
+}
+
+/// Clients keep shards they sent for three weeks, and refer to what is in them.
+pub const GRACE_S: u64 = 22 * 86_400;
+
+/// What a sweep did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Git objects that no ref led to.
+    pub git_objects: u64,
+    /// Files that repositories had a right to and no use for.
+    pub repo_files: u64,
+    /// Files that no repository could read.
+    pub files: u64,
+    /// Xorbs and shards that were found unused: they go when the grace is over.
+    pub condemned: u64,
+    /// Objects that were deleted.
+    pub deleted: u64,
+    /// Their bytes.
+    pub deleted_bytes: u64,
+    /// Which of them no row knew: what a killed server or a lost race leaves.
+    pub orphans: u64,
+    /// Drafts that killed servers left.
+    pub drafts: u64,
+    /// Repositories that could not be looked through, and why: nothing of theirs was dropped.
+    pub skipped: Vec<String>,
+}
+
+/// How far a sweep is. Anyone may look.
+#[derive(Debug, Default)]
+pub struct SweepProgress {
+    stage: AtomicU64,
+    seen: AtomicU64,
+}
+
+impl SweepProgress {
+    /// What it does, and how many rows and objects it has looked at.
+    pub fn now(&self) -> (&'static str, u64) {
+        let stage = usize::try_from(self.stage.load(Ordering::Relaxed)).unwrap_or(0);
+        let name = Stage::ALL.get(stage).map_or("done", |stage| stage.name());
+        (name, self.seen.load(Ordering::Relaxed))
+    }
+}
+
+/// The steps, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// First what needs no room: a disk may be full.
+    Drafts,
+    Leftovers,
+    Relate,
+    Repos,
+    Files,
+    Condemn,
+    Doom,
+    Orphans,
+    Delete,
+    Forget,
+}
+
+impl Stage {
+    const ALL: [Self; 10] = [
+        Self::Drafts,
+        Self::Leftovers,
+        Self::Relate,
+        Self::Repos,
+        Self::Files,
+        Self::Condemn,
+        Self::Doom,
+        Self::Orphans,
+        Self::Delete,
+        Self::Forget,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Drafts => "drafts",
+            Self::Leftovers => "leftovers",
+            Self::Relate => "relate",
+            Self::Repos => "repos",
+            Self::Files => "files",
+            Self::Condemn => "condemn",
+            Self::Doom => "doom",
+            Self::Orphans => "orphans",
+            Self::Delete => "delete",
+            Self::Forget => "forget",
+        }
+    }
+}
+
+/// What counts as old, Unix seconds.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    now_s: u64,
+    /// Before this nothing protects what is unused.
+    old_s: u64,
+    /// What was last seen before this may be condemned: that takes nothing from anybody.
+    settled_s: u64,
+    /// Before this nothing protects a commit that no ref leads to.
+    left_s: u64,
+}
+
+impl Store {
+    /// Sweeps once. Another sweep that is under way is a conflict; one that broke off is taken up where it was.
+    pub async fn sweep(&self, options: &SweepOptions, progress: &SweepProgress) -> Result<Swept> {
+        let times = self.sweep_times(options)?;
+        let mut turn = Turn::begin(self, options, progress).await?;
+        let mut swept = Swept::default();
+        for (number, stage) in (0..).zip(Stage::ALL) {
+            progress.stage.store(number, Ordering::Relaxed);
+            if !turn.enter(stage).await? {
+                continue;
+            }
+            match stage {
+                Stage::Drafts => swept.drafts += self.sweep_drafts(options).await?,
+                Stage::Leftovers | Stage::Delete => self.delete_doomed(&mut turn, &mut swept).await?,
+                Stage::Relate => self.relate(&mut turn).await?,
+                Stage::Repos => self.sweep_repos(times, &mut turn, &mut swept).await?,
+                Stage::Files => self.sweep_files(&mut turn, &mut swept).await?,
+                Stage::Condemn => self.condemn(times, &mut turn, &mut swept).await?,
+                Stage::Doom => self.doom(times, &mut turn).await?,
+                Stage::Orphans => self.sweep_orphans(times, &mut turn, &mut swept).await?,
+                Stage::Forget => {
+                    for of in Kept::ALL {
+                        self.swept().forget_buried(of, times.old_s).await?;
+                    }
+                }
+            }
+        }
+        turn.end().await?;
+        Ok(swept)
+    }
+
+    fn swept(&self) -> &dyn SweepCatalog {
+        self.catalog.sweep()
+    }
+
+    fn sweep_times(&self, options: &SweepOptions) -> Result<Times> {
+        let now_s = self.clock.now_s();
+        let least_s = self.dedup.answer_s.saturating_add(TOUCH_S);
+        if options.offline && options.grace_s == 0 {
+            return Ok(Times { now_s, old_s: FOREVER_S, settled_s: FOREVER_S, left_s: FOREVER_S });
+        }
+        if !options.offline && options.grace_s < least_s {
+            let message = format!(
+                "a grace of {} s is too short beside servers: what a dedup answer names must live for {least_s} s",
+                options.grace_s
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let settled_s = now_s.saturating_sub(options.grace_s.min(SETTLE_S));
+        let left_s = now_s.saturating_sub(options.grace_s.min(LEFT_S));
+        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), settled_s, left_s })
+    }
+
+    /// Notes what files of an older version are made of. Until that is known nothing can be condemned.
+    async fn relate(&self, turn: &mut Turn<'_>) -> Result<()> {
+        loop {
+            let rows = self.swept().unrelated_files(PAGE_FILES).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            self.swept().relate_files(&rows).await?;
+            turn.step(rows.len(), &[]).await?;
+        }
+    }
+
+    /// Git objects, and the files that no repository's history leads to.
+    async fn sweep_repos(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+        self.reclaim_trash().await?;
+        loop {
+            let repos = self.swept().all_repos(turn.after(), PAGE_REPOS).await?;
+            let Some(last) = repos.last().map(|repo| repo.row.id) else { return Ok(()) };
+            for repo in repos {
+                if !repo.is_swept {
+                    match self.sweep_git(&repo, times, turn).await {
+                        Ok(dropped) => swept.git_objects += dropped,
+                        // A damaged repository keeps all it has; the others are none the worse.
+                        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) => {
+                            swept.skipped.push(format!("{}: {error}", repo.row.name));
+                            continue;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                swept.repo_files += self.sweep_repo_files(&repo, times, turn).await?;
+            }
+            turn.step(0, last.as_bytes()).await?;
+        }
+    }
+
+    async fn sweep_repo_files(&self, repo: &SweptRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
+        let mut dropped = 0;
+        let mut after = Vec::new();
+        loop {
+            let files = self.swept().idle_repo_files(repo, times.old_s, &after, PAGE_ROWS).await?;
+            let Some(last) = files.last() else { break };
+            after = last.as_bytes().to_vec();
+            dropped += self.swept().drop_repo_files(repo, &files, times.old_s).await?;
+            turn.pace(files.len()).await?;
+        }
+        let scope = repo.scope()?;
+        while dropped > 0 {
+            match self.swept().drop_digests(&scope).await? {
+                0 => break,
+                digests => turn.pace(usize::try_from(digests).unwrap_or(usize::MAX)).await?,
+            }
+        }
+        Ok(dropped)
+    }
+
+    async fn sweep_files(&self, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+        loop {
+            let files = self.swept().unread_files(turn.after(), PAGE_ROWS).await?;
+            let Some(last) = files.last() else { return Ok(()) };
+            swept.files += self.swept().drop_files(&files).await?;
+            turn.step(files.len(), last.as_bytes()).await?;
+        }
+    }
+
+    async fn condemn(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+        for of in Kept::ALL {
+            let mut after = Vec::new();
+            loop {
+                let hashes = self.swept().unused(of, times.settled_s, &after, PAGE_ROWS).await?;
+                let Some(last) = hashes.last() else { break };
+                after = last.to_vec();
+                swept.condemned += self.swept().condemn(of, &hashes, times.settled_s, times.now_s).await?;
+                turn.pace(hashes.len()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn doom(&self, times: Times, turn: &mut Turn<'_>) -> Result<()> {
+        for of in Kept::ALL {
+            let mut after = Vec::new();
+            loop {
+                let hashes = self.swept().ripe(of, times.old_s, &after, PAGE_ROWS).await?;
+                let Some(last) = hashes.last() else { break };
+                after = last.to_vec();
+                self.swept().doom(of, &hashes, times.old_s, times.now_s).await?;
+                turn.pace(hashes.len()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the objects of what was given up, also by a sweep that broke off.
+    async fn delete_doomed(&self, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+        for of in Kept::ALL {
+            let mut after = Vec::new();
+            loop {
+                let doomed = self.swept().doomed(of, &after, PAGE_OBJECTS).await?;
+                let Some(last) = doomed.last() else { break };
+                after = last.hash.to_vec();
+                self.delete_objects(doomed.iter().map(|doomed| doomed.key)).await?;
+                let hashes: Vec<_> = doomed.iter().map(|doomed| doomed.hash).collect();
+                self.swept().bury(of, &hashes, self.clock.now_s()).await?;
+                swept.deleted += doomed.len() as u64;
+                swept.deleted_bytes += doomed.iter().map(|doomed| doomed.bytes).sum::<u64>();
+                turn.pace(doomed.len()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Objects that no row knows: of uploads that were broken off or came second.
+    async fn sweep_orphans(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+        for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Parts] {
+            let mut pages = self.objects.list(folder).try_chunks(PAGE_LISTED);
+            while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
+                let seen = page.len();
+                let old = page.into_iter().filter(|listed| listed.modified_s < times.old_s);
+                let old: Vec<Listed> = old.filter(|listed| listed.key.is_some()).collect();
+                let loose = match folder {
+                    Folder::Commits => self.unused_bundles(&old).await?,
+                    // Parts of a file that was given up: no row ever knows them, and whoever comes again sends them again.
+                    Folder::Parts => old.iter().filter_map(|listed| listed.key).collect(),
+                    // Each removes the one before it.
+                    Folder::Repos | Folder::People => Vec::new(),
+                    Folder::Xorbs | Folder::Shards => {
+                        let found: Vec<_> =
+                            old.iter().filter_map(|listed| Some((listed.key?, listed.bytes))).collect();
+                        self.swept().claim(&found, times.now_s).await?
+                    }
+                };
+                self.delete_objects(loose.iter().copied()).await?;
+                let bytes = old.iter().filter(|listed| listed.key.is_some_and(|key| loose.contains(&key)));
+                swept.deleted_bytes += bytes.map(|listed| listed.bytes).sum::<u64>();
+                swept.deleted += loose.len() as u64;
+                swept.orphans += loose.len() as u64;
+                turn.pace(seen).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn unused_bundles(&self, listed: &[Listed]) -> Result<Vec<ObjectKey>> {
+        let mut by_repo: std::collections::HashMap<RepoId, Vec<_>> = std::collections::HashMap::new();
+        for listed in listed {
+            if let Some(ObjectKey::Bundle { repo, commit }) = listed.key {
+                by_repo.entry(repo).or_default().push(commit);
+            }
+        }
+        let mut unused = Vec::new();
+        for (repo, commits) in by_repo {
+            let used = self.swept().used_bundles(repo, &commits).await?;
+            let loose = commits.into_iter().filter(|commit| !used.contains(commit));
+            unused.extend(loose.map(|commit| ObjectKey::Bundle { repo, commit }));
+        }
+        Ok(unused)
+    }
+
+    async fn delete_objects(&self, keys: impl Iterator<Item = ObjectKey>) -> Result<()> {
+        let deletions = keys.map(|key| async move { self.objects.delete(&key).await });
+        let deletions: Vec<_> = deletions.collect();
+        stream::iter(deletions).buffer_unordered(DELETIONS_AT_ONCE).try_collect::<()>().await
+    }
+}
+
+/// A time that never comes, as databases can hold it.
+const FOREVER_S: u64 = i64::MAX as u64;
+/// Condemning is undone by whoever refers to the thing; waiting a little spares most of that.
+const SETTLE_S: u64 = 3600;
+/// Commits are made, and commits that no ref leads to any more are read, in less time than this.
+const LEFT_S: u64 = 86_400;
+const PAGE_ROWS: u64 = 1000;
+/// Their layouts may be long.
+const PAGE_FILES: u64 = 200;
+const PAGE_REPOS: u64 = 50;
+const PAGE_OBJECTS: u64 = 256;
+const PAGE_LISTED: usize = 500;
+const DELETIONS_AT_ONCE: usize = 16;

@@ -1,0 +1,93 @@
+//! Drafts: files that a server wrote to when it was killed. They are never listed, so they are looked for by name.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::SweepOptions;
+use crate::Store;
+use crate::error::{Error, ErrorKind, Result};
+
+impl Store {
+    /// Removes old drafts; tells how many. Buckets have none.
+    pub(super) async fn sweep_drafts(&self, options: &SweepOptions) -> Result<u64> {
+        let Some(folder) = self.objects.folder() else { return Ok(0) };
+        let age = match options.offline {
+            true => Duration::ZERO,
+            false => Duration::from_secs(options.grace_s.min(DAY_S)),
+        };
+        let removed = tokio::task::spawn_blocking(move || remove(&folder, age));
+        let failed = |source: Cause| Error::caused(ErrorKind::Unavailable, "remove drafts", source);
+        removed.await.map_err(|source| failed(source.into()))?.map_err(|source| failed(source.into()))
+    }
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// An upload that lasts writes to its draft, so that stays young.
+const DAY_S: u64 = 86_400;
+
+fn remove(root: &Path, age: Duration) -> io::Result<u64> {
+    let mut removed = 0;
+    for kind in ["xorbs", "shards", "commits"] {
+        for folder in entries(&root.join(kind))? {
+            if !folder.file_type()?.is_dir() {
+                continue;
+            }
+            for file in entries(&folder.path())? {
+                let name = file.file_name();
+                if !name.to_str().is_some_and(is_draft) {
+                    continue;
+                }
+                let is_old = |modified| SystemTime::now().duration_since(modified).is_ok_and(|is| is >= age);
+                match file.metadata().and_then(|meta| meta.modified()) {
+                    Ok(modified) if is_old(modified) => match fs::remove_file(file.path()) {
+                        Ok(()) => removed += 1,
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        Err(error) => return Err(error),
+                    },
+                    // Published or given up meanwhile.
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok(removed)
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// `<name>#<digits>`.
+fn is_draft(name: &str) -> bool {
+    name.rsplit_once('#').is_some_and(|(name, digits)| {
+        !name.is_empty() && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_drafts_that_are_old_enough_go() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("xorbs").join("ab");
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["abc#12", "abc", "abc#", "#1", "abc#1x"] {
+            fs::write(folder.join(name), "x").unwrap();
+        }
+        fs::write(root.path().join("note#1"), "not in a folder of ours").unwrap();
+        assert_eq!(remove(root.path(), Duration::from_secs(3600)).unwrap(), 0);
+        assert_eq!(remove(root.path(), Duration::ZERO).unwrap(), 1);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
+        assert!(root.path().join("note#1").exists());
+        assert_eq!(remove(&root.path().join("nowhere"), Duration::ZERO).unwrap(), 0);
+    }
+}

@@ -1,0 +1,134 @@
+//! Git objects that no ref leads to.
+//!
+//! A repository is looked through as it is in one generation, a number that every change of it raises. What is found is
+//! dropped only in that generation. Memory is about 40 bytes for each git object of the one repository at hand.
+
+use std::collections::HashSet;
+
+use super::{Times, Turn};
+use crate::Store;
+use crate::catalog::sweep::{SweptObject, SweptRepo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::repo::RepoId;
+use crate::repo::commit::Commit;
+use crate::repo::oid::{ObjectKind, Oid};
+use crate::repo::tree::Tree;
+
+/// What was found in a repository.
+pub(super) struct Loose {
+    /// Unreachable and old: commits first, since what is left of one must be whole.
+    pub(super) objects: Vec<SweptObject>,
+    /// Whether something is unreachable and too young to go.
+    pub(super) has_young: bool,
+}
+
+impl Store {
+    /// Drops what no ref of the repository leads to; tells how much. A repository that changes all the while is left for
+    /// the next sweep.
+    pub(super) async fn sweep_git(&self, repo: &SweptRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
+        let mut repo = repo.clone();
+        let mut dropped = 0;
+        for _ in 0..GIT_TRIES {
+            let loose = self.loose_git(&repo, times, turn).await?;
+            let mut is_still = true;
+            for objects in loose.objects.chunks(DROP_OBJECTS) {
+                let oids: Vec<_> = objects.iter().map(|object| object.oid).collect();
+                is_still = self.swept().drop_git(repo.row.id, repo.generation, &oids, times.left_s).await?;
+                if !is_still {
+                    break;
+                }
+                dropped += oids.len() as u64;
+                turn.pace(oids.len()).await?;
+            }
+            if is_still {
+                if !loose.has_young {
+                    self.swept().note_swept(repo.row.id, repo.generation).await?;
+                }
+                return Ok(dropped);
+            }
+            let before = u128::from_be_bytes(*repo.row.id.as_bytes()).saturating_sub(1).to_be_bytes();
+            let again = self.swept().all_repos(&before, 1).await?;
+            match again.into_iter().find(|again| again.row.id == repo.row.id) {
+                Some(again) => repo = again,
+                None => return Ok(dropped),
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// What no ref leads to.
+    pub(super) async fn loose_git(
+        &self,
+        repo: &SweptRepo,
+        times: Times,
+        turn: &mut Turn<'_>,
+    ) -> Result<Loose> {
+        let id = repo.row.id;
+        let refs = self.hub().refs(id, "").await?;
+        let mut marked = HashSet::new();
+        self.mark(id, refs.iter().map(|given| given.target).collect(), &mut marked).await?;
+        let (mut objects, mut young) = (Vec::new(), Vec::new());
+        let mut has_young = false;
+        let mut after = Vec::new();
+        loop {
+            let page = self.swept().git_page(id, &after, PAGE_OBJECTS).await?;
+            let Some(last) = page.last() else { break };
+            after = last.oid.as_bytes().to_vec();
+            turn.pace(page.len()).await?;
+            for object in page.into_iter().filter(|object| !marked.contains(&object.oid)) {
+                match object.touched_s < times.left_s {
+                    true => objects.push(object),
+                    false => {
+                        has_young = true;
+                        young.extend((object.kind == ObjectKind::Commit).then_some(object.oid));
+                    }
+                }
+            }
+        }
+        // A commit on its way to a ref keeps all it needs.
+        if !young.is_empty() {
+            self.mark(id, young, &mut marked).await?;
+            objects.retain(|object| !marked.contains(&object.oid));
+        }
+        objects.sort_by_key(|object| object.kind != ObjectKind::Commit);
+        Ok(Loose { objects, has_young })
+    }
+
+    /// Marks these commits and all they lead to.
+    async fn mark(&self, repo: RepoId, roots: Vec<Oid>, marked: &mut HashSet<Oid>) -> Result<()> {
+        let mut open: Vec<Oid> = roots.into_iter().filter(|oid| marked.insert(*oid)).collect();
+        while !open.is_empty() {
+            let batch = open.split_off(open.len().saturating_sub(MARK_OBJECTS));
+            let rows = self.hub().git_objects(repo, &batch).await?;
+            if rows.len() < batch.len() {
+                let missing = batch.iter().find(|oid| rows.iter().all(|row| row.oid != **oid));
+                let oid = missing.map_or_else(String::new, ToString::to_string);
+                return Err(Error::new(ErrorKind::Corrupt, format!("git object {oid} is missing")));
+            }
+            for row in rows {
+                match row.kind {
+                    ObjectKind::Commit => {
+                        let commit = Commit::parse(&self.git_body(repo, &row).await?)?;
+                        let next = commit.parents.into_iter().chain([commit.tree]);
+                        open.extend(next.filter(|oid| marked.insert(*oid)));
+                    }
+                    ObjectKind::Tree => {
+                        let tree = Tree::parse(&self.git_body(repo, &row).await?)?;
+                        for entry in tree.entries() {
+                            if marked.insert(entry.oid) && entry.mode.is_folder() {
+                                open.push(entry.oid);
+                            }
+                        }
+                    }
+                    ObjectKind::Blob => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const GIT_TRIES: u32 = 3;
+const PAGE_OBJECTS: u64 = 10_000;
+const MARK_OBJECTS: usize = 256;
+const DROP_OBJECTS: usize = 1000;

@@ -1,0 +1,607 @@
+//! The world of a simulation: a store that several servers share, what should be in it, and what may happen.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryStreamExt as _;
+use futures::stream;
+use object_store::memory::InMemory;
+use sha2::Digest as _;
+use store::catalog::repo::{RepoQuery, RepoRow};
+use store::catalog::{Catalog as _, SqliteCatalog};
+use store::clock::ManualClock;
+use store::compact::{CompactOptions, CompactProgress};
+use store::objects::Folder;
+use store::register::Progress;
+use store::repo::commit::{Operation, Request};
+use store::repo::listing::Page;
+use store::repo::oid::Oid;
+use store::repo::refs::{HEADS, MAIN};
+use store::repo::{Kind, RepoName};
+use store::sweep::{SweepOptions, SweepProgress};
+use store::verify::{VerifyOptions, VerifyProgress};
+use store::{DedupOptions, ErrorKind, Grant, ObjectKey, Objects, Options, Store};
+use testkit::corpus::{self, SplitMix64};
+use testkit::faulty::{Dates, Faults, FaultyCatalog, FaultyObjects};
+use testkit::upload::Upload;
+use xet::compress::{Policy, Scheme};
+use xet::{FileHash, Sha256};
+
+use super::interleave::{self, Job, Outcome};
+
+pub(crate) struct World {
+    /// What happened, for whoever must understand it.
+    pub(crate) story: Vec<String>,
+    random: SplitMix64,
+    clock: Arc<ManualClock>,
+    catalog: Arc<SqliteCatalog>,
+    memory: Arc<InMemory>,
+    dates: Dates,
+    /// Does what is done alone, and looks.
+    main: Actor,
+    /// What refs should hold: by repository and ref, digests by path.
+    refs: BTreeMap<(String, String), BTreeMap<String, Sha256>>,
+    uploads: Vec<Arc<Upload>>,
+    /// Files a repository was told it has, and when.
+    registered: Vec<(String, Sha256, u64)>,
+    _folder: tempfile::TempDir,
+}
+
+/// A server: its own memory over the shared store.
+#[derive(Clone)]
+struct Actor {
+    store: Store,
+    faults: Faults,
+}
+
+const GRACE_S: u64 = 7200;
+const REPOS: [&str; 2] = ["one", "two"];
+
+/// What an actor is told to do.
+#[derive(Debug, Clone)]
+enum Deed {
+    CreateRepo(String),
+    DeleteRepo(String),
+    /// Xorbs are sent, or believed to be there.
+    Push {
+        repo: String,
+        upload: usize,
+        xorbs: bool,
+    },
+    Commit {
+        repo: String,
+        branch: String,
+        path: String,
+        sha256: Sha256,
+    },
+    DeletePath {
+        repo: String,
+        branch: String,
+        path: String,
+    },
+    Branch {
+        repo: String,
+        from: String,
+    },
+    DeleteBranch {
+        repo: String,
+    },
+    Squash {
+        repo: String,
+        branch: String,
+    },
+    Sweep,
+    Compact,
+    Pull {
+        repo: String,
+        branch: String,
+        path: String,
+    },
+}
+
+impl World {
+    pub(crate) async fn new(seed: u64) -> Self {
+        // Nothing here need survive the machine.
+        let shared = std::path::Path::new("/dev/shm");
+        let folder = match shared.is_dir() {
+            true => tempfile::tempdir_in(shared).unwrap(),
+            false => tempfile::tempdir().unwrap(),
+        };
+        let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap());
+        let clock = Arc::new(ManualClock::at(1_800_000_000));
+        let (memory, dates) = (Arc::new(InMemory::new()), Dates::new(clock.clone()));
+        let main = actor(&catalog, &memory, &dates, &clock);
+        Self {
+            story: Vec::new(),
+            random: SplitMix64::new(seed),
+            clock,
+            catalog,
+            memory,
+            dates,
+            main,
+            refs: BTreeMap::new(),
+            uploads: Vec::new(),
+            registered: Vec::new(),
+            _folder: folder,
+        }
+    }
+
+    /// One thing alone, or several at once; then all that should be there is looked at.
+    pub(crate) async fn step(&mut self) {
+        match self.random.below(10) {
+            0 => {
+                let seconds = [30, 1800, GRACE_S + 10, 5 * GRACE_S][self.random.below(4) as usize];
+                self.story.push(format!("the clock moves {seconds} s"));
+                self.clock.advance(seconds);
+            }
+            1..=6 => {
+                let deed = self.deed();
+                self.alone(deed).await;
+            }
+            _ => self.together().await,
+        }
+    }
+
+    async fn alone(&mut self, deed: Deed) {
+        let actor = self.main.clone();
+        match self.random.below(6) {
+            0 => actor.faults.fail_before(1 + self.random.below(12)),
+            1 => actor.faults.fail_after(1 + self.random.below(12)),
+            _ => actor.faults.disarm(),
+        }
+        let done = perform(&actor.store, &deed, self.upload_of(&deed)).await;
+        actor.faults.disarm();
+        self.story.push(format!("{deed:?}: {done:?}"));
+        let outcome = Some(done);
+        self.expect_cause(&deed, &outcome);
+        self.note(&deed, &outcome).await;
+        self.check(matches!(deed, Deed::Sweep | Deed::Compact)).await;
+    }
+
+    /// A push, a commit or a read, beside one or two sweeps. What one does takes nothing from the others.
+    async fn together(&mut self) {
+        let mut deeds = vec![Deed::Sweep];
+        if self.random.below(3) == 0 {
+            deeds.push(Deed::Sweep);
+        }
+        if self.random.below(4) == 0 {
+            deeds.push(Deed::Compact);
+        }
+        for _ in 0..=self.random.below(2) {
+            let others = [self.push_deed(), self.commit_deed(), self.pull_deed()];
+            let other = others[self.random.below(3) as usize].clone();
+            deeds.extend(other.filter(|deed| !deeds.iter().any(|known| clash(known, deed))));
+        }
+        let mut jobs = Vec::new();
+        for deed in &deeds {
+            let actor = actor(&self.catalog, &self.memory, &self.dates, &self.clock);
+            if self.random.below(5) == 0 {
+                match self.random.below(2) {
+                    0 => actor.faults.fail_before(1 + self.random.below(30)),
+                    _ => actor.faults.fail_after(1 + self.random.below(30)),
+                }
+            }
+            let killed_after = (self.random.below(6) == 0).then(|| self.random.below(30));
+            actor.faults.step();
+            let (name, upload) = (format!("{deed:?}"), self.upload_of(deed));
+            let (deed, store) = (deed.clone(), actor.store.clone());
+            let task = tokio::spawn(async move { perform(&store, &deed, upload).await });
+            jobs.push(Job { name, faults: actor.faults, task, killed_after });
+        }
+        let outcomes = interleave::run(&mut self.random, &self.clock, jobs).await;
+        for (deed, outcome) in deeds.iter().zip(&outcomes) {
+            self.story.push(format!("together: {deed:?}: {outcome:?}"));
+        }
+        // What was known when they began decides what was fair.
+        deeds.iter().zip(&outcomes).for_each(|(deed, outcome)| self.expect_cause(deed, outcome));
+        for (deed, outcome) in deeds.iter().zip(&outcomes) {
+            self.note(deed, outcome).await;
+        }
+        self.check(true).await;
+    }
+
+    fn upload_of(&self, deed: &Deed) -> Option<Arc<Upload>> {
+        match deed {
+            Deed::Push { upload, .. } => self.uploads.get(*upload).cloned(),
+            _ => None,
+        }
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        if from.is_empty() {
+            return None;
+        }
+        let at = self.random.below(from.len() as u64) as usize;
+        from.get(at).cloned()
+    }
+
+    fn deed(&mut self) -> Deed {
+        let name = self.pick(&REPOS).unwrap().to_owned();
+        let is_there = self.refs.keys().any(|(repo, _)| *repo == name);
+        if !is_there {
+            return Deed::CreateRepo(name);
+        }
+        let branches: Vec<_> =
+            self.refs.keys().filter(|(repo, _)| *repo == name).map(|(_, branch)| branch.clone()).collect();
+        let branch = self.pick(&branches).unwrap();
+        let deed = match self.random.below(17) {
+            0..=3 => self.push_deed(),
+            4..=7 => self.commit_deed(),
+            8 => self.pull_deed(),
+            9 => {
+                let paths: Vec<_> = self.refs[&(name.clone(), branch.clone())].keys().cloned().collect();
+                self.pick(&paths).map(|path| Deed::DeletePath {
+                    repo: name.clone(),
+                    branch: branch.clone(),
+                    path,
+                })
+            }
+            10 => (branches.len() < 2).then(|| Deed::Branch { repo: name.clone(), from: branch.clone() }),
+            11 => (branches.len() > 1).then(|| Deed::DeleteBranch { repo: name.clone() }),
+            12 => Some(Deed::Squash { repo: name.clone(), branch: branch.clone() }),
+            14 => Some(Deed::Compact),
+            13 => (self.random.below(3) == 0).then(|| Deed::DeleteRepo(name.clone())),
+            _ => Some(Deed::Sweep),
+        };
+        deed.unwrap_or(Deed::Sweep)
+    }
+
+    fn push_deed(&mut self) -> Option<Deed> {
+        let repo = self.pick(&REPOS).unwrap().to_owned();
+        let again = !self.uploads.is_empty() && self.random.below(2) == 0;
+        let upload = match again {
+            true => self.random.below(self.uploads.len() as u64) as usize,
+            false => {
+                let mut file = || {
+                    let blocks =
+                        (0..=self.random.below(2)).map(|_| corpus::text(self.random.below(8), 12_000));
+                    blocks.collect::<Vec<_>>().concat()
+                };
+                let files = [file(), file()];
+                let policy = match self.random.below(2) {
+                    0 => Policy::Auto,
+                    _ => Policy::Always(Scheme::Raw),
+                };
+                let chunks = 1 + self.random.below(3) as usize;
+                self.uploads.push(Arc::new(Upload::of(&[&files[0], &files[1]], chunks, policy)));
+                self.uploads.len() - 1
+            }
+        };
+        Some(Deed::Push { repo, upload, xorbs: !again || self.random.below(3) > 0 })
+    }
+
+    fn commit_deed(&mut self) -> Option<Deed> {
+        let registered = self.registered.clone();
+        let (repo, sha256, _) = self.pick(&registered)?;
+        let branches: Vec<_> =
+            self.refs.keys().filter(|(of, _)| *of == repo).map(|(_, b)| b.clone()).collect();
+        let branch = self.pick(&branches)?;
+        Some(Deed::Commit { repo, branch, path: format!("f{}", self.random.below(5)), sha256 })
+    }
+
+    fn pull_deed(&mut self) -> Option<Deed> {
+        let all: Vec<_> = self
+            .refs
+            .iter()
+            .flat_map(|((repo, branch), paths)| paths.keys().map(move |path| (repo, branch, path)))
+            .map(|(repo, branch, path)| (repo.clone(), branch.clone(), path.clone()))
+            .collect();
+        let (repo, branch, path) = self.pick(&all)?;
+        Some(Deed::Pull { repo, branch, path })
+    }
+
+    /// What should be there after a deed: what it says if it was acknowledged, otherwise whatever is.
+    async fn note(&mut self, deed: &Deed, outcome: &Outcome) {
+        let now_s = store::Clock::now_s(&*self.clock);
+        if !matches!(outcome, Some(Ok(()))) {
+            return self.look_again().await;
+        }
+        match deed.clone() {
+            Deed::CreateRepo(repo) => {
+                self.refs.insert((repo, MAIN.to_owned()), BTreeMap::new());
+            }
+            Deed::DeleteRepo(name) => {
+                self.refs.retain(|(repo, _), _| *repo != name);
+                self.registered.retain(|(repo, ..)| *repo != name);
+            }
+            Deed::Push { repo, upload, .. } => {
+                // A repository that is deleted takes its files along; one without a row keeps what it is told.
+                for file in &self.uploads[upload].files {
+                    let sha256 = file.sha256.unwrap();
+                    self.registered.retain(|(of, known, _)| *of != repo || *known != sha256);
+                    self.registered.push((repo.clone(), sha256, now_s));
+                }
+            }
+            Deed::Commit { repo, branch, path, sha256 } => {
+                self.refs.get_mut(&(repo, branch)).unwrap().insert(path, sha256);
+            }
+            Deed::DeletePath { repo, branch, path } => {
+                self.refs.get_mut(&(repo, branch)).unwrap().remove(&path);
+            }
+            Deed::Branch { repo, from } => {
+                let paths = self.refs[&(repo.clone(), from)].clone();
+                self.refs.insert((repo, side()), paths);
+            }
+            Deed::DeleteBranch { repo } => {
+                self.refs.remove(&(repo, side()));
+            }
+            Deed::Squash { .. } | Deed::Sweep | Deed::Compact | Deed::Pull { .. } => {}
+        }
+    }
+
+    /// What may be refused, and what may not.
+    fn expect_cause(&self, deed: &Deed, outcome: &Outcome) {
+        let Some(Err(error)) = outcome else { return };
+        let now_s = store::Clock::now_s(&*self.clock);
+        if error.to_string().contains("on purpose") {
+            return;
+        }
+        let is_fair = match (deed, error.kind()) {
+            // What it was registered under may have been taken from the repository.
+            (Deed::Commit { repo, sha256, .. }, ErrorKind::Invalid | ErrorKind::Conflict) => {
+                let known = self.registered.iter().find(|(of, known, _)| of == repo && known == sha256);
+                known.is_none_or(|(_, _, at_s)| now_s - at_s + 3600 >= GRACE_S)
+            }
+            // The xorbs it believes to be there are gone.
+            (Deed::Push { xorbs: false, .. }, ErrorKind::Invalid) => true,
+            // Swept while it was sent: whoever sends again succeeds.
+            (Deed::Push { .. }, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
+            (Deed::Sweep, ErrorKind::Conflict) => true,
+            // What it was about to move was swept.
+            (Deed::Compact, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
+            _ => false,
+        };
+        assert!(is_fair, "{deed:?}: {error}");
+    }
+
+    async fn look_again(&mut self) {
+        self.refs = self.actual().await;
+        let repos: HashSet<_> = self.refs.keys().map(|(repo, _)| repo.clone()).collect();
+        self.registered.retain(|(repo, ..)| repos.contains(repo) || !REPOS.contains(&repo.as_str()));
+    }
+
+    async fn repos(&self) -> Vec<RepoRow> {
+        let query = RepoQuery {
+            kind: Kind::Model,
+            namespace: None,
+            search: None,
+            private_of: None,
+            after: None,
+            limit: 100,
+        };
+        self.main.store.list_repos(&query).await.unwrap()
+    }
+
+    /// What refs lead to, as it is.
+    async fn actual(&self) -> BTreeMap<(String, String), BTreeMap<String, Sha256>> {
+        let mut actual = BTreeMap::new();
+        for repo in self.repos().await {
+            for given in self.main.store.refs(repo.id, "").await.unwrap() {
+                let paths = paths(&self.main.store, &repo, given.target).await;
+                let paths = paths.into_iter().map(|(path, (sha256, _))| (path, sha256)).collect();
+                actual.insert((repo.name.name.clone(), given.name), paths);
+            }
+        }
+        actual
+    }
+
+    /// All that refs lead to is there: as it should be, and, where something was deleted, byte for byte.
+    async fn check(&self, bytes_too: bool) {
+        assert_eq!(self.actual().await, self.refs, "refs are not as they should be");
+        if !bytes_too {
+            return;
+        }
+        for (repo, file, sha256) in self.reachable().await {
+            let name = RepoName::new(Kind::Model, "ann", &repo).unwrap();
+            let found = read(&self.main.store, &name, file).await;
+            let found = found.unwrap_or_else(|error| panic!("{repo}: {file} cannot be read: {error}"));
+            assert!(digest(&found) == sha256, "{repo}: {file} has other bytes");
+        }
+    }
+
+    /// Every file of every commit that a ref leads to.
+    async fn reachable(&self) -> BTreeSet<(String, FileHash, Sha256)> {
+        let mut reachable = BTreeSet::new();
+        let store = &self.main.store;
+        for repo in self.repos().await {
+            let mut seen: HashSet<Oid> = HashSet::new();
+            for given in store.refs(repo.id, "").await.unwrap() {
+                let (past, _) = store.history(repo.id, given.target, 0, 1000).await.unwrap();
+                for past in past.into_iter().filter(|past| seen.insert(past.oid)) {
+                    let found = paths(store, &repo, past.oid).await;
+                    let name = &repo.name.name;
+                    reachable.extend(found.into_values().map(|(sha256, file)| (name.clone(), file, sha256)));
+                }
+            }
+        }
+        reachable
+    }
+
+    /// Time passes and nothing happens but sweeps: what is left is what refs lead to.
+    pub(crate) async fn settle(&mut self) {
+        self.main.faults.disarm();
+        for _ in 0..5 {
+            self.clock.advance(2 * GRACE_S);
+            perform(&self.main.store, &Deed::Sweep, None).await.unwrap();
+            self.check(true).await;
+        }
+        let reachable = self.reachable().await;
+        let repos: HashSet<_> = self.repos().await.iter().map(|repo| repo.name.name.clone()).collect();
+        // Files of a name that no repository has are kept: somebody uses the store without one.
+        let kept: HashSet<_> = self.registered.iter().filter(|(repo, ..)| !repos.contains(repo)).collect();
+        let files: HashSet<_> = reachable.iter().map(|(_, file, _)| *file).collect();
+        let hashes: Vec<_> = files.iter().copied().collect();
+        let rows = self.catalog.sweep().layouts(&hashes).await.unwrap();
+        assert_eq!(rows.len(), files.len());
+        let used: HashSet<_> = rows
+            .iter()
+            .flat_map(|row| row.layout.xorbs.iter().map(|xorb| ObjectKey::Xorb(xorb.key).to_string()))
+            .collect();
+        if kept.is_empty()
+            && self.refs.keys().map(|(repo, _)| repo).collect::<HashSet<_>>().len() == REPOS.len()
+        {
+            assert_eq!(self.listed(Folder::Xorbs).await, used, "xorbs");
+            assert_eq!(self.catalog.counts().await.unwrap().files, files.len() as u64, "files");
+        }
+        assert!(used.is_subset(&self.listed(Folder::Xorbs).await));
+        self.check_rows().await;
+        let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
+        let verified = self.main.store.verify(&options, &VerifyProgress::default()).await.unwrap();
+        assert_eq!(verified.damages, []);
+    }
+
+    async fn listed(&self, folder: Folder) -> HashSet<String> {
+        let listed: Vec<_> = self.main.store.objects().list(folder).try_collect().await.unwrap();
+        listed.into_iter().map(|listed| listed.path).collect()
+    }
+
+    /// No row without its object, no object without its row, nothing on its way out.
+    async fn check_rows(&self) {
+        let counts = self.catalog.counts().await.unwrap();
+        assert_eq!(counts.xorbs, self.listed(Folder::Xorbs).await.len() as u64, "rows and objects of xorbs");
+        assert_eq!(
+            counts.shards,
+            self.listed(Folder::Shards).await.len() as u64,
+            "rows and objects of shards"
+        );
+        for repo in self.catalog.sweep().all_repos(&[], 100).await.unwrap() {
+            assert!(repo.is_swept, "{:?}", repo.row.name);
+        }
+        let mut bundles: HashMap<_, Vec<_>> = HashMap::new();
+        for path in self.listed(Folder::Commits).await {
+            if let ObjectKey::Bundle { repo, commit } = path.parse().unwrap() {
+                bundles.entry(repo).or_default().push(commit);
+            }
+        }
+        for (repo, commits) in bundles {
+            let used = self.catalog.sweep().used_bundles(repo, &commits).await.unwrap();
+            assert_eq!(used.len(), commits.len(), "bundles that nobody needs");
+        }
+    }
+}
+
+/// Whether two deeds at once would leave open what comes of them.
+fn clash(one: &Deed, other: &Deed) -> bool {
+    match (one, other) {
+        (Deed::Commit { repo: a, .. }, Deed::Commit { repo: b, .. }) => a == b,
+        (Deed::Commit { repo: a, .. }, Deed::Pull { repo: b, .. })
+        | (Deed::Pull { repo: a, .. }, Deed::Commit { repo: b, .. }) => a == b,
+        _ => false,
+    }
+}
+
+fn actor(
+    catalog: &Arc<SqliteCatalog>,
+    memory: &Arc<InMemory>,
+    dates: &Dates,
+    clock: &Arc<ManualClock>,
+) -> Actor {
+    let faults = Faults::default();
+    let objects = FaultyObjects::dated(memory.clone(), faults.clone(), dates.clone());
+    let catalog = FaultyCatalog::new(catalog.clone(), faults.clone());
+    let dedup = DedupOptions { answer_s: 600, ..DedupOptions::default() };
+    let options = Options { threads: 1, dedup, ..Options::default() };
+    let store = Store::new(Objects::new(Arc::new(objects)), Arc::new(catalog), clock.clone(), &options);
+    Actor { store, faults }
+}
+
+async fn perform(store: &Store, deed: &Deed, upload: Option<Arc<Upload>>) -> store::Result<()> {
+    match deed {
+        Deed::CreateRepo(repo) => store.create_repo(&name(repo), false, "ann").await.map(|_| ()),
+        Deed::DeleteRepo(repo) => store.delete_repo(&find(store, repo).await?).await,
+        Deed::Push { repo, xorbs, .. } => {
+            let upload = upload.unwrap();
+            let grant = Grant::write(name(repo).scope()?);
+            for xorb in upload.xorbs.iter().filter(|_| *xorbs) {
+                let bytes = Bytes::from(xorb.bytes.clone());
+                let declared = Some(bytes.len() as u64);
+                store.ingest(&grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
+            }
+            let shard = Bytes::from(upload.shard());
+            let declared = Some(shard.len() as u64);
+            let progress = Progress::default();
+            store.register(&grant, declared, stream::iter([Ok(shard)]), &progress).await.map(|_| ())
+        }
+        Deed::Commit { repo, branch, path, sha256 } => {
+            let put = Operation::PutLinked { path: path.clone(), sha256: *sha256, bytes: None };
+            commit(store, repo, branch, put).await
+        }
+        Deed::DeletePath { repo, branch, path } => {
+            commit(store, repo, branch, Operation::Delete { path: path.clone() }).await
+        }
+        Deed::Branch { repo, from } => {
+            let repo = find(store, repo).await?;
+            let at = store.ref_target(repo.id, from).await?.unwrap();
+            store.create_ref(repo.id, HEADS, "side", at).await
+        }
+        Deed::DeleteBranch { repo } => store.delete_ref(find(store, repo).await?.id, HEADS, "side").await,
+        Deed::Squash { repo, branch } => {
+            let repo = find(store, repo).await?;
+            store.squash(&repo, branch, "ann", "all at once").await.map(|_| ())
+        }
+        Deed::Sweep => {
+            let options = SweepOptions { grace_s: GRACE_S, ..SweepOptions::default() };
+            let swept = store.sweep(&options, &SweepProgress::default()).await?;
+            assert_eq!(swept.skipped, [""; 0]);
+            Ok(())
+        }
+        Deed::Compact => {
+            let options = CompactOptions { live_share_max: 0.95, dry_run: false };
+            store.compact(&options, &CompactProgress::default()).await.map(|_| ())
+        }
+        Deed::Pull { repo, branch, path } => {
+            let row = find(store, repo).await?;
+            let at = store.ref_target(row.id, branch).await?.unwrap();
+            let item = store.find_path(row.id, at, path).await?.unwrap();
+            let linked = item.linked.unwrap();
+            let bytes = read(store, &row.name, linked.file).await?;
+            assert!(digest(&bytes) == linked.sha256, "{path} has other bytes");
+            Ok(())
+        }
+    }
+}
+
+async fn commit(store: &Store, repo: &str, branch: &str, operation: Operation) -> store::Result<()> {
+    let repo = find(store, repo).await?;
+    let request = Request {
+        ref_name: branch.to_owned(),
+        parent: None,
+        author: "ann".into(),
+        message: "a commit".into(),
+        operations: vec![operation],
+    };
+    store.commit(&repo, &request).await.map(|_| ())
+}
+
+async fn find(store: &Store, repo: &str) -> store::Result<RepoRow> {
+    let found = store.repo(&name(repo)).await?;
+    found.ok_or_else(|| store::Error::new(ErrorKind::NotFound, "no such repository"))
+}
+
+async fn read(store: &Store, repo: &RepoName, file: FileHash) -> store::Result<Vec<u8>> {
+    let grant = Grant::read(repo.scope()?);
+    let bytes = store.file_bytes(&grant, file).await?;
+    let pieces: Vec<Bytes> = store.content(&grant, file, 0..bytes).await?.try_collect().await?;
+    Ok(pieces.concat())
+}
+
+/// Large files of a commit by path.
+async fn paths(store: &Store, repo: &RepoRow, at: Oid) -> BTreeMap<String, (Sha256, FileHash)> {
+    let page = Page { recursive: true, after: None, limit: 1000 };
+    let listing = store.list_folder(repo.id, at, "", &page).await.unwrap().unwrap();
+    let files = listing.items.into_iter().filter_map(|item| Some((item.path, item.linked?)));
+    files.map(|(path, linked)| (path, (linked.sha256, linked.file))).collect()
+}
+
+fn name(repo: &str) -> RepoName {
+    RepoName::new(Kind::Model, "ann", repo).unwrap()
+}
+
+fn side() -> String {
+    format!("{HEADS}side")
+}
+
+fn digest(bytes: &[u8]) -> Sha256 {
+    Sha256::new(sha2::Sha256::digest(bytes).into())
+}

@@ -1,0 +1,271 @@
+//! Sweep, one case at a time: what goes, what stays, and what comes back.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+mod house;
+
+use bytes::Bytes;
+use house::{House, Upload, writer};
+use store::catalog::repo::RepoRow;
+use store::catalog::rows::XorbState;
+use store::repo::commit::{Operation, Request};
+use store::repo::refs::{HEADS, MAIN};
+use store::repo::{Kind, RepoName};
+use store::sweep::{Estimate, GRACE_S, SweepOptions, SweepProgress, Swept};
+use store::{ErrorKind, Grant};
+use testkit::corpus;
+use xet::compress::Policy;
+
+fn name() -> RepoName {
+    RepoName::new(Kind::Model, "ann", "repo").unwrap()
+}
+
+fn grant() -> Grant {
+    Grant::write(name().scope().unwrap())
+}
+
+fn upload(seed: u64) -> (Vec<u8>, Upload) {
+    let data = corpus::noise(seed, 100_000);
+    let upload = Upload::of(&[&data], 100, Policy::Auto);
+    (data, upload)
+}
+
+async fn sweep(house: &House) -> Swept {
+    // Objects are dated by the real clock, far before the house's: grace of objects is not tried here.
+    house.store.sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+}
+
+async fn estimated(house: &House) -> Estimate {
+    house.store.estimate_sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+}
+
+async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &Upload) {
+    let put =
+        Operation::PutLinked { path: path.into(), sha256: upload.files[0].sha256.unwrap(), bytes: None };
+    let request = Request {
+        ref_name: branch.into(),
+        parent: None,
+        author: "ann".into(),
+        message: format!("put {path}"),
+        operations: vec![put],
+    };
+    house.store.commit(repo, &request).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_no_ref_leads_to_goes_when_its_grace_is_over_and_everything_else_stays() {
+    let house = House::new().await;
+    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let ((kept, kept_upload), (lost, lost_upload)) = (upload(1), upload(2));
+    house.upload(&grant(), &kept_upload).await.unwrap();
+    house.upload(&grant(), &lost_upload).await.unwrap();
+    put(&house, &repo, MAIN, "kept.bin", &kept_upload).await;
+    let at = house.store.ref_target(repo.id, MAIN).await.unwrap().unwrap();
+    house.store.create_ref(repo.id, HEADS, "side", at).await.unwrap();
+    put(&house, &repo, "refs/heads/side", "lost.bin", &lost_upload).await;
+    let (kept_file, lost_file) = (kept_upload.files[0].hash, lost_upload.files[0].hash);
+
+    house.clock.advance(2 * GRACE_S);
+    assert_eq!(sweep(&house).await, Swept::default(), "two refs lead to everything");
+    house.store.delete_ref(repo.id, HEADS, "side").await.unwrap();
+    assert_eq!(sweep(&house).await, Swept::default(), "somebody may still read the commit");
+    house.clock.advance(86_400 + 1);
+    let estimate = estimated(&house).await;
+    assert_eq!((estimate.git_objects, estimate.files, estimate.xorbs, estimate.ripe_bytes), (3, 1, 1, 0));
+    assert!(estimate.xorb_bytes > 90_000);
+
+    // Commit, tree and pointer; the file; its xorb and shard.
+    let swept = sweep(&house).await;
+    assert_eq!((swept.git_objects, swept.repo_files, swept.files, swept.condemned), (3, 1, 1, 2));
+    assert_eq!(swept.orphans, 1, "the bundle of the commit");
+    assert_eq!(house.read(&grant(), lost_file, None).await.unwrap_err().kind(), ErrorKind::NotFound);
+    house.clock.advance(GRACE_S - 10);
+    assert_eq!(sweep(&house).await, Swept::default());
+    house.clock.advance(20);
+    let estimate = estimated(&house).await;
+    assert_eq!((estimate.xorbs, estimate.ripe_bytes), (1, estimate.xorb_bytes));
+    let swept = sweep(&house).await;
+    assert_eq!((swept.deleted, swept.condemned), (2, 0));
+    assert_eq!(house.state().await.1.len(), 2, "a xorb and a shard are left");
+    assert_eq!(house.read(&grant(), kept_file, None).await.unwrap(), kept);
+
+    // It may come again at once, under another key than the one that was deleted.
+    house.upload(&grant(), &lost_upload).await.unwrap();
+    assert_eq!(house.read(&grant(), lost_file, None).await.unwrap(), lost);
+    let rows = house.catalog.xorbs(&[lost_upload.xorbs[0].info.hash()]).await.unwrap();
+    assert_eq!(rows[0].state, XorbState::Live);
+}
+
+#[tokio::test]
+async fn a_push_finds_its_xorbs_again_within_the_grace_and_is_refused_whole_after_it() {
+    let house = House::new().await;
+    house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let (data, upload) = upload(1);
+    house.upload(&grant(), &upload).await.unwrap();
+    // Nobody commits it.
+    house.clock.advance(GRACE_S + 10);
+    let swept = sweep(&house).await;
+    assert_eq!((swept.repo_files, swept.files, swept.condemned), (1, 1, 2));
+    // A client that remembers the xorbs registers the file without sending them.
+    house.clock.advance(GRACE_S - 10);
+    house.register(&grant(), &upload.shard()).await.unwrap();
+    assert_eq!(house.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
+    house.clock.advance(GRACE_S + 10);
+    sweep(&house).await;
+    house.clock.advance(GRACE_S + 10);
+    assert_eq!(sweep(&house).await.deleted, 2);
+    let error = house.register(&grant(), &upload.shard()).await.unwrap_err();
+    assert!(error.to_string().contains("is not stored"), "{error}");
+    assert_eq!(house.catalog.counts().await.unwrap().files, 0);
+    house.upload(&grant(), &upload).await.unwrap();
+    assert_eq!(house.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
+}
+
+/// Sweep gave the object up and was paused before it deleted it; the xorb comes again; then the deletion happens.
+#[tokio::test]
+async fn a_deletion_that_is_late_finds_nothing_of_what_came_again() {
+    let house = House::new().await;
+    let grant = writer("ann/models/repo");
+    let (data, upload) = upload(1);
+    let xorb = &upload.xorbs[0];
+    house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
+    let old = house.catalog.xorbs(&[xorb.info.hash()]).await.unwrap().remove(0);
+    let hash = [*xorb.info.hash().as_bytes()];
+    let sweep = house.catalog.sweep();
+    let of = store::catalog::sweep::Kept::Xorbs;
+    sweep.condemn(of, &hash, u64::MAX >> 1, 5).await.unwrap();
+    sweep.doom(of, &hash, u64::MAX >> 1, 6).await.unwrap();
+
+    house.upload(&grant, &upload).await.unwrap();
+    let new = house.catalog.xorbs(&[xorb.info.hash()]).await.unwrap().remove(0);
+    assert_ne!(old.key, new.key);
+    house.store.objects().delete(&store::ObjectKey::Xorb(old.key)).await.unwrap();
+    sweep.bury(of, &hash, 7).await.unwrap();
+    assert_eq!(house.read(&grant, upload.files[0].hash, None).await.unwrap(), data);
+    let stored = house.store.objects().whole(&store::ObjectKey::Xorb(new.key)).await.unwrap();
+    let scanned = xet::xorb::verify(&stored, Some(new.key.hash), true).unwrap();
+    assert_ne!(scanned.nonce, [0; 4]);
+    assert_eq!(store::Digest::of(&stored[scanned.info.stored_bytes() as usize..]), new.key.digest);
+}
+
+#[tokio::test]
+async fn a_grace_shorter_than_dedup_answers_live_is_refused_beside_servers() {
+    let house = House::new().await;
+    let sweep = async |grace_s, offline| {
+        let options = SweepOptions { grace_s, offline, ..SweepOptions::default() };
+        house.store.sweep(&options, &SweepProgress::default()).await.map_err(|error| error.kind())
+    };
+    assert_eq!(sweep(86_400, false).await, Err(ErrorKind::Invalid));
+    assert_eq!(sweep(0, false).await, Err(ErrorKind::Invalid));
+    assert!(sweep(86_400 + 3600, false).await.is_ok());
+    let (_, upload) = upload(1);
+    house.store.create_repo(&name(), false, "ann").await.unwrap();
+    house.upload(&grant(), &upload).await.unwrap();
+    // Nobody else is there: all goes at once, with nothing left to wait for.
+    let swept = sweep(0, true).await.unwrap();
+    assert_eq!((swept.files, swept.condemned, swept.deleted), (1, 2, 2));
+    let (counts, paths) = house.state().await;
+    assert_eq!((counts.xorbs, counts.shards, paths.len()), (0, 0, 0));
+    house.upload(&grant(), &upload).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
+    let house = House::new().await;
+    let (_, upload) = upload(1);
+    house.store.create_repo(&name(), false, "ann").await.unwrap();
+    house.upload(&grant(), &upload).await.unwrap();
+    house.clock.advance(2 * GRACE_S);
+    let options = SweepOptions::default();
+    for n in 1..40 {
+        house.faults.fail_before(n);
+        let broken = house.store.sweep(&options, &SweepProgress::default()).await;
+        house.faults.disarm();
+        if broken.is_ok() {
+            return;
+        }
+        let busy = house.store.sweep(&options, &SweepProgress::default()).await;
+        assert!(n == 1 || busy.is_err_and(|error| error.kind() == ErrorKind::Conflict), "after {n}");
+        house.clock.advance(601);
+        house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
+    }
+    panic!("a sweep of so little takes so many operations");
+}
+
+#[tokio::test]
+async fn what_a_race_and_a_broken_upload_leave_is_removed() {
+    let house = House::new().await;
+    let grant = writer("ann/models/repo");
+    let (data, upload) = upload(1);
+    house.upload(&grant, &upload).await.unwrap();
+    let before = house.state().await;
+    // Another form of the same xorb lost, and a shard was stored but not registered.
+    let hash = upload.xorbs[0].info.hash();
+    let loser = store::XorbKey { hash, digest: store::Digest::of(b"loser") };
+    house
+        .store
+        .objects()
+        .put(&store::ObjectKey::Xorb(loser), vec![Bytes::from_static(b"loser")])
+        .await
+        .unwrap();
+    house.faults.fail_before(4);
+    let other = Upload::of(&[&corpus::noise(2, 50_000)], 100, Policy::Auto);
+    for n in 1..12 {
+        house.faults.fail_before(n);
+        let _ = house.upload(&grant, &other).await.map_err(|_| ());
+    }
+    house.faults.disarm();
+    house.clock.advance(2 * GRACE_S);
+    sweep(&house).await;
+    house.clock.advance(2 * GRACE_S);
+    sweep(&house).await;
+    // The other upload went through in the end and belongs to no repository: files of plain scopes stay.
+    assert_eq!(house.read(&grant, upload.files[0].hash, None).await.unwrap(), data);
+    let after = house.state().await;
+    assert!(before.1.iter().all(|path| after.1.contains(path)));
+    assert_eq!(after.0.xorbs as usize + after.0.shards as usize, after.1.len(), "no object without a row");
+}
+
+#[tokio::test]
+async fn a_repository_that_cannot_be_read_keeps_all_it_has() {
+    let house = House::new().await;
+    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let (_, upload) = upload(1);
+    house.upload(&grant(), &upload).await.unwrap();
+    put(&house, &repo, MAIN, "a.bin", &upload).await;
+    let pool = house.database().await;
+    sqlx::query("UPDATE git_objects SET body = X'00' WHERE kind = 2").execute(&pool).await.unwrap();
+    house.clock.advance(3 * GRACE_S);
+    let swept = sweep(&house).await;
+    assert_eq!(swept.skipped.len(), 1, "{swept:?}");
+    assert_eq!((swept.git_objects, swept.repo_files, swept.files, swept.condemned), (0, 0, 0, 0));
+}
+
+#[tokio::test]
+async fn a_commit_whose_file_was_swept_is_refused() {
+    let house = House::new().await;
+    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let (_, upload) = upload(1);
+    house.upload(&grant(), &upload).await.unwrap();
+    house.clock.advance(GRACE_S + 10);
+    // The commit has found the file, and waits; meanwhile the file goes.
+    house.faults.hold_from(5);
+    let commit = tokio::spawn({
+        let (store, repo) = (house.store.clone(), repo.clone());
+        let sha256 = upload.files[0].sha256.unwrap();
+        async move {
+            let put = Operation::PutLinked { path: "a.bin".into(), sha256, bytes: None };
+            let (author, message) = ("ann".into(), "late".into());
+            let request =
+                Request { ref_name: MAIN.into(), parent: None, author, message, operations: vec![put] };
+            store.commit(&repo, &request).await
+        }
+    });
+    while house.faults.waiting() == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let swept = house.catalog.sweep().all_repos(&[], 1).await.unwrap().remove(0);
+    let file = [upload.files[0].hash];
+    assert_eq!(house.catalog.sweep().drop_repo_files(&swept, &file, u64::MAX >> 1).await.unwrap(), 1);
+    house.faults.release();
+    assert_eq!(commit.await.unwrap().unwrap_err().kind(), ErrorKind::Conflict);
+}

@@ -1,0 +1,71 @@
+//! Faults of the sides of the catalog that sweep and care use.
+
+use async_trait::async_trait;
+use store::access::Scope;
+use store::catalog::care::Relay;
+use store::catalog::rows::{FileRow, ShardRow, XorbRow};
+use store::catalog::sweep::{Doomed, Kept, SweptObject, SweptRepo, Use};
+use store::catalog::{CareCatalog, SweepCatalog};
+use store::repo::RepoId;
+use store::repo::oid::Oid;
+use store::{ObjectKey, Result, XorbKey};
+use xet::{FileHash, Sha256, XorbHash};
+
+use super::{FaultyCatalog, catalog_fault};
+
+/// Every method, with faults.
+macro_rules! faulty {
+    ($trait:ident, $side:ident: $($method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl $trait for FaultyCatalog { $(
+            async fn $method(&self, $($name: $type),*) -> Result<$answer> {
+                self.faults.run(catalog_fault, self.inner.$side().$method($($name),*)).await
+            }
+        )* }
+    };
+}
+
+faulty! {
+    SweepCatalog, sweep:
+    take_lease(name: &str, holder: &str, now_s: u64, until_s: u64) -> Option<String>;
+    keep_lease(name: &str, holder: &str, until_s: u64, place: &str) -> bool;
+    all_repos(after: &[u8], limit: u64) -> Vec<SweptRepo>;
+    git_page(repo: RepoId, after: &[u8], limit: u64) -> Vec<SweptObject>;
+    drop_git(repo: RepoId, generation: u64, oids: &[Oid], before_s: u64) -> bool;
+    note_swept(repo: RepoId, generation: u64) -> ();
+    used_bundles(repo: RepoId, bundles: &[Oid]) -> Vec<Oid>;
+    idle_repo_files(repo: &SweptRepo, before_s: u64, after: &[u8], limit: u64) -> Vec<FileHash>;
+    drop_repo_files(repo: &SweptRepo, files: &[FileHash], before_s: u64) -> u64;
+    drop_digests(scope: &Scope) -> u64;
+    unread_files(after: &[u8], limit: u64) -> Vec<FileHash>;
+    drop_files(files: &[FileHash]) -> u64;
+    unrelated_files(limit: u64) -> Vec<FileRow>;
+    relate_files(rows: &[FileRow]) -> ();
+    unused(of: Kept, before_s: u64, after: &[u8], limit: u64) -> Vec<[u8; 32]>;
+    condemn(of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> u64;
+    ripe(of: Kept, before_s: u64, after: &[u8], limit: u64) -> Vec<[u8; 32]>;
+    doom(of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> u64;
+    doomed(of: Kept, after: &[u8], limit: u64) -> Vec<Doomed>;
+    bury(of: Kept, hashes: &[[u8; 32]], now_s: u64) -> ();
+    forget_buried(of: Kept, before_s: u64) -> u64;
+    claim(found: &[(ObjectKey, u64)], now_s: u64) -> Vec<ObjectKey>;
+    replace_swept(row: &XorbRow) -> bool;
+    layouts(files: &[FileHash]) -> Vec<FileRow>;
+    uses(of: Use, hashes: &[[u8; 32]]) -> Vec<([u8; 32], u64)>;
+}
+
+faulty! {
+    CareCatalog, care:
+    xorb_page(after: &[u8], limit: u64) -> Vec<XorbRow>;
+    shard_page(after: &[u8], limit: u64) -> Vec<ShardRow>;
+    file_page(after: &[u8], limit: u64) -> Vec<FileRow>;
+    bundle_page(repo: RepoId, after: &[u8], limit: u64) -> Vec<Oid>;
+    files_of(xorb: XorbHash, after: &[u8], limit: u64) -> Vec<FileHash>;
+    readers(files: &[FileHash]) -> Vec<(FileHash, Scope)>;
+    note_verified(xorbs: &[XorbKey], now_s: u64) -> ();
+    mark_damaged(xorbs: &[XorbKey], now_s: u64) -> u64;
+    relay(relay: &Relay) -> bool;
+    restore_rights(scope: &Scope, files: &[(Sha256, FileHash)], now_s: u64) -> ();
+    top_repos(limit: u64) -> Vec<(Scope, u64, u64)>;
+    logical_bytes() -> u64;
+}
