@@ -166,6 +166,15 @@ pub struct Committed {
 impl Store {
     /// Commits. Fails with a conflict when `parent` is not where the ref is; without a parent it follows whatever is.
     pub async fn commit(&self, repo: &RepoRow, request: &Request) -> Result<Committed> {
+        let committed = self.try_commit(repo, request).await?;
+        if !committed.was_made {
+            // Somebody who asks again may have been the one whose commit was not written down.
+            self.write_down(repo.id).await?;
+        }
+        Ok(committed)
+    }
+
+    async fn try_commit(&self, repo: &RepoRow, request: &Request) -> Result<Committed> {
         let linked = self.linked(repo, &request.operations).await?;
         let mut tries = COMMIT_TRIES;
         loop {

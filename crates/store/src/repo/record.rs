@@ -178,14 +178,17 @@ impl Store {
     pub(crate) async fn write_down(&self, repo: RepoId) -> Result<()> {
         let Some((version, record)) = self.hub().note_repo(repo).await? else { return Ok(()) };
         self.objects.put(&ObjectKey::Repo { repo, version }, vec![record.encode().into()]).await?;
-        self.objects.delete(&ObjectKey::Repo { repo, version: version.saturating_sub(1) }).await
+        // One that is left over does not count.
+        self.objects.delete(&ObjectKey::Repo { repo, version: version.saturating_sub(1) }).await.ok();
+        Ok(())
     }
 
     /// Writes down what is known of people.
     pub(crate) async fn write_people_down(&self) -> Result<()> {
         let (version, record) = self.hub().note_people().await?;
         self.objects.put(&ObjectKey::People { version }, vec![record.encode().into()]).await?;
-        self.objects.delete(&ObjectKey::People { version: version.saturating_sub(1) }).await
+        self.objects.delete(&ObjectKey::People { version: version.saturating_sub(1) }).await.ok();
+        Ok(())
     }
 
     /// Makes the catalog's repositories what was written down of them, once their git objects are there: names, who sees
