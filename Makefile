@@ -8,7 +8,7 @@ TARGET ?=
 BENCH_ARGS ?=
 SERVERS_ARGS ?=
 
-.PHONY: help run demo test test-rgw check lint bench bench-servers fuzz wheel install clean setup
+.PHONY: help run demo test test-rgw check lint bench bench-servers bench-clients fuzz wheel install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,13 +36,18 @@ lint: ## format, clippy and documentation without a warning
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-bench: bench-servers ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
+bench: bench-servers bench-clients ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
 	.venv/bin/python bench/run.py $(BENCH_ARGS)
 
 bench-servers: setup ## measure the server with the hf_xet client (SERVERS_ARGS="--scale 0.01 --rounds 1" is quick)
 	cargo build --release -p drystone -p drystone-testkit --bins
 	cargo build --release -p drystone-store --example fill
 	.venv/bin/python bench/servers.py $(SERVERS_ARGS)
+
+bench-clients: setup ## measure our client against hf_xet (CLIENTS_ARGS="--scale 0.1 --rounds 1" is quick), and its memory
+	cargo build --release -p drystone -p drystone-testkit --bins
+	.venv/bin/python bench/clients.py $(CLIENTS_ARGS)
+	.venv/bin/python bench/memory.py target/release/drystone --scale $(or $(MEMORY_SCALE),1)
 
 fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGET)
