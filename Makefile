@@ -8,7 +8,7 @@ TARGET ?=
 BENCH_ARGS ?=
 SERVERS_ARGS ?=
 
-.PHONY: help run demo test test-rgw check lint bench bench-servers bench-clients fuzz wheel install clean setup
+.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers bench-clients fuzz wheel install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,13 @@ lint: ## format, clippy and documentation without a warning
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
+sim: ## simulate sweeps beside writers with 10,000 seeds (SEEDS=…)
+	DRYSTONE_SIM_SEEDS="$${SEEDS:-10000}" cargo nextest run -p drystone-store --test sim
+
+stress: ## writers, readers and sweepers for ten minutes on each database (SECONDS_EACH=…), then 100 kills
+	DRYSTONE_STRESS_S="$${SECONDS_EACH:-600}" cargo nextest run -p drystone-store --test stress --no-capture
+	DRYSTONE_KILLS=100 cargo nextest run -p drystone --test keep --no-capture
+
 bench: bench-servers bench-clients ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
 	.venv/bin/python bench/run.py $(BENCH_ARGS)
 
@@ -52,12 +59,9 @@ bench-clients: setup ## measure our client against hf_xet (CLIENTS_ARGS="--scale
 fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGET)
 
-wheel: ## build the Python wheel (not yet: it comes with the client)
-	@if [ -d python ]; then \
-	  cd python && maturin build --release --locked; \
-	else \
-	  echo "There is no Python wheel yet: it comes with the client, in python/." >&2; exit 1; \
-	fi
+wheel: setup ## build the Python wheel into target/wheels (imports drystone and shardpack)
+	.venv/bin/maturin build --release --locked --manifest-path python/Cargo.toml
+	@ls "$${CARGO_TARGET_DIR:-target}"/wheels/*.whl
 
 install: ## install the command line tools into cargo's bin folder
 	cargo install --locked --path crates/cli

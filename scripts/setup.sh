@@ -7,6 +7,11 @@ HF_XET_VERSION=1.8.0
 HF_HUB_VERSION=2.4.0
 # What people still have: the last that asks for unversioned paths, and one that asks for version 1.
 HF_XET_OLD_VERSIONS=(1.1.10 1.3.2)
+# Builds the wheel; what its tests use beside it.
+WHEEL_PACKAGES=(maturin==1.16.0 numpy pillow pyarrow pandas fsspec)
+# Peers whose datasets are converted. They are installed without what they ask for beyond this: clouds and CUDA.
+PEER_PACKAGES=(webdataset==1.0.2 mosaicml-streaming==0.13.0)
+PEER_NEEDS=(braceexpand brotli catalogue filelock pillow python-snappy pyyaml requests tqdm "xxhash<4" zstd)
 
 say() { printf '==> %s\n' "$*"; }
 
@@ -80,6 +85,38 @@ install_old_clients() {
     done
 }
 
+install_wheel_tools() {
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    local mark=".venv/wheel-tools"
+    [ "$(cat "$mark" 2>/dev/null)" = "${WHEEL_PACKAGES[*]}" ] && return
+    say "installing ${WHEEL_PACKAGES[*]}"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "${WHEEL_PACKAGES[@]}"
+    echo "${WHEEL_PACKAGES[*]}" >"$mark"
+}
+
+# Debian's torch, which is for the CPU alone and for Debian's own Python; that of PyPI brings gigabytes of CUDA. Where there is
+# none, the tests that need it are skipped and say so.
+install_torch() {
+    local venv=.venv/torch python=/usr/bin/python3 as_root=()
+    local mark="$venv/peers"
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    [ "$(cat "$mark" 2>/dev/null)" = "${PEER_PACKAGES[*]}" ] && return
+    if ! "$python" -c 'import torch' 2>/dev/null; then
+        command -v apt-get >/dev/null || { say "no torch: there is no apt-get"; return; }
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { say "no torch: the wheel needs Python 3.11"; return; }
+        [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+        say "installing python3-torch"
+        "${as_root[@]}" apt-get update -qq
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-torch python3-venv \
+            >/dev/null || { say "no torch: python3-torch could not be installed"; return; }
+    fi
+    say "making $venv with ${PEER_PACKAGES[*]}"
+    "$python" -m venv --clear --system-site-packages "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${PEER_NEEDS[@]}"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "${PEER_PACKAGES[@]}"
+    echo "${PEER_PACKAGES[*]}" >"$mark"
+}
+
 install_cargo_fuzz() {
     command -v cargo-fuzz >/dev/null && return
     if cargo +nightly --version >/dev/null 2>&1; then
@@ -92,4 +129,6 @@ install_packages
 require_rust
 make_venv
 install_old_clients
+install_wheel_tools
+install_torch
 install_cargo_fuzz

@@ -136,6 +136,34 @@ pack_reader() {
     python3 tests/shardpack/reader.py "$target_dir/debug/shardpack"
 }
 
+# What people import, as they install it: from a wheel, built as quickly as the programs of the other tests.
+python_tests() {
+    if [ "${SKIP_HF_XET:-}" = 1 ]; then
+        skip "the Python packages: SKIP_HF_XET=1"
+        return
+    fi
+    run "packs from python" count_plain packs_from_python
+    run "the Hub from python" count_plain .venv/bin/python tests/python/hub.py "$target_dir/debug/drystone"
+    if [ -f .venv/torch/peers ]; then
+        run "packs in torch" count_plain in_torch tests/python/loader.py
+        run "datasets of others" count_plain in_torch tests/python/peers.py "$target_dir/debug/shardpack"
+    else
+        skip "packs in torch and datasets of webdataset and mosaicml-streaming: there is no torch for this Python (make setup says why)"
+    fi
+}
+
+packs_from_python() {
+    rm -rf "$target_dir/wheels"
+    .venv/bin/maturin build --quiet --manifest-path python/Cargo.toml --out "$target_dir/wheels"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
+    .venv/bin/python tests/python/pack.py
+}
+
+in_torch() {
+    .venv/torch/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
+    .venv/torch/bin/python -W ignore "$@"
+}
+
 fuzzing() {
     if ! cargo +nightly --version >/dev/null 2>&1; then
         skip "fuzzing: there is no nightly toolchain (rustup toolchain install nightly)"
@@ -161,6 +189,7 @@ name_vectors
 rust_tests
 hf_xet_agreement
 run "shardpack reader" count_plain pack_reader
+python_tests
 fuzzing
 
 echo

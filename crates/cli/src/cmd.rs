@@ -14,10 +14,13 @@ mod keep;
 mod ls;
 mod pull;
 mod push;
+mod rebuild;
 mod rm;
 mod serve;
 mod shard;
+mod stats;
 mod token;
+mod verify;
 mod xorb;
 
 use std::process::ExitCode;
@@ -52,6 +55,9 @@ enum Verb {
     Token(token::Token),
     Admin(admin::Admin),
     Gc(gc::Gc),
+    Verify(verify::Verify),
+    Rebuild(rebuild::Rebuild),
+    Stats(stats::Stats),
     Config(config::Config),
     Completions(completions::Completions),
 }
@@ -75,6 +81,9 @@ impl Drystone {
             Verb::Token(verb) => verb.run(),
             Verb::Admin(verb) => verb.run(),
             Verb::Gc(verb) => verb.run(),
+            Verb::Verify(verb) => verb.run(),
+            Verb::Rebuild(verb) => verb.run(),
+            Verb::Stats(verb) => verb.run(),
             Verb::Config(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }

@@ -195,6 +195,11 @@ pub(crate) fn open_bucket(url: &Secret<String>) -> store::Result<Objects> {
     Objects::open(url.expose(), bucket_options())
 }
 
+/// The objects a URL names, with what the environment says of buckets.
+pub fn open_objects(url: &str) -> store::Result<Objects> {
+    open_bucket(&Secret::new(url.to_owned()))
+}
+
 /// Buckets are told about themselves where their other tools look: `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`.
 fn bucket_options() -> impl Iterator<Item = (String, String)> {
     let variables = std::env::vars_os();

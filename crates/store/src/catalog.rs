@@ -3,6 +3,7 @@
 //! Every method takes a batch and is one statement or one short transaction. Every write can be repeated: what is there
 //! stays, so a caller who did not hear the answer asks again.
 
+pub mod care;
 pub mod postgres;
 pub mod repo;
 pub mod review;
@@ -27,6 +28,7 @@ use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
 use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
 
+pub use care::CareCatalog;
 pub use postgres::PostgresCatalog;
 pub use repo::RepoCatalog;
 pub use sqlite::SqliteCatalog;
@@ -81,8 +83,11 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// The Hub side: repositories, refs, git objects, members.
     fn hub(&self) -> &dyn RepoCatalog;
 
-    /// What sweep, verify and rebuild ask.
+    /// What sweep asks.
     fn sweep(&self) -> &dyn SweepCatalog;
+
+    /// What verify, rebuild, compaction and statistics ask.
+    fn care(&self) -> &dyn CareCatalog;
 }
 
 /// Opens the catalog a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date.

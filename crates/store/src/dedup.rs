@@ -160,7 +160,7 @@ pub(crate) fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Reach, ChunkHash), D
 }
 
 /// A stored xorb as shards list it.
-fn entry(info: &XorbInfo, object_bytes: u64) -> XorbEntry {
+pub(crate) fn entry(info: &XorbInfo, object_bytes: u64) -> XorbEntry {
     let mut raw_start = 0;
     let chunk = |place: &xet::xorb::ChunkPlace| {
         let entry =

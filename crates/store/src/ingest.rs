@@ -141,10 +141,14 @@ impl Store {
         };
         let mut was_inserted = salt != Salt::NONE && self.catalog.sweep().replace_swept(&row).await?;
         if !was_inserted {
-            let added = self.catalog.add_xorbs(&[row]).await?;
+            let added = self.catalog.add_xorbs(std::slice::from_ref(&row)).await?;
             was_inserted = added.first().is_some_and(|added| added.was_inserted);
-            if added.iter().any(|added| !added.row.is_live()) {
-                return Err(swept(key.hash));
+            if let Some(added) = added.into_iter().find(|added| !added.row.is_live()) {
+                let is_damaged = added.row.state == XorbState::Damaged;
+                was_inserted = is_damaged && self.heal(&added.row, &row, &info).await?;
+                if !was_inserted {
+                    return Err(swept(key.hash));
+                }
             }
         }
         if was_inserted {

@@ -5,7 +5,7 @@
 
 mod prove;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ use xet::shard::{FileEntry, Footing, Form, Shard, ShardBuilder, XorbEntry};
 use xet::{ChunkHash, FileHash, FormatError, Sha256, ShardHash, XorbHash};
 
 use crate::Store;
-use crate::access::Grant;
+use crate::access::{Grant, Scope};
 use crate::body::{self, BodyError, Segments};
 use crate::catalog::rows::{DedupRow, Registered as Row, Registration, ShardRow, XorbRow};
 use crate::error::{Error, ErrorKind, Result};
@@ -97,6 +97,36 @@ impl Store {
             Row::ShardSwept => {
                 Err(Error::new(ErrorKind::Unavailable, "the shard was just swept: send it again"))
             }
+        }
+    }
+
+    /// Registers those files of a stored shard that are `wanted`, for a catalog that is made again; tells how many.
+    pub(crate) async fn restore_shard(
+        &self,
+        scope: &Scope,
+        shard: &Arc<Shard>,
+        row: &ShardRow,
+        wanted: &HashSet<FileHash>,
+    ) -> Result<u64> {
+        let xorbs = Arc::new(self.live_xorbs(shard).await?);
+        let proven = self.prove(shard, &xorbs, &Progress::default()).await?;
+        let is_whole = shard.files.iter().all(|file| wanted.contains(&file.hash));
+        let files: Vec<_> = proven.files.into_iter().filter(|file| wanted.contains(&file.hash)).collect();
+        let restored = files.len() as u64;
+        let registration = Registration {
+            scope: scope.clone(),
+            shard: row.clone(),
+            xorbs: xorbs.keys().copied().collect(),
+            files,
+            sha256s: sha256s(shard).into_iter().filter(|(_, file)| wanted.contains(file)).collect(),
+            // Whose the others are is not known here, so their chunks are nobody's to find.
+            dedup: if is_whole { eligible(shard, proven.dedup) } else { Vec::new() },
+            now_s: self.clock.now_s(),
+        };
+        match self.catalog.register(&registration).await? {
+            Row::Done { .. } => Ok(restored),
+            Row::Missing(hash) => Err(missing(&hash)),
+            Row::ShardSwept => Err(Error::new(ErrorKind::Internal, "a new catalog has tombstones")),
         }
     }
 

@@ -138,6 +138,8 @@ struct Times {
     old_s: u64,
     /// What was last seen before this may be condemned: that takes nothing from anybody.
     settled_s: u64,
+    /// Before this nothing protects a commit that no ref leads to.
+    left_s: u64,
 }
 
 impl Store {
@@ -179,7 +181,7 @@ impl Store {
         let now_s = self.clock.now_s();
         let least_s = self.dedup.answer_s.saturating_add(TOUCH_S);
         if options.offline && options.grace_s == 0 {
-            return Ok(Times { now_s, old_s: FOREVER_S, settled_s: FOREVER_S });
+            return Ok(Times { now_s, old_s: FOREVER_S, settled_s: FOREVER_S, left_s: FOREVER_S });
         }
         if !options.offline && options.grace_s < least_s {
             let message = format!(
@@ -189,7 +191,8 @@ impl Store {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let settled_s = now_s.saturating_sub(options.grace_s.min(SETTLE_S));
-        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), settled_s })
+        let left_s = now_s.saturating_sub(options.grace_s.min(LEFT_S));
+        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), settled_s, left_s })
     }
 
     /// Notes what files of an older version are made of. Until that is known nothing can be condemned.
@@ -306,7 +309,7 @@ impl Store {
 
     /// Objects that no row knows: of uploads that were broken off or came second.
     async fn sweep_orphans(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
-        for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits] {
+        for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Parts] {
             let mut pages = self.objects.list(folder).try_chunks(PAGE_LISTED);
             while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
                 let seen = page.len();
@@ -314,7 +317,9 @@ impl Store {
                 let old: Vec<Listed> = old.filter(|listed| listed.key.is_some()).collect();
                 let loose = match folder {
                     Folder::Commits => self.unused_bundles(&old).await?,
-                    _ => {
+                    // Parts of a file that was given up: no row ever knows them, and whoever comes again sends them again.
+                    Folder::Parts => old.iter().filter_map(|listed| listed.key).collect(),
+                    Folder::Xorbs | Folder::Shards => {
                         let found: Vec<_> =
                             old.iter().filter_map(|listed| Some((listed.key?, listed.bytes))).collect();
                         self.swept().claim(&found, times.now_s).await?
@@ -358,6 +363,8 @@ impl Store {
 const FOREVER_S: u64 = i64::MAX as u64;
 /// Condemning is undone by whoever refers to the thing; waiting a little spares most of that.
 const SETTLE_S: u64 = 3600;
+/// Commits are made, and commits that no ref leads to any more are read, in less time than this.
+const LEFT_S: u64 = 86_400;
 const PAGE_ROWS: u64 = 1000;
 /// Their layouts may be long.
 const PAGE_FILES: u64 = 200;

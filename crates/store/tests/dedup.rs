@@ -95,7 +95,6 @@ async fn keys_rotate_and_answers_keep_the_xorb_alive() {
     let pool = house.database().await;
     sqlx::query("DELETE FROM file_xorbs").execute(&pool).await.unwrap();
     let hashes = [*upload.xorbs[0].info.hash().as_bytes()];
-    let condemned = sweep.condemn(Kept::Xorbs, &hashes, u64::MAX >> 1, 1);
-    assert_eq!(condemned.await.unwrap(), 1);
+    assert_eq!(sweep.condemn(Kept::Xorbs, &hashes, u64::MAX >> 1, 1).await.unwrap(), 1);
     assert_eq!(house.store.dedup(&reader("ann/repo"), chunk(&upload, 0)).await.unwrap(), None);
 }

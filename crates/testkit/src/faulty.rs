@@ -26,7 +26,7 @@ use store::access::Scope;
 use store::catalog::rows::{
     AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
 };
-use store::catalog::{RepoCatalog, SweepCatalog};
+use store::catalog::{CareCatalog, RepoCatalog, SweepCatalog};
 use store::{Catalog, Clock, Error, ErrorKind};
 use tokio::sync::{Semaphore, watch};
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
@@ -370,6 +370,10 @@ impl Catalog for FaultyCatalog {
     }
 
     fn sweep(&self) -> &dyn SweepCatalog {
+        self
+    }
+
+    fn care(&self) -> &dyn CareCatalog {
         self
     }
 }

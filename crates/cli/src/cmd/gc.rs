@@ -1,10 +1,11 @@
 //! `drystone gc`: lets go of what nobody needs any more.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use store::compact::{CompactOptions, CompactProgress, Compacted};
 use store::sweep::{Estimate, GRACE_S, SweepOptions, SweepProgress, Swept};
 
 use super::keep::{Place, human, said, seconds, watched};
@@ -35,6 +36,14 @@ pub(crate) struct Gc {
     #[arg(long, value_name = "NUMBER")]
     rate: Option<u64>,
 
+    /// First move what is needed of xorbs that are hardly used to smaller ones
+    #[arg(long)]
+    compact: bool,
+
+    /// With --compact: xorbs of which at most this part is needed
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value_t = 0.5, requires = "compact")]
+    live_share: f64,
+
     /// Only say what would go
     #[arg(long)]
     dry_run: bool,
@@ -52,6 +61,9 @@ impl Gc {
             let (stage, seen) = progress.now();
             format!("{stage}: {seen} looked at")
         };
+        if self.compact {
+            self.compact()?;
+        }
         let mut out = io::stdout().lock();
         if self.dry_run {
             let estimate = watched(
@@ -74,7 +86,44 @@ impl Gc {
     }
 }
 
-fn show_estimate(out: &mut impl io::Write, estimate: &Estimate, as_json: bool) -> Result<ExitCode, CliError> {
+impl Gc {
+    fn compact(&self) -> Result<(), CliError> {
+        let options = CompactOptions { live_share_max: self.live_share, dry_run: self.dry_run };
+        let progress = CompactProgress::default();
+        let compacted = watched(
+            async {
+                let store = self.place.open().await?;
+                store.compact(&options, &progress).await.map_err(said)
+            },
+            || format!("{} xorbs looked at", progress.looked_at()),
+        )?;
+        let mut out = io::stdout().lock();
+        let Compacted { looked_at, rewritten, files, freed_bytes, busy } = compacted;
+        if self.json {
+            let value = json!({
+                "looked_at": looked_at, "rewritten": rewritten, "moved_files": files, "freed_bytes": freed_bytes,
+                "busy": busy,
+            });
+            writeln!(out, "{value}")?;
+        } else {
+            let verb = if self.dry_run { "would move" } else { "moved" };
+            let freed = human(freed_bytes);
+            writeln!(
+                out,
+                "{verb} {files} files out of {rewritten} of {looked_at} xorbs, which frees {freed} later"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a part of the whole.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a number from 0 to 1".to_owned())
+}
+
+fn show_estimate(out: &mut impl Write, estimate: &Estimate, as_json: bool) -> Result<ExitCode, CliError> {
     let Estimate { git_objects, files, xorbs, xorb_bytes, ripe_bytes, orphans, orphan_bytes, skipped } =
         estimate;
     if as_json {
@@ -100,7 +149,7 @@ fn show_estimate(out: &mut impl io::Write, estimate: &Estimate, as_json: bool) -
 }
 
 /// Ends with 1 when something could not be looked through: its keeper should know.
-fn show_swept(out: &mut impl io::Write, swept: &Swept, as_json: bool) -> Result<ExitCode, CliError> {
+fn show_swept(out: &mut impl Write, swept: &Swept, as_json: bool) -> Result<ExitCode, CliError> {
     let Swept { git_objects, repo_files, files, condemned, deleted, deleted_bytes, orphans, drafts, skipped } =
         swept;
     let code = if skipped.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use server::{House, Layers, ServeConfig};
+use server::{House, Key, KeyRing, Layers, ServeConfig};
 use store::Store;
 
 use crate::output::CliError;
@@ -59,9 +59,24 @@ impl Place {
         }
         let catalog = house.open_catalog(&config).await.map_err(said)?;
         // What answers are keyed with does not matter here.
-        let keys =
-            house.keys().or_else(|_| Ok::<_, CliError>(server::KeyRing::new(server::Key::random())))?;
+        let keys = KeyRing::new(Key::random());
         house.open_over(&config, &keys, catalog).map_err(said)
+    }
+}
+
+impl Place {
+    /// Opens objects that are there under a catalog that need not be.
+    pub(super) async fn open_for_rebuild(&self) -> Result<Store, CliError> {
+        let config = self.config()?;
+        let house = House::new(&config.data);
+        if config.objects.is_none() && !config.data.join("objects").is_dir() {
+            let data = config.data.display();
+            let message =
+                format!("{data}: no objects of a server; name another folder with --data, or --objects");
+            return Err(CliError::Message(message));
+        }
+        let catalog = house.open_catalog(&config).await.map_err(said)?;
+        house.open_over(&config, &KeyRing::new(Key::random()), catalog).map_err(said)
     }
 }
 

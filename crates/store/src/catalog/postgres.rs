@@ -3,6 +3,7 @@
 //! Batches travel as arrays. A registration is serializable: if what it found was changed by another transaction, it
 //! fails and is tried again, here. Smaller writes lock the rows they change, which is enough.
 
+mod care;
 mod repo;
 mod review;
 mod sweep;
@@ -20,8 +21,8 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, COUNT_ROWS, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES, Tries,
-    migrator, translate, unique, used,
+    BATCH_ROWS, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
+    Tries, migrator, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -319,6 +320,10 @@ impl Catalog for PostgresCatalog {
     }
 
     fn sweep(&self) -> &dyn SweepCatalog {
+        self
+    }
+
+    fn care(&self) -> &dyn CareCatalog {
         self
     }
 }

@@ -3,6 +3,7 @@
 //! One connection writes, so writers of this process queue instead of colliding; others read beside it. Another process
 //! on the same file is waited for, and then retried.
 
+mod care;
 mod repo;
 mod review;
 mod sweep;
@@ -25,8 +26,8 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, COUNT_ROWS, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES, Tries,
-    XORB_COLUMNS, migrator, translate, unique, used,
+    BATCH_ROWS, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
+    Tries, XORB_COLUMNS, migrator, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -387,6 +388,10 @@ impl Catalog for SqliteCatalog {
     }
 
     fn sweep(&self) -> &dyn SweepCatalog {
+        self
+    }
+
+    fn care(&self) -> &dyn CareCatalog {
         self
     }
 }

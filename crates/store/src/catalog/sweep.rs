@@ -85,7 +85,7 @@ pub trait SweepCatalog: Send + Sync {
     /// Condemns these, if still unused.
     async fn condemn(&self, of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64>;
 
-    /// Those that were condemned, and last referred to, before `before_s`, and are still unused.
+    /// Those that were condemned or marked as damaged, and last referred to, before `before_s`, and are still unused.
     async fn ripe(&self, of: Kept, before_s: u64, after: &[u8], limit: u64) -> Result<Vec<[u8; 32]>>;
 
     /// Gives up these, if still ripe: from now on their objects may be deleted at any time.
@@ -201,7 +201,7 @@ pub struct SweptRepo {
 impl SweptRepo {
     /// The repository as the content store knows it.
     pub fn scope(&self) -> Result<Scope> {
-        self.row.name.scope()
+        self.row.scope()
     }
 }
 

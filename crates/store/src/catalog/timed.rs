@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use super::rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
-use super::{Catalog, RepoCatalog, SweepCatalog, Tokens};
+use super::{CareCatalog, Catalog, RepoCatalog, SweepCatalog, Tokens};
 use crate::access::Scope;
 use crate::error::Result;
 
@@ -78,6 +78,10 @@ impl Catalog for TimedCatalog {
     // Not on any request's way.
     fn sweep(&self) -> &dyn SweepCatalog {
         self.0.sweep()
+    }
+
+    fn care(&self) -> &dyn CareCatalog {
+        self.0.care()
     }
 
     async fn counts(&self) -> Result<Counts> {

@@ -109,7 +109,7 @@ impl Store {
         let commit = Commit { tree, parents: vec![ours, theirs], author, message };
         let depth = self.git_object(repo.id, ours, ObjectKind::Commit).await?.depth + 1;
         let (oid, rows) = self.seal_bundle(repo.id, merge.bundle, &commit, depth).await?;
-        if !self.hub().add_git_objects(repo.id, &rows, commit.author.time_s).await? {
+        if !self.hub().add_git_objects(repo.id, &rows, self.clock.now_s()).await? {
             return Err(swept(repo));
         }
         Ok(oid)

@@ -188,7 +188,7 @@ impl Store {
         turn: &mut Turn<'_>,
         estimate: &mut Estimate,
     ) -> Result<()> {
-        for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits] {
+        for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Parts] {
             let mut pages = self.objects.list(folder).try_chunks(PAGE_LISTED);
             while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
                 turn.pace(page.len()).await?;
@@ -196,7 +196,10 @@ impl Store {
                 let old: Vec<_> = old.filter(|listed| listed.key.is_some()).collect();
                 let loose: HashSet<ObjectKey> = match folder {
                     Folder::Commits => self.unused_bundles(&old).await?.into_iter().collect(),
-                    _ => self.unknown(old.iter().filter_map(|listed| listed.key)).await?,
+                    Folder::Parts => old.iter().filter_map(|listed| listed.key).collect(),
+                    Folder::Xorbs | Folder::Shards => {
+                        self.unknown(old.iter().filter_map(|listed| listed.key)).await?
+                    }
                 };
                 let orphans = old.iter().filter(|listed| listed.key.is_some_and(|key| loose.contains(&key)));
                 for listed in orphans {

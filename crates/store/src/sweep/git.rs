@@ -33,7 +33,7 @@ impl Store {
             let mut is_still = true;
             for objects in loose.objects.chunks(DROP_OBJECTS) {
                 let oids: Vec<_> = objects.iter().map(|object| object.oid).collect();
-                is_still = self.swept().drop_git(repo.row.id, repo.generation, &oids, times.old_s).await?;
+                is_still = self.swept().drop_git(repo.row.id, repo.generation, &oids, times.left_s).await?;
                 if !is_still {
                     break;
                 }
@@ -76,7 +76,7 @@ impl Store {
             after = last.oid.as_bytes().to_vec();
             turn.pace(page.len()).await?;
             for object in page.into_iter().filter(|object| !marked.contains(&object.oid)) {
-                match object.touched_s < times.old_s {
+                match object.touched_s < times.left_s {
                     true => objects.push(object),
                     false => {
                         has_young = true;

@@ -11,6 +11,7 @@ use sha2::Digest as _;
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::catalog::{Catalog as _, SqliteCatalog};
 use store::clock::ManualClock;
+use store::compact::{CompactOptions, CompactProgress};
 use store::objects::Folder;
 use store::register::Progress;
 use store::repo::commit::{Operation, Request};
@@ -19,6 +20,7 @@ use store::repo::oid::Oid;
 use store::repo::refs::{HEADS, MAIN};
 use store::repo::{Kind, RepoName};
 use store::sweep::{SweepOptions, SweepProgress};
+use store::verify::{VerifyOptions, VerifyProgress};
 use store::{DedupOptions, ErrorKind, Grant, ObjectKey, Objects, Options, Store};
 use testkit::corpus::{self, SplitMix64};
 use testkit::faulty::{Dates, Faults, FaultyCatalog, FaultyObjects};
@@ -90,6 +92,7 @@ enum Deed {
         branch: String,
     },
     Sweep,
+    Compact,
     Pull {
         repo: String,
         branch: String,
@@ -150,8 +153,10 @@ impl World {
         let done = perform(&actor.store, &deed, self.upload_of(&deed)).await;
         actor.faults.disarm();
         self.story.push(format!("{deed:?}: {done:?}"));
-        self.note(&deed, &Some(done)).await;
-        self.check(matches!(deed, Deed::Sweep)).await;
+        let outcome = Some(done);
+        self.expect_cause(&deed, &outcome);
+        self.note(&deed, &outcome).await;
+        self.check(matches!(deed, Deed::Sweep | Deed::Compact)).await;
     }
 
     /// A push, a commit or a read, beside one or two sweeps. What one does takes nothing from the others.
@@ -159,6 +164,9 @@ impl World {
         let mut deeds = vec![Deed::Sweep];
         if self.random.below(3) == 0 {
             deeds.push(Deed::Sweep);
+        }
+        if self.random.below(4) == 0 {
+            deeds.push(Deed::Compact);
         }
         for _ in 0..=self.random.below(2) {
             let others = [self.push_deed(), self.commit_deed(), self.pull_deed()];
@@ -185,6 +193,8 @@ impl World {
         for (deed, outcome) in deeds.iter().zip(&outcomes) {
             self.story.push(format!("together: {deed:?}: {outcome:?}"));
         }
+        // What was known when they began decides what was fair.
+        deeds.iter().zip(&outcomes).for_each(|(deed, outcome)| self.expect_cause(deed, outcome));
         for (deed, outcome) in deeds.iter().zip(&outcomes) {
             self.note(deed, outcome).await;
         }
@@ -215,7 +225,7 @@ impl World {
         let branches: Vec<_> =
             self.refs.keys().filter(|(repo, _)| *repo == name).map(|(_, branch)| branch.clone()).collect();
         let branch = self.pick(&branches).unwrap();
-        let deed = match self.random.below(16) {
+        let deed = match self.random.below(17) {
             0..=3 => self.push_deed(),
             4..=7 => self.commit_deed(),
             8 => self.pull_deed(),
@@ -230,6 +240,7 @@ impl World {
             10 => (branches.len() < 2).then(|| Deed::Branch { repo: name.clone(), from: branch.clone() }),
             11 => (branches.len() > 1).then(|| Deed::DeleteBranch { repo: name.clone() }),
             12 => Some(Deed::Squash { repo: name.clone(), branch: branch.clone() }),
+            14 => Some(Deed::Compact),
             13 => (self.random.below(3) == 0).then(|| Deed::DeleteRepo(name.clone())),
             _ => Some(Deed::Sweep),
         };
@@ -284,9 +295,6 @@ impl World {
     async fn note(&mut self, deed: &Deed, outcome: &Outcome) {
         let now_s = store::Clock::now_s(&*self.clock);
         if !matches!(outcome, Some(Ok(()))) {
-            if let Some(Err(error)) = outcome {
-                self.expect_cause(deed, error, now_s);
-            }
             return self.look_again().await;
         }
         match deed.clone() {
@@ -318,12 +326,14 @@ impl World {
             Deed::DeleteBranch { repo } => {
                 self.refs.remove(&(repo, side()));
             }
-            Deed::Squash { .. } | Deed::Sweep | Deed::Pull { .. } => {}
+            Deed::Squash { .. } | Deed::Sweep | Deed::Compact | Deed::Pull { .. } => {}
         }
     }
 
     /// What may be refused, and what may not.
-    fn expect_cause(&self, deed: &Deed, error: &store::Error, now_s: u64) {
+    fn expect_cause(&self, deed: &Deed, outcome: &Outcome) {
+        let Some(Err(error)) = outcome else { return };
+        let now_s = store::Clock::now_s(&*self.clock);
         if error.to_string().contains("on purpose") {
             return;
         }
@@ -338,6 +348,8 @@ impl World {
             // Swept while it was sent: whoever sends again succeeds.
             (Deed::Push { .. }, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
             (Deed::Sweep, ErrorKind::Conflict) => true,
+            // What it was about to move was swept.
+            (Deed::Compact, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
             _ => false,
         };
         assert!(is_fair, "{deed:?}: {error}");
@@ -434,6 +446,9 @@ impl World {
         }
         assert!(used.is_subset(&self.listed(Folder::Xorbs).await));
         self.check_rows().await;
+        let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
+        let verified = self.main.store.verify(&options, &VerifyProgress::default()).await.unwrap();
+        assert_eq!(verified.damages, []);
     }
 
     async fn listed(&self, folder: Folder) -> HashSet<String> {
@@ -530,6 +545,10 @@ async fn perform(store: &Store, deed: &Deed, upload: Option<Arc<Upload>>) -> sto
             let swept = store.sweep(&options, &SweepProgress::default()).await?;
             assert_eq!(swept.skipped, [""; 0]);
             Ok(())
+        }
+        Deed::Compact => {
+            let options = CompactOptions { live_share_max: 0.95, dry_run: false };
+            store.compact(&options, &CompactProgress::default()).await.map(|_| ())
         }
         Deed::Pull { repo, branch, path } => {
             let row = find(store, repo).await?;

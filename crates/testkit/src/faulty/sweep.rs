@@ -1,30 +1,32 @@
-//! Faults of sweep's side of the catalog.
+//! Faults of the sides of the catalog that sweep and care use.
 
 use async_trait::async_trait;
 use store::access::Scope;
-use store::catalog::SweepCatalog;
-use store::catalog::rows::{FileRow, XorbRow};
+use store::catalog::care::Relay;
+use store::catalog::rows::{FileRow, ShardRow, XorbRow};
 use store::catalog::sweep::{Doomed, Kept, SweptObject, SweptRepo, Use};
+use store::catalog::{CareCatalog, SweepCatalog};
 use store::repo::RepoId;
 use store::repo::oid::Oid;
-use store::{ObjectKey, Result};
-use xet::FileHash;
+use store::{ObjectKey, Result, XorbKey};
+use xet::{FileHash, Sha256, XorbHash};
 
 use super::{FaultyCatalog, catalog_fault};
 
 /// Every method, with faults.
 macro_rules! faulty {
-    ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
+    ($trait:ident, $side:ident: $($method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
         #[async_trait]
-        impl SweepCatalog for FaultyCatalog { $(
+        impl $trait for FaultyCatalog { $(
             async fn $method(&self, $($name: $type),*) -> Result<$answer> {
-                self.faults.run(catalog_fault, self.inner.sweep().$method($($name),*)).await
+                self.faults.run(catalog_fault, self.inner.$side().$method($($name),*)).await
             }
         )* }
     };
 }
 
 faulty! {
+    SweepCatalog, sweep:
     take_lease(name: &str, holder: &str, now_s: u64, until_s: u64) -> Option<String>;
     keep_lease(name: &str, holder: &str, until_s: u64, place: &str) -> bool;
     all_repos(after: &[u8], limit: u64) -> Vec<SweptRepo>;
@@ -50,4 +52,20 @@ faulty! {
     replace_swept(row: &XorbRow) -> bool;
     layouts(files: &[FileHash]) -> Vec<FileRow>;
     uses(of: Use, hashes: &[[u8; 32]]) -> Vec<([u8; 32], u64)>;
+}
+
+faulty! {
+    CareCatalog, care:
+    xorb_page(after: &[u8], limit: u64) -> Vec<XorbRow>;
+    shard_page(after: &[u8], limit: u64) -> Vec<ShardRow>;
+    file_page(after: &[u8], limit: u64) -> Vec<FileRow>;
+    bundle_page(repo: RepoId, after: &[u8], limit: u64) -> Vec<Oid>;
+    files_of(xorb: XorbHash, after: &[u8], limit: u64) -> Vec<FileHash>;
+    readers(files: &[FileHash]) -> Vec<(FileHash, Scope)>;
+    note_verified(xorbs: &[XorbKey], now_s: u64) -> ();
+    mark_damaged(xorbs: &[XorbKey], now_s: u64) -> u64;
+    relay(relay: &Relay) -> bool;
+    restore_rights(scope: &Scope, files: &[(Sha256, FileHash)], now_s: u64) -> ();
+    top_repos(limit: u64) -> Vec<(Scope, u64, u64)>;
+    logical_bytes() -> u64;
 }

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use shardpack::content_type::ContentTypes;
 use shardpack::set::resolve;
+use shardpack::sink::{Limits, Rolling};
 use shardpack::{ReadOptions, WriteOptions};
 
 use crate::cmd::{Compression, create, extract, open_set, report};
 use crate::formats::{image_folder, mds, tfrecord};
-use crate::input::content_type::ContentTypes;
 use crate::input::group::Group;
 use crate::input::{Records, webdataset};
 use crate::output::Failure;
 use crate::progress::Progress;
-use crate::rolling::{Limits, Rolling};
 use crate::size;
 use crate::tar;
 

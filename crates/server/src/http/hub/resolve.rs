@@ -31,8 +31,10 @@ use crate::ranges::{self, Cache, Thing};
 
 /// `HEAD` and `GET` of `/{repo}/resolve/{revision}/{path}`.
 pub(super) async fn serve(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
-    let (parts, _) = request.into_parts();
+    let (mut parts, _) = request.into_parts();
     let (repo, commit, item) = find(&asked).await?;
+    // huggingface.js asks for the first byte and learns the length from the answer; an empty file has no first byte.
+    let is_probe = item.bytes == 0 && wants_info(&parts.headers) && parts.headers.remove(header::RANGE).is_some();
     let mut response = match item.linked {
         Some(linked) if wants_info(&parts.headers) => file_info(&linked),
         Some(linked) => {
@@ -43,6 +45,9 @@ pub(super) async fn serve(asked: Asked, request: Request) -> Result<Response<Bod
         None => blob(&asked, &repo, &item, &parts.method, &parts.headers).await?,
     };
     describe(&asked, &repo, commit, &item, response.headers_mut());
+    if is_probe {
+        put(response.headers_mut(), "content-range", "bytes */0");
+    }
     Ok(response)
 }
 

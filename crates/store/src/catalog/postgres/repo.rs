@@ -14,7 +14,7 @@ use super::PostgresCatalog;
 use crate::access::Scope;
 use crate::error::Result;
 use crate::repo::oid::Oid;
-use crate::repo::{Kind, RepoId, RepoName};
+use crate::repo::{RepoId, RepoName};
 
 implement_repo_catalog!(PostgresCatalog, sqlx::Postgres, pool, pool, BEGIN);
 

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use xet::FileHash;
 
-use super::super::repo::{RepoRow, oid_of};
+use super::super::repo::statements::retried;
+use super::super::repo::{REPO_COLUMNS, RepoRow, oid_of};
 use super::super::rows::{FileColumns, FileRow, XorbRow, array, column, number};
 use super::super::sweep::statements::implement_sweep_catalog;
 use super::super::sweep::{Doomed, Kept, SweepCatalog, SweptObject, SweptRepo, Use};

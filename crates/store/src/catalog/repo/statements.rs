@@ -260,6 +260,13 @@ macro_rules! implement_repo_catalog {
                         if moved == 0 {
                             return Ok(false);
                         }
+                        // Whoever reads the commit that the ref left may do so for a while.
+                        if let Some(from) = change.from {
+                            let touch = "UPDATE git_objects SET touched_s = $1 \
+                                WHERE repo = $2 AND oid = $3 AND touched_s < $1";
+                            let touch = sqlx::query(touch).bind(column(now_s)).bind(repo.as_bytes().as_slice());
+                            touch.bind(from.as_bytes().as_slice()).execute(&mut *tx).await?;
+                        }
                     }
                     tx.commit().await?;
                     Ok(true)
@@ -272,12 +279,12 @@ macro_rules! implement_repo_catalog {
                     let mut tx = self.$writes.begin_with($begin).await?;
                     // Sweep of this repository waits here, or this waits for it.
                     let update = "UPDATE repos SET generation = generation + 1 WHERE id = $1 \
-                        RETURNING kind, namespace, name";
+                        RETURNING id, kind, namespace, name, private, created_s, updated_s, reclaim_s";
                     let update = sqlx::query_as(update).bind(repo.as_bytes().as_slice());
-                    let found: Option<(i64, String, String)> = update.fetch_optional(&mut *tx).await?;
-                    let Some((kind, namespace, name)) = found else { return Ok(false) };
-                    let name = RepoName { kind: Kind::from_number(kind).unwrap_or(Kind::Model), namespace, name };
-                    let scope = name.scope().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+                    let found: Option<RepoColumns> = update.fetch_optional(&mut *tx).await?;
+                    let Some(found) = found else { return Ok(false) };
+                    let scope = RepoRow::try_from(found).and_then(|row| row.scope());
+                    let scope = scope.map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
                     if !has_files(&mut tx, &scope, rows).await? {
                         return Ok(false);
                     }

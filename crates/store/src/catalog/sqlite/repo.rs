@@ -14,7 +14,7 @@ use super::SqliteCatalog;
 use crate::access::Scope;
 use crate::error::Result;
 use crate::repo::oid::Oid;
-use crate::repo::{Kind, RepoId, RepoName};
+use crate::repo::{RepoId, RepoName};
 
 implement_repo_catalog!(SqliteCatalog, sqlx::Sqlite, reads, writes, BEGIN);
 

@@ -112,7 +112,14 @@ fn object(n: u8, file: Option<u8>) -> GitRow {
 
 async fn made(catalog: &Any) -> SweptRepo {
     let name = RepoName::new(Kind::Model, "ann", "a").unwrap();
-    let row = RepoRow { id: RepoId::new([1; 16]), name, private: false, created_s: 1, updated_s: 1, reclaim_s: None };
+    let row = RepoRow {
+        id: RepoId::new([1; 16]),
+        name,
+        private: false,
+        created_s: 1,
+        updated_s: 1,
+        reclaim_s: None,
+    };
     assert!(catalog.hub().create_repo(&row, &[], &[]).await.unwrap());
     catalog.sweep().all_repos(&[], 10).await.unwrap().remove(0)
 }

@@ -7,19 +7,6 @@ macro_rules! implement_sweep_catalog {
         type Sql<T> = std::result::Result<T, sqlx::Error>;
         type Query = sqlx::QueryBuilder<$database>;
 
-        /// Does work again for as long as it collides with others.
-        macro_rules! retried {
-            ($what:literal, $work:expr) => {{
-                let mut tries = Tries::new($what);
-                loop {
-                    match $work.await {
-                        Ok(done) => break done,
-                        Err(error) => tries.again(error).await?,
-                    }
-                }
-            }};
-        }
-
         impl $catalog {
             /// One statement, and how many rows it changed.
             async fn change(&self, mut query: Query) -> Sql<u64> {
@@ -69,15 +56,17 @@ macro_rules! implement_sweep_catalog {
             }
 
             async fn all_repos(&self, after: &[u8], limit: u64) -> Result<Vec<SweptRepo>> {
-                let query = "SELECT id, kind, namespace, name, private, created_s, updated_s, reclaim_s, generation, \
-                    swept FROM repos WHERE id > $1 ORDER BY id LIMIT $2";
-                let query = sqlx::query_as(query).bind(after).bind(column(limit));
+                let query = format!(
+                    "SELECT {REPO_COLUMNS}, generation, swept FROM repos WHERE id > $1 ORDER BY id LIMIT $2"
+                );
+                let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(after).bind(column(limit));
                 let rows: Sql<Vec<(Vec<u8>, i64, String, String, i64, i64, i64, Option<i64>, i64, i64)>> =
                     query.fetch_all(&self.$reads).await;
                 let rows = rows.map_err(|source| translate("list repositories", source))?;
                 let row = |(id, kind, namespace, name, private, created, updated, reclaim, generation, swept)| {
+                    let columns = (id, kind, namespace, name, private, created, updated, reclaim);
                     Ok(SweptRepo {
-                        row: RepoRow::try_from((id, kind, namespace, name, private, created, updated, reclaim))?,
+                        row: RepoRow::try_from(columns)?,
                         generation: number("generation", generation)?,
                         is_swept: swept == generation,
                     })
@@ -179,9 +168,18 @@ macro_rules! implement_sweep_catalog {
                 let scope = repo.scope()?;
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
-                    // Commits wait here, or this waits for them.
-                    let fence = sqlx::query("UPDATE repos SET generation = generation WHERE id = $1");
-                    fence.bind(repo.row.id.as_bytes().to_vec()).execute(&mut *tx).await?;
+                    // Commits wait here, or this waits for them. Under another name it has other files.
+                    let fence = "UPDATE repos SET generation = generation WHERE id = $1 AND kind = $2 \
+                        AND namespace = $3 AND name = $4 AND COALESCE(reclaim_s, -1) = $5";
+                    let fence = sqlx::query(fence)
+                        .bind(repo.row.id.as_bytes().to_vec())
+                        .bind(repo.row.name.kind.number())
+                        .bind(&repo.row.name.namespace)
+                        .bind(&repo.row.name.name)
+                        .bind(repo.row.reclaim_s.map_or(-1, column));
+                    if fence.execute(&mut *tx).await?.rows_affected() == 0 {
+                        return Ok(0);
+                    }
                     let mut dropped = 0;
                     for files in files.chunks(BATCH_ROWS) {
                         let mut delete = Query::new("DELETE FROM repo_files WHERE file");
@@ -522,7 +520,7 @@ macro_rules! implement_sweep_catalog {
         }
 
         fn push_ripe(query: &mut Query, of: Kept, before_s: u64) {
-            query.push(" AND state = 1 AND condemned_s < ").push_bind(column(before_s));
+            query.push(" AND state IN (1, 4) AND condemned_s < ").push_bind(column(before_s));
             query.push(" AND ").push(of.seen()).push(" < ").push_bind(column(before_s)).push(of.unused());
         }
 

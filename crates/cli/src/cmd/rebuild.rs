@@ -1,0 +1,61 @@
+//! `drystone rebuild`: a lost catalog, made again from the objects.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use store::rebuild::{RebuildProgress, Rebuilt};
+
+use super::keep::{Place, said, watched};
+use crate::output::CliError;
+
+/// Make a lost catalog again, from the objects alone
+///
+/// The catalog must be empty or not there: move a broken one away first. Stop all servers. Tokens, members, and who sees a repository are in
+/// no object: repositories come back private, and `drystone serve` makes a new admin token.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  mv /srv/drystone/catalog.db /srv/drystone/catalog.broken\n  drystone rebuild --data /srv/drystone"
+)]
+pub(crate) struct Rebuild {
+    #[command(flatten)]
+    place: Place,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Rebuild {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let progress = RebuildProgress::default();
+        let rebuilt = watched(
+            async {
+                let store = self.place.open_for_rebuild().await?;
+                store.rebuild(&progress).await.map_err(said)
+            },
+            || format!("{} objects", progress.objects()),
+        )?;
+        let mut out = io::stdout().lock();
+        let Rebuilt { xorbs, shards, files, lost_files, repos, commits, skipped } = &rebuilt;
+        if self.json {
+            let value = json!({
+                "xorbs": xorbs, "shards": shards, "files": files, "lost_files": lost_files, "repositories": repos,
+                "commits": commits, "skipped": skipped,
+            });
+            writeln!(out, "{value}")?;
+        } else {
+            writeln!(
+                out,
+                "{repos} repositories with {commits} commits, {files} files in {xorbs} xorbs, {shards} shards"
+            )?;
+            if *lost_files > 0 {
+                let (namespace, repo) = store::rebuild::LOST;
+                writeln!(out, "{lost_files} files that no commit leads to are kept as {namespace}/{repo}")?;
+            }
+            skipped.iter().try_for_each(|skipped| writeln!(out, "not used: {skipped}"))?;
+        }
+        Ok(if skipped.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}

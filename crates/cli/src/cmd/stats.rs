@@ -1,0 +1,83 @@
+//! `drystone stats`: what a store holds, what it saves, and what could go.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use store::sweep::{SweepOptions, SweepProgress};
+
+use super::keep::{Place, human, said, watched};
+use crate::output::CliError;
+
+/// Show what a store holds: files, bytes, what deduplication saves, the largest repositories, what could be freed
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone stats --data /srv/drystone\n  drystone stats --top 50 --json")]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    place: Place,
+
+    /// How many repositories to show
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    top: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stats {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let progress = SweepProgress::default();
+        let (counts, logical, top, estimate) = watched(
+            async {
+                let store = self.place.open().await?;
+                let counts = store.catalog().counts().await.map_err(said)?;
+                let top = store.catalog().care().top_repos(self.top).await.map_err(said)?;
+                let options = SweepOptions::default();
+                let estimate = store.estimate_sweep(&options, &progress).await.map_err(said)?;
+                let logical = store.catalog().care().logical_bytes().await.map_err(said)?;
+                Ok((counts, logical, top, estimate))
+            },
+            || format!("{} looked at", progress.now().1),
+        )?;
+        // What repositories say they have, against what is stored for it.
+        let ratio = logical as f64 / counts.object_bytes.max(1) as f64;
+        let reclaimable = estimate.xorb_bytes + estimate.orphan_bytes;
+        let mut out = io::stdout().lock();
+        if self.json {
+            let repos: Vec<_> = top
+                .iter()
+                .map(|(scope, files, bytes)| json!({"repository": scope.to_string(), "files": files, "bytes": bytes}))
+                .collect();
+            let value = json!({
+                "files": counts.files, "file_bytes": counts.file_bytes, "repository_files": counts.repo_files,
+                "repository_bytes": logical, "xorbs": counts.xorbs, "stored_bytes": counts.object_bytes,
+                "raw_bytes": counts.raw_bytes, "shards": counts.shards, "dedup_chunks": counts.dedup,
+                "dedup_ratio": ratio, "reclaimable_bytes": reclaimable, "top": repos,
+            });
+            writeln!(out, "{value}")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        writeln!(out, "files         {} in repositories, {} distinct", counts.repo_files, counts.files)?;
+        writeln!(
+            out,
+            "bytes         {} in repositories, {} distinct",
+            human(logical),
+            human(counts.file_bytes)
+        )?;
+        writeln!(
+            out,
+            "stored        {} in {} xorbs ({} raw)",
+            human(counts.object_bytes),
+            counts.xorbs,
+            human(counts.raw_bytes)
+        )?;
+        writeln!(out, "saved         {ratio:.2} bytes for each stored one")?;
+        writeln!(out, "reclaimable   {}", human(reclaimable))?;
+        for (scope, files, bytes) in top {
+            writeln!(out, "{:>12}  {files:>8} files  {scope}", human(bytes))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

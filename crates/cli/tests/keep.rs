@@ -1,0 +1,316 @@
+//! Keeping a store, from outside: gc, verify, rebuild and stats beside a real server and without; all of them killed.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+use std::{env, fs, thread};
+
+use serde_json::{Value, json};
+use testkit::command::Call;
+use testkit::corpus::{self, SplitMix64};
+use testkit::http::Sent;
+use testkit::upload::{Cas, Failed, Upload};
+use xet::FileHash;
+use xet::compress::Policy;
+
+const DRYSTONE: &str = env!("CARGO_BIN_EXE_drystone");
+
+#[test]
+fn a_store_is_swept_verified_healed_and_rebuilt() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut server = Server::start(&data);
+    keep(&data, ["admin", "repo", "create", "ann/model"]).ok();
+    let hub = Hub::new(&server, &data);
+    let (kept, lost) = (Upload::of(&[&corpus::noise(1, 200_000)], 2, Policy::Auto), upload(2));
+    hub.cas.upload(&kept, "/v1/shards").unwrap();
+    hub.cas.upload(&lost, "/v1/shards").unwrap();
+    hub.commit("kept.bin", &kept).unwrap();
+
+    // Beside the server.
+    assert_eq!(code(keep(&data, ["verify"])), 0);
+    let stats = value(keep(&data, ["stats", "--json"]));
+    assert_eq!((&stats["files"], &stats["top"][0]["files"]), (&json!(2), &json!(2)), "{stats}");
+    let dry = value(keep(&data, ["gc", "--dry-run", "--json"]));
+    assert_eq!((&dry["files"], &dry["reclaimable_bytes"]), (&json!(0), &json!(0)), "{dry}");
+    let short = keep(&data, ["gc", "--grace", "1s"]);
+    assert_eq!(short.code, 1);
+    assert!(short.stderr.contains("too short beside servers"), "{}", short.stderr);
+    let swept = value(keep(&data, ["gc", "--json"]));
+    assert_eq!((&swept["files"], &swept["deleted"]), (&json!(0), &json!(0)), "all is young: {swept}");
+
+    // Nobody else is there: what was not committed goes at once.
+    server.kill();
+    let dry = value(keep(&data, ["gc", "--offline", "--grace", "0", "--dry-run", "--json"]));
+    assert_eq!((&dry["files"], &dry["xorbs"]), (&json!(1), &json!(1)), "{dry}");
+    let swept = value(keep(&data, ["gc", "--offline", "--grace", "0", "--json"]));
+    assert_eq!(
+        (&swept["files"], &swept["condemned"], &swept["deleted"]),
+        (&json!(1), &json!(2), &json!(2)),
+        "{swept}"
+    );
+    assert_eq!(code(keep(&data, ["verify", "--deep"])), 0);
+
+    // One byte is flipped: it is named, and an upload heals it.
+    let xorb = objects(&data, "xorbs").remove(0);
+    let mut bytes = fs::read(&xorb).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&xorb, &bytes).unwrap();
+    assert_eq!(code(keep(&data, ["verify"])), 0, "a glance does not see it");
+    let found = keep(&data, ["verify", "--deep", "--repair", "--json"]);
+    assert_eq!(found.code, 1);
+    let damage: Value = serde_json::from_str(found.stdout.lines().next().unwrap()).unwrap();
+    assert!(xorb.to_str().unwrap().ends_with(damage["damaged"].as_str().unwrap()), "{damage}");
+    assert_eq!(damage["files"], json!([kept.files[0].hash.to_string()]));
+    assert_eq!(damage["repositories"], json!(["ann/models/model"]));
+    let mut server = Server::start(&data);
+    let hub = Hub::new(&server, &data);
+    hub.cas.upload(&kept, "/v1/shards").unwrap();
+    assert_eq!(code(keep(&data, ["verify", "--deep"])), 0);
+    server.kill();
+
+    // The catalog is lost; tokens are lost with it, files and commits are not.
+    for file in fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.file_name().unwrap().to_str().unwrap().starts_with("catalog.db") {
+            fs::remove_file(file).unwrap();
+        }
+    }
+    let rebuilt = value(keep(&data, ["rebuild", "--json"]));
+    assert_eq!((&rebuilt["repositories"], &rebuilt["files"]), (&json!(1), &json!(1)), "{rebuilt}");
+    assert_eq!(code(keep(&data, ["rebuild"])), 1, "the catalog is no longer empty");
+    assert_eq!(code(keep(&data, ["verify", "--deep"])), 0);
+    let server = Server::start(&data);
+    let hub = Hub::new(&server, &data);
+    assert_eq!(hub.cas.file(&kept.files[0].hash).unwrap().unwrap(), corpus::noise(1, 200_000));
+    assert_eq!(hub.paths(), ["kept.bin"]);
+}
+
+/// `DRYSTONE_KILLS=100` goes on for longer.
+#[test]
+fn kills_in_the_middle_of_commits_and_sweeps_lose_nothing() {
+    let rounds = env::var("DRYSTONE_KILLS").map_or(10, |text| text.parse().expect("a number"));
+    let seed = match env::var("DRYSTONE_TEST_SEED") {
+        Ok(text) => text.parse().expect("DRYSTONE_TEST_SEED is a number"),
+        Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64,
+    };
+    eprintln!("DRYSTONE_TEST_SEED={seed} does this again, as far as timing allows");
+    let mut random = SplitMix64::new(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut there: HashMap<String, (FileHash, u64)> = HashMap::new();
+    let mut deleted = 0;
+    for round in 0..rounds {
+        let mut server = Server::start(&data);
+        if round == 0 {
+            keep(&data, ["admin", "repo", "create", "ann/model"]).ok();
+        }
+        let hub = Hub::new(&server, &data);
+        for (path, (file, content)) in &there {
+            let found = hub.cas.file(file).unwrap();
+            assert!(found == Some(content_of(*content)), "round {round}: {path} was acknowledged");
+        }
+        let told = Mutex::new(HashMap::new());
+        let wait_ms = 30 + random.below(400);
+        thread::scope(|scope| {
+            scope.spawn(|| work(&hub, random.word(), &told));
+            thread::sleep(Duration::from_millis(wait_ms));
+            server.kill();
+        });
+        there.extend(told.into_inner().unwrap());
+        // A sweep that is killed, then one that is not, most of the time.
+        let mut sweep = Command::new(DRYSTONE)
+            .args(["gc", "--offline", "--grace", "0", "--json", "--data"])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(random.below(80)));
+        sweep.kill().unwrap();
+        sweep.wait().unwrap();
+        let found = keep(&data, ["verify", "--deep"]);
+        assert_eq!(found.code, 0, "round {round}: {}{}", found.stdout, found.stderr);
+        if random.below(3) > 0 {
+            let swept = value(keep(&data, ["gc", "--offline", "--grace", "0", "--json"]));
+            assert_eq!(swept["skipped"], json!([]), "{swept}");
+            deleted += swept["deleted"].as_u64().unwrap();
+        }
+    }
+    let found = keep(&data, ["verify", "--deep"]);
+    assert_eq!(found.code, 0, "{}{}", found.stdout, found.stderr);
+    let server = Server::start(&data);
+    let hub = Hub::new(&server, &data);
+    for (path, (file, content)) in &there {
+        assert!(hub.cas.file(file).unwrap() == Some(content_of(*content)), "{path} was acknowledged");
+    }
+    eprintln!("{rounds} rounds: {} paths there, {deleted} objects deleted", there.len());
+}
+
+fn content_of(seed: u64) -> Vec<u8> {
+    corpus::noise(seed, 20_000 + (seed % 7) as usize * 9000)
+}
+
+fn upload(seed: u64) -> Upload {
+    Upload::of(&[&content_of(seed)], 2, Policy::Auto)
+}
+
+/// Commits to new paths, sends what is never committed, and squashes, until the server is gone.
+fn work(hub: &Hub, seed: u64, told: &Mutex<HashMap<String, (FileHash, u64)>>) {
+    let mut random = SplitMix64::new(seed);
+    loop {
+        let content = random.word();
+        let upload = upload(content);
+        let path = format!("{content}.bin");
+        let done = hub.cas.upload(&upload, "/v1/shards").and_then(|()| match random.below(4) {
+            0 => Ok(false),
+            1 => hub.squash().and_then(|()| hub.commit(&path, &upload)).map(|()| true),
+            _ => hub.commit(&path, &upload).map(|()| true),
+        });
+        match done {
+            Ok(true) => {
+                told.lock().unwrap().insert(path, (upload.files[0].hash, content));
+            }
+            Ok(false) => {}
+            Err(Failed::Broken(_)) => return,
+            Err(Failed::Refused { status, said, .. }) => panic!("refused: {status} {said}"),
+        }
+    }
+}
+
+/// The Hub's side of a server.
+struct Hub {
+    cas: Cas,
+    admin: String,
+}
+
+impl Hub {
+    fn new(server: &Server, data: &Path) -> Self {
+        let args =
+            ["token", "create", "--scope", "write", "--repo", "ann/model", "--cas", "--json", "--data"];
+        let made = Call::new(DRYSTONE).args(args).args([data]).run().ok();
+        let made: Value = serde_json::from_str(&made).unwrap();
+        let admin = fs::read_to_string(data.join("admin.token")).unwrap();
+        Self {
+            cas: Cas::new(&server.url, made["token"].as_str().unwrap()),
+            admin: format!("Bearer {}", admin.trim()),
+        }
+    }
+
+    fn post(&self, path: &str, body: &str) -> Result<Value, Failed> {
+        let headers = [("authorization", self.admin.as_str()), ("content-type", "application/x-ndjson")];
+        let answer = self.cas.http.send("POST", path, &headers, Sent::Whole(body.as_bytes()))?;
+        match answer.status {
+            200 => Ok(serde_json::from_slice(&answer.body).unwrap_or(Value::Null)),
+            status => Err(Failed::Refused { status, retryable: false, said: answer.text() }),
+        }
+    }
+
+    fn commit(&self, path: &str, upload: &Upload) -> Result<(), Failed> {
+        let digest = upload.files[0].sha256.unwrap();
+        let oid: String = digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let header = json!({"key": "header", "value": {"summary": format!("put {path}")}});
+        let size = upload.files[0].raw_bytes();
+        let file =
+            json!({"key": "lfsFile", "value": {"path": path, "algo": "sha256", "oid": oid, "size": size}});
+        self.post("/api/models/ann/model/commit/main", &format!("{header}\n{file}\n")).map(|_| ())
+    }
+
+    fn squash(&self) -> Result<(), Failed> {
+        self.post("/api/models/ann/model/super-squash/main", "{}").map(|_| ())
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let headers = [("authorization", self.admin.as_str())];
+        let answer =
+            self.cas.http.send("GET", "/api/models/ann/model/tree/main", &headers, Sent::Nothing).unwrap();
+        let items: Vec<Value> = serde_json::from_slice(&answer.body).unwrap();
+        let paths = items.iter().filter(|item| item["lfs"].is_object());
+        paths.map(|item| item["path"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// What a call ended with.
+struct Ended {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ended {
+    fn ok(self) {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+    }
+}
+
+fn keep<const N: usize>(data: &Path, args: [&str; N]) -> Ended {
+    let mut command = Command::new(DRYSTONE);
+    quiet(&mut command);
+    let output = command.args(args).arg("--data").arg(data).output().unwrap();
+    Ended {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn code(ended: Ended) -> i32 {
+    eprintln!("{}{}", ended.stdout, ended.stderr);
+    ended.code
+}
+
+fn value(ended: Ended) -> Value {
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+fn objects(data: &Path, kind: &str) -> Vec<PathBuf> {
+    let folders = fs::read_dir(data.join("objects").join(kind)).unwrap();
+    let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+    files.map(|file| file.unwrap().path()).collect()
+}
+
+/// Without what the environment of the tests says.
+fn quiet(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("DRYSTONE_")) {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// The real server.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(data: &Path) -> Self {
+        let mut command = Command::new(DRYSTONE);
+        quiet(&mut command);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+        command.env("DRYSTONE_LOG_LEVEL", "error");
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let url =
+            lines.map_while(Result::ok).find_map(|line| Some(line.strip_prefix("listening on ")?.to_owned()));
+        let url = url.unwrap_or_else(|| panic!("the server ended: {:?}", child.wait()));
+        Self { child, url }
+    }
+
+    /// No handler runs, nothing is flushed: SIGKILL.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,352 @@
+//! Verify: what the catalog names is there and as it was stored; what is not is named, with who is touched, and mended.
+//!
+//! Quick: every object is there in its length, and every file's xorbs are. Deep: every object is read, every chunk
+//! decoded and hashed.
+
+mod mend;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use xet::ShardHash;
+use xet::xorb::XorbScanner;
+
+use crate::Store;
+use crate::catalog::CareCatalog;
+use crate::catalog::rows::{XorbRow, XorbState};
+use crate::error::{Error, ErrorKind, Result};
+use crate::objects::{Digest, ObjectKey, Objects, XorbKey};
+use crate::repo::bundle::Bundle;
+
+/// How to verify.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyOptions {
+    /// Read and hash everything.
+    pub deep: bool,
+    /// Bytes to read in a second; `None` for as many as possible.
+    pub rate_bytes_per_s: Option<u64>,
+    /// What to do about damage.
+    pub repair: Option<Repair>,
+    /// Leave out xorbs that were found sound since this Unix second.
+    pub since_s: u64,
+}
+
+/// What to do about damage.
+#[derive(Debug, Clone)]
+pub enum Repair {
+    /// Mark damaged xorbs: they are no longer offered, and the next upload of one heals it.
+    Mark,
+    /// Fetch what is damaged from another store, and mark what is not sound there either.
+    From(Objects),
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Verified {
+    /// Objects that were looked at.
+    pub objects: u64,
+    /// Bytes that were read and hashed.
+    pub bytes: u64,
+    /// What is not as it should be.
+    pub damages: Vec<Damage>,
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Which object, or which file of the catalog.
+    pub what: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// Files that cannot be read whole, at most [`FILES_MAX`] of them.
+    pub files: Vec<String>,
+    /// Repositories that have them.
+    pub repos: Vec<String>,
+    /// What was done about it.
+    pub mended: Mended,
+}
+
+/// What was done about damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mended {
+    /// Nothing.
+    No,
+    /// It is marked: the next upload heals it.
+    Marked,
+    /// It was fetched from the other store.
+    Restored,
+}
+
+/// Files that are named for one damage.
+pub const FILES_MAX: u64 = 100;
+
+/// How far it is. Anyone may look.
+#[derive(Debug, Default)]
+pub struct VerifyProgress {
+    objects: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl VerifyProgress {
+    /// Objects and bytes so far.
+    pub fn now(&self) -> (u64, u64) {
+        (self.objects.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// One verification.
+struct Verify<'a> {
+    store: &'a Store,
+    options: &'a VerifyOptions,
+    progress: &'a VerifyProgress,
+    begin: Instant,
+    verified: Verified,
+}
+
+impl Store {
+    /// Looks at everything once. Damage is an answer, not an error.
+    pub async fn verify(&self, options: &VerifyOptions, progress: &VerifyProgress) -> Result<Verified> {
+        let begin = Instant::now();
+        let mut verify = Verify { store: self, options, progress, begin, verified: Verified::default() };
+        verify.xorbs().await?;
+        verify.shards().await?;
+        verify.bundles().await?;
+        verify.files().await?;
+        Ok(verify.verified)
+    }
+
+    fn care(&self) -> &dyn CareCatalog {
+        self.catalog.care()
+    }
+}
+
+impl Verify<'_> {
+    async fn xorbs(&mut self) -> Result<()> {
+        let mut after = Vec::new();
+        loop {
+            let rows = self.store.care().xorb_page(&after, PAGE).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.key.hash.as_bytes().to_vec();
+            let due = |row: &XorbRow| row.verified_s < self.options.since_s || self.options.since_s == 0;
+            // One that was marked is looked at in any case: it may have been put back.
+            let rows: Vec<_> =
+                rows.into_iter().filter(|row| due(row) || row.state == XorbState::Damaged).collect();
+            let keys = rows.iter().map(|row| (ObjectKey::Xorb(row.key), row.object_bytes));
+            let (sound, damaged) = self.look(keys.collect()).await?;
+            let sound: Vec<_> = sound.iter().filter_map(xorb_key).collect();
+            if self.options.deep {
+                self.store.care().note_verified(&sound, self.store.clock.now_s()).await?;
+            }
+            for (key, why) in damaged {
+                let Some(xorb) = xorb_key(&key) else { continue };
+                // Swept or replaced since the page was read: nothing is wrong then.
+                let now = self.store.catalog.xorbs(&[xorb.hash]).await?;
+                if !now.iter().any(|row| row.key == xorb && !row.is_swept()) {
+                    continue;
+                }
+                let (files, repos) = self.touched(xorb).await?;
+                let mended = self.mend(key).await?;
+                self.note(Damage { what: key.to_string(), why, files, repos, mended });
+            }
+        }
+    }
+
+    async fn shards(&mut self) -> Result<()> {
+        let mut after = Vec::new();
+        loop {
+            let rows = self.store.care().shard_page(&after, PAGE).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.hash.as_bytes().to_vec();
+            let keys = rows.iter().map(|row| (ObjectKey::Shard(row.hash), row.object_bytes)).collect();
+            for (key, why) in self.look(keys).await?.1 {
+                let mended = self.mend(key).await?;
+                // Files are read without it; only a catalog that is made again would miss them.
+                self.note(Damage { what: key.to_string(), why, files: vec![], repos: vec![], mended });
+            }
+        }
+    }
+
+    async fn bundles(&mut self) -> Result<()> {
+        let mut after = Vec::new();
+        loop {
+            let repos = self.store.catalog.sweep().all_repos(&after, PAGE).await?;
+            let Some(last) = repos.last() else { return Ok(()) };
+            after = last.row.id.as_bytes().to_vec();
+            for repo in repos {
+                let mut after = Vec::new();
+                loop {
+                    let bundles = self.store.care().bundle_page(repo.row.id, &after, PAGE).await?;
+                    let Some(last) = bundles.last() else { break };
+                    after = last.as_bytes().to_vec();
+                    let key = |commit| (ObjectKey::Bundle { repo: repo.row.id, commit }, 0);
+                    for (key, why) in self.look(bundles.into_iter().map(key).collect()).await?.1 {
+                        let mended = self.mend(key).await?;
+                        let repos = vec![repo.row.name.to_string()];
+                        self.note(Damage { what: key.to_string(), why, files: vec![], repos, mended });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Every xorb of every file has a row that counts the object the file is laid out in.
+    async fn files(&mut self) -> Result<()> {
+        let mut after = Vec::new();
+        loop {
+            let rows = self.store.care().file_page(&after, PAGE).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.hash.as_bytes().to_vec();
+            let hashes: BTreeSet<_> =
+                rows.iter().flat_map(|row| row.layout.xorbs.iter().map(|xorb| xorb.key.hash)).collect();
+            let hashes: Vec<_> = hashes.into_iter().collect();
+            let xorbs: HashMap<_, _> =
+                self.store.catalog.xorbs(&hashes).await?.into_iter().map(|row| (row.key.hash, row)).collect();
+            for row in rows {
+                let lost = row.layout.xorbs.iter().find(|xorb| {
+                    let is_sound = |row: &XorbRow| row.key == xorb.key && !row.is_swept();
+                    !xorbs.get(&xorb.key.hash).is_some_and(is_sound)
+                });
+                let Some(lost) = lost.map(|xorb| xorb.key) else { continue };
+                // It may have been moved or dropped since the page was read.
+                let again = self.store.catalog.sweep().layouts(&[row.hash]).await?;
+                if again.first().is_none_or(|again| again.layout != row.layout) {
+                    continue;
+                }
+                let readers = self.store.care().readers(&[row.hash]).await?;
+                let repos = readers.into_iter().map(|(_, scope)| scope.to_string()).collect();
+                let why = format!("the catalog has no {}", ObjectKey::Xorb(lost));
+                let what = format!("file {}", row.hash);
+                self.note(Damage { what, why, files: vec![row.hash.to_string()], repos, mended: Mended::No });
+            }
+        }
+    }
+
+    /// Which of these objects are sound, and what is wrong with the others. A length of 0 is not known.
+    async fn look(
+        &mut self,
+        keys: Vec<(ObjectKey, u64)>,
+    ) -> Result<(Vec<ObjectKey>, Vec<(ObjectKey, String)>)> {
+        let (store, deep) = (self.store, self.options.deep);
+        let at_once = if deep { DEEP_AT_ONCE } else { QUICK_AT_ONCE };
+        let looks = keys.into_iter().map(|(key, bytes)| async move {
+            let found =
+                if deep { store.examine(key, bytes).await? } else { store.glance(key, bytes).await? };
+            Ok::<_, Error>((key, found))
+        });
+        let looks: Vec<_> = looks.collect();
+        let mut looks = stream::iter(looks).buffer_unordered(at_once);
+        let (mut sound, mut damaged) = (Vec::new(), Vec::new());
+        while let Some((key, found)) = looks.try_next().await? {
+            self.verified.objects += 1;
+            match found {
+                Ok(bytes) => {
+                    self.verified.bytes += bytes;
+                    sound.push(key);
+                }
+                Err(why) => damaged.push((key, why)),
+            }
+            self.progress.objects.store(self.verified.objects, Ordering::Relaxed);
+            self.progress.bytes.store(self.verified.bytes, Ordering::Relaxed);
+            if let Some(rate) = self.options.rate_bytes_per_s.filter(|rate| *rate > 0) {
+                let due = Duration::from_secs_f64(self.verified.bytes as f64 / rate as f64);
+                tokio::time::sleep(due.saturating_sub(self.begin.elapsed())).await;
+            }
+        }
+        Ok((sound, damaged))
+    }
+
+    /// The files that need a xorb, and the repositories that have them.
+    async fn touched(&self, xorb: XorbKey) -> Result<(Vec<String>, Vec<String>)> {
+        let files = self.store.care().files_of(xorb.hash, &[], FILES_MAX).await?;
+        let readers = self.store.care().readers(&files).await?;
+        let repos: BTreeSet<_> = readers.into_iter().map(|(_, scope)| scope.to_string()).collect();
+        Ok((files.iter().map(ToString::to_string).collect(), repos.into_iter().collect()))
+    }
+
+    fn note(&mut self, damage: Damage) {
+        self.verified.damages.push(damage);
+    }
+}
+
+/// Bytes that were hashed, or what is wrong.
+type Found = std::result::Result<u64, String>;
+
+impl Store {
+    /// Whether an object is there in its length.
+    async fn glance(&self, key: ObjectKey, bytes: u64) -> Result<Found> {
+        Ok(match self.objects.head(&key).await? {
+            None => Err("it is missing".to_owned()),
+            Some(found) if bytes > 0 && found != bytes => {
+                Err(format!("it has {found} bytes instead of {bytes}"))
+            }
+            Some(_) => Ok(0),
+        })
+    }
+
+    /// Whether an object has the bytes its key speaks of.
+    async fn examine(&self, key: ObjectKey, bytes: u64) -> Result<Found> {
+        examine(&self.objects, key, bytes).await
+    }
+}
+
+/// Whether an object of any store has the bytes its key speaks of.
+pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Result<Found> {
+    let Some(found) = objects.head(&key).await? else { return Ok(Err("it is missing".to_owned())) };
+    if bytes > 0 && found != bytes {
+        return Ok(Err(format!("it has {found} bytes instead of {bytes}")));
+    }
+    let hashed = match key {
+        ObjectKey::Xorb(xorb) => scan(objects, xorb, found).await.map(|()| Ok(found)),
+        ObjectKey::Shard(hash) => objects.whole(&key).await.map(|body| {
+            let is = ShardHash::of(&body);
+            if is == hash { Ok(found) } else { Err(format!("its hash is {is}")) }
+        }),
+        ObjectKey::Bundle { commit, .. } => objects.whole(&key).await.map(|body| {
+            // The commit is last and names its tree, that all below it; each body is named by its bytes.
+            let opened = Bundle::parse(&body).map_err(|error| error.to_string())?;
+            let last = opened.objects.last().map(|(kind, body, _)| crate::repo::oid::Oid::of(*kind, body));
+            if last == Some(commit) { Ok(found) } else { Err("it does not end in its commit".to_owned()) }
+        }),
+        // Nobody asks for it: it is on its way.
+        ObjectKey::Part { .. } => Ok(Ok(0)),
+    };
+    match hashed {
+        Ok(found) => Ok(found),
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) => {
+            Ok(Err(error.to_string()))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Every chunk decodes to what its hash says, and the footer is the one in the key.
+async fn scan(objects: &Objects, xorb: XorbKey, bytes: u64) -> Result<()> {
+    let key = ObjectKey::Xorb(xorb);
+    let damaged = |source| Error::corrupt("it", source);
+    let mut pieces = objects.stream(&key, 0..bytes).await?;
+    let mut scanner = XorbScanner::new(Some(xorb.hash));
+    while let Some(piece) = pieces.try_next().await? {
+        // A block at a time: short enough to stay on this thread.
+        scanner.push(&piece).map_err(damaged)?;
+    }
+    let scanned = scanner.finish().map_err(damaged)?;
+    scanned.expect_footer().map_err(damaged)?;
+    let footer = objects.range(&key, scanned.info.stored_bytes()..bytes).await?;
+    match Digest::of(&footer) {
+        is if is == xorb.digest => Ok(()),
+        is => Err(Error::new(ErrorKind::Corrupt, format!("the digest of its footer is {is}"))),
+    }
+}
+
+fn xorb_key(key: &ObjectKey) -> Option<XorbKey> {
+    match key {
+        ObjectKey::Xorb(key) => Some(*key),
+        _ => None,
+    }
+}
+
+const PAGE: u64 = 500;
+const DEEP_AT_ONCE: usize = 4;
+const QUICK_AT_ONCE: usize = 32;

@@ -1,0 +1,315 @@
+//! Verify, rebuild and compaction: damage is named and healed, a lost catalog comes back, half-used xorbs shrink.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+mod house;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryStreamExt as _;
+use house::{House, Upload};
+use object_store::memory::InMemory;
+use store::catalog::SqliteCatalog;
+use store::catalog::repo::RepoRow;
+use store::catalog::rows::XorbState;
+use store::clock::ManualClock;
+use store::compact::{CompactOptions, CompactProgress};
+use store::objects::Folder;
+use store::rebuild::RebuildProgress;
+use store::repo::commit::{Operation, Request};
+use store::repo::refs::{HEADS, MAIN};
+use store::repo::{Kind, RepoName};
+use store::sweep::{GRACE_S, SweepOptions, SweepProgress};
+use store::verify::{Mended, Repair, Verified, VerifyOptions, VerifyProgress};
+use store::{Catalog as _, ErrorKind, Grant, ObjectKey, Objects, Options, Store, XorbKey};
+use testkit::corpus;
+use xet::FileHash;
+use xet::compress::{Policy, Scheme};
+
+fn name(text: &str) -> RepoName {
+    RepoName::new(Kind::Model, "ann", text).unwrap()
+}
+
+fn grant(text: &str) -> Grant {
+    Grant::write(name(text).scope().unwrap())
+}
+
+async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &Upload, n: usize) {
+    let put =
+        Operation::PutLinked { path: path.into(), sha256: upload.files[n].sha256.unwrap(), bytes: None };
+    let small = Operation::Put { path: format!("{path}.txt"), content: Bytes::from(format!("about {path}")) };
+    let request = Request {
+        ref_name: branch.into(),
+        parent: None,
+        author: "ann".into(),
+        message: format!("put {path}"),
+        operations: vec![put, small],
+    };
+    house.store.commit(repo, &request).await.unwrap();
+    house.clock.advance(1);
+}
+
+/// Two repositories that share a file, with history, a branch and large and small files.
+async fn filled() -> (House, Vec<(Vec<u8>, FileHash)>) {
+    let house = House::new().await;
+    let data = [corpus::text(1, 200_000), corpus::noise(2, 150_000), corpus::text(3, 90_000)];
+    let upload = Upload::of(&[&data[0], &data[1], &data[2]], 2, Policy::Auto);
+    for text in ["one", "two"] {
+        house.store.create_repo(&name(text), true, "ann").await.unwrap();
+        house.upload(&grant(text), &upload).await.unwrap();
+    }
+    let one = house.store.repo(&name("one")).await.unwrap().unwrap();
+    let two = house.store.repo(&name("two")).await.unwrap().unwrap();
+    put(&house, &one, MAIN, "a.bin", &upload, 0).await;
+    put(&house, &one, MAIN, "folder/b.bin", &upload, 1).await;
+    let at = house.store.ref_target(one.id, MAIN).await.unwrap().unwrap();
+    house.store.create_ref(one.id, HEADS, "side", at).await.unwrap();
+    put(&house, &one, "refs/heads/side", "c.bin", &upload, 2).await;
+    for n in 0..3 {
+        put(&house, &two, MAIN, &format!("{n}.bin"), &upload, n).await;
+    }
+    let files = data.into_iter().zip(&upload.files).map(|(data, file)| (data, file.hash)).collect();
+    (house, files)
+}
+
+async fn verify(house: &House, deep: bool, repair: Option<Repair>) -> Verified {
+    let options = VerifyOptions { deep, repair, ..VerifyOptions::default() };
+    house.store.verify(&options, &VerifyProgress::default()).await.unwrap()
+}
+
+async fn first_xorb(house: &House, file: FileHash) -> XorbKey {
+    house.catalog.sweep().layouts(&[file]).await.unwrap()[0].layout.xorbs[0].key
+}
+
+#[tokio::test]
+async fn a_sound_store_is_sound() {
+    let (house, _) = filled().await;
+    let quick = verify(&house, false, None).await;
+    assert!(quick.damages.is_empty(), "{:?}", quick.damages);
+    let deep = verify(&house, true, None).await;
+    assert!(deep.damages.is_empty() && deep.objects == quick.objects && deep.bytes > 300_000, "{deep:?}");
+    // What was just read need not be read again.
+    house.clock.advance(100);
+    let since_s = house::NOW_S + 50;
+    let options = VerifyOptions { deep: true, since_s, ..VerifyOptions::default() };
+    let again = house.store.verify(&options, &VerifyProgress::default()).await.unwrap();
+    assert_eq!(again.objects, deep.objects, "it was read before that");
+    let options = VerifyOptions { deep: true, since_s: house::NOW_S, ..VerifyOptions::default() };
+    let again = house.store.verify(&options, &VerifyProgress::default()).await.unwrap();
+    assert!(again.objects < deep.objects);
+}
+
+/// Missing, cut, one byte flipped: exactly that is named, everything else reads, and an upload heals it.
+#[tokio::test]
+async fn damage_is_named_and_the_next_upload_heals_it() {
+    for damage in ["missing", "cut", "flipped"] {
+        for policy in [Policy::Auto, Policy::Always(Scheme::Raw)] {
+            let (house, files) = filled().await;
+            let key = first_xorb(&house, files[0].1).await;
+            let object = ObjectKey::Xorb(key);
+            let mut body = house.store.objects().whole(&object).await.unwrap().to_vec();
+            match damage {
+                "missing" => house.store.objects().delete(&object).await.unwrap(),
+                "cut" => {
+                    body.truncate(body.len() / 2);
+                    house.store.objects().put(&object, vec![body.into()]).await.unwrap();
+                }
+                _ => {
+                    let middle = body.len() / 2;
+                    body[middle] ^= 1;
+                    house.store.objects().put(&object, vec![body.into()]).await.unwrap();
+                }
+            }
+            let found = verify(&house, damage == "flipped", None).await;
+            assert_eq!(found.damages.len(), 1, "{damage}: {:?}", found.damages);
+            let named = &found.damages[0];
+            assert_eq!(named.what, object.to_string());
+            assert!(named.files.contains(&files[0].1.to_string()), "{named:?}");
+            assert_eq!(named.repos, ["ann/models/one", "ann/models/two"]);
+            for (data, file) in &files[1..] {
+                assert_eq!(house.read(&grant("one"), *file, None).await.unwrap(), *data);
+            }
+            let marked = verify(&house, true, Some(Repair::Mark)).await;
+            assert_eq!(marked.damages[0].mended, Mended::Marked);
+            assert_eq!(house.catalog.xorbs(&[key.hash]).await.unwrap()[0].state, XorbState::Damaged);
+
+            // Whoever uploads it again, compressed in whatever way, heals it for all.
+            let again = Upload::of(&[&files[0].0, &files[1].0, &files[2].0], 2, policy);
+            let xorb = again.xorbs.iter().find(|xorb| xorb.info.hash() == key.hash).unwrap();
+            house.ingest(&grant("two"), key.hash, &xorb.bytes).await.unwrap();
+            assert_eq!(house.catalog.xorbs(&[key.hash]).await.unwrap()[0].state, XorbState::Live);
+            let healed = verify(&house, true, None).await;
+            assert!(healed.damages.is_empty(), "{damage}: {:?}", healed.damages);
+            for (data, file) in &files {
+                assert_eq!(house.read(&grant("one"), *file, None).await.unwrap(), *data);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn damage_is_restored_from_a_second_store() {
+    let (house, files) = filled().await;
+    let copy = Objects::new(Arc::new(InMemory::new()));
+    let mut keys = Vec::new();
+    for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits] {
+        let listed: Vec<_> = house.store.objects().list(folder).try_collect().await.unwrap();
+        for listed in listed {
+            let key = listed.key.unwrap();
+            copy.put(&key, vec![house.store.objects().whole(&key).await.unwrap()]).await.unwrap();
+            keys.push(key);
+        }
+    }
+    for key in &keys {
+        house.store.objects().delete(key).await.unwrap();
+    }
+    let lost = verify(&house, false, None).await;
+    assert_eq!(lost.damages.len(), keys.len());
+    let mended = verify(&house, true, Some(Repair::From(copy))).await;
+    assert!(mended.damages.iter().all(|damage| damage.mended == Mended::Restored), "{mended:?}");
+    assert!(verify(&house, true, None).await.damages.is_empty());
+    for (data, file) in &files {
+        assert_eq!(house.read(&grant("two"), *file, None).await.unwrap(), *data);
+    }
+}
+
+/// Every row of a table as text, without columns that are times.
+async fn dump(pool: &sqlx::SqlitePool, table: &str, columns: &str) -> Vec<String> {
+    let hex = columns.split(", ").map(|column| format!("COALESCE(HEX({column}), '-')")).collect::<Vec<_>>();
+    let query = format!("SELECT {} FROM {table}", hex.join(" || ' ' || "));
+    let rows: Vec<(String,)> = sqlx::query_as(sqlx::AssertSqlSafe(query)).fetch_all(pool).await.unwrap();
+    let mut rows: Vec<_> = rows.into_iter().map(|(row,)| row).collect();
+    rows.sort();
+    rows
+}
+
+#[tokio::test]
+async fn a_lost_catalog_comes_back_row_by_row() {
+    let (house, files) = filled().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("new.db");
+    let catalog = Arc::new(SqliteCatalog::open(&file).await.unwrap());
+    let clock = Arc::new(ManualClock::at(house::NOW_S));
+    let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
+    let rebuilt = store.rebuild(&RebuildProgress::default()).await.unwrap();
+    assert_eq!(rebuilt.skipped, [""; 0]);
+    assert_eq!((rebuilt.repos, rebuilt.commits, rebuilt.lost_files), (2, 8, 0));
+    let error = store.rebuild(&RebuildProgress::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "it is not empty any more");
+
+    let (before, after) = (
+        house.database().await,
+        sqlx::SqlitePool::connect(&format!("sqlite://{}", file.display())).await.unwrap(),
+    );
+    for (table, columns) in [
+        ("xorbs", "hash, digest, object_bytes, raw_bytes, chunk_count, state"),
+        ("files", "hash, file_bytes, layout, shard"),
+        ("file_xorbs", "xorb, file"),
+        ("shards", "hash, object_bytes, state"),
+        ("repo_files", "namespace, repo, file"),
+        ("repo_sha256s", "namespace, repo, sha256, file"),
+        ("repo_xorbs", "xorb, namespace, repo"),
+        ("dedup", "chunk, namespace, repo, xorb, chunk_index"),
+        ("repos", "id, kind, namespace, name, private"),
+        ("refs", "repo, name, target"),
+        (
+            "git_objects",
+            "repo, oid, kind, bytes, body, bundle, bundle_offset, parent, depth, sha256, linked_bytes, file",
+        ),
+    ] {
+        let expected = dump(&before, table, columns).await;
+        assert!(!expected.is_empty(), "{table}");
+        assert_eq!(dump(&after, table, columns).await, expected, "{table}");
+    }
+    let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
+    let sound = store.verify(&options, &VerifyProgress::default()).await.unwrap();
+    assert_eq!(sound.damages, []);
+    for (data, file) in &files {
+        let pieces: Vec<Bytes> = store
+            .content(&grant("two"), *file, 0..data.len() as u64)
+            .await
+            .unwrap()
+            .try_collect()
+            .await
+            .unwrap();
+        assert_eq!(pieces.concat(), *data);
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_of_damaged_objects_is_rebuilt_and_the_rest_named() {
+    let (house, files) = filled().await;
+    let loose = Upload::of(&[&corpus::noise(77, 40_000)], 100, Policy::Auto);
+    house.upload(&Grant::write("bob/scratch".parse().unwrap()), &loose).await.unwrap();
+    let key = ObjectKey::Xorb(first_xorb(&house, files[0].1).await);
+    house.store.objects().delete(&key).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("new.db")).await.unwrap());
+    let clock = Arc::new(ManualClock::at(house::NOW_S));
+    let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
+    let rebuilt = store.rebuild(&RebuildProgress::default()).await.unwrap();
+    assert!(rebuilt.skipped.iter().all(|skipped| skipped.contains(&files[0].1.to_string())), "{rebuilt:?}");
+    assert_eq!((rebuilt.skipped.len(), rebuilt.lost_files), (2, 1), "{rebuilt:?}");
+    let readers = catalog.care().readers(&[loose.files[0].hash]).await.unwrap();
+    assert_eq!(readers[0].1.to_string(), "lost-found/files");
+    for (data, file) in &files[1..] {
+        let pieces: Vec<Bytes> = store
+            .content(&grant("one"), *file, 0..data.len() as u64)
+            .await
+            .unwrap()
+            .try_collect()
+            .await
+            .unwrap();
+        assert_eq!(pieces.concat(), *data);
+    }
+}
+
+#[tokio::test]
+async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
+    let house = House::new().await;
+    let repo = house.store.create_repo(&name("one"), false, "ann").await.unwrap();
+    // Twenty files in one xorb; all but three are given up.
+    let data: Vec<_> = (0..20).map(|n| corpus::noise(n, 40_000)).collect();
+    let slices: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+    let upload = Upload::of(&slices, 1000, Policy::Auto);
+    assert_eq!(upload.xorbs.len(), 1);
+    house.upload(&grant("one"), &upload).await.unwrap();
+    for n in [3, 4, 11] {
+        put(&house, &repo, MAIN, &format!("{n}.bin"), &upload, n).await;
+    }
+    house.clock.advance(GRACE_S + 10);
+    let sweep =
+        async || house.store.sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
+    assert_eq!(sweep().await.files, 17);
+    let old_plan = house.store.plan(&grant("one"), upload.files[3].hash, None).await.unwrap();
+    let compact = async |dry_run| {
+        let options = CompactOptions { dry_run, ..CompactOptions::default() };
+        house.store.compact(&options, &CompactProgress::default()).await.unwrap()
+    };
+    let would = compact(true).await;
+    assert_eq!((would.rewritten, would.files), (1, 3));
+    assert!(would.freed_bytes > 500_000);
+    let did = compact(false).await;
+    assert_eq!(did, would);
+    assert_eq!(compact(false).await.rewritten, 0);
+    let store::plan::Planned::Covered(old_plan) = old_plan else { panic!("past the end") };
+    assert_eq!(house.rebuild(&old_plan, u64::MAX).await, data[3], "who has a plan reads on");
+    let mut after = BTreeMap::new();
+    for n in [3, 4, 11] {
+        assert_eq!(house.read(&grant("one"), upload.files[n].hash, None).await.unwrap(), data[n]);
+        after.insert(n, first_xorb(&house, upload.files[n].hash).await);
+    }
+    assert!(after.values().all(|key| key.hash != upload.xorbs[0].info.hash()));
+    // The old xorb and its shard leave as all do; then the catalog can be made again from what is left.
+    sweep().await;
+    house.clock.advance(GRACE_S + 10);
+    assert!(sweep().await.deleted_bytes > 700_000);
+    assert!(verify(&house, true, None).await.damages.is_empty());
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("new.db")).await.unwrap());
+    let clock = Arc::new(ManualClock::at(house::NOW_S));
+    let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
+    assert_eq!(store.rebuild(&RebuildProgress::default()).await.unwrap().skipped, [""; 0]);
+    assert_eq!(catalog.counts().await.unwrap().files, 3);
+}
