@@ -90,6 +90,10 @@ hf_xet_agreement() {
         run "the Hub with huggingface_hub" count_plain hub
         run "push and pull with huggingface_hub" count_plain repos
         run "memory of the client" count_plain memory
+        run "the Hub with older pairs" count_plain old_hub
+        run "the Hub with datasets, transformers and pandas" count_plain libraries
+        run "the Hub with huggingface.js" count_plain js
+        run "the Hub with git-lfs" count_plain git_lfs
         run "old hf_xet clients" count_plain old_clients
         run "push, then hf_xet" count_plain push_then_hf_xet
         run "hf_xet, then pull" count_plain hf_xet_then_pull
@@ -107,7 +111,23 @@ round_trip() {
 }
 
 hub() {
-    .venv/bin/python tests/hub/hub.py "$target_dir/debug/drystone"
+    .venv/bin/python tests/hub/hub.py "$target_dir/debug/drystone" "$target_dir/debug/s3d"
+}
+
+old_hub() {
+    .venv/bin/python tests/hub/old_hub.py "$target_dir/debug/drystone" .venv/old/hub-*
+}
+
+libraries() {
+    .venv/bin/python tests/hub/libraries.py "$target_dir/debug/drystone"
+}
+
+js() {
+    .venv/bin/python tests/hub/js.py "$target_dir/debug/drystone" .venv/js
+}
+
+git_lfs() {
+    .venv/bin/python tests/hub/git_lfs.py "$target_dir/debug/drystone"
 }
 
 repos() {
