@@ -7,8 +7,9 @@ FUZZ_SECONDS ?= 60
 TARGET ?=
 BENCH_ARGS ?=
 SERVERS_ARGS ?=
+PACKS_ARGS ?=
 
-.PHONY: help run demo test test-rgw check lint bench bench-servers fuzz wheel install clean setup
+.PHONY: help run demo test test-rgw check lint bench bench-packs bench-servers fuzz wheel install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,13 +37,18 @@ lint: ## format, clippy and documentation without a warning
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-bench: bench-servers ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
+bench: bench-servers bench-packs ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
 	.venv/bin/python bench/run.py $(BENCH_ARGS)
 
 bench-servers: setup ## measure the server with the hf_xet client (SERVERS_ARGS="--scale 0.01 --rounds 1" is quick)
 	cargo build --release -p drystone -p drystone-testkit --bins
 	cargo build --release -p drystone-store --example fill
 	.venv/bin/python bench/servers.py $(SERVERS_ARGS)
+
+bench-packs: wheel ## measure packs from Python against plain reads and bagz (PACKS_ARGS="--rounds 1" is quick)
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$${CARGO_TARGET_DIR:-target}"/wheels/drystone-*.whl
+	-.venv/bin/python -m pip install --quiet --disable-pip-version-check bagz
+	.venv/bin/python bench/packs.py $(PACKS_ARGS)
 
 fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGET)
