@@ -164,6 +164,7 @@ python_tests() {
     fi
     run "packs from python" count_plain packs_from_python
     run "the Hub from python" count_plain .venv/bin/python tests/python/hub.py "$target_dir/debug/drystone"
+    run "datasets in Parquet" count_plain .venv/bin/python tests/python/parquet.py "$target_dir/debug/shardpack"
     if [ -f .venv/torch/peers ]; then
         run "packs in torch" count_plain in_torch tests/python/loader.py
         run "datasets of others" count_plain in_torch tests/python/peers.py "$target_dir/debug/shardpack"

@@ -38,8 +38,8 @@ pub(crate) struct Inner {
     endpoint: String,
     token: Option<Token>,
     token_in_clear: bool,
-    cache_dir: Option<PathBuf>,
-    cache_bytes: u64,
+    pub(crate) cache_dir: Option<PathBuf>,
+    pub(crate) cache_bytes: u64,
     memory_bytes: Option<u64>,
     hub: PerProcess<Hub>,
 }
@@ -52,10 +52,10 @@ impl Inner {
         })
     }
 
-    pub(crate) fn pull_options(&self) -> client::Result<PullOptions> {
+    pub(crate) fn pull_options(&self, keep_chunks: bool) -> client::Result<PullOptions> {
         let mut options = PullOptions::default();
         options.memory_bytes_max = self.memory_bytes.unwrap_or(options.memory_bytes_max);
-        if let Some(folder) = &self.cache_dir {
+        if let Some(folder) = self.cache_dir.as_ref().filter(|_| keep_chunks) {
             options.cache = Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?));
         }
         Ok(options)
@@ -164,7 +164,7 @@ impl Client {
         let mut failed = Vec::new();
         let downloaded = wait(py, &counters, progress.as_ref(), async {
             let selection = Selection { include, exclude };
-            let options = DownloadOptions { pull: self.inner.pull_options()?, selection, dry_run: false };
+            let options = DownloadOptions { pull: self.inner.pull_options(true)?, selection, dry_run: false };
             let mut each = |told: download::Told<'_>| {
                 if let download::Told::Failed(path, error) = told {
                     failed.push(format!("{path}: {error}"));
@@ -238,7 +238,7 @@ impl Client {
     /// A file of a repository as it is now, to be read by ranges. `drystone.open` makes a file object of it.
     fn file(&self, py: Python<'_>, place: &str) -> PyResult<RemoteFile> {
         let place = parse(place)?;
-        wait(py, &Arc::default(), None, RemoteFile::find(&self.inner, place))
+        wait(py, &Arc::default(), None, RemoteFile::find(&self.inner, place, false))
     }
 
     fn __repr__(&self) -> String {
