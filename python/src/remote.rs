@@ -144,7 +144,7 @@ impl RemoteFile {
 
     /// The bytes from `start` to before `stop`, or to the end of the file where that comes first.
     fn read_range<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = wait(py, &Arc::default(), None, self.read(start..stop.max(start)))?;
+        let bytes = wait(py, &Arc::default(), None, async || self.read(start..stop.max(start)).await)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
