@@ -174,15 +174,19 @@ python_tests() {
 }
 
 packs_from_python() {
-    rm -rf "$target_dir/wheels"
-    .venv/bin/maturin build --quiet --manifest-path python/Cargo.toml --out "$target_dir/wheels"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
-    .venv/bin/python tests/python/pack.py
+    # Joined by hand: in a pipe of `run` a failure would not end the function, and an older wheel would be tested.
+    rm -rf "$target_dir/wheels" &&
+        .venv/bin/maturin build --quiet --manifest-path python/Cargo.toml --out "$target_dir/wheels" &&
+        install_wheel .venv/bin/python &&
+        .venv/bin/python tests/python/pack.py
 }
 
 in_torch() {
-    .venv/torch/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
-    .venv/torch/bin/python -W ignore "$@"
+    install_wheel .venv/torch/bin/python && .venv/torch/bin/python -W ignore "$@"
+}
+
+install_wheel() {
+    "$1" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
 }
 
 fuzzing() {
