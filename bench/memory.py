@@ -1,6 +1,6 @@
 """Peak memory of the client: one very long file, and very many small ones, there and back.
 
-usage: memory.py DRYSTONE [--scale S] [--work DIR]
+usage: memory.py DRYSTONE [--scale S] [--only long|many] [--work DIR]
 
 At scale 1 that is 10 GB pushed and pulled by hash through `drystone serve`, and 100,000 files into a repository and out of it.
 The long file is pushed from standard input. Memory is the process's own high
@@ -108,6 +108,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("drystone", type=Path)
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--only", choices=["long", "many"])
     parser.add_argument("--work", type=Path, default=None, help="where there is room for 22 GB")
     options = parser.parse_args()
     drystone = options.drystone.resolve()
@@ -116,8 +117,10 @@ def main():
     try:
         admin = (work / "server" / "data" / "admin.token").read_text().strip()
         env = {"DRYSTONE_ENDPOINT": host.url, "DRYSTONE_TOKEN": host.token}
-        long_file(drystone, work, env, options.scale)
-        many_files(drystone, work, env | {"DRYSTONE_TOKEN": admin}, options.scale, host)
+        if options.only != "many":
+            long_file(drystone, work, env, options.scale)
+        if options.only != "long":
+            many_files(drystone, work, env | {"DRYSTONE_TOKEN": admin}, options.scale, host)
     except (Exception, SystemExit) as error:
         check("the rest", False, repr(error))
     finally:

@@ -7,14 +7,24 @@ HF_XET_VERSION=1.8.0
 HF_HUB_VERSION=2.4.0
 # What people still have: the last that asks for unversioned paths, and one that asks for version 1.
 HF_XET_OLD_VERSIONS=(1.1.10 1.3.2)
+# The same with the huggingface_hub of their time.
+HF_HUB_OLD_PAIRS=(0.36.0:1.1.10 1.2.4:1.3.2)
+DATASETS_VERSION=5.2.0
+TRANSFORMERS_VERSION=5.22.2
+HF_JS_VERSION=2.17.5
+# Builds the wheel; what its tests use beside it.
+WHEEL_PACKAGES=(maturin==1.16.0 numpy pillow pyarrow pandas fsspec)
+# Peers whose datasets are converted. They are installed without what they ask for beyond this: clouds and CUDA.
+PEER_PACKAGES=(webdataset==1.0.2 mosaicml-streaming==0.13.0)
+PEER_NEEDS=(braceexpand brotli catalogue filelock pillow python-snappy pyyaml requests tqdm "xxhash<4" zstd)
 
 say() { printf '==> %s\n' "$*"; }
 
 install_packages() {
-    local wanted=(build-essential ca-certificates git pkg-config postgresql python3 python3-venv) missing=() package
+    local wanted=(build-essential ca-certificates git git-lfs nodejs npm pkg-config postgresql python3 python3-venv) missing=() package
     if ! command -v dpkg >/dev/null || ! command -v apt-get >/dev/null; then
         local tool
-        for tool in cc git python3; do
+        for tool in cc git git-lfs node npm python3; do
             command -v "$tool" >/dev/null || { echo "please install $tool" >&2; exit 1; }
         done
         return
@@ -37,7 +47,8 @@ install_packages() {
 provided() {
     case "$1" in
         build-essential) command -v cc >/dev/null && command -v make >/dev/null ;;
-        git) command -v git >/dev/null ;;
+        git | git-lfs | npm) command -v "$1" >/dev/null ;;
+        nodejs) command -v node >/dev/null ;;
         pkg-config) command -v pkg-config >/dev/null ;;
         # The server's programs, which Debian keeps off the path; the catalog's tests start a server of their own.
         postgresql) command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ;;
@@ -80,6 +91,63 @@ install_old_clients() {
     done
 }
 
+# Other libraries that speak to the Hub, and its clients of other times and languages.
+install_hub_clients() {
+    local pair hub folder
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    if ! .venv/bin/python -c "
+import importlib.metadata as m, sys
+sys.exit((m.version('datasets'), m.version('transformers')) != ('$DATASETS_VERSION', '$TRANSFORMERS_VERSION'))" 2>/dev/null; then
+        say "installing datasets $DATASETS_VERSION and transformers $TRANSFORMERS_VERSION"
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+            "hf_xet==$HF_XET_VERSION" "huggingface_hub==$HF_HUB_VERSION" "datasets==$DATASETS_VERSION" "transformers==$TRANSFORMERS_VERSION"
+    fi
+    for pair in "${HF_HUB_OLD_PAIRS[@]}"; do
+        hub="${pair%%:*}"
+        folder=".venv/old/hub-$hub"
+        [ -d "$folder/huggingface_hub-$hub.dist-info" ] && continue
+        say "installing huggingface_hub $hub with hf_xet ${pair##*:}"
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$folder" "huggingface_hub==$hub" "hf_xet==${pair##*:}"
+    done
+    if ! grep -qs "\"version\": \"$HF_JS_VERSION\"" .venv/js/node_modules/@huggingface/hub/package.json; then
+        say "installing @huggingface/hub $HF_JS_VERSION"
+        mkdir -p .venv/js
+        npm install --silent --no-audit --no-fund --prefix .venv/js "@huggingface/hub@$HF_JS_VERSION"
+    fi
+}
+
+install_wheel_tools() {
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    local mark=".venv/wheel-tools"
+    [ "$(cat "$mark" 2>/dev/null)" = "${WHEEL_PACKAGES[*]}" ] && return
+    say "installing ${WHEEL_PACKAGES[*]}"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "${WHEEL_PACKAGES[@]}"
+    echo "${WHEEL_PACKAGES[*]}" >"$mark"
+}
+
+# Debian's torch, which is for the CPU alone and for Debian's own Python; that of PyPI brings gigabytes of CUDA. Where there is
+# none, the tests that need it are skipped and say so.
+install_torch() {
+    local venv=.venv/torch python=/usr/bin/python3 as_root=()
+    local mark="$venv/peers"
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    [ "$(cat "$mark" 2>/dev/null)" = "${PEER_PACKAGES[*]}" ] && return
+    if ! "$python" -c 'import torch' 2>/dev/null; then
+        command -v apt-get >/dev/null || { say "no torch: there is no apt-get"; return; }
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { say "no torch: the wheel needs Python 3.11"; return; }
+        [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+        say "installing python3-torch"
+        "${as_root[@]}" apt-get update -qq
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-torch python3-venv \
+            >/dev/null || { say "no torch: python3-torch could not be installed"; return; }
+    fi
+    say "making $venv with ${PEER_PACKAGES[*]}"
+    "$python" -m venv --clear --system-site-packages "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${PEER_NEEDS[@]}"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "${PEER_PACKAGES[@]}"
+    echo "${PEER_PACKAGES[*]}" >"$mark"
+}
+
 install_cargo_fuzz() {
     command -v cargo-fuzz >/dev/null && return
     if cargo +nightly --version >/dev/null 2>&1; then
@@ -92,4 +160,7 @@ install_packages
 require_rust
 make_venv
 install_old_clients
+install_hub_clients
+install_wheel_tools
+install_torch
 install_cargo_fuzz

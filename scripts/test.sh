@@ -90,6 +90,10 @@ hf_xet_agreement() {
         run "the Hub with huggingface_hub" count_plain hub
         run "push and pull with huggingface_hub" count_plain repos
         run "memory of the client" count_plain memory
+        run "the Hub with older pairs" count_plain old_hub
+        run "the Hub with datasets, transformers and pandas" count_plain libraries
+        run "the Hub with huggingface.js" count_plain js
+        run "the Hub with git-lfs" count_plain git_lfs
         run "old hf_xet clients" count_plain old_clients
         run "push, then hf_xet" count_plain push_then_hf_xet
         run "hf_xet, then pull" count_plain hf_xet_then_pull
@@ -107,7 +111,23 @@ round_trip() {
 }
 
 hub() {
-    .venv/bin/python tests/hub/hub.py "$target_dir/debug/drystone"
+    .venv/bin/python tests/hub/hub.py "$target_dir/debug/drystone" "$target_dir/debug/s3d"
+}
+
+old_hub() {
+    .venv/bin/python tests/hub/old_hub.py "$target_dir/debug/drystone" .venv/old/hub-*
+}
+
+libraries() {
+    .venv/bin/python tests/hub/libraries.py "$target_dir/debug/drystone"
+}
+
+js() {
+    .venv/bin/python tests/hub/js.py "$target_dir/debug/drystone" .venv/js
+}
+
+git_lfs() {
+    .venv/bin/python tests/hub/git_lfs.py "$target_dir/debug/drystone"
 }
 
 repos() {
@@ -136,6 +156,35 @@ pack_reader() {
     python3 tests/shardpack/reader.py "$target_dir/debug/shardpack"
 }
 
+# What people import, as they install it: from a wheel, built as quickly as the programs of the other tests.
+python_tests() {
+    if [ "${SKIP_HF_XET:-}" = 1 ]; then
+        skip "the Python packages: SKIP_HF_XET=1"
+        return
+    fi
+    run "packs from python" count_plain packs_from_python
+    run "the Hub from python" count_plain .venv/bin/python tests/python/hub.py "$target_dir/debug/drystone"
+    run "datasets in Parquet" count_plain .venv/bin/python tests/python/parquet.py "$target_dir/debug/shardpack"
+    if [ -f .venv/torch/peers ]; then
+        run "packs in torch" count_plain in_torch tests/python/loader.py
+        run "datasets of others" count_plain in_torch tests/python/peers.py "$target_dir/debug/shardpack"
+    else
+        skip "packs in torch and datasets of webdataset and mosaicml-streaming: there is no torch for this Python (make setup says why)"
+    fi
+}
+
+packs_from_python() {
+    rm -rf "$target_dir/wheels"
+    .venv/bin/maturin build --quiet --manifest-path python/Cargo.toml --out "$target_dir/wheels"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
+    .venv/bin/python tests/python/pack.py
+}
+
+in_torch() {
+    .venv/torch/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
+    .venv/torch/bin/python -W ignore "$@"
+}
+
 fuzzing() {
     if ! cargo +nightly --version >/dev/null 2>&1; then
         skip "fuzzing: there is no nightly toolchain (rustup toolchain install nightly)"
@@ -161,6 +210,7 @@ name_vectors
 rust_tests
 hf_xet_agreement
 run "shardpack reader" count_plain pack_reader
+python_tests
 fuzzing
 
 echo

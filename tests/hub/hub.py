@@ -272,7 +272,8 @@ def other_kinds(api, way, work, fetched):
 
 
 def cas_token(drystone, data, scope, repo):
-    command = [drystone, "token", "create", "--data", data, "--scope", scope, "--repo", repo, "--json"]
+    catalog = ["--catalog", os.environ["DRYSTONE_CATALOG"]] if "DRYSTONE_CATALOG" in os.environ else []
+    command = [drystone, "token", "create", "--data", data, *catalog, "--scope", scope, "--repo", repo, "--json"]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["token"]
 
 

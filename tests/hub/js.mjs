@@ -66,6 +66,24 @@ for (const type of ["model", "dataset"]) {
   for (const [path, content] of Object.entries(files)) same &&= (await readFile(join(folder, path))).equals(content);
   check(`${type}: snapshotDownload`, same);
 
+  let plans = 0;
+  const watched = async (url, init) => {
+    const answer = await fetch(url, init);
+    if (String(url).includes("/v2/file-chunk-hashes/") && answer.ok) plans++;
+    return answer;
+  };
+  let now = edited;
+  for (const [title, start, end, content] of [["near the start", 1_000_000, 1_000_010, noise(2, 100_000)], ["at the end", -1, -1, noise(3, 7)]]) {
+    const [from, to] = start < 0 ? [now.length, now.length] : [start, end];
+    const originalContent = await hub.downloadFile({ ...common, repo, path: "edited.bin" });
+    const operation = { operation: "edit", path: "edited.bin", originalContent, edits: [{ content: new Blob([content]), start: from, end: to }] };
+    const before = plans;
+    await hub.commit({ ...common, fetch: watched, repo, useXet: true, title, operations: [operation] });
+    now = Buffer.concat([now.subarray(0, from), content, now.subarray(to)]);
+    const after = await hub.downloadFile({ ...common, repo, path: "edited.bin" });
+    check(`${type}: edit ${title}`, plans === before + 1 && (await bytes(after)).equals(now));
+  }
+
   await hub.deleteFile({ ...common, repo, path: "empty.bin" });
   await hub.createBranch({ ...common, repo, branch: "feat/js" });
   await hub.commit({ ...common, repo, branch: "feat/js", title: "on a branch", operations: [{ operation: "addOrUpdate", path: "b.txt", content: new Blob(["b"]) }] });
@@ -73,7 +91,7 @@ for (const type of ["model", "dataset"]) {
   await hub.deleteBranch({ ...common, repo, branch: "feat/js" });
   const titles = [];
   for await (const commit of hub.listCommits({ ...common, repo })) titles.push(commit.title);
-  check(`${type}: listCommits`, titles.length === 5 && (await hub.countCommits({ ...common, repo })) === 5);
+  check(`${type}: listCommits`, titles.length === 7 && (await hub.countCommits({ ...common, repo })) === 7);
   await hub.checkRepoAccess({ ...common, repo });
   check(`${type}: checkRepoAccess`, true);
   const seen = [];

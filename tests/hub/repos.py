@@ -16,10 +16,9 @@ import traceback
 import urllib.request
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import hub
-from hub import Server, check, stored_bytes
+from harness import Server, bytes_under, check
 
 SIZES = [0, 1, 8191, 8192, 8193, 65535, 65536, 131_071, 131_072, 131_073, 70 << 20, 300 << 20]
 SMALL = 5000
@@ -109,14 +108,14 @@ def ours_then_theirs(api, ours, server, work, noise):
     again = ours.json("push", folder, "datasets/ann/ours")
     check("pushed again, nothing is sent", (again["files"], again["unchanged"], again["sent_bytes"]) == (0, len(names), 0), again)
 
-    before = stored_bytes(server.data)
+    before = bytes_under(server.data / "objects" / "xorbs")
     big = bytearray((folder / f"{70 << 20}.bin").read_bytes())
     big[30 << 20 : 30 << 20] = b"some words more"
     del big[50 << 20 : (50 << 20) + 500]
     big += noise[:1000]
     (folder / f"{70 << 20}.bin").write_bytes(big)
     edited = ours.json("push", folder, "datasets/ann/ours", "-m", "edited", DRYSTONE_CACHE_DIR=str(work / "no-cache"))
-    grown = stored_bytes(server.data) - before
+    grown = bytes_under(server.data / "objects" / "xorbs") - before
     check("of an edited file only what changed is stored", edited["files"] == 1 and 0 < grown < 1 << 20, f"{grown} {edited}")
     got = api.hf_hub_download("ann/ours", f"{70 << 20}.bin", repo_type="dataset", local_dir=work / "edited")
     check("and huggingface_hub downloads it", Path(got).read_bytes() == big)
@@ -200,11 +199,10 @@ def main(drystone):
                 check("the rest", False, traceback.format_exc())
             print(f"   {time.monotonic() - started:.0f} s", flush=True)
         server.stop()
-        if hub.failed:
+        if check.failed:
             print((work / "server.log").read_text()[-3000:])
-    print(f"repos: {hub.passed} passed, {hub.failed} failed")
-    return hub.failed > 0
+    check.finish("repos")
 
 
 if __name__ == "__main__":
-    sys.exit(main(os.path.abspath(sys.argv[1])))
+    main(os.path.abspath(sys.argv[1]))

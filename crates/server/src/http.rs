@@ -4,6 +4,7 @@ mod caller;
 mod chunk;
 mod chunk_list;
 pub mod data;
+mod edits;
 pub mod error;
 pub mod health;
 mod hub;
@@ -48,11 +49,9 @@ pub const ROUTED: &[Endpoint] = &[
     Endpoint::ShardKeyed,
     Endpoint::File,
     Endpoint::Telemetry,
+    Endpoint::FileChunkHashes,
     Endpoint::ChunkList,
 ];
-
-/// What is not: 404 makes clients do without.
-pub const NOT_ROUTED: &[Endpoint] = &[Endpoint::FileChunkHashes];
 
 /// The whole server.
 pub fn app(state: AppState) -> Router {
@@ -95,6 +94,7 @@ fn table() -> Vec<Route> {
         (Endpoint::ShardKeyed, post(shard::receive_v1)),
         (Endpoint::File, head(reconstruction::head)),
         (Endpoint::Telemetry, post(telemetry::sink)),
+        (Endpoint::FileChunkHashes, get(edits::windows)),
         (Endpoint::ChunkList, get(chunk_list::list)),
     ];
     // An endpoint is under every path clients have for it.

@@ -95,6 +95,14 @@ where
     partial(thing, &grant.ranges, open)
 }
 
+/// The most bytes in a row that a request will get of a thing of so many.
+pub fn longest_bytes(headers: &HeaderMap, total_bytes: u64) -> u64 {
+    let header = headers.get(header::RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let Ok(specs) = parse_ranges(header, limits::HEADER_RANGES_MAX) else { return total_bytes };
+    let spans = specs.iter().filter_map(|spec| spec.resolve(total_bytes));
+    spans.map(|span| span.end.saturating_sub(span.start)).max().unwrap_or(total_bytes)
+}
+
 /// What a request selects.
 enum Selection {
     Whole,

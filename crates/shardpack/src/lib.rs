@@ -6,6 +6,7 @@
 //! |-----------------------------------|--------------------------------------------------------------------------|
 //! | [`layout`], [`outline`]           | the bytes, each structure with its table                                 |
 //! | [`record`], [`codec`], [`index`]  | a record in its bytes, its compressions, what the end of a pack says     |
+//! | [`content_type`]                  | what a file is, by its name                                              |
 //! | [`mod@write`], [`order`]          | records to bytes; which record comes when. Pure, as all above            |
 //! | [`source`], [`sink`]              | where bytes come from and go to: files, memory; others bring their own   |
 //! | [`read`], [`recover`], [`check`]  | any record of a pack, what is left of a damaged one, whether it is sound |
@@ -16,6 +17,7 @@
 
 pub mod check;
 pub mod codec;
+pub mod content_type;
 pub mod cursor;
 pub mod error;
 pub mod index;

@@ -222,6 +222,13 @@ impl Iterator for Positions {
         Some((position, record))
     }
 
+    /// Costs the same however many are skipped: their records are not computed.
+    fn nth(&mut self, n: usize) -> Option<Self::Item> {
+        self.left = self.left.saturating_sub(n as u64);
+        self.next = self.next.saturating_add(self.stride.saturating_mul(n as u64));
+        self.next()
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         (left, Some(left))

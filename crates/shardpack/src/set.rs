@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::{Cause, Error};
 use crate::index::no_record;
 use crate::read::{ReadOptions, ShardPackReader};
-use crate::record::Record;
+use crate::record::{Record, RecordRef};
 use crate::source::{FileSource, Source};
 
 /// Many packs as one. Records are numbered from the first of the first pack to the last of the last.
@@ -86,7 +86,8 @@ impl PackSet {
         self.packs.get(pack).map(|reader| (reader, within)).ok_or_else(|| no_record(ordinal, self.len()))
     }
 
-    fn place(&self, ordinal: u64) -> Option<(usize, u64)> {
+    /// The place of the pack that holds a record, and its number there.
+    pub fn place(&self, ordinal: u64) -> Option<(usize, u64)> {
         if ordinal >= self.len() {
             return None;
         }
@@ -126,6 +127,25 @@ impl PackSet {
 
     /// The records of these numbers, in this order. Each pack is asked once; a damaged record that is to be skipped is none.
     pub fn read_batch(&self, ordinals: &[u64]) -> Result<Vec<Option<Record>>, Error> {
+        let mut out: Vec<Option<Record>> = Vec::new();
+        out.resize_with(ordinals.len(), || None);
+        self.visit_batch(ordinals, |pack, place, record| {
+            let record = record.to_record(pack.options().entry_bytes_max)?;
+            if let Some(slot) = out.get_mut(place) {
+                *slot = Some(record);
+            }
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    /// Lets `look` see the records of these numbers, each with its pack and its place in `ordinals`, pack by pack in the order
+    /// they lie there.
+    pub fn visit_batch(
+        &self,
+        ordinals: &[u64],
+        mut look: impl FnMut(&ShardPackReader, usize, &RecordRef<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut by_pack: Vec<(Vec<usize>, Vec<u64>)> = vec![Default::default(); self.packs.len()];
         for (place, &ordinal) in ordinals.iter().enumerate() {
             let (pack, within) = self.place(ordinal).ok_or_else(|| no_record(ordinal, self.len()))?;
@@ -134,19 +154,15 @@ impl PackSet {
                 withins.push(within);
             }
         }
-        let mut out: Vec<Option<Record>> = Vec::new();
-        out.resize_with(ordinals.len(), || None);
         for (pack, (places, withins)) in self.packs.iter().zip(by_pack) {
-            if withins.is_empty() {
-                continue;
-            }
-            for (place, record) in places.into_iter().zip(pack.read_batch(&withins)?) {
-                if let Some(slot) = out.get_mut(place) {
-                    *slot = record;
-                }
+            if !withins.is_empty() {
+                pack.visit_batch(&withins, |n, record| match places.get(n) {
+                    Some(&place) => look(pack, place, record),
+                    None => Ok(()),
+                })?;
             }
         }
-        Ok(out)
+        Ok(())
     }
 
     /// All records from the first on.

@@ -1,6 +1,9 @@
 //! Sink: packs written to files. A file appears under its name when it is whole and safe on disk, or not at all.
 
 mod pool;
+mod rolling;
+
+pub use rolling::{Limits, Rolling};
 
 use std::fs::{self, File};
 use std::io::{self, Write};

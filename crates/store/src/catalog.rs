@@ -5,6 +5,7 @@
 
 pub mod care;
 pub mod postgres;
+pub mod records;
 pub mod repo;
 pub mod review;
 pub mod rows;

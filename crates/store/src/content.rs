@@ -20,6 +20,12 @@ use crate::objects::ObjectKey;
 pub const STREAM_BYTES: u64 =
     PIECES_AHEAD as u64 * 2 * (PIECE_RAW_BYTES + xet::limits::CHUNK_BYTES_MAX as u64);
 
+/// Bytes of memory that a stream of so many bytes takes at most.
+pub fn stream_bytes(bytes: u64) -> u64 {
+    let whole_chunks = bytes.saturating_add(2 * u64::from(xet::limits::CHUNK_BYTES_MAX));
+    STREAM_BYTES.min(whole_chunks.saturating_mul(2))
+}
+
 /// Raw bytes of one piece, to the next chunk.
 const PIECE_RAW_BYTES: u64 = 2 * 1024 * 1024;
 /// Pieces that are read and decoded while others are sent.
@@ -34,9 +40,7 @@ impl Store {
         file: FileHash,
         range: Range<u64>,
     ) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let rows = self.catalog().files(grant.scope(), &[file]).await?;
-        let missing = || Error::new(ErrorKind::NotFound, format!("no file {file}"));
-        let layout = rows.into_iter().next().ok_or_else(missing)?.layout;
+        let layout = self.layout(grant, file).await?;
         if range.end > layout.file_bytes() {
             let message = format!("file {file} has {} bytes, {range:?} is asked for", layout.file_bytes());
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -67,12 +71,12 @@ impl Store {
         let raw_of = |chunk: u32| info.raw_range(chunk..chunk + 1).ok_or_else(wrong);
         let base = raw_of(term.chunks.start)?.start;
         let mut pieces: Vec<Piece> = Vec::new();
-        for chunk in term.chunks.clone() {
+        // The chunks before are passed over in a few steps: one range of many is asked for at a time.
+        let passed = info.chunks().partition_point(|place| u64::from(place.raw_end) <= base + term.raw.start);
+        let first = u32::try_from(passed).unwrap_or(u32::MAX).max(term.chunks.start);
+        for chunk in first..term.chunks.end {
             let raw = raw_of(chunk)?;
             let raw = raw.start - base..raw.end - base;
-            if raw.end <= term.raw.start {
-                continue;
-            }
             if raw.start >= term.raw.end {
                 break;
             }
@@ -98,14 +102,15 @@ impl Store {
         let key = ObjectKey::Xorb(xorb.key);
         let wrong = || Error::new(ErrorKind::Corrupt, format!("the layout of a file in {key}"));
         let stored = info.stored_range(chunks.clone()).ok_or_else(wrong)?;
-        let at = stored.start;
-        let bytes = self.objects().range(&key, stored).await?;
+        let bytes = self.objects().positioned(&key, stored.clone()).await?;
         let decoded = self.workers.run(move || {
+            let bytes = bytes.read(&key)?;
             let mut out = Vec::new();
-            read_chunks(&info, chunks, &bytes, at, &mut Decompressor::new(), &mut out)
+            read_chunks(&info, chunks, &bytes, stored.start, &mut Decompressor::new(), &mut out)
                 .map(|()| Bytes::from(out))
+                .map_err(|source| Error::corrupt(key.to_string(), source))
         });
-        let decoded = decoded.await?.map_err(|source| Error::corrupt(key.to_string(), source))?;
+        let decoded = decoded.await??;
         // Chunks at the ends are whole; what is asked for need not be.
         let start = wanted.start.saturating_sub(raw.start);
         let end = wanted.end.min(raw.end).saturating_sub(raw.start);

@@ -13,6 +13,7 @@ pub mod compact;
 pub mod content;
 pub mod copy;
 pub mod dedup;
+pub mod edits;
 pub mod error;
 mod footers;
 mod gather;
@@ -54,6 +55,7 @@ pub struct Store {
     memory: Memory,
     footers: Footers,
     trees: repo::Trees,
+    large_items: repo::listing::LargeItems,
     layouts: plan::Layouts,
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
@@ -111,6 +113,7 @@ impl Store {
             memory,
             footers,
             trees,
+            large_items: repo::listing::large_items(),
             layouts,
             chunks,
             dedup,

@@ -5,6 +5,8 @@
 //! | `xorbs/ab/<hash>-<digest>`  | one xorb with its version 1 footer                                    |
 //! | `shards/ab/<hash>`          | one accepted shard in stored form                                     |
 //! | `commits/<repo>/<oid>`      | one bundle: the git objects a commit of a repository added            |
+//! | `repos/<repo>/<version>`    | what is known of a repository besides its git objects                 |
+//! | `people/<version>`          | users, organisations and their members                                |
 //! | `parts/<repo>/<sha256>-<n>` | one part of a file that arrives by parts, until all are there         |
 //!
 //! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the xorb's footer in plain
@@ -108,6 +110,18 @@ pub enum ObjectKey {
         /// The commit.
         commit: Oid,
     },
+    /// What is known of a repository besides its git objects.
+    Repo {
+        /// The repository.
+        repo: RepoId,
+        /// The highest counts.
+        version: u64,
+    },
+    /// What is known of people.
+    People {
+        /// The highest counts.
+        version: u64,
+    },
     /// A part of a file that arrives by parts.
     Part {
         /// The repository.
@@ -125,13 +139,15 @@ impl fmt::Display for ObjectKey {
             Self::Xorb(key) => (XORBS, key.hash.to_string()),
             Self::Shard(hash) => (SHARDS, hash.to_string()),
             Self::Bundle { repo, commit } => return write!(f, "{COMMITS}/{repo}/{commit}"),
+            Self::Repo { repo, version } => return write!(f, "{REPOS}/{repo}/{version:020}"),
+            Self::People { version } => return write!(f, "{PEOPLE}/{version:020}"),
             Self::Part { repo, sha256, number } => return write!(f, "{PARTS}/{repo}/{sha256}-{number}"),
         };
         let fan = hash.get(..2).unwrap_or_default();
         write!(f, "{folder}/{fan}/{hash}")?;
         match self {
             Self::Xorb(key) => write!(f, "-{}", key.digest),
-            Self::Shard(_) | Self::Bundle { .. } | Self::Part { .. } => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -153,6 +169,11 @@ impl FromStr for ObjectKey {
                 let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
                 Self::Bundle { repo: RepoId::new(repo), commit: name.parse().map_err(|_| refuse())? }
             }
+            (Some(REPOS), None) => {
+                let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
+                Self::Repo { repo: RepoId::new(repo), version: name.parse().map_err(|_| refuse())? }
+            }
+            (Some(PEOPLE), None) => Self::People { version: name.parse().map_err(|_| refuse())? },
             (Some(PARTS), Some((sha256, number))) => {
                 let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
                 let sha256 = sha256.parse().map_err(|_| refuse())?;
@@ -173,6 +194,10 @@ pub enum Folder {
     Shards,
     /// All bundles.
     Commits,
+    /// All that is known of repositories besides their git objects.
+    Repos,
+    /// All that is known of people.
+    People,
     /// All parts.
     Parts,
 }
@@ -352,6 +377,8 @@ impl Objects {
             Folder::Xorbs => XORBS,
             Folder::Shards => SHARDS,
             Folder::Commits => COMMITS,
+            Folder::Repos => REPOS,
+            Folder::People => PEOPLE,
             Folder::Parts => PARTS,
         };
         let listed = self.store.list(Some(&Path::from(prefix)));
@@ -370,6 +397,8 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 const XORBS: &str = "xorbs";
 const SHARDS: &str = "shards";
 const COMMITS: &str = "commits";
+const REPOS: &str = "repos";
+const PEOPLE: &str = "people";
 const PARTS: &str = "parts";
 
 fn path(key: &ObjectKey) -> Path {

@@ -1,8 +1,9 @@
 //! Rebuild: a lost catalog is made again from the objects alone.
 //!
-//! Xorbs tell what they hold in their footers, shards what files are made of, bundles what repositories have. What no
-//! object tells is lost: tokens, members, who sees a repository, branches and tags without a commit of their own. A
-//! repository is private until somebody says otherwise; files that no commit leads to belong to [`LOST`] afterwards.
+//! Xorbs tell what they hold in their footers, shards what files are made of, bundles what repositories have, records what
+//! they are called, who sees them, where their refs point, and who belongs to whom. What no object tells is lost: tokens
+//! and locks. A repository without a record is private until somebody says otherwise; files that no commit leads to belong
+//! to [`LOST`] afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -78,6 +79,7 @@ impl Store {
         self.rebuild_xorbs(&mut rebuilt, progress).await?;
         self.rebuild_repos(&mut rebuilt, progress).await?;
         self.rebuild_shards(&mut rebuilt, progress).await?;
+        self.apply_records().await?;
         Ok(rebuilt)
     }
 

@@ -14,6 +14,7 @@ mod merge;
 pub mod oid;
 mod people;
 pub mod pointer;
+pub mod record;
 pub mod refs;
 pub mod trash;
 pub mod tree;
@@ -249,7 +250,10 @@ impl Store {
         let (oid, rows) = self.seal_bundle(row.id, bundle, &commit, 1).await?;
         let main = RefRow { name: refs::MAIN.to_owned(), target: oid };
         match self.hub().create_repo(&row, &rows, &[main]).await? {
-            true => Ok(row),
+            true => {
+                self.write_down(row.id).await?;
+                Ok(row)
+            }
             false => {
                 self.objects.delete(&ObjectKey::Bundle { repo: row.id, commit: oid }).await?;
                 Err(taken())
@@ -278,7 +282,14 @@ impl Store {
     }
 
     async fn change_repo(&self, from: &RepoRow, to: &RepoRow) -> Result<()> {
-        match self.hub().change_repo(from, to).await? {
+        self.change_row(from, to).await?;
+        self.write_down(from.id).await
+    }
+
+    async fn change_row(&self, from: &RepoRow, to: &RepoRow) -> Result<()> {
+        let changed = self.hub().change_repo(from, to).await?;
+        self.layouts.forget();
+        match changed {
             true => Ok(()),
             false if from.name == to.name && from.reclaim_s == to.reclaim_s => {
                 Err(Error::new(ErrorKind::Conflict, format!("{} has changed: look again", from.name)))
@@ -290,9 +301,15 @@ impl Store {
     /// Deletes a repository for good, be it in the trash or not. Its large files stay where other repositories refer to
     /// them; sweep finds the others.
     pub async fn delete_repo(&self, repo: &RepoRow) -> Result<()> {
+        let noted = self.hub().note_repo(repo.id).await?;
         // Row first: an object that is left over harms nobody.
         for commit in self.hub().delete_repo(repo).await? {
             self.objects.delete(&ObjectKey::Bundle { repo: repo.id, commit }).await?;
+        }
+        if let Some((version, _)) = noted {
+            self.objects
+                .delete(&ObjectKey::Repo { repo: repo.id, version: version.saturating_sub(1) })
+                .await?;
         }
         self.layouts.forget();
         Ok(())

@@ -322,6 +322,8 @@ impl Store {
                     Folder::Commits => self.unused_bundles(&old).await?,
                     // Parts of a file that was given up: no row ever knows them, and whoever comes again sends them again.
                     Folder::Parts => old.iter().filter_map(|listed| listed.key).collect(),
+                    // Each removes the one before it.
+                    Folder::Repos | Folder::People => Vec::new(),
                     Folder::Xorbs | Folder::Shards => {
                         let found: Vec<_> =
                             old.iter().filter_map(|listed| Some((listed.key?, listed.bytes))).collect();

@@ -15,6 +15,7 @@ use xet::xorb::XorbScanner;
 
 use crate::Store;
 use crate::catalog::CareCatalog;
+use crate::catalog::records::{PeopleRecord, RepoRecord};
 use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{Digest, ObjectKey, Objects, XorbKey};
@@ -309,6 +310,12 @@ pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Re
             let last = opened.objects.last().map(|(kind, body, _)| crate::repo::oid::Oid::of(*kind, body));
             if last == Some(commit) { Ok(found) } else { Err("it does not end in its commit".to_owned()) }
         }),
+        ObjectKey::Repo { .. } => {
+            objects.whole(&key).await.and_then(|body| RepoRecord::parse(&body)).map(|_| Ok(found))
+        }
+        ObjectKey::People { .. } => {
+            objects.whole(&key).await.and_then(|body| PeopleRecord::parse(&body)).map(|_| Ok(found))
+        }
         // Nobody asks for it: it is on its way.
         ObjectKey::Part { .. } => Ok(Ok(0)),
     };

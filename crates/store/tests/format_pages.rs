@@ -31,6 +31,7 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0020_repos.sql"),
             include_str!("../migrations/sqlite/0021_trash.sql"),
             include_str!("../migrations/sqlite/0022_review.sql"),
+            include_str!("../migrations/sqlite/0023_records.sql"),
             include_str!("../migrations/sqlite/0030_sweep.sql")
         ),
         concat!(
@@ -41,6 +42,7 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/postgres/0020_repos.sql"),
             include_str!("../migrations/postgres/0021_trash.sql"),
             include_str!("../migrations/postgres/0022_review.sql"),
+            include_str!("../migrations/postgres/0023_records.sql"),
             include_str!("../migrations/postgres/0030_sweep.sql")
         ),
     ] {

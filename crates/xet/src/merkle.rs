@@ -4,10 +4,14 @@
 //! whose last word is a multiple of 4, or after nine children, or where the level ends. Levels repeat until one node
 //! is left. A level of one node is the root itself, unhashed; a last group of one node in a longer level is hashed alone.
 
+mod subtree;
+
 use std::io::Write;
 
 use crate::hash::{ChunkHash, FileHash, Hash, XorbHash};
 use crate::suite;
+
+pub use subtree::subtree;
 
 /// Builds the tree while leaves arrive, keeping at most nine nodes a level.
 #[derive(Debug, Clone, Default)]

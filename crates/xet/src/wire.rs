@@ -15,7 +15,7 @@ pub mod shards;
 
 pub use answers::{Telemetry, TokenAnswer, XorbUploaded};
 pub use code::{ErrorBody, ErrorCode};
-pub use edits::FileChunkHashes;
+pub use edits::{DirtyWindow, FileChunkHashes, MerkleHashSubtree, SubtreeNode};
 pub use range::{ContentRange, HttpRange, RangeSpec};
 pub use reconstruction::{Batch, Reconstruction, ReconstructionV1, ReconstructionV2};
 pub use shards::{Frame, FrameReader, ShardUploaded};

@@ -1,6 +1,5 @@
 //! Records from what people have: folders, manifests, tar archives.
 
-pub(crate) mod content_type;
 pub(crate) mod folder;
 pub(crate) mod group;
 pub(crate) mod manifest;

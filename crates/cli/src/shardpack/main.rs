@@ -7,7 +7,6 @@ mod http;
 mod input;
 mod output;
 mod progress;
-mod rolling;
 mod size;
 mod tar;
 

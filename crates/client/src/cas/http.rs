@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use reqwest::header::{CONTENT_TYPE, RANGE};
 use reqwest::{Response, StatusCode};
 use xet::wire::reconstruction::{FileKey, Term};
-use xet::wire::routes::{self, PREFIX_DEDUP};
+use xet::wire::routes::{self, PREFIX_DEFAULT};
 use xet::wire::{
     Batch, Frame, FrameReader, HttpRange, Reconstruction, ReconstructionV1, ReconstructionV2, ShardUploaded,
     XorbUploaded, chunk_list, encode_json, parse_json,
@@ -170,7 +170,7 @@ impl Cas for HttpCas {
     }
 
     async fn dedup(&self, chunk: ChunkHash) -> Result<Option<Bytes>> {
-        let path = routes::chunk(PREFIX_DEDUP, &chunk);
+        let path = routes::chunk(PREFIX_DEFAULT, &chunk);
         let missing = |status| status == StatusCode::NOT_FOUND;
         let answer = self.http.call(&Ask::get(&path).pass(missing)).await?;
         if missing(answer.status()) {
@@ -196,7 +196,7 @@ impl Cas for HttpCas {
     }
 
     async fn reconstructions(&self, files: &[FileHash]) -> Result<Option<cas::Batch>> {
-        let prefix = routes::PREFIX_DEFAULT;
+        let prefix = PREFIX_DEFAULT;
         let keys: Vec<_> =
             files.iter().map(|hash| FileKey { prefix: prefix.to_owned(), hash: *hash }).collect();
         // What the server does not know, and files it does not have, are both 404: the caller asks one by one.

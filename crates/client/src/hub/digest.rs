@@ -61,8 +61,8 @@ impl Check {
         }
     }
 
-    /// Whether the bytes were those.
-    pub(super) fn is_right(self) -> bool {
+    /// Whether the bytes were those, now that all came.
+    pub(super) fn finish(self) -> bool {
         match self {
             Self::Sha256(digest, expected) => Sha256::new(digest.finalize().into()) == expected,
             Self::Blob(digest, expected) => {
@@ -108,7 +108,7 @@ fn is_same(path: &Path, expected: &Expected, buffer: &mut [u8]) -> bool {
     }
     loop {
         match file.read(buffer) {
-            Ok(0) => return check.is_right(),
+            Ok(0) => return check.finish(),
             Ok(bytes) => check.update(&buffer[..bytes]),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(_) => return false,

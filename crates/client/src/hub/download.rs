@@ -199,10 +199,10 @@ impl Download<'_> {
             batch.iter().for_each(|(entry, _)| self.done(entry));
             return Ok(());
         }
-        let (large, small): (Targets, Targets) =
+        let (stored, plain): (Targets, Targets) =
             batch.into_iter().partition(|(entry, _)| entry.xet.is_some() && entry.bytes > 0);
-        self.pull(&large, root).await?;
-        self.fetch(small, root).await
+        self.pull(stored, root).await?;
+        self.fetch(plain, root).await
     }
 
     /// Tells of what is here already, and returns the rest.
@@ -232,15 +232,18 @@ impl Download<'_> {
         Ok(rest)
     }
 
-    /// Pulls large files from the content store.
-    async fn pull(&mut self, large: &Targets, root: &Path) -> Result<()> {
+    /// Pulls files from the content store: short ones together, each long one with a journal of its own.
+    async fn pull(&mut self, mut stored: Targets, root: &Path) -> Result<()> {
+        if stored.is_empty() {
+            return Ok(());
+        }
         let wanted = |(entry, target): &(Entry, PathBuf)| {
             Some(Wanted { file: entry.xet?, target: target.clone(), sha256: entry.sha256 })
         };
-        let wanted: Vec<_> = large.iter().filter_map(wanted).collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
+        stored.sort_by_key(|(entry, _)| entry.bytes >= JOURNAL_BYTES_MIN);
+        let wanted: Vec<_> = stored.iter().filter_map(wanted).collect();
+        let short = stored.iter().filter(|(entry, _)| entry.bytes < JOURNAL_BYTES_MIN).count();
+        let (short, long) = wanted.split_at(short);
         let puller = match self.puller.take() {
             Some(puller) => puller,
             None => {
@@ -249,25 +252,37 @@ impl Download<'_> {
             }
         };
         let mut tell = |place: usize, result: Result<_>| {
-            let Some((entry, _)) = large.get(place) else { return };
+            let Some((entry, _)) = stored.get(place) else { return };
             match result {
                 Ok(_) => self.done(entry),
                 Err(error) => self.fail(&entry.path, &error),
             }
         };
-        puller.files(&wanted, root, &mut tell).await?;
+        if !short.is_empty() {
+            puller.files(short, root, &mut tell).await?;
+        }
+        let one = |(place, wanted)| {
+            let puller = &puller;
+            async move { (place, puller.file(wanted).await) }
+        };
+        let mut ones =
+            futures::stream::iter((short.len()..).zip(long)).map(one).buffer_unordered(LONG_AT_ONCE);
+        while let Some((place, result)) = ones.next().await {
+            tell(place, result);
+        }
+        drop(ones);
         self.puller = Some(puller);
         Ok(())
     }
 
     /// Gets small files as they are: all of them staged, then made durable together, then named.
-    async fn fetch(&mut self, small: Targets, root: &Path) -> Result<()> {
-        if small.is_empty() {
+    async fn fetch(&mut self, plain: Targets, root: &Path) -> Result<()> {
+        if plain.is_empty() {
             return Ok(());
         }
         let stage = Stage::new(root)?;
         let (hub, repo, commit, progress) = (self.hub, self.repo, self.commit, self.progress);
-        let fetches = small.into_iter().map(|(entry, target)| {
+        let fetches = plain.into_iter().map(|(entry, target)| {
             let staged = stage.next();
             async move {
                 let result = plain::fetch(hub, repo, commit, &entry, &staged, progress).await;
@@ -310,3 +325,6 @@ impl Download<'_> {
 /// Files that are compared and pulled together: a few pages of a listing.
 const BATCH_FILES: usize = 4000;
 const PLAIN_AT_ONCE: usize = 16;
+/// From this size on a file is pulled alone, and a later pull goes on with what is there of it.
+const JOURNAL_BYTES_MIN: u64 = 32 << 20;
+const LONG_AT_ONCE: usize = 4;

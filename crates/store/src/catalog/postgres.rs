@@ -4,6 +4,7 @@
 //! fails and is tried again, here. Smaller writes lock the rows they change, which is enough.
 
 mod care;
+mod records;
 mod repo;
 mod review;
 mod sweep;
@@ -338,6 +339,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20, "repositories", include_str!("../../migrations/postgres/0020_repos.sql")),
     (21, "trash", include_str!("../../migrations/postgres/0021_trash.sql")),
     (22, "review", include_str!("../../migrations/postgres/0022_review.sql")),
+    (23, "records", include_str!("../../migrations/postgres/0023_records.sql")),
     (30, "sweep", include_str!("../../migrations/postgres/0030_sweep.sql")),
 ];
 

@@ -9,6 +9,7 @@ pub(in crate::catalog) mod statements;
 use async_trait::async_trait;
 use xet::{FileHash, Sha256};
 
+use super::records::Records;
 use super::review::Review;
 use super::rows::{array, number};
 use crate::access::Scope;
@@ -21,7 +22,7 @@ use crate::repo::{Kind, RepoId, RepoName};
 /// *Contract*: as for [`Catalog`](super::Catalog). What changes a ref says what it was, and changes nothing if it was
 /// not; git objects are named by their content, so adding one again changes nothing.
 #[async_trait]
-pub trait RepoCatalog: Review + Send + Sync {
+pub trait RepoCatalog: Records + Review + Send + Sync {
     /// Adds a repository with its first objects and refs; tells whether the name was free.
     async fn create_repo(&self, row: &RepoRow, objects: &[GitRow], refs: &[RefRow]) -> Result<bool>;
 

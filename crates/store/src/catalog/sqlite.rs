@@ -4,6 +4,7 @@
 //! on the same file is waited for, and then retried.
 
 mod care;
+mod records;
 mod repo;
 mod review;
 mod sweep;
@@ -407,6 +408,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20, "repositories", include_str!("../../migrations/sqlite/0020_repos.sql")),
     (21, "trash", include_str!("../../migrations/sqlite/0021_trash.sql")),
     (22, "review", include_str!("../../migrations/sqlite/0022_review.sql")),
+    (23, "records", include_str!("../../migrations/sqlite/0023_records.sql")),
     (30, "sweep", include_str!("../../migrations/sqlite/0030_sweep.sql")),
 ];
 

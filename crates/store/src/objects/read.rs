@@ -48,6 +48,44 @@ impl ObjectReader {
     }
 }
 
+/// A range of an object that was asked for: here, or in a file that is read where its bytes are needed.
+pub(crate) enum Positioned {
+    Here(Bytes),
+    File { file: Arc<File>, range: Range<u64> },
+}
+
+impl Positioned {
+    /// The bytes. May wait for a disk: not for threads that serve.
+    pub(crate) fn read(self, key: &ObjectKey) -> Result<Bytes> {
+        use std::os::unix::fs::FileExt as _;
+        let (file, range) = match self {
+            Self::Here(bytes) => return Ok(bytes),
+            Self::File { file, range } => (file, range),
+        };
+        let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, range.start).map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::new(ErrorKind::Corrupt, format!("read {key}: {range:?}: the object is too short"))
+            }
+            _ => Error::caused(ErrorKind::Unavailable, format!("read {key}"), source),
+        })?;
+        Ok(bytes.into())
+    }
+}
+
+impl Objects {
+    /// A range, which must lie in the object, to be read where CPU work is done. A file is only opened.
+    pub(crate) async fn positioned(&self, key: &ObjectKey, range: Range<u64>) -> Result<Positioned> {
+        if self.folder.is_none() {
+            return Ok(Positioned::Here(self.range(key, range).await?));
+        }
+        let missing = || Error::new(ErrorKind::NotFound, format!("read {key}: it is not there"));
+        let file = self.reader(key).await?.and_then(|reader| reader.file).ok_or_else(missing)?;
+        Ok(Positioned::File { file, range })
+    }
+}
+
 pub(super) async fn reader(objects: &Objects, key: &ObjectKey) -> Result<Option<ObjectReader>> {
     let found = |total_bytes, file| ObjectReader { key: *key, total_bytes, file, objects: objects.clone() };
     let Some(folder) = &objects.folder else {

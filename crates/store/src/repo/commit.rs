@@ -187,7 +187,7 @@ impl Store {
                 return Err(swept(repo));
             }
             let change = RefChange { name: request.ref_name.clone(), from: Some(head), to: Some(oid) };
-            if self.hub().move_refs(repo.id, &[change], commit.author.time_s).await? {
+            if self.move_refs(repo.id, &[change], commit.author.time_s).await? {
                 return Ok(Committed { oid, was_made: true });
             }
             // Rows and bundle stay: the same commit may have been made elsewhere, on another branch or by somebody who
@@ -213,7 +213,7 @@ impl Store {
             return Err(swept(repo));
         }
         let change = RefChange { name: ref_name.to_owned(), from: Some(head), to: Some(oid) };
-        match self.hub().move_refs(repo.id, &[change], now_s).await? {
+        match self.move_refs(repo.id, &[change], now_s).await? {
             true => Ok(oid),
             false => Err(conflict(ref_name)),
         }

@@ -60,12 +60,20 @@ pub struct Listing {
 impl Store {
     /// What is at a path of a commit; the empty path is the root.
     pub async fn find_path(&self, repo: RepoId, commit: Oid, path: &str) -> Result<Option<Item>> {
+        let asked = (repo, commit, path.to_owned());
+        if let Some(item) = self.large_items.get(&asked).await {
+            return Ok(Some(item));
+        }
         let root = self.commit_object(repo, commit).await?.tree;
         let found = self.walk_to(repo, root, path).await?;
         let Some((mode, oid)) = found else { return Ok(None) };
         let mut items = vec![bare(path.to_owned(), mode, oid)];
         self.fill(repo, &mut items).await?;
-        Ok(items.pop())
+        let item = items.pop();
+        if let Some(item) = item.as_ref().filter(|item| item.linked.is_some()) {
+            self.large_items.insert(asked, item.clone()).await;
+        }
+        Ok(item)
     }
 
     /// What is at these paths of a commit; those where nothing is are left out.
@@ -195,6 +203,18 @@ impl Store {
         Ok(())
     }
 }
+
+/// Large files that were found: clients read them range by range, and what a commit has does not change.
+pub(crate) type LargeItems = moka::future::Cache<(RepoId, Oid, String), Item>;
+
+pub(crate) fn large_items() -> LargeItems {
+    let weigh =
+        |asked: &(RepoId, Oid, String), _: &Item| u32::try_from(2 * asked.2.len() + 800).unwrap_or(u32::MAX);
+    moka::future::Cache::builder().max_capacity(LARGE_ITEMS_BYTES_MAX).weigher(weigh).build()
+}
+
+/// Bytes of them to keep in memory.
+const LARGE_ITEMS_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 struct Walk {
     repo: RepoId,

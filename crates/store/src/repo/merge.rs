@@ -37,16 +37,23 @@ impl Store {
                 false => {
                     let oid = self.merge_commits(repo, pull, author, [base, ours, theirs]).await?;
                     let change = RefChange { name: refs::MAIN.to_owned(), from: Some(ours), to: Some(oid) };
-                    let moved = self.hub().move_refs(repo.id, &[change], self.clock.now_s()).await?;
+                    let moved = self.move_refs(repo.id, &[change], self.clock.now_s()).await?;
                     moved.then_some((oid, true))
                 }
             };
             if let Some((oid, was_made)) = made {
-                self.hub().set_pull(repo.id, pull.number, PullState::Merged(oid)).await?;
+                self.set_pull(repo.id, pull.number, PullState::Merged(oid)).await?;
                 return Ok(Committed { oid, was_made });
             }
         }
         Err(Error::new(ErrorKind::Conflict, "main moves too fast: look again, then merge"))
+    }
+
+    /// Says what became of a pull request; tells whether it was not merged before.
+    pub async fn set_pull(&self, repo: RepoId, number: u64, state: PullState) -> Result<bool> {
+        let was_set = self.hub().set_pull(repo, number, state).await?;
+        self.write_down(repo).await?;
+        Ok(was_set)
     }
 
     /// The last commit that both have, along first parents.

@@ -12,10 +12,11 @@ impl Store {
             return Err(Error::new(ErrorKind::Invalid, format!("{found:?} cannot be a name")));
         }
         let row = NamespaceRow { name: name.to_owned(), is_organisation, created_s: self.clock.now_s() };
-        match self.hub().add_namespaces(std::slice::from_ref(&row)).await?.is_empty() {
-            true => Err(Error::new(ErrorKind::Conflict, format!("{name} is there already"))),
-            false => Ok(row),
+        if self.hub().add_namespaces(std::slice::from_ref(&row)).await?.is_empty() {
+            return Err(Error::new(ErrorKind::Conflict, format!("{name} is there already")));
         }
+        self.write_people_down().await?;
+        Ok(row)
     }
 
     /// Users, or organisations.
@@ -37,6 +38,7 @@ impl Store {
         }
         let row = MemberRow { namespace: organisation.to_owned(), member: member.to_owned(), writes };
         self.hub().set_members(std::slice::from_ref(&row)).await?;
+        self.write_people_down().await?;
         Ok(row)
     }
 
@@ -47,7 +49,7 @@ impl Store {
                 ErrorKind::NotFound,
                 format!("{member:.80} is no member of {organisation:.80}"),
             )),
-            _ => Ok(()),
+            _ => self.write_people_down().await,
         }
     }
 }

@@ -94,7 +94,7 @@ impl Store {
             return Err(Error::new(ErrorKind::Invalid, format!("not a name of a branch or tag: {found:?}")));
         }
         let change = RefChange { name: format!("{prefix}{name}"), from: None, to: Some(at) };
-        match self.hub().move_refs(repo, &[change], self.clock.now_s()).await? {
+        match self.move_refs(repo, &[change], self.clock.now_s()).await? {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::Conflict, format!("{name} is there already"))),
         }
@@ -109,7 +109,7 @@ impl Store {
         let missing = || Error::new(ErrorKind::NotFound, format!("no branch or tag {name:?}"));
         let from = self.ref_target(repo, &ref_name).await?.ok_or_else(missing)?;
         let change = RefChange { name: ref_name, from: Some(from), to: None };
-        match self.hub().move_refs(repo, &[change], self.clock.now_s()).await? {
+        match self.move_refs(repo, &[change], self.clock.now_s()).await? {
             true => Ok(()),
             false => {
                 Err(Error::new(ErrorKind::Conflict, format!("{name} has moved: look again, then delete")))
@@ -137,7 +137,7 @@ impl Store {
         };
         row.number = self.hub().add_pull(repo.id, &row).await?;
         let change = RefChange { name: pull_ref(row.number), from: None, to: Some(at) };
-        match self.hub().move_refs(repo.id, &[change], now_s).await? {
+        match self.move_refs(repo.id, &[change], now_s).await? {
             true => Ok(row),
             false => {
                 Err(Error::new(ErrorKind::Conflict, format!("{} is there already", pull_ref(row.number))))

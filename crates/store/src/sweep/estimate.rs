@@ -201,6 +201,7 @@ impl Store {
                 let loose: HashSet<ObjectKey> = match folder {
                     Folder::Commits => self.unused_bundles(&old).await?.into_iter().collect(),
                     Folder::Parts => old.iter().filter_map(|listed| listed.key).collect(),
+                    Folder::Repos | Folder::People => HashSet::new(),
                     Folder::Xorbs | Folder::Shards => {
                         self.unknown(old.iter().filter_map(|listed| listed.key)).await?
                     }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use store::access::Scope;
 use store::catalog::RepoCatalog;
+use store::catalog::records::{PeopleRecord, Records, RepoRecord};
 use store::catalog::repo::{
     GitRow, LinkedFile, MemberRow, NamespaceRow, RefChange, RefRow, RepoQuery, RepoRow,
 };
@@ -89,6 +90,29 @@ impl RepoCatalog for FaultyCatalog {
 
     async fn members(&self, namespace: &str) -> store::Result<Vec<MemberRow>> {
         self.faults.run(catalog_fault, self.inner.hub().members(namespace)).await
+    }
+}
+
+#[async_trait]
+impl Records for FaultyCatalog {
+    async fn note_repo(&self, repo: RepoId) -> store::Result<Option<(u64, RepoRecord)>> {
+        self.faults.run(catalog_fault, self.inner.hub().note_repo(repo)).await
+    }
+
+    async fn note_people(&self) -> store::Result<(u64, PeopleRecord)> {
+        self.faults.run(catalog_fault, self.inner.hub().note_people()).await
+    }
+
+    async fn repo_of(&self, repo: RepoId) -> store::Result<Option<RepoRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().repo_of(repo)).await
+    }
+
+    async fn restore_refs(&self, version: u64, record: &RepoRecord) -> store::Result<()> {
+        self.faults.run(catalog_fault, self.inner.hub().restore_refs(version, record)).await
+    }
+
+    async fn restore_people_version(&self, version: u64) -> store::Result<()> {
+        self.faults.run(catalog_fault, self.inner.hub().restore_people_version(version)).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! The answer to `file-chunk-hashes`: what a client must know to replace ranges of a file it does not have.
 //!
-//! The dirty ranges of the request, widened to chunk borders, are the windows. Around them lie the gaps, which stay
+//! The dirty ranges of the request, widened to where cutting the new bytes will be back in step, are the windows. Around them lie the gaps, which stay
 //! as they are; each is summed up in a piece of the Merkle tree, so that the new file's hash can be computed.
 
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct DirtyWindow {
 /// A run of chunks, as the nodes of the tree that whatever stands beside the run cannot change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MerkleHashSubtree {
-    /// The nodes, level after level, within a level those on the left before those on the right.
+    /// The nodes on the left from the lowest level up, then those on the right from the highest down.
     pub nodes: Vec<SubtreeNode>,
     /// For each level from the chunks up, how many of its nodes stand on the left and on the right.
     pub levels: Vec<[u64; 2]>,

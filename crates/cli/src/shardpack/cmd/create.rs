@@ -7,16 +7,16 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
+use shardpack::content_type::ContentTypes;
+use shardpack::sink::{Limits, Rolling};
 use shardpack::{Record, WriteOptions};
 
 use crate::cmd::{Compression, pair, report};
-use crate::input::content_type::ContentTypes;
 use crate::input::folder::{self, FolderOptions};
 use crate::input::group::Group;
 use crate::input::{Input, manifest, webdataset};
 use crate::output::{Failure, complain};
 use crate::progress::Progress;
-use crate::rolling::{Limits, Rolling};
 use crate::size;
 
 /// Make packs from a folder, a manifest or a tar archive
@@ -217,7 +217,7 @@ impl Create {
     fn write(&self, record: Record, packs: &mut Rolling) -> Result<(), Failure> {
         let bytes = record_bytes(&record);
         if bytes <= self.record_size_limit {
-            return packs.write(record);
+            return Ok(packs.write(record)?);
         }
         match self.oversize {
             Oversize::Skip => {
@@ -225,7 +225,10 @@ impl Create {
                 Ok(())
             }
             Oversize::Split => {
-                split(&record, self.record_size_limit)?.into_iter().try_for_each(|part| packs.write(part))
+                for part in split(&record, self.record_size_limit)? {
+                    packs.write(part)?;
+                }
+                Ok(())
             }
             Oversize::Error => Err(Failure::message(format!(
                 "record {:?} has {bytes} bytes, more than --record-size-limit {}; raise it, or use --oversize skip or split",

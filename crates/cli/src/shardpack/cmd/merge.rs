@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use shardpack::set::{Columns, Layered, Missing, PackSet};
+use shardpack::sink::{Limits, Rolling};
 use shardpack::{ReadOptions, ShardPackReader, WriteOptions};
 
 use crate::cmd::{Compression, create, open_set, report};
 use crate::output::Failure;
 use crate::progress::Progress;
-use crate::rolling::{Limits, Rolling};
 use crate::size;
 
 /// Join packs, apply overlays to them, or put columns side by side

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
 use shardpack::ReadOptions;
+use shardpack::sink::{Limits, Rolling};
 
 use crate::cmd::{merge, open_set, report};
 use crate::output::Failure;
 use crate::progress::Progress;
-use crate::rolling::{Limits, Rolling};
 use crate::size;
 
 /// Divide packs: by number of records, by size, by a list of keys, or by a fraction of them

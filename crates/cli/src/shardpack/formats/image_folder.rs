@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use shardpack::content_type::ContentTypes;
 use shardpack::layout::MetaFormat;
 use shardpack::{FileEntry, Record};
 
 use crate::input::Records;
-use crate::input::content_type::ContentTypes;
 use crate::output::Failure;
 
 /// Each image is a record; its metadata says its class, the entry `cls` its number.

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use shardpack::content_type::ContentTypes;
 use shardpack::{FileEntry, Record};
 
 use crate::input::Records;
-use crate::input::content_type::ContentTypes;
 use crate::output::Failure;
 
 #[derive(Debug, Deserialize)]

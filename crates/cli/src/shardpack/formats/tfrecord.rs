@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use shardpack::content_type::ContentTypes;
 use shardpack::{FileEntry, Record};
 
 use crate::input::Records;
-use crate::input::content_type::ContentTypes;
 use crate::output::Failure;
 
 /// Records are called after their file and their place in it. Fields of an example become entries: bytes as they are,

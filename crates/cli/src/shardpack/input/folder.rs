@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use shardpack::content_type::ContentTypes;
 use shardpack::{FileEntry, Record};
 
 use crate::input::Input;
-use crate::input::content_type::ContentTypes;
 use crate::input::group::Group;
 use crate::output::Failure;
 

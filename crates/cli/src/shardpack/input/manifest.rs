@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use shardpack::content_type::ContentTypes;
 use shardpack::layout::MetaFormat;
 use shardpack::{FileEntry, Record};
 
-use crate::input::content_type::ContentTypes;
 use crate::input::{Input, repeated_entry};
 use crate::output::Failure;
 

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::io::Read;
 
+use shardpack::content_type::ContentTypes;
 use shardpack::{FileEntry, Record};
 
-use crate::input::content_type::ContentTypes;
 use crate::input::group::Group;
 use crate::input::{Input, repeated_entry};
 use crate::output::Failure;

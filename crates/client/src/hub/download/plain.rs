@@ -78,7 +78,7 @@ pub(super) async fn read(
             attempt += 1;
         }
     }
-    if is_whole && !check.is_right() {
+    if is_whole && !check.finish() {
         let message =
             format!("{}: what the hub delivers has another digest than it says; pull it again", entry.path);
         return Err(Error::new(ErrorKind::Corrupt, message));

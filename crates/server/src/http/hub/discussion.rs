@@ -81,7 +81,7 @@ pub(super) async fn set_status(asked: Asked, body: Body) -> Result<Response<Body
         "closed" => PullState::Closed,
         _ => return Err(HubError::invalid("status should be open or closed")),
     };
-    if !asked.store.hub().set_pull(repo.id, pull.number, state).await? {
+    if !asked.store.set_pull(repo.id, pull.number, state).await? {
         return Err(HubError::new(ErrorCode::Conflict, "the pull request is merged"));
     }
     let now = iso(asked.state.now_s());

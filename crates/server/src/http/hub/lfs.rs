@@ -18,7 +18,7 @@ use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::catalog::repo::RepoRow;
-use store::content::STREAM_BYTES;
+use store::content::stream_bytes;
 use store::intake::intake_bytes;
 use store::repo::{LinkedFile, pointer};
 use store::{Grant, Scope};
@@ -33,6 +33,7 @@ use super::error::HubError;
 use super::resolve::linked_file;
 use crate::auth::Claims;
 use crate::http::{json as answer, upload};
+use crate::ranges;
 
 #[derive(Deserialize)]
 struct Batch {
@@ -144,7 +145,8 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
     let scope = scope_of(&asked).await?;
     let found = asked.store.hub().linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
     let found = found.ok_or_else(|| HubError::new(ErrorCode::NotFound, "no such object"))?;
-    let permit = asked.state.answers.acquire(STREAM_BYTES).await?;
+    let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, found.bytes));
+    let permit = asked.state.answers.acquire(bytes).await?;
     let grant = Grant::read(scope);
     Ok(linked_file(&asked.store, grant, &found, &parts.method, &parts.headers, Some(permit)))
 }

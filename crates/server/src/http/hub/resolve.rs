@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use store::catalog::repo::RepoRow;
-use store::content::STREAM_BYTES;
+use store::content::stream_bytes;
 use store::repo::LinkedFile;
 use store::repo::listing::Item;
 use store::repo::oid::Oid;
@@ -31,18 +31,25 @@ use crate::ranges::{self, Cache, Thing};
 
 /// `HEAD` and `GET` of `/{repo}/resolve/{revision}/{path}`.
 pub(super) async fn serve(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
-    let (parts, _) = request.into_parts();
+    let (mut parts, _) = request.into_parts();
     let (repo, commit, item) = find(&asked).await?;
+    // huggingface.js asks for the first byte and learns the length from the answer; an empty file has no first byte.
+    let is_probe =
+        item.bytes == 0 && wants_info(&parts.headers) && parts.headers.remove(header::RANGE).is_some();
     let mut response = match item.linked {
         Some(linked) if wants_info(&parts.headers) => file_info(&linked),
         Some(linked) => {
-            let permit = permit(&asked.state.answers, &parts.method, STREAM_BYTES).await?;
+            let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, linked.bytes));
+            let permit = permit(&asked.state.answers, &parts.method, bytes).await?;
             let grant = Asked::grant(&repo)?;
             linked_file(&asked.store, grant, &linked, &parts.method, &parts.headers, permit)
         }
         None => blob(&asked, &repo, &item, &parts.method, &parts.headers).await?,
     };
     describe(&asked, &repo, commit, &item, response.headers_mut());
+    if is_probe {
+        put(response.headers_mut(), "content-range", "bytes */0");
+    }
     Ok(response)
 }
 

@@ -12,7 +12,17 @@ fn paths_methods_and_ranges_that_mean_nothing() {
         bench.get("no such route", "/v3/reconstructions/x", 404, "not_found").says("path"),
         bench.get("the root", "/", 404, "not_found"),
         bench.get("grants", "/v1/xorb-grants/default/abc", 404, "not_found"),
-        bench.get("dirty ranges", format!("/v2/file-chunk-hashes/{file}"), 404, "not_found"),
+        bench.get("no dirty ranges", format!("/v2/file-chunk-hashes/{file}"), 400, "invalid").says("dirty"),
+        bench
+            .get("dirty ranges past the end", format!("/v2/file-chunk-hashes/{file}"), 400, "invalid")
+            .header("x-range-dirty", "bytes=99999999999-99999999999999")
+            .says("end"),
+        bench
+            .get("dirty ranges that are none", format!("/v2/file-chunk-hashes/{file}"), 400, "invalid")
+            .header("x-range-dirty", "bytes=9-"),
+        bench
+            .get("dirty ranges of an unknown file", format!("/v2/file-chunk-hashes/{xorb}"), 404, "not_found")
+            .header("x-range-dirty", "bytes=0-9"),
         bench.get("an unknown file", format!("/v2/reconstructions/{xorb}"), 404, "not_found").says("file"),
         bench
             .get("an unknown file, by range", format!("/v1/reconstructions/{xorb}"), 404, "not_found")

@@ -19,4 +19,4 @@ use crate::repo::{RepoId, RepoName};
 implement_repo_catalog!(PostgresCatalog, sqlx::Postgres, pool, pool, BEGIN);
 
 // Every change of a ref or name locks the row it looks at, so the weaker level is enough.
-const BEGIN: &str = "BEGIN";
+pub(super) const BEGIN: &str = "BEGIN";

@@ -18,4 +18,4 @@ use crate::repo::{RepoId, RepoName};
 
 implement_repo_catalog!(SqliteCatalog, sqlx::Sqlite, reads, writes, BEGIN);
 
-const BEGIN: &str = super::BEGIN;
+pub(super) const BEGIN: &str = super::BEGIN;

@@ -2,32 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-use shardpack::codec::Frame;
-use shardpack::set::numbered_name;
-use shardpack::write::Finished;
-use shardpack::{Record, ShardPackWriter, WriteOptions};
-
-use crate::output::Failure;
+use crate::codec::Frame;
+use crate::error::Error;
+use crate::record::Record;
+use crate::set::numbered_name;
+use crate::sink::ShardPackWriter;
+use crate::write::{Finished, WriteOptions};
 
 /// Where a new pack begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Before a pack would have more bytes; 0 is never.
-    pub(crate) pack_bytes_max: u64,
+    pub pack_bytes_max: u64,
     /// Before a pack would have more records; 0 is never.
-    pub(crate) pack_records_max: u64,
+    pub pack_records_max: u64,
 }
 
 impl Limits {
     /// Whether packs are numbered.
-    pub(crate) fn any(self) -> bool {
+    pub fn any(self) -> bool {
         self != Self::default()
     }
 }
 
 /// Writes records to packs.
 #[derive(Debug)]
-pub(crate) struct Rolling {
+pub struct Rolling {
     path: PathBuf,
     options: WriteOptions,
     limits: Limits,
@@ -41,7 +41,8 @@ pub(crate) struct Rolling {
 }
 
 impl Rolling {
-    pub(crate) fn new(path: &Path, options: WriteOptions, limits: Limits, threads: usize) -> Self {
+    /// Begins with the first pack of that name; with limits, packs are numbered.
+    pub fn new(path: &Path, options: WriteOptions, limits: Limits, threads: usize) -> Self {
         Self {
             path: path.to_owned(),
             options,
@@ -55,23 +56,21 @@ impl Rolling {
         }
     }
 
-    pub(crate) fn write(&mut self, record: Record) -> Result<(), Failure> {
+    /// Appends a record, perhaps later and perhaps to the next pack.
+    pub fn write(&mut self, record: Record) -> Result<(), Error> {
         let bytes = 64
             + record.metadata.len() as u64
             + record.file_entries.iter().map(|entry| entry.data.len() as u64 + 64).sum::<u64>();
-        Ok(self.writer(bytes)?.write_owned(record)?)
+        self.writer(bytes)?.write_owned(record)
     }
 
-    pub(crate) fn write_block(
-        &mut self,
-        block: &[u8],
-        frames: Vec<(u32, Vec<Frame>)>,
-    ) -> Result<(), Failure> {
-        Ok(self.writer(block.len() as u64)?.write_block(block, frames)?)
+    /// Appends a record as it is in another pack, byte for byte.
+    pub fn write_block(&mut self, block: &[u8], frames: Vec<(u32, Vec<Frame>)>) -> Result<(), Error> {
+        self.writer(block.len() as u64)?.write_block(block, frames)
     }
 
     /// The pack that the next record of about that many bytes goes to.
-    fn writer(&mut self, bytes: u64) -> Result<&mut ShardPackWriter, Failure> {
+    fn writer(&mut self, bytes: u64) -> Result<&mut ShardPackWriter, Error> {
         let Limits { pack_bytes_max, pack_records_max } = self.limits;
         if pack_bytes_max > 0
             && self.given_records > 0
@@ -93,7 +92,7 @@ impl Rolling {
         }
         self.given_bytes += bytes;
         self.given_records += 1;
-        self.current.as_mut().ok_or_else(|| Failure::message("there is no pack to write to"))
+        self.current.as_mut().ok_or_else(|| Error::invalid("there is no pack to write to"))
     }
 
     fn next_path(&self) -> PathBuf {
@@ -104,7 +103,7 @@ impl Rolling {
         self.path.with_file_name(numbered_name(&name, self.number))
     }
 
-    fn finish_current(&mut self) -> Result<(), Failure> {
+    fn finish_current(&mut self) -> Result<(), Error> {
         let path = self.next_path();
         if let Some(mut writer) = self.current.take() {
             self.done.push((path, writer.finalize()?));
@@ -115,7 +114,7 @@ impl Rolling {
     }
 
     /// Finishes the last pack and tells of all. Without a single record there is one empty pack.
-    pub(crate) fn finish(mut self) -> Result<Vec<(PathBuf, Finished)>, Failure> {
+    pub fn finish(mut self) -> Result<Vec<(PathBuf, Finished)>, Error> {
         if self.current.is_none() && self.done.is_empty() {
             let path = self.next_path();
             self.current = Some(ShardPackWriter::create_with(&path, self.options.clone(), 1)?);

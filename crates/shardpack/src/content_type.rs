@@ -2,13 +2,16 @@
 
 /// The table, and what the user says otherwise.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ContentTypes {
+pub struct ContentTypes {
     own: Vec<(String, String)>,
 }
 
 impl ContentTypes {
+    /// The type of a file whose name says nothing.
+    pub const UNKNOWN: &'static str = "application/octet-stream";
+
     /// `ext=type`, as given on the command line.
-    pub(crate) fn new(own: &[(String, String)]) -> Self {
+    pub fn new(own: &[(String, String)]) -> Self {
         let lower = |(extension, content_type): &(String, String)| {
             (extension.trim_start_matches('.').to_ascii_lowercase(), content_type.clone())
         };
@@ -16,11 +19,11 @@ impl ContentTypes {
     }
 
     /// The type of a file of that name. The longest extension counts: `x.tar.gz` may have its own.
-    pub(crate) fn of(&self, name: &str) -> &str {
+    pub fn of(&self, name: &str) -> &str {
         let base = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
         // A name without a dot may be an extension itself: entries of WebDataset are called `jpg`.
-        let suffixes =
-            std::iter::once(base.as_str()).chain(base.match_indices('.').map(|(at, _)| &base[at + 1..]));
+        let suffixes = std::iter::once(base.as_str())
+            .chain(base.match_indices('.').map(|(at, _)| base.get(at + 1..).unwrap_or_default()));
         for suffix in suffixes {
             if let Some((_, own)) = self.own.iter().find(|(extension, _)| extension == suffix) {
                 return own;
@@ -29,7 +32,7 @@ impl ContentTypes {
                 return known;
             }
         }
-        "application/octet-stream"
+        Self::UNKNOWN
     }
 }
 

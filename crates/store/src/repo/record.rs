@@ -1,0 +1,246 @@
+//! Records: what no bundle tells of a repository, and of people, written down as objects for a day without a catalog.
+//!
+//! The catalog changes first and the record follows, before anything is acknowledged: what a client was told is in both.
+
+use std::collections::BTreeMap;
+
+use futures::TryStreamExt as _;
+use serde::{Deserialize, Serialize};
+use xet::wire::{encode_json, parse_json};
+
+use super::{MemberRow, NamespaceRow, PullRow, PullState, RepoId, RepoName};
+use crate::Store;
+use crate::catalog::records::{PeopleRecord, RepoRecord};
+use crate::catalog::repo::{RefChange, RefRow, RepoRow};
+use crate::error::{Error, ErrorKind, Result};
+use crate::objects::{Folder, ObjectKey};
+
+#[derive(Serialize, Deserialize)]
+struct RepoJson {
+    id: String,
+    repo: String,
+    private: bool,
+    created_s: u64,
+    updated_s: u64,
+    reclaim_s: Option<u64>,
+    refs: Vec<(String, String)>,
+    pulls: Vec<PullJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PullJson {
+    number: u64,
+    title: String,
+    description: String,
+    author: String,
+    created_s: u64,
+    state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merged: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PeopleJson {
+    namespaces: Vec<NamespaceJson>,
+    members: Vec<MemberJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NamespaceJson {
+    name: String,
+    kind: String,
+    created_s: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MemberJson {
+    namespace: String,
+    member: String,
+    role: String,
+}
+
+impl RepoRecord {
+    /// The bytes of the object.
+    pub fn encode(&self) -> Vec<u8> {
+        let pull = |pull: &PullRow| {
+            let (state, merged) = match pull.state {
+                PullState::Open => ("open", None),
+                PullState::Closed => ("closed", None),
+                PullState::Merged(oid) => ("merged", Some(oid.to_string())),
+            };
+            PullJson {
+                number: pull.number,
+                title: pull.title.clone(),
+                description: pull.description.clone(),
+                author: pull.author.clone(),
+                created_s: pull.created_s,
+                state: state.to_owned(),
+                merged,
+            }
+        };
+        encode_json(&RepoJson {
+            id: self.row.id.to_string(),
+            repo: self.row.name.to_string(),
+            private: self.row.private,
+            created_s: self.row.created_s,
+            updated_s: self.row.updated_s,
+            reclaim_s: self.row.reclaim_s,
+            refs: self.refs.iter().map(|row| (row.name.clone(), row.target.to_string())).collect(),
+            pulls: self.pulls.iter().map(pull).collect(),
+        })
+    }
+
+    /// Reads an object.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let json: RepoJson = parse_json(bytes).map_err(|source| Error::corrupt("record", source))?;
+        let pull = |pull: PullJson| {
+            let state = match (pull.state.as_str(), pull.merged) {
+                ("open", None) => PullState::Open,
+                ("closed", None) => PullState::Closed,
+                ("merged", Some(oid)) => PullState::Merged(oid.parse()?),
+                _ => return Err(wrong("state of a pull request")),
+            };
+            let PullJson { number, title, description, author, created_s, .. } = pull;
+            Ok(PullRow { number, title, description, author, created_s, state })
+        };
+        let refs = json.refs.into_iter().map(|(name, target)| Ok(RefRow { name, target: target.parse()? }));
+        Ok(Self {
+            row: RepoRow {
+                id: json.id.parse()?,
+                name: RepoName::parse(&json.repo)?,
+                private: json.private,
+                created_s: json.created_s,
+                updated_s: json.updated_s,
+                reclaim_s: json.reclaim_s,
+            },
+            refs: refs.collect::<Result<_>>()?,
+            pulls: json.pulls.into_iter().map(pull).collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl PeopleRecord {
+    /// The bytes of the object.
+    pub fn encode(&self) -> Vec<u8> {
+        let namespace = |row: &NamespaceRow| NamespaceJson {
+            name: row.name.clone(),
+            kind: if row.is_organisation { "org" } else { "user" }.to_owned(),
+            created_s: row.created_s,
+        };
+        let member = |row: &MemberRow| MemberJson {
+            namespace: row.namespace.clone(),
+            member: row.member.clone(),
+            role: if row.writes { "write" } else { "read" }.to_owned(),
+        };
+        encode_json(&PeopleJson {
+            namespaces: self.namespaces.iter().map(namespace).collect(),
+            members: self.members.iter().map(member).collect(),
+        })
+    }
+
+    /// Reads an object.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let json: PeopleJson = parse_json(bytes).map_err(|source| Error::corrupt("record", source))?;
+        let namespace = |row: NamespaceJson| {
+            let is_organisation = match row.kind.as_str() {
+                "org" => true,
+                "user" => false,
+                _ => return Err(wrong("kind of a namespace")),
+            };
+            Ok(NamespaceRow { name: row.name, is_organisation, created_s: row.created_s })
+        };
+        let member = |row: MemberJson| {
+            let writes = match row.role.as_str() {
+                "write" => true,
+                "read" => false,
+                _ => return Err(wrong("role of a member")),
+            };
+            Ok(MemberRow { namespace: row.namespace, member: row.member, writes })
+        };
+        Ok(Self {
+            namespaces: json.namespaces.into_iter().map(namespace).collect::<Result<_>>()?,
+            members: json.members.into_iter().map(member).collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl Store {
+    /// Moves refs and writes down where they are; tells whether they were where the changes begin.
+    pub(crate) async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool> {
+        let moved = self.hub().move_refs(repo, changes, now_s).await?;
+        if moved {
+            self.write_down(repo).await?;
+        }
+        Ok(moved)
+    }
+
+    /// Writes down what is known of a repository.
+    pub(crate) async fn write_down(&self, repo: RepoId) -> Result<()> {
+        let Some((version, record)) = self.hub().note_repo(repo).await? else { return Ok(()) };
+        self.objects.put(&ObjectKey::Repo { repo, version }, vec![record.encode().into()]).await?;
+        self.objects.delete(&ObjectKey::Repo { repo, version: version.saturating_sub(1) }).await
+    }
+
+    /// Writes down what is known of people.
+    pub(crate) async fn write_people_down(&self) -> Result<()> {
+        let (version, record) = self.hub().note_people().await?;
+        self.objects.put(&ObjectKey::People { version }, vec![record.encode().into()]).await?;
+        self.objects.delete(&ObjectKey::People { version: version.saturating_sub(1) }).await
+    }
+
+    /// Makes the catalog's repositories what was written down of them, once their git objects are there: names, who sees
+    /// them, refs, pull requests, the trash; and people. A record whose repository has no row is left alone. Tells of how
+    /// many repositories there was a record.
+    pub async fn apply_records(&self) -> Result<u64> {
+        let mut latest: BTreeMap<RepoId, u64> = BTreeMap::new();
+        let mut listed = self.objects.list(Folder::Repos);
+        while let Some(found) = listed.try_next().await? {
+            if let Some(ObjectKey::Repo { repo, version }) = found.key {
+                let last = latest.entry(repo).or_default();
+                *last = version.max(*last);
+            }
+        }
+        let mut applied = 0;
+        // All names are freed first: repositories may have changed them with each other.
+        for repo in latest.keys() {
+            if let Some(row) = self.hub().repo_of(*repo).await? {
+                self.change_row(&row, &RepoRow { reclaim_s: Some(0), ..row.clone() }).await?;
+            }
+        }
+        for (repo, version) in latest {
+            let Some(row) = self.hub().repo_of(repo).await? else { continue };
+            let mut record =
+                RepoRecord::parse(&self.objects.whole(&ObjectKey::Repo { repo, version }).await?)?;
+            if record.row.id != repo {
+                return Err(wrong("id of a repository"));
+            }
+            if !self.hub().change_repo(&row, &record.row).await? {
+                // Another one that no record tells of has the name: both stay, and their keeper decides.
+                let id = repo.to_string();
+                record.row.name.name += &format!("-{}", id.get(..8).unwrap_or_default());
+                self.change_row(&row, &record.row).await?;
+            }
+            self.hub().restore_refs(version, &record).await?;
+            applied += 1;
+        }
+        self.layouts.forget();
+        let mut people = None;
+        let mut listed = self.objects.list(Folder::People);
+        while let Some(found) = listed.try_next().await? {
+            if let Some(ObjectKey::People { version }) = found.key {
+                people = people.max(Some(version));
+            }
+        }
+        if let Some(version) = people {
+            let record = PeopleRecord::parse(&self.objects.whole(&ObjectKey::People { version }).await?)?;
+            self.hub().add_namespaces(&record.namespaces).await?;
+            self.hub().set_members(&record.members).await?;
+            self.hub().restore_people_version(version).await?;
+        }
+        Ok(applied)
+    }
+}
+
+fn wrong(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("a record with an impossible {what}"))
+}

@@ -1,0 +1,92 @@
+//! Records: what the catalog alone would know can be had back from objects.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+mod house;
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use house::House;
+use store::catalog::SqliteCatalog;
+use store::catalog::repo::{RefRow, RepoRow};
+use store::clock::ManualClock;
+use store::objects::Folder;
+use store::rebuild::RebuildProgress;
+use store::repo::refs::{HEADS, MAIN, TAGS};
+use store::repo::{MemberRow, PullRow, PullState, RepoId, RepoName};
+use store::{Options, Store};
+
+fn name(text: &str) -> RepoName {
+    RepoName::parse(text).unwrap()
+}
+
+async fn repo(house: &House, text: &str) -> RepoRow {
+    house.store.create_repo(&name(text), false, "ann").await.unwrap()
+}
+
+#[tokio::test]
+async fn what_no_bundle_tells_is_written_down_and_found_again() {
+    let house = House::new().await;
+    let store = &house.store;
+    let one = repo(&house, "ann/one").await;
+    let main = store.ref_target(one.id, MAIN).await.unwrap().unwrap();
+    store.create_ref(one.id, TAGS, "v1", main).await.unwrap();
+    store.create_ref(one.id, HEADS, "feat/x", main).await.unwrap();
+    store.create_ref(one.id, HEADS, "gone", main).await.unwrap();
+    store.delete_ref(one.id, HEADS, "gone").await.unwrap();
+    let pull = store.open_pull(&one, main, "bob", "title", "why").await.unwrap();
+    store.set_pull(one.id, pull.number, PullState::Closed).await.unwrap();
+    store.set_private(&one, true).await.unwrap();
+    let one = store.repo(&one.name).await.unwrap().unwrap();
+    store.rename_repo(&one, &name("team/one")).await.unwrap();
+    let two = repo(&house, "ann/two").await;
+    store.trash_repo(&two, 1000).await.unwrap();
+    store.add_namespace("team", true).await.unwrap();
+    store.add_namespace("cleo", false).await.unwrap();
+    store.set_member("team", "cleo", true).await.unwrap();
+    store.set_member("team", "dan", false).await.unwrap();
+    store.remove_member("team", "dan").await.unwrap();
+
+    let before = state(store, [one.id, two.id]).await;
+    assert_eq!(before.0[0].as_ref().unwrap().name, name("team/one"));
+    assert_eq!((before.1[0].len(), before.2.1, before.3.len()), (4, 1, 1));
+
+    // Two that changed their names with each other.
+    for (from, to) in [("ann/x", "ann/z"), ("ann/y", "ann/x"), ("ann/z", "ann/y")] {
+        let row = match store.repo(&name(from)).await.unwrap() {
+            Some(row) => row,
+            None => repo(&house, from).await,
+        };
+        store.rename_repo(&row, &name(to)).await.unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("new.db")).await.unwrap());
+    let clock = Arc::new(ManualClock::at(house::NOW_S));
+    let again = Store::new(store.objects().clone(), catalog, clock, &Options::default());
+    let rebuilt = again.rebuild(&RebuildProgress::default()).await.unwrap();
+    assert_eq!((rebuilt.repos, rebuilt.skipped), (4, Vec::new()));
+    assert_eq!(state(&again, [one.id, two.id]).await, before);
+    for swapped in ["ann/x", "ann/y"] {
+        let id = |row: Option<RepoRow>| row.unwrap().id;
+        assert_eq!(
+            id(again.repo(&name(swapped)).await.unwrap()),
+            id(store.repo(&name(swapped)).await.unwrap())
+        );
+    }
+    // The next record counts, whichever catalog wrote it.
+    let one = again.repo(&name("team/one")).await.unwrap().unwrap();
+    again.set_private(&one, false).await.unwrap();
+    let records = store.objects().list(Folder::Repos).count().await;
+    assert_eq!(records, 4, "one for each: older ones are removed");
+    again.delete_repo(&again.trashed_repo(two.id).await.unwrap()).await.unwrap();
+    assert_eq!(store.objects().list(Folder::Repos).count().await, 3);
+}
+
+type State = ([Option<RepoRow>; 2], [Vec<RefRow>; 2], (Vec<PullRow>, u64), Vec<MemberRow>);
+
+async fn state(store: &Store, [one, two]: [RepoId; 2]) -> State {
+    let hub = store.hub();
+    let repos = [hub.repo_of(one).await.unwrap(), hub.repo_of(two).await.unwrap()];
+    let refs = [hub.refs(one, "").await.unwrap(), hub.refs(two, "").await.unwrap()];
+    (repos, refs, hub.list_pulls(one, 0, 9).await.unwrap(), hub.members("team").await.unwrap())
+}

@@ -1,0 +1,106 @@
+//! What belongs to one process: the runtime that speaks to hubs, and whatever was made with it.
+//!
+//! A fork copies memory and no thread. What the parent made is left alone in the child, never used and never dropped: dropping
+//! would wait for threads that are not there. The child makes its own.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use client::Progress;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::error::raise_client;
+
+/// Something that each process makes for itself, when it first needs it.
+#[derive(Debug)]
+pub(crate) struct PerProcess<T>(Mutex<Option<(u32, Arc<T>)>>);
+
+impl<T> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// What this process has made.
+    pub(crate) fn existing(&self) -> Option<Arc<T>> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().filter(|(of, _)| *of == std::process::id()).map(|(_, made)| Arc::clone(made))
+    }
+
+    /// What this process has, made now if it has none.
+    pub(crate) fn of_this<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
+        let process = std::process::id();
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, made)) = &*held
+            && *of == process
+        {
+            return Ok(Arc::clone(made));
+        }
+        let made = Arc::new(make()?);
+        std::mem::forget(held.replace((process, Arc::clone(&made))));
+        Ok(made)
+    }
+}
+
+impl<T> Drop for PerProcess<T> {
+    fn drop(&mut self) {
+        let held = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if held.as_ref().is_some_and(|(of, _)| *of != std::process::id()) {
+            std::mem::forget(held);
+        }
+    }
+}
+
+/// The runtime of this process.
+pub(crate) fn runtime() -> std::io::Result<Arc<Runtime>> {
+    static RUNTIME: PerProcess<Runtime> = PerProcess::new();
+    RUNTIME.of_this(|| Builder::new_multi_thread().worker_threads(2).enable_all().build())
+}
+
+/// Waits for work without holding the interpreter. Ctrl-C ends it, and `told` is called with counters as it goes on.
+pub(crate) fn wait<T: Send>(
+    py: Python<'_>,
+    progress: &Arc<Progress>,
+    told: Option<&Py<PyAny>>,
+    work: impl Future<Output = client::Result<T>> + Send,
+) -> PyResult<T> {
+    py.detach(|| {
+        let runtime = runtime()?;
+        runtime.block_on(async {
+            let mut work = std::pin::pin!(work);
+            loop {
+                match tokio::time::timeout(TICK, &mut work).await {
+                    Ok(done) => {
+                        Python::attach(|py| tell(py, progress, told))?;
+                        return done.map_err(|error| raise_client(&error));
+                    }
+                    Err(_) => {
+                        Python::attach(|py| py.check_signals().and_then(|()| tell(py, progress, told)))?
+                    }
+                }
+            }
+        })
+    })
+}
+
+fn tell(py: Python<'_>, progress: &Progress, told: Option<&Py<PyAny>>) -> PyResult<()> {
+    let Some(told) = told else { return Ok(()) };
+    let counters = PyDict::new(py);
+    for (name, counter) in [
+        ("total_bytes", &progress.total_bytes),
+        ("done_bytes", &progress.done_bytes),
+        ("files", &progress.files),
+        ("known_bytes", &progress.known_bytes),
+        ("reused_bytes", &progress.reused_bytes),
+        ("new_bytes", &progress.new_bytes),
+        ("wire_bytes", &progress.wire_bytes),
+        ("retries", &progress.retries),
+    ] {
+        counters.set_item(name, counter.value())?;
+    }
+    told.call1(py, (counters,)).map(drop)
+}
+
+/// How often Python hears of progress, and we of Ctrl-C.
+const TICK: Duration = Duration::from_millis(100);
