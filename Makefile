@@ -8,8 +8,9 @@ TARGET ?=
 BENCH_ARGS ?=
 SERVERS_ARGS ?=
 HUB_ARGS ?=
+PACKS_ARGS ?=
 
-.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers bench-hub fuzz wheel install clean setup
+.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers bench-clients bench-hub bench-packs fuzz wheel install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +45,7 @@ stress: ## writers, readers and sweepers for ten minutes on each database (SECON
 	DRYSTONE_STRESS_S="$${SECONDS_EACH:-600}" cargo nextest run -p drystone-store --test stress --no-capture
 	DRYSTONE_KILLS=100 cargo nextest run -p drystone --test keep --no-capture
 
-bench: bench-servers bench-hub ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
+bench: bench-servers bench-clients bench-hub bench-packs ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
 	.venv/bin/python bench/run.py $(BENCH_ARGS)
 
 bench-servers: setup ## measure the server with the hf_xet client (SERVERS_ARGS="--scale 0.01 --rounds 1" is quick)
@@ -52,9 +53,19 @@ bench-servers: setup ## measure the server with the hf_xet client (SERVERS_ARGS=
 	cargo build --release -p drystone-store --example fill
 	.venv/bin/python bench/servers.py $(SERVERS_ARGS)
 
+bench-clients: setup ## measure our client against hf_xet (CLIENTS_ARGS="--scale 0.1 --rounds 1" is quick), and its memory
+	cargo build --release -p drystone -p drystone-testkit --bins
+	.venv/bin/python bench/clients.py $(CLIENTS_ARGS)
+	.venv/bin/python bench/memory.py target/release/drystone --scale $(or $(MEMORY_SCALE),1)
+
 bench-hub: setup ## measure the Hub side beside nginx (HUB_ARGS="--scale 0.05 --rounds 1" is quick; needs nginx)
 	cargo build --release -p drystone -p drystone-testkit --bins
 	.venv/bin/python bench/hub.py $(HUB_ARGS)
+
+bench-packs: wheel ## measure packs from Python against plain reads and bagz (PACKS_ARGS="--rounds 1" is quick)
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$${CARGO_TARGET_DIR:-target}"/wheels/drystone-*.whl
+	-.venv/bin/python -m pip install --quiet --disable-pip-version-check bagz
+	.venv/bin/python bench/packs.py $(PACKS_ARGS)
 
 fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGET)

@@ -171,7 +171,7 @@ class Bagz:
     def write(self, folder, workload, count):
         import bagz
 
-        with bagz.Writer(folder / "x.bagz") as writer:
+        with bagz.Writer(folder / "x.bag", bagz.Writer.Options(compression=bagz.CompressionNone())) as writer:
             for _, sample in samples(workload, count):
                 contents = list(sample.values())
                 writer.write(struct.pack(f"<{len(contents)}I", *map(len, contents)) + b"".join(contents))
@@ -179,7 +179,7 @@ class Bagz:
     def open(self, folder):
         import bagz
 
-        self.reader = bagz.Reader(folder / "x.bagz")
+        self.reader = bagz.Reader(folder / "x.bag")
         self.count = 2 if folder.name == "A" else 1
 
     def split(self, data):

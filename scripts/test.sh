@@ -164,6 +164,7 @@ python_tests() {
     fi
     run "packs from python" count_plain packs_from_python
     run "the Hub from python" count_plain .venv/bin/python tests/python/hub.py "$target_dir/debug/drystone"
+    run "datasets in Parquet" count_plain .venv/bin/python tests/python/parquet.py "$target_dir/debug/shardpack"
     if [ -f .venv/torch/peers ]; then
         run "packs in torch" count_plain in_torch tests/python/loader.py
         run "datasets of others" count_plain in_torch tests/python/peers.py "$target_dir/debug/shardpack"
@@ -173,15 +174,19 @@ python_tests() {
 }
 
 packs_from_python() {
-    rm -rf "$target_dir/wheels"
-    .venv/bin/maturin build --quiet --manifest-path python/Cargo.toml --out "$target_dir/wheels"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
-    .venv/bin/python tests/python/pack.py
+    # Joined by hand: in a pipe of `run` a failure would not end the function, and an older wheel would be tested.
+    rm -rf "$target_dir/wheels" &&
+        .venv/bin/maturin build --quiet --manifest-path python/Cargo.toml --out "$target_dir/wheels" &&
+        install_wheel .venv/bin/python &&
+        .venv/bin/python tests/python/pack.py
 }
 
 in_torch() {
-    .venv/torch/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
-    .venv/torch/bin/python -W ignore "$@"
+    install_wheel .venv/torch/bin/python && .venv/torch/bin/python -W ignore "$@"
+}
+
+install_wheel() {
+    "$1" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
 }
 
 fuzzing() {

@@ -10,7 +10,7 @@ use shardpack::set::{PackSet, resolve};
 use shardpack::source::{FileSource, MapSource};
 use shardpack::{Error, ErrorKind, OnError, ReadOptions, ShardPackReader, Source, Verify};
 
-use crate::block::{Block, Pack, check};
+use crate::block::{Block, Pack, check, to_len};
 use crate::error::{invalid, raise};
 use crate::hub::{self, Client};
 use crate::record::Record;
@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     inputs: Vec<String>,
     mmap: bool,
     client: Option<Py<Client>>,
+    /// Whether records of a batch gain nothing from being read together: in maps, and local files of large records.
+    reads_alone: bool,
     /// Offset at which each pack would begin if they lay one after another.
     bases: Vec<u64>,
 }
@@ -57,14 +59,15 @@ impl Inner {
 
     /// Many records at once, in this order: neighbours are read together. A damaged one that is to be skipped is none.
     pub(crate) fn read_blocks(&self, ordinals: &[u64]) -> Result<Vec<Option<Block>>, Error> {
-        if self.mmap {
-            let read = |&ordinal: &u64| match self.read(ordinal) {
-                Err(error) if self.skips(&error) => Ok(None),
-                read => read.map(Some),
-            };
-            return ordinals.iter().map(read).collect();
+        if self.reads_alone {
+            return self.read_alone(ordinals);
         }
-        let mut buffer = Vec::new();
+        let len = |&ordinal: &u64| {
+            let (pack, within) = self.place(ordinal)?;
+            pack.reader.record_range(within).ok().map(|range| to_len(range.end - range.start))
+        };
+        let len = ordinals.iter().filter_map(len).sum::<usize>();
+        let mut buffer = Vec::with_capacity(len.min(BATCH_BYTES_RESERVED_MAX));
         let mut places = vec![None; ordinals.len()];
         self.set.visit_batch(ordinals, |_, place, record| {
             check(record)?;
@@ -81,6 +84,21 @@ impl Inner {
             place.map(|(place, offset)| Block::of(&buffer, place, offset, within))
         };
         Ok(places.into_iter().zip(ordinals).map(block).collect())
+    }
+
+    /// Many records, each read by itself, in the order they lie.
+    fn read_alone(&self, ordinals: &[u64]) -> Result<Vec<Option<Block>>, Error> {
+        let mut order: Vec<_> = ordinals.iter().copied().enumerate().collect();
+        order.sort_unstable_by_key(|&(_, ordinal)| ordinal);
+        let mut blocks = vec![None; ordinals.len()];
+        for (place, ordinal) in order {
+            match (self.read(ordinal), blocks.get_mut(place)) {
+                (Ok(block), Some(slot)) => *slot = Some(block),
+                (Err(error), _) if !self.skips(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(blocks)
     }
 
     pub(crate) fn skips(&self, error: &Error) -> bool {
@@ -145,6 +163,8 @@ impl Dataset {
         };
         let hub = client.as_ref().map(|client| Arc::clone(&client.get().inner));
         let set = py.detach(|| open(&inputs, hub.as_ref(), mmap, &options)).map_err(|error| raise(&error))?;
+        let is_local = !inputs.iter().any(|input| input.starts_with(SCHEME));
+        let reads_alone = is_local && (mmap || set.mean_record_bytes() >= options.runs.gap_bytes_max);
         let packs = set.packs().iter().map(|reader| Arc::new(Pack::new(reader.clone()))).collect();
         let mut next = 0_u64;
         let base = |reader: &ShardPackReader| {
@@ -153,7 +173,7 @@ impl Dataset {
             base
         };
         let bases = set.packs().iter().map(base).collect();
-        Ok(Self { inner: Arc::new(Inner { packs, set, options, inputs, mmap, bases, client }) })
+        Ok(Self { inner: Arc::new(Inner { packs, set, options, inputs, mmap, bases, client, reads_alone }) })
     }
 
     fn __len__(&self) -> usize {
@@ -355,3 +375,6 @@ fn on_error_name(on_error: OnError) -> &'static str {
         OnError::Refetch => "refetch",
     }
 }
+
+/// Memory that is asked for at once for a batch; more comes as it is needed.
+const BATCH_BYTES_RESERVED_MAX: usize = 256 << 20;

@@ -38,8 +38,8 @@ pub(crate) struct Inner {
     endpoint: String,
     token: Option<Token>,
     token_in_clear: bool,
-    cache_dir: Option<PathBuf>,
-    cache_bytes: u64,
+    pub(crate) cache_dir: Option<PathBuf>,
+    pub(crate) cache_bytes: u64,
     memory_bytes: Option<u64>,
     hub: PerProcess<Hub>,
 }
@@ -52,10 +52,10 @@ impl Inner {
         })
     }
 
-    pub(crate) fn pull_options(&self) -> client::Result<PullOptions> {
+    pub(crate) fn pull_options(&self, keep_chunks: bool) -> client::Result<PullOptions> {
         let mut options = PullOptions::default();
         options.memory_bytes_max = self.memory_bytes.unwrap_or(options.memory_bytes_max);
-        if let Some(folder) = &self.cache_dir {
+        if let Some(folder) = self.cache_dir.as_ref().filter(|_| keep_chunks) {
             options.cache = Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?));
         }
         Ok(options)
@@ -119,16 +119,17 @@ impl Client {
         include: Vec<String>,
         exclude: Vec<String>,
         dry_run: bool,
-        progress: Option<Py<PyAny>>,
+        progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let to = parse(to)?;
         let visibility = if private { Visibility::Private } else { Visibility::Public };
         let push = PushOptions { dry_run, ..self.inner.push_options(&to) };
         let create = create.then_some(visibility);
         let options = UploadOptions { push, message, create, ..UploadOptions::default() };
-        let counters = Arc::new(Progress::default());
+        let (counters, told) =
+            (Arc::new(Progress::default()), progress.map(|progress| progress.clone().unbind()));
         let mut failed = Vec::new();
-        let uploaded = wait(py, &counters, progress.as_ref(), async {
+        let uploaded = wait(py, &counters, told.as_ref(), async || {
             let files = Locals::find(paths, to.path.as_deref(), Selection { include, exclude })?;
             let mut each = |told: upload::Told<'_>| {
                 if let upload::Told::Failed(error) = told {
@@ -157,19 +158,21 @@ impl Client {
         to: PathBuf,
         include: Vec<String>,
         exclude: Vec<String>,
-        progress: Option<Py<PyAny>>,
+        progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let from = parse(place)?;
-        let counters = Arc::new(Progress::default());
+        let (counters, told) =
+            (Arc::new(Progress::default()), progress.map(|progress| progress.clone().unbind()));
         let mut failed = Vec::new();
-        let downloaded = wait(py, &counters, progress.as_ref(), async {
+        let downloaded = wait(py, &counters, told.as_ref(), async || {
             let selection = Selection { include, exclude };
-            let options = DownloadOptions { pull: self.inner.pull_options()?, selection, dry_run: false };
+            let options = DownloadOptions { pull: self.inner.pull_options(true)?, selection, dry_run: false };
             let mut each = |told: download::Told<'_>| {
                 if let download::Told::Failed(path, error) = told {
                     failed.push(format!("{path}: {error}"));
                 }
             };
+            let to = to;
             download(&*self.inner.hub()?, &from, &to, &options, &counters, &mut each).await
         })?;
         let told = PyDict::new(py);
@@ -186,7 +189,7 @@ impl Client {
     fn ls<'py>(&self, py: Python<'py>, place: &str, recursive: bool) -> PyResult<Bound<'py, PyList>> {
         let place = parse(place)?;
         let folder = place.path.as_deref().unwrap_or_default().trim_end_matches('/').to_owned();
-        let entries = wait(py, &Arc::default(), None, async {
+        let entries = wait(py, &Arc::default(), None, async || {
             let hub = self.inner.hub()?;
             let (mut entries, mut next) = (Vec::new(), None);
             loop {
@@ -207,7 +210,7 @@ impl Client {
     fn info<'py>(&self, py: Python<'py>, place: &str) -> PyResult<Bound<'py, PyDict>> {
         let place = parse(place)?;
         let path = place.path.as_deref().unwrap_or_default().trim_end_matches('/');
-        let entry = wait(py, &Arc::default(), None, async {
+        let entry = wait(py, &Arc::default(), None, async || {
             self.inner.hub()?.entry(&place.repo, place.revision(), path).await
         })?;
         described(py, &entry)
@@ -218,7 +221,7 @@ impl Client {
     fn rm(&self, py: Python<'_>, place: &str, recursive: bool, message: Option<String>) -> PyResult<String> {
         let place = parse(place)?;
         let path = place.path.as_deref().unwrap_or_default().trim_end_matches('/');
-        let committed = wait(py, &Arc::default(), None, async {
+        let committed = wait(py, &Arc::default(), None, async || {
             let hub = self.inner.hub()?;
             let entry = hub.entry(&place.repo, place.revision(), path).await?;
             let mut commit = Commit::new(message.unwrap_or_else(|| format!("Delete {path}")));
@@ -238,7 +241,7 @@ impl Client {
     /// A file of a repository as it is now, to be read by ranges. `drystone.open` makes a file object of it.
     fn file(&self, py: Python<'_>, place: &str) -> PyResult<RemoteFile> {
         let place = parse(place)?;
-        wait(py, &Arc::default(), None, RemoteFile::find(&self.inner, place))
+        wait(py, &Arc::default(), None, async || RemoteFile::find(&self.inner, place, false).await)
     }
 
     fn __repr__(&self) -> String {
@@ -246,7 +249,7 @@ impl Client {
         format!("<drystone.Client {:?}, {who}>", self.inner.endpoint)
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (String, Option<String>))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Address)> {
         let inner = &slf.get().inner;
         let settings = PyDict::new(slf.py());
         settings.set_item("cache_dir", &inner.cache_dir)?;
@@ -259,6 +262,9 @@ impl Client {
         Ok((make, (inner.endpoint.clone(), token)))
     }
 }
+
+/// Endpoint and token.
+type Address = (String, Option<String>);
 
 pub(crate) fn parse(place: &str) -> PyResult<Place> {
     place.parse().map_err(|error| raise_client(&error))

@@ -63,12 +63,12 @@ pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     progress: &Arc<Progress>,
     told: Option<&Py<PyAny>>,
-    work: impl Future<Output = client::Result<T>> + Send,
+    work: impl AsyncFnOnce() -> client::Result<T> + Send,
 ) -> PyResult<T> {
     py.detach(|| {
         let runtime = runtime()?;
         runtime.block_on(async {
-            let mut work = std::pin::pin!(work);
+            let mut work = std::pin::pin!(work());
             loop {
                 match tokio::time::timeout(TICK, &mut work).await {
                     Ok(done) => {
@@ -76,7 +76,7 @@ pub(crate) fn wait<T: Send>(
                         return done.map_err(|error| raise_client(&error));
                     }
                     Err(_) => {
-                        Python::attach(|py| py.check_signals().and_then(|()| tell(py, progress, told)))?
+                        Python::attach(|py| py.check_signals().and_then(|()| tell(py, progress, told)))?;
                     }
                 }
             }

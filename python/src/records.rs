@@ -21,6 +21,8 @@ pub(crate) struct Records {
     pack: usize,
     of_pack: Range<u64>,
     window: Arc<Vec<u8>>,
+    /// The window before: whoever iterates holds its last record while the next window is read.
+    spare: Arc<Vec<u8>>,
     /// The bytes of the pack that the window holds.
     held: Range<u64>,
     skipped: u64,
@@ -34,6 +36,7 @@ impl Records {
             pack: 0,
             of_pack: 0..0,
             window: Arc::default(),
+            spare: Arc::default(),
             held: 0..0,
             skipped: 0,
         }
@@ -48,7 +51,10 @@ impl Records {
         };
         let within = ordinal - self.of_pack.start;
         let range = pack.reader.record_range(within)?;
-        if pack.is_mapped() || range.end - range.start > WINDOW_BYTES {
+        if pack.is_mapped() && range.end - range.start <= WINDOW_BYTES {
+            return pack.read(within);
+        }
+        if range.end - range.start > WINDOW_BYTES {
             return py.detach(|| pack.read(within));
         }
         if !(self.held.start <= range.start && range.end <= self.held.end) {
@@ -82,8 +88,9 @@ impl Records {
         let end = records_end.min(range.start + WINDOW_BYTES).max(range.end);
         let len = to_len(end - range.start);
         self.held = 0..0;
+        std::mem::swap(&mut self.window, &mut self.spare);
         if Arc::get_mut(&mut self.window).is_none_or(|window| window.len() < len) {
-            self.window = Arc::new(vec![0; len]);
+            self.window = Arc::new(vec![0; len.max(to_len(WINDOW_BYTES))]);
         }
         if let Some(place) = Arc::get_mut(&mut self.window).and_then(|window| window.get_mut(..len)) {
             pack.reader.source().read_at(range.start, place)?;

@@ -1,7 +1,10 @@
 //! A file in a hub, read by ranges: for file objects, and for packs that stay where they are.
 
+mod kept;
+
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use client::hub::{Entry, Place, download};
@@ -12,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use xet::wire::routes::TokenScope;
 
+use self::kept::Kept;
 use crate::hub::Inner;
 use crate::process::{PerProcess, runtime, wait};
 
@@ -30,10 +34,12 @@ struct Opened {
     entry: Entry,
     name: String,
     puller: PerProcess<Puller>,
+    /// For packs, and clients with a cache.
+    kept: Option<Kept>,
 }
 
 impl RemoteFile {
-    pub(crate) async fn find(client: &Arc<Inner>, place: Place) -> Result<Self> {
+    pub(crate) async fn find(client: &Arc<Inner>, place: Place, is_pack: bool) -> Result<Self> {
         let name = place.to_string();
         let hub = client.hub()?;
         let commit = hub.commit_id(&place.repo, place.revision()).await?;
@@ -41,13 +47,22 @@ impl RemoteFile {
         if entry.is_folder {
             return Err(Error::new(ErrorKind::Invalid, format!("{name}: is a folder; name a file in it")));
         }
+        let kept = match (entry.xet, &client.cache_dir) {
+            (Some(hash), Some(folder)) if is_pack => {
+                let folder = folder.join("packs");
+                let opened = Kept::open(&folder, &hash.to_string(), entry.bytes, client.cache_bytes);
+                opened.map_err(|error| Error::io(&folder, error))?
+            }
+            _ => None,
+        };
         let (client, place) = (Arc::clone(client), Place { revision: Some(commit), ..place });
-        Ok(Self { inner: Arc::new(Opened { client, place, entry, name, puller: PerProcess::new() }) })
+        let puller = PerProcess::new();
+        Ok(Self { inner: Arc::new(Opened { client, place, entry, name, puller, kept }) })
     }
 
     /// Fills `out` with bytes from the beginning of `range`, which is not longer.
     async fn read_into(&self, range: Range<u64>, mut out: &mut [u8]) -> Result<()> {
-        let Opened { client, place, entry, name, puller } = &*self.inner;
+        let Opened { client, place, entry, name, puller, kept } = &*self.inner;
         let hub = client.hub()?;
         let wanted = range.end - range.start;
         let read = match entry.xet {
@@ -56,13 +71,14 @@ impl RemoteFile {
                     Some(puller) => puller,
                     None => {
                         let cas = hub.cas(&place.repo, place.revision(), TokenScope::Read).await?;
-                        let options = client.pull_options()?;
+                        // What is kept as blocks is not kept as chunks as well.
+                        let options = client.pull_options(kept.is_none())?;
                         puller.of_this(|| Ok::<_, Error>(Puller::new(Arc::new(cas), options)))?
                     }
                 };
                 puller.stream(file, range, &mut out).await?
             }
-            None => download::cat(&hub, place, range, client.pull_options()?, &mut out).await?,
+            None => download::cat(&hub, place, range, client.pull_options(true)?, &mut out).await?,
         };
         if read != wanted {
             let message = format!("{name}: {wanted} bytes were asked for, {read} came");
@@ -84,6 +100,34 @@ impl RemoteFile {
     }
 }
 
+impl RemoteFile {
+    /// [`read_into`](Self::read_into), by way of the blocks on this disk.
+    async fn read_kept(&self, range: Range<u64>, out: &mut [u8], again: bool) -> Result<()> {
+        let Some(kept) = &self.inner.kept else { return self.read_into(range, out).await };
+        let gaps = if again { vec![kept.blocks_of(&range)] } else { kept.missing(&range) };
+        for gap in gaps {
+            let bytes = self.read(gap.clone()).await?;
+            kept.put(gap.start, &bytes).map_err(|error| Error::io(Path::new(&self.inner.name), error))?;
+        }
+        kept.read_at(range.start, out).map_err(|error| Error::io(Path::new(&self.inner.name), error))
+    }
+
+    fn read_at_with(&self, offset: u64, buffer: &mut [u8], again: bool) -> io::Result<()> {
+        let end = offset.saturating_add(buffer.len() as u64);
+        if end > self.inner.entry.bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        // What is on this disk needs no runtime.
+        match &self.inner.kept {
+            Some(kept) if !again && kept.missing(&(offset..end)).is_empty() => kept.read_at(offset, buffer),
+            _ => runtime()?.block_on(self.read_kept(offset..end, buffer, again)).map_err(to_io),
+        }
+    }
+}
+
 #[pymethods]
 impl RemoteFile {
     /// Its length.
@@ -100,7 +144,7 @@ impl RemoteFile {
 
     /// The bytes from `start` to before `stop`, or to the end of the file where that comes first.
     fn read_range<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = wait(py, &Arc::default(), None, self.read(start..stop.max(start)))?;
+        let bytes = wait(py, &Arc::default(), None, async || self.read(start..stop.max(start)).await)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -120,24 +164,26 @@ impl shardpack::Source for RemoteFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let end = offset.saturating_add(buffer.len() as u64);
-        if end > self.inner.entry.bytes {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if buffer.is_empty() {
-            return Ok(());
-        }
-        runtime()?.block_on(self.read_into(offset..end, buffer)).map_err(to_io)
+        self.read_at_with(offset, buffer, false)
+    }
+
+    fn read_again(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read_at_with(offset, buffer, true)
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         let reads = ranges.iter().map(|range| {
-            let range = range.clone();
+            let range = range.start..range.end.max(range.start);
             async move {
-                let wanted = range.end.saturating_sub(range.start);
-                let bytes = self.read(range).await?;
-                let short = || Error::new(ErrorKind::Invalid, "the range reaches beyond the end");
-                if bytes.len() as u64 == wanted { Ok(bytes) } else { Err(short()) }
+                if range.end > self.inner.entry.bytes {
+                    return Err(Error::new(ErrorKind::Invalid, "the range reaches beyond the end"));
+                }
+                // No longer than the file.
+                let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(usize::MAX)];
+                if !range.is_empty() {
+                    self.read_kept(range, &mut bytes, false).await?;
+                }
+                Ok(bytes)
             }
         });
         let reads = futures::stream::iter(reads).buffered(RANGES_AT_ONCE).try_collect();
@@ -157,7 +203,7 @@ pub(crate) fn packs(
         let place = place_of(&text)?;
         let path = place.path.clone().unwrap_or_default();
         if path.ends_with(".shardpack") {
-            return Ok(vec![RemoteFile::find(client, place).await?]);
+            return Ok(vec![RemoteFile::find(client, place, true).await?]);
         }
         let (mut found, mut next) = (Vec::new(), None);
         loop {
@@ -165,8 +211,9 @@ pub(crate) fn packs(
             let folder = path.trim_end_matches('/');
             let page = hub.tree(&place.repo, place.revision(), folder, false, next.as_deref()).await?;
             for entry in page.entries.into_iter().filter(|entry| entry.path.ends_with(".shardpack")) {
-                found
-                    .push(RemoteFile::find(client, Place { path: Some(entry.path), ..place.clone() }).await?);
+                found.push(
+                    RemoteFile::find(client, Place { path: Some(entry.path), ..place.clone() }, true).await?,
+                );
             }
             next = page.next;
             if next.is_none() {

@@ -201,9 +201,8 @@ def main(drystone):
         server.stop()
         if check.failed:
             print((work / "server.log").read_text()[-3000:])
-    print(f"repos: {check.passed} passed, {check.failed} failed")
-    return check.failed > 0
+    check.finish("repos")
 
 
 if __name__ == "__main__":
-    sys.exit(main(os.path.abspath(sys.argv[1])))
+    main(os.path.abspath(sys.argv[1]))

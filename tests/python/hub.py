@@ -215,8 +215,21 @@ def restart(server, client, folder, dataset):
             back.start()
     back.join()
     check("an epoch survives a restart of the server", seen == whole)
-    before = len(list((folder / "cache").rglob("*")))
-    check("and the chunks are kept", before > 0)
+    server.stop()
+    offline = [(record.key, record["x.jpg"].data) for record in cached]
+    check("what was read is on this disk", offline == [(f"s{n:04}", noise(n, 5000 + n)) for n in range(300)])
+    server.start()
+    kept = next(file for file in (folder / "cache" / "packs").iterdir() if not file.suffix)
+    with open(kept, "r+b") as file:
+        file.seek(100)
+        file.write(b"damaged")
+    check("damage on this disk is found", raises(shardpack.CorruptError, lambda: list(cached)))
+    mended = shardpack.open("drystone://datasets/admin/pics/data", client=caching, on_error="refetch")
+    check("and fetched again on demand", len(list(mended)) == 300 and len(list(cached)) == 300)
+    tight = drystone.Client(server.url, server.token, cache_dir=folder / "cache", cache_bytes=500_000)
+    few = shardpack.open("drystone://datasets/admin/pics/data", client=tight)
+    check("the cache has a limit", len(list(few)) == 300 and len(list((folder / "cache" / "packs").glob("*.blocks"))) < 8,
+          len(list((folder / "cache" / "packs").glob("*.blocks"))))
     other = shardpack.IterableDataset(cached, seed=2)
     resumed = shardpack.IterableDataset(cached, seed=9)
     taken = []

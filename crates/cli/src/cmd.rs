@@ -19,6 +19,7 @@ mod rm;
 mod serve;
 mod shard;
 mod stats;
+mod store;
 mod token;
 mod verify;
 mod xorb;
@@ -58,6 +59,7 @@ enum Verb {
     Verify(verify::Verify),
     Rebuild(rebuild::Rebuild),
     Stats(stats::Stats),
+    Store(store::StoreCommand),
     Config(config::Config),
     Completions(completions::Completions),
 }
@@ -84,6 +86,7 @@ impl Drystone {
             Verb::Verify(verb) => verb.run(),
             Verb::Rebuild(verb) => verb.run(),
             Verb::Stats(verb) => verb.run(),
+            Verb::Store(verb) => verb.run(),
             Verb::Config(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
         }

@@ -7,6 +7,9 @@ pub struct ContentTypes {
 }
 
 impl ContentTypes {
+    /// The type of a file whose name says nothing.
+    pub const UNKNOWN: &'static str = "application/octet-stream";
+
     /// `ext=type`, as given on the command line.
     pub fn new(own: &[(String, String)]) -> Self {
         let lower = |(extension, content_type): &(String, String)| {
@@ -29,7 +32,7 @@ impl ContentTypes {
                 return known;
             }
         }
-        "application/octet-stream"
+        Self::UNKNOWN
     }
 }
 

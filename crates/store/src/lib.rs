@@ -11,6 +11,7 @@ mod chunk_list;
 pub mod clock;
 pub mod compact;
 pub mod content;
+pub mod copy;
 pub mod dedup;
 pub mod edits;
 pub mod error;

@@ -148,7 +148,7 @@ impl Store {
             for commit in commits {
                 progress.note(1);
                 match usable(self.read_bundle(repo, commit).await)? {
-                    Ok((opened, made)) => history.add(commit, &opened, made),
+                    Ok((opened, made)) => history.add(commit, &opened, &made),
                     Err(why) => rebuilt.skipped.push(format!("bundle of commit {commit}: {why}")),
                 }
             }
@@ -179,7 +179,6 @@ impl Store {
         }
         rebuilt.repos += 1;
         let scope = row.name.scope()?;
-        let mut known: HashSet<Oid> = HashSet::new();
         for (commit, depth) in history.in_order() {
             let (opened, made) = self.read_bundle(row.id, commit).await?;
             let rows = rows(commit, &opened, &made, depth);
@@ -187,7 +186,6 @@ impl Store {
             let linked: Vec<_> = linked.map(|linked| (linked.sha256, linked.file)).collect();
             self.catalog.care().restore_rights(&scope, &linked, row.created_s).await?;
             self.hub().add_git_objects(row.id, &rows, made.author.time_s).await?;
-            known.extend(rows.iter().map(|row| row.oid));
             rebuilt.commits += 1;
         }
         for given in history.refs() {
@@ -291,7 +289,7 @@ struct Told {
 }
 
 impl History {
-    fn add(&mut self, oid: Oid, opened: &Opened, commit: Commit) {
+    fn add(&mut self, oid: Oid, opened: &Opened, commit: &Commit) {
         let told = Told {
             parent: commit.parents.first().copied(),
             time_s: commit.author.time_s,

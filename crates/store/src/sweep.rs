@@ -242,7 +242,10 @@ impl Store {
             turn.pace(files.len()).await?;
         }
         let scope = repo.scope()?;
-        while dropped > 0 {
+        if dropped == 0 {
+            return Ok(0);
+        }
+        loop {
             match self.swept().drop_digests(&scope).await? {
                 0 => break,
                 digests => turn.pace(usize::try_from(digests).unwrap_or(usize::MAX)).await?,

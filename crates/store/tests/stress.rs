@@ -146,7 +146,7 @@ async fn writer(world: Arc<World>, n: u64) {
     while !world.is_over.load(Ordering::SeqCst) {
         let store = &world.stores[random.below(3) as usize];
         // Few contents, so that writers meet in the same xorbs, which come and go.
-        let data = corpus::text(random.below(12), 30_000);
+        let data = corpus::text(random.below(60), 30_000);
         let policy = if random.below(2) == 0 { Policy::Auto } else { Policy::Always(Scheme::Raw) };
         let upload = Upload::of(&[&data], 1 + random.below(3) as usize, policy);
         if let Err(error) = push(store, &grant, &upload).await {

@@ -2,4 +2,5 @@
 
 pub(crate) mod image_folder;
 pub(crate) mod mds;
+pub(crate) mod parquet;
 pub(crate) mod tfrecord;

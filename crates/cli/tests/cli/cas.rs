@@ -116,6 +116,24 @@ fn a_dry_run_leaves_no_objects_and_a_missing_file_is_named() {
     assert!(drystone(["cas", "put", &file]).run().fails(1).contains("--endpoint"));
 }
 
+#[test]
+fn a_store_whose_parts_are_elsewhere_is_named_part_by_part() {
+    let folder = Folder::new();
+    let (file, store, out) = (folder.put("file", noise(1, 100_000)), folder.at("store"), folder.at("out"));
+    std::fs::create_dir(folder.at("objects")).unwrap();
+    let (objects, catalog) =
+        (format!("file://{}", folder.at("objects")), format!("sqlite:{}?mode=rwc", folder.at("catalog.db")));
+    let at = ["--no-cache", "--store", &store, "--objects", &objects, "--catalog", &catalog];
+    let put = json(drystone([&["cas", "put", "--json", &file], &at[..]].concat()));
+    let hash = text(&put["files"][0], "hash");
+    drystone([&["cas", "get", hash, "-o", &out], &at[..]].concat()).run().ok();
+    assert!(folder.read("out") == noise(1, 100_000));
+    assert!(folder.names().contains(&"catalog.db".to_owned()));
+    drystone(["cas", "get", hash, "-o", &folder.at("other"), "--no-cache", "--store", &store]).run().fails(1);
+    let usage = drystone(["cas", "put", "--objects", &objects, &file]).run().fails(2);
+    assert!(usage.contains("--store"), "{usage}");
+}
+
 /// Killed while it sends; started again, it sends what is missing.
 #[cfg(unix)]
 #[test]

@@ -7,7 +7,7 @@ use testkit::corpus;
 
 use super::{Folder, drystone};
 
-const VERBS: [&[&str]; 15] = [
+const VERBS: [&[&str]; 20] = [
     &["hash"],
     &["chunks"],
     &["inspect"],
@@ -21,6 +21,11 @@ const VERBS: [&[&str]; 15] = [
     &["token", "create"],
     &["token", "list"],
     &["token", "revoke"],
+    &["gc"],
+    &["verify"],
+    &["rebuild"],
+    &["stats"],
+    &["store", "copy"],
     &["config", "check"],
     &["completions"],
 ];

@@ -36,11 +36,14 @@ pub trait SweepCatalog: Send + Sync {
     /// The git objects of a repository in the order of their ids.
     async fn git_page(&self, repo: RepoId, after: &[u8], limit: u64) -> Result<Vec<SweptObject>>;
 
+    /// Begins to look through a repository; answers with its generation, and nothing if it is gone.
+    async fn begin_repo(&self, repo: RepoId) -> Result<Option<u64>>;
+
     /// Drops git objects that nobody added since `before_s`, if the repository is still in this generation; tells whether
     /// it is.
     async fn drop_git(&self, repo: RepoId, generation: u64, oids: &[Oid], before_s: u64) -> Result<bool>;
 
-    /// Notes that a repository of this generation has nothing to drop.
+    /// Notes that a repository of this generation has nothing to drop, if nothing changed in it since somebody began.
     async fn note_swept(&self, repo: RepoId, generation: u64) -> Result<()>;
 
     /// Which of these bundles a git object of the repository is in.
@@ -72,9 +75,7 @@ pub trait SweepCatalog: Send + Sync {
 
     /// Makes all files look as if an older version had registered them.
     #[cfg(test)]
-    async fn forget_relations(&self) -> Result<()> {
-        unimplemented!("for catalogs of a database")
-    }
+    async fn forget_relations(&self) -> Result<()>;
 
     /// Notes the xorbs of these files, and that their shard is unknown.
     async fn relate_files(&self, rows: &[FileRow]) -> Result<()>;
@@ -192,9 +193,9 @@ pub enum Use {
 pub struct SweptRepo {
     /// The repository.
     pub row: RepoRow,
-    /// Counts its changes.
+    /// Counts how often a ref came back to an old commit.
     pub generation: u64,
-    /// Whether it was found to have nothing to drop in this generation.
+    /// Whether it was found to have nothing to drop, and did not change since.
     pub is_swept: bool,
 }
 

@@ -79,6 +79,10 @@ impl Store {
         estimate.xorb_bytes = self.xorb_object_bytes(&xorbs).await?;
         self.estimate_unused(times, &mut turn, &mut estimate).await?;
         self.estimate_orphans(times, &mut turn, &mut estimate).await?;
+        if times.old_s == super::FOREVER_S {
+            // Nothing is waited for.
+            estimate.ripe_bytes = estimate.xorb_bytes;
+        }
         Ok(estimate)
     }
 

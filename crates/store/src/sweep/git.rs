@@ -1,7 +1,9 @@
 //! Git objects that no ref leads to.
 //!
-//! A repository is looked through as it is in one generation, a number that every change of it raises. What is found is
-//! dropped only in that generation. Memory is about 40 bytes for each git object of the one repository at hand.
+//! While a repository is looked through, commits go on: what a new commit needs is younger than what is dropped, or its
+//! branch led to it before. Only a ref that comes back to an old commit could lead to what was just found: that raises the
+//! repository's generation, and nothing is dropped in another generation than it was found in. Memory is about 40 bytes
+//! for each git object of the one repository at hand.
 
 use std::collections::HashSet;
 
@@ -23,17 +25,16 @@ pub(super) struct Loose {
 }
 
 impl Store {
-    /// Drops what no ref of the repository leads to; tells how much. A repository that changes all the while is left for
-    /// the next sweep.
+    /// Drops what no ref of the repository leads to; tells how much.
     pub(super) async fn sweep_git(&self, repo: &SweptRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
-        let mut repo = repo.clone();
         let mut dropped = 0;
         for _ in 0..GIT_TRIES {
-            let loose = self.loose_git(&repo, times, turn).await?;
+            let Some(generation) = self.swept().begin_repo(repo.row.id).await? else { return Ok(dropped) };
+            let loose = self.loose_git(repo, times, turn).await?;
             let mut is_still = true;
             for objects in loose.objects.chunks(DROP_OBJECTS) {
                 let oids: Vec<_> = objects.iter().map(|object| object.oid).collect();
-                is_still = self.swept().drop_git(repo.row.id, repo.generation, &oids, times.left_s).await?;
+                is_still = self.swept().drop_git(repo.row.id, generation, &oids, times.left_s).await?;
                 if !is_still {
                     break;
                 }
@@ -42,15 +43,9 @@ impl Store {
             }
             if is_still {
                 if !loose.has_young {
-                    self.swept().note_swept(repo.row.id, repo.generation).await?;
+                    self.swept().note_swept(repo.row.id, generation).await?;
                 }
                 return Ok(dropped);
-            }
-            let before = u128::from_be_bytes(*repo.row.id.as_bytes()).saturating_sub(1).to_be_bytes();
-            let again = self.swept().all_repos(&before, 1).await?;
-            match again.into_iter().find(|again| again.row.id == repo.row.id) {
-                Some(again) => repo = again,
-                None => return Ok(dropped),
             }
         }
         Ok(dropped)

@@ -19,9 +19,10 @@ use world::World;
 /// The seeds of one of four tests, which run beside each other.
 fn simulate(part: u64) {
     if let Ok(seed) = env::var("DRYSTONE_SIM_SEED") {
-        return if part == 0 {
-            run(seed.parse().expect("a number"))
-        };
+        if part == 0 {
+            run(seed.parse().expect("a number"));
+        }
+        return;
     }
     let seeds = env::var("DRYSTONE_SIM_SEEDS").map_or(300, |text| text.parse().expect("a number"));
     (0..seeds).filter(|seed| seed % 4 == part).for_each(run);

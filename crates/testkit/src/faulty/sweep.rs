@@ -31,6 +31,7 @@ faulty! {
     keep_lease(name: &str, holder: &str, until_s: u64, place: &str) -> bool;
     all_repos(after: &[u8], limit: u64) -> Vec<SweptRepo>;
     git_page(repo: RepoId, after: &[u8], limit: u64) -> Vec<SweptObject>;
+    begin_repo(repo: RepoId) -> Option<u64>;
     drop_git(repo: RepoId, generation: u64, oids: &[Oid], before_s: u64) -> bool;
     note_swept(repo: RepoId, generation: u64) -> ();
     used_bundles(repo: RepoId, bundles: &[Oid]) -> Vec<Oid>;

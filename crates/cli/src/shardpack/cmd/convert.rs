@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use shardpack::content_type::ContentTypes;
-use shardpack::set::resolve;
+use shardpack::set::{PackSet, resolve};
 use shardpack::sink::{Limits, Rolling};
 use shardpack::{ReadOptions, WriteOptions};
 
 use crate::cmd::{Compression, create, extract, open_set, report};
-use crate::formats::{image_folder, mds, tfrecord};
+use crate::formats::{image_folder, mds, parquet, tfrecord};
 use crate::input::group::Group;
 use crate::input::{Records, webdataset};
 use crate::output::Failure;
@@ -20,15 +20,16 @@ use crate::progress::Progress;
 use crate::size;
 use crate::tar;
 
-/// Convert from WebDataset, ImageFolder, TFRecord or MDS, and to WebDataset
+/// Convert from WebDataset, ImageFolder, TFRecord, MDS or Parquet, and to WebDataset or Parquet
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   shardpack convert 'wds-{000..009}.tar' --output train.shardpack --shard-size 2GB
   shardpack convert --from image-folder imagenet/train --output train.shardpack
   shardpack convert --from mds mds_folder --output train.shardpack
+  shardpack convert 'train-*.parquet' --output train.shardpack
   shardpack convert train.shardpack --to webdataset --output train.tar")]
 pub(crate) struct Convert {
-    /// Files, patterns or folders of the other format; packs with --to webdataset
+    /// Files, patterns or folders of the other format; packs with --to webdataset or parquet
     #[arg(required = true)]
     input: Vec<String>,
 
@@ -40,7 +41,7 @@ pub(crate) struct Convert {
     #[arg(long, value_enum, default_value_t)]
     to: To,
 
-    /// The pack to write, or the tar archive; with --shard-size, its name with six digits for each
+    /// The pack, tar archive or Parquet file to write; with --shard-size, its name with six digits for each
     #[arg(long, short)]
     output: PathBuf,
 
@@ -67,6 +68,8 @@ enum Origin {
     Tfrecord,
     /// A folder of MDS shards with their index.json
     Mds,
+    /// Parquet files: each row one record, each column one entry
+    Parquet,
     /// Packs
     Shardpack,
 }
@@ -76,6 +79,7 @@ enum To {
     #[default]
     Shardpack,
     Webdataset,
+    Parquet,
 }
 
 impl Convert {
@@ -83,6 +87,7 @@ impl Convert {
         let content_types = ContentTypes::default();
         match self.to {
             To::Webdataset => self.to_webdataset(),
+            To::Parquet => self.to_parquet(),
             To::Shardpack => {
                 let (records, group) = self.open(&content_types)?;
                 let options = WriteOptions {
@@ -131,6 +136,7 @@ impl Convert {
             }
             Origin::ImageFolder => (image_folder::records(&paths, content_types)?, Group::FirstDot),
             Origin::Tfrecord => (tfrecord::records(paths, content_types), Group::FirstDot),
+            Origin::Parquet => (parquet::records(paths, content_types), Group::FirstDot),
             Origin::Mds => (mds::records(&paths, content_types)?, Group::FirstDot),
             Origin::Shardpack => {
                 let set = open_set(&self.input, &ReadOptions::default())?;
@@ -143,12 +149,30 @@ impl Convert {
         })
     }
 
-    fn to_webdataset(&self) -> Result<ExitCode, Failure> {
+    /// The packs to convert, and a bar for their bytes.
+    fn open_packs(&self) -> Result<(PackSet, Progress), Failure> {
         let options =
             ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
         let set = open_set(&self.input, &options)?;
-        let mut progress =
-            Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
+        let bytes = set.packs().iter().map(|pack| pack.index().footer().records_end()).sum();
+        Ok((set, Progress::new(bytes)))
+    }
+
+    fn to_parquet(&self) -> Result<ExitCode, Failure> {
+        if self.shard_size.is_some() {
+            return Err(Failure::message(
+                "--shard-size is for packs and archives; convert packs to Parquet one by one",
+            ));
+        }
+        let (set, mut progress) = self.open_packs()?;
+        parquet::write(&set, &self.output, |record| {
+            progress.add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn to_webdataset(&self) -> Result<ExitCode, Failure> {
+        let (set, mut progress) = self.open_packs()?;
         let (mut number, mut given) = (0, 0_u64);
         let mut tar: Option<tar::Writer<io::BufWriter<File>>> = None;
         for record in set.iter_records() {
@@ -204,6 +228,7 @@ fn guess(inputs: &[String]) -> Result<Origin, Failure> {
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     match extension.as_deref() {
         Some("tar") => Ok(Origin::Webdataset),
+        Some("parquet") => Ok(Origin::Parquet),
         Some("tfrecord" | "tfrecords") => Ok(Origin::Tfrecord),
         Some("shardpack") => Ok(Origin::Shardpack),
         _ => Err(Failure::message(format!("{first}: cannot tell what this is; use --from"))),

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use xet::{FileHash, Sha256};
 
-use super::super::repo::statements::{implement_repo_catalog, retried};
+use super::super::repo::statements::{FRESH_S, implement_repo_catalog, retried};
 use super::super::repo::{
     GIT_BATCH_ROWS, GIT_COLUMNS, GitColumns, GitRow, LinkedFile, MemberRow, NamespaceRow, REPO_COLUMNS,
     RefChange, RefRow, RepoCatalog, RepoColumns, RepoQuery, RepoRow, like, oid_of,

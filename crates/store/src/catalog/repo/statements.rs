@@ -13,6 +13,9 @@ macro_rules! retried {
     }};
 }
 
+/// A ref moves to a commit that was just added within this time.
+pub(in crate::catalog) const FRESH_S: u64 = 3600;
+
 /// Implements [`RepoCatalog`](super::RepoCatalog) for `$catalog`, which reads from the pool `$reads` and writes by
 /// transactions of the pool `$writes` that begin with `$begin`.
 macro_rules! implement_repo_catalog {
@@ -219,22 +222,23 @@ macro_rules! implement_repo_catalog {
                     let mut tx = self.$writes.begin_with($begin).await?;
                     // First, so that sweep of this repository waits here, or this waits for it.
                     let update =
-                        "UPDATE repos SET updated_s = $1, generation = generation + 1 WHERE id = $2";
+                        "UPDATE repos SET updated_s = $1, swept = -1 WHERE id = $2";
                     let update = sqlx::query(update).bind(column(now_s)).bind(repo.as_bytes().as_slice());
                     // A repository that was deleted meanwhile has no refs to move.
                     if update.execute(&mut *tx).await?.rows_affected() == 0 {
                         return Ok(false);
                     }
+                    let mut is_old = false;
                     for change in changes {
                         // Sweep drops a commit before anything it needs: one that is there is whole.
                         if let Some(to) = change.to {
-                            let found = "SELECT 1 FROM git_objects WHERE repo = $1 AND oid = $2";
-                            let found = sqlx::query(found)
+                            let found = "SELECT touched_s FROM git_objects WHERE repo = $1 AND oid = $2";
+                            let found = sqlx::query_as(found)
                                 .bind(repo.as_bytes().as_slice())
                                 .bind(to.as_bytes().as_slice());
-                            if found.fetch_optional(&mut *tx).await?.is_none() {
-                                return Ok(false);
-                            }
+                            let found: Option<(i64,)> = found.fetch_optional(&mut *tx).await?;
+                            let Some((touched_s,)) = found else { return Ok(false) };
+                            is_old |= touched_s < column(now_s.saturating_sub(FRESH_S));
                         }
                         let moved = match (change.from, change.to) {
                             (None, Some(to)) => insert_ref(&mut tx, repo, &change.name, to).await?,
@@ -269,6 +273,12 @@ macro_rules! implement_repo_catalog {
                             touch.bind(from.as_bytes().as_slice()).execute(&mut *tx).await?;
                         }
                     }
+                    // A commit that was just added is safe from sweep, and so is all it needs. One that a ref comes back
+                    // to may have been found unreachable a moment ago.
+                    if is_old {
+                        let update = "UPDATE repos SET generation = generation + 1 WHERE id = $1";
+                        sqlx::query(update).bind(repo.as_bytes().as_slice()).execute(&mut *tx).await?;
+                    }
                     tx.commit().await?;
                     Ok(true)
                 };
@@ -279,7 +289,7 @@ macro_rules! implement_repo_catalog {
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
                     // Sweep of this repository waits here, or this waits for it.
-                    let update = "UPDATE repos SET generation = generation + 1 WHERE id = $1 \
+                    let update = "UPDATE repos SET swept = -1 WHERE id = $1 \
                         RETURNING id, kind, namespace, name, private, created_s, updated_s, reclaim_s";
                     let update = sqlx::query_as(update).bind(repo.as_bytes().as_slice());
                     let found: Option<RepoColumns> = update.fetch_optional(&mut *tx).await?;

@@ -138,31 +138,36 @@ async fn a_lease_has_one_holder(catalog: Any) {
 
 async fn git_objects_go_in_their_generation_only(catalog: Any) {
     let (hub, sweep) = (catalog.hub(), catalog.sweep());
-    let repo = made(&catalog).await;
-    let id = repo.row.id;
+    let id = made(&catalog).await.row.id;
+    assert_eq!(sweep.begin_repo(RepoId::new([9; 16])).await.unwrap(), None);
     assert!(hub.add_git_objects(id, &[object(1, None), object(2, None)], 100).await.unwrap());
-    assert!(!sweep.drop_git(id, repo.generation, &[oid(1)], 200).await.unwrap(), "objects were added");
-    let now = async || sweep.all_repos(&[], 10).await.unwrap().remove(0);
-    let generation = now().await.generation;
-    assert!(hub.add_git_objects(id, &[object(2, None)], 300).await.unwrap());
-    assert!(!sweep.drop_git(id, generation, &[oid(1)], 200).await.unwrap(), "one was added again");
-    let generation = now().await.generation;
+    let generation = sweep.begin_repo(id).await.unwrap().unwrap();
+    // A ref comes back to an old commit: what was found before no longer counts.
     let change = RefChange { name: "refs/heads/x".into(), from: None, to: Some(oid(2)) };
-    assert!(hub.move_refs(id, &[change], 300).await.unwrap());
-    assert!(!sweep.drop_git(id, generation, &[oid(1)], 200).await.unwrap(), "a ref moved");
+    assert!(hub.move_refs(id, &[change], 9000).await.unwrap());
+    assert!(!sweep.drop_git(id, generation, &[oid(1)], 9000).await.unwrap());
     assert_eq!(sweep.git_page(id, &[], 10).await.unwrap().len(), 2);
 
-    let generation = now().await.generation;
-    assert!(sweep.drop_git(id, generation, &[oid(1), oid(2)], 200).await.unwrap());
+    // A commit goes on meanwhile, on a ref that was there: it is young, and so is the one the ref left.
+    let generation = sweep.begin_repo(id).await.unwrap().unwrap();
+    assert!(hub.add_git_objects(id, &[object(3, None)], 9500).await.unwrap());
+    let change = RefChange { name: "refs/heads/x".into(), from: Some(oid(2)), to: Some(oid(3)) };
+    assert!(hub.move_refs(id, &[change], 9500).await.unwrap());
+    assert!(sweep.drop_git(id, generation, &[oid(1), oid(2), oid(3)], 9400).await.unwrap());
     let left = sweep.git_page(id, &[], 10).await.unwrap();
-    assert_eq!(left.iter().map(|object| (object.oid, object.touched_s)).collect::<Vec<_>>(), [(oid(2), 300)]);
-    assert_eq!(sweep.git_page(id, oid(2).as_bytes(), 10).await.unwrap(), []);
+    let left: Vec<_> = left.iter().map(|object| (object.oid, object.touched_s)).collect();
+    assert_eq!(left, [(oid(2), 9500), (oid(3), 9500)]);
+    assert_eq!(sweep.git_page(id, oid(3).as_bytes(), 10).await.unwrap(), []);
     assert_eq!(sweep.used_bundles(id, &[oid(99), oid(98)]).await.unwrap(), [oid(99)]);
 
+    let is_swept = async || sweep.all_repos(&[], 10).await.unwrap()[0].is_swept;
     sweep.note_swept(id, generation).await.unwrap();
-    assert!(now().await.is_swept);
-    hub.add_git_objects(id, &[], 400).await.unwrap();
-    assert!(!now().await.is_swept);
+    assert!(!is_swept().await, "it changed since somebody began");
+    let generation = sweep.begin_repo(id).await.unwrap().unwrap();
+    sweep.note_swept(id, generation).await.unwrap();
+    assert!(is_swept().await);
+    hub.add_git_objects(id, &[], 9600).await.unwrap();
+    assert!(!is_swept().await);
 }
 
 async fn a_file_stays_while_a_pointer_or_a_repository_needs_it(catalog: Any) {
@@ -201,11 +206,11 @@ async fn the_way_out_is_condemned_doomed_buried_forgotten(catalog: Any) {
     registered(&catalog, 3).await;
     let all = [hash(1), hash(2), hash(3)];
     let state = async |n| catalog.xorbs(&[XorbHash::new(hash(n))]).await.unwrap().pop().map(|row| row.state);
-    assert_eq!(sweep.unused(Kept::Xorbs, 100, &[], 10).await.unwrap(), [hash(0); 0]);
+    assert_eq!(sweep.unused(Kept::Xorbs, 100, &[], 10).await.unwrap(), [[0; 32]; 0]);
     assert_eq!(sweep.unused(Kept::Xorbs, 101, &[], 10).await.unwrap(), [hash(1), hash(2)]);
     assert_eq!(sweep.unused(Kept::Xorbs, 101, &hash(1), 10).await.unwrap(), [hash(2)]);
     assert_eq!(sweep.condemn(Kept::Xorbs, &all, 101, 1000).await.unwrap(), 2);
-    assert_eq!(sweep.ripe(Kept::Xorbs, 1000, &[], 10).await.unwrap(), [hash(0); 0]);
+    assert_eq!(sweep.ripe(Kept::Xorbs, 1000, &[], 10).await.unwrap(), [[0; 32]; 0]);
     assert_eq!(sweep.ripe(Kept::Xorbs, 1001, &[], 10).await.unwrap(), [hash(1), hash(2)]);
     // One is referred to and comes back.
     catalog.touch_xorbs(&[XorbHash::new(hash(2))], 1000).await.unwrap();
@@ -296,13 +301,13 @@ async fn files_of_an_older_version_stop_the_sweep_until_they_are_related(catalog
     assert_eq!(sweep.unrelated_files(10).await.unwrap(), []);
     sweep.forget_relations().await.unwrap();
     assert_eq!(sweep.unrelated_files(10).await.unwrap(), rows);
-    assert_eq!(sweep.unused(Kept::Xorbs, 9999, &[], 10).await.unwrap(), [hash(0); 0]);
+    assert_eq!(sweep.unused(Kept::Xorbs, 9999, &[], 10).await.unwrap(), [[0; 32]; 0]);
     assert_eq!(sweep.condemn(Kept::Xorbs, &[hash(5)], 9999, 9999).await.unwrap(), 0);
     sweep.relate_files(&rows).await.unwrap();
     assert_eq!(sweep.unrelated_files(10).await.unwrap(), []);
     assert_eq!(sweep.unused(Kept::Xorbs, 9999, &[], 10).await.unwrap(), [hash(5)]);
     // Which shard tells of the file nobody knows: it may be this one.
-    assert_eq!(sweep.unused(Kept::Shards, 9999, &[], 10).await.unwrap(), [hash(0); 0]);
+    assert_eq!(sweep.unused(Kept::Shards, 9999, &[], 10).await.unwrap(), [[0; 32]; 0]);
 }
 
 /// Both look, both act: the later one must see what the earlier one did.

@@ -93,6 +93,17 @@ macro_rules! implement_sweep_catalog {
                 rows.into_iter().map(row).collect()
             }
 
+            async fn begin_repo(&self, repo: RepoId) -> Result<Option<u64>> {
+                let work = || async {
+                    let update = sqlx::query_as("UPDATE repos SET swept = -2 WHERE id = $1 RETURNING generation");
+                    let found: Option<(i64,)> =
+                        update.bind(repo.as_bytes().to_vec()).fetch_optional(&self.$writes).await?;
+                    Ok(found)
+                };
+                let found = retried!("begin to sweep a repository", work());
+                found.map(|(generation,)| number("generation", generation)).transpose()
+            }
+
             async fn drop_git(
                 &self,
                 repo: RepoId,
@@ -102,7 +113,7 @@ macro_rules! implement_sweep_catalog {
             ) -> Result<bool> {
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
-                    // Whoever adds objects or moves refs changes this row: from here on they wait.
+                    // Whoever adds objects or moves refs writes this row: from here on they wait.
                     let fence = "UPDATE repos SET generation = generation WHERE id = $1 AND generation = $2";
                     let fence = sqlx::query(fence).bind(repo.as_bytes().to_vec()).bind(column(generation));
                     if fence.execute(&mut *tx).await?.rows_affected() == 0 {
@@ -123,7 +134,7 @@ macro_rules! implement_sweep_catalog {
 
             async fn note_swept(&self, repo: RepoId, generation: u64) -> Result<()> {
                 let work = || {
-                    let update = sqlx::query("UPDATE repos SET swept = $1 WHERE id = $2 AND generation = $1");
+                    let update = sqlx::query("UPDATE repos SET swept = $1 WHERE id = $2 AND generation = $1 AND swept = -2");
                     update.bind(column(generation)).bind(repo.as_bytes().to_vec()).execute(&self.$writes)
                 };
                 retried!("note a sweep", work());
