@@ -23,6 +23,7 @@ GET    /v1/reconstructions                cas-reads 200 400
 POST   /v1/reconstructions                cas-reads 200 400
 GET    /v1/chunks/{prefix}/{chunk}        cas-reads 404
 GET    /v1/drystone/chunk-lists/{file}    cas-reads 404
+GET    /v2/file-chunk-hashes/{file}       cas-reads 400
 HEAD   /v1/files/{file}                   cas-reads 404
 POST   /v1/xorbs/{prefix}/{xorb}          cas-writes 400
 HEAD   /v1/xorbs/{prefix}/{xorb}          cas-reads 404
