@@ -104,4 +104,5 @@ for (const type of ["model", "dataset"]) {
   await hub.deleteRepo({ ...common, repo });
   check(`${type}: deleteRepo`, !(await hub.repoExists({ ...common, repo })));
 }
-console.log("done: ");
+// After an edit the package keeps a thread, which would keep the program.
+process.stdout.write("done: \n", () => process.exit(0));

@@ -115,6 +115,7 @@ const STEADY_BYTES: Range<u64> = 2 * SHORTEST_BYTES..limits::CHUNK_BYTES_MAX as 
 const SHORTEST_BYTES: u64 = 8 * 1024;
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "lists of one range are meant")]
 mod tests {
     use super::*;
 
