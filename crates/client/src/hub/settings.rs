@@ -18,7 +18,7 @@ pub struct Settings {
 
 impl Settings {
     /// What was said, else what `DRYSTONE_ENDPOINT` and `DRYSTONE_TOKEN` say, else `HF_ENDPOINT` and `HF_TOKEN`, else the
-    /// file [`file`] names. Its token goes to its own hub alone.
+    /// file [`file`](fn@file) names. Its token goes to its own hub alone.
     pub fn find(endpoint: Option<String>, token: Option<Token>) -> Result<Self> {
         let file = match file().map(|path| (std::fs::read_to_string(&path), path)) {
             Some((Ok(text), path)) => parse(&text).map_err(|message| {
