@@ -214,6 +214,7 @@ name_vectors
 rust_tests
 hf_xet_agreement
 run "shardpack reader" count_plain pack_reader
+run "one record more" count_plain python3 tests/shardpack/dedup.py "$target_dir/debug/shardpack" "$target_dir/debug/drystone"
 python_tests
 fuzzing
 

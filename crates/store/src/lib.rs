@@ -54,7 +54,9 @@ pub struct Store {
     workers: Workers,
     memory: Memory,
     footers: Footers,
+    plain: content::plain::Marks,
     trees: repo::Trees,
+    heads: repo::refs::Heads,
     large_items: repo::listing::LargeItems,
     layouts: plan::Layouts,
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
@@ -105,6 +107,7 @@ impl Store {
         let trees = repo::trees();
         let layouts = plan::Layouts::new(&catalog, options.footer_bytes_max / 8);
         let chunks = dedup::gather(&catalog);
+        let heads = repo::refs::heads(&catalog);
         Self {
             objects,
             catalog,
@@ -113,6 +116,8 @@ impl Store {
             memory,
             footers,
             trees,
+            heads,
+            plain: content::plain::Marks::default(),
             large_items: repo::listing::large_items(),
             layouts,
             chunks,

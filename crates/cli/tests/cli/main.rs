@@ -1,6 +1,7 @@
 //! The `drystone` command as a user meets it: arguments in, text, JSON, files and exit codes out.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+mod admin;
 mod cas;
 mod check;
 mod config;

@@ -9,6 +9,7 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use store::catalog::repo::RepoRow;
 use store::catalog::tokens::Bound;
+use store::repo::oid::Oid;
 use store::repo::refs::Resolved;
 use store::repo::{Kind, MemberRow, RepoName};
 use store::{Grant, Store};
@@ -108,6 +109,16 @@ impl Asked {
         self.readable_repo(&self.repo_name()?).await
     }
 
+    /// The repository of the path and its commit of the path's revision, for whoever may read it.
+    pub(super) async fn readable_at(&self) -> Result<(RepoRow, Oid), HubError> {
+        let revision = self.revision();
+        let found = self.store.repo_at(&self.repo_name()?, revision).await?;
+        let found = found.filter(|(repo, _)| self.may_read(repo));
+        let (repo, resolved) = found.ok_or_else(|| HubError::repo_not_found(self.who.is_none()))?;
+        let resolved = resolved.ok_or_else(|| HubError::revision_not_found(revision))?;
+        Ok((repo, resolved.commit))
+    }
+
     /// A repository, for whoever may read it.
     pub(super) async fn readable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
         let repo = self.store.repo(name).await?.filter(|repo| self.may_read(repo));
@@ -184,11 +195,14 @@ impl Asked {
 
     /// The commit of the path's revision.
     pub(super) async fn resolved(&self, repo: &RepoRow) -> Result<Resolved, HubError> {
-        let revision = match self.param("revision") {
+        self.resolved_revision(repo, self.revision()).await
+    }
+
+    fn revision(&self) -> &str {
+        match self.param("revision") {
             "" => "main",
             revision => revision,
-        };
-        self.resolved_revision(repo, revision).await
+        }
     }
 
     /// The commit of a revision.
