@@ -19,10 +19,11 @@ mod refs;
 mod resolve;
 mod tree;
 
-pub(super) use access::Asked;
+pub(crate) use access::Asked;
 pub use clock::iso;
-pub(super) use error::HubError;
+pub(crate) use error::HubError;
 pub(crate) use lfs::LfsSigner;
+pub(crate) use query::Query;
 
 use axum::routing::{delete, get, post, put};
 use store::repo::Kind;
@@ -101,7 +102,7 @@ fn of_kind(kind: Kind) -> Vec<Route> {
 }
 
 /// A part of a path or query, as URLs spell it.
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {

@@ -1,0 +1,85 @@
+//! Pages: what a browser shows of a hub. Made by the server from templates; small scripts only add comfort.
+//!
+//! A page reads what the Hub API reads, with the same rights. Nothing that is stored becomes script: templates escape,
+//! Markdown is sanitised, and the policy of every page lets no script run but the server's own.
+
+mod assets;
+mod error;
+mod home;
+mod page;
+mod text;
+
+use std::ops::Deref;
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Response, header};
+use axum::response::IntoResponse as _;
+use axum::routing::get;
+use store::repo::{Kind, RepoName};
+
+use crate::auth::Identity;
+use crate::http::error::Refused;
+use crate::http::{Asked, Route};
+use crate::state::AppState;
+pub(crate) use error::PageError;
+
+/// All pages.
+pub(crate) fn routes() -> Vec<Route> {
+    let mut routes = vec![
+        ("/".to_owned(), get(home::show)),
+        ("/-/assets/{asset}".to_owned(), get(assets::serve)),
+    ];
+    routes.extend(Kind::ALL.into_iter().map(|kind| (format!("/{}", kind.plural()), get(home::show))));
+    routes
+}
+
+/// Who visits; `None` for somebody nobody knows. The one place where pages learn it.
+async fn visitor(state: &AppState, parts: &Parts) -> Result<Option<Identity>, Refused> {
+    state.who(&parts.headers).await
+}
+
+/// A request for a page.
+pub(crate) struct Visit(Asked);
+
+impl Deref for Visit {
+    type Target = Asked;
+
+    fn deref(&self) -> &Asked {
+        &self.0
+    }
+}
+
+impl FromRequestParts<AppState> for Visit {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, PageError> {
+        let who = visitor(state, parts).await?;
+        Ok(Self(Asked::by(who, parts, state).await?))
+    }
+}
+
+/// A refusal in the words of whoever asks: a page for browsers, JSON for programs.
+pub(crate) fn refuse(headers: &HeaderMap, refused: Refused) -> Response<Body> {
+    match wants_page(headers) {
+        true => PageError::from(refused).into_response(),
+        false => refused.into_response(),
+    }
+}
+
+/// Browsers name pages first when they go somewhere; programs ask for anything or for JSON.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.trim_start().starts_with("text/html"))
+}
+
+/// Whether a path of two parts only looks like a repository: the page of repositories must not make `/api/none` another
+/// thing than nothing.
+pub(crate) fn is_nothing(path: &str) -> bool {
+    let mut parts = path.trim_start_matches('/').split('/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(namespace), Some(name), None) => RepoName::new(Kind::Model, namespace, name).is_err(),
+        _ => false,
+    }
+}
