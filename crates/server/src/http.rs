@@ -36,7 +36,7 @@ use crate::web;
 use error::Refused;
 
 pub use hub::iso;
-pub(crate) use hub::{Asked, HubError, LfsSigner, Query, encoded};
+pub(crate) use hub::{Asked, HubError, LfsSigner, encoded};
 
 /// What is answered.
 pub const ROUTED: &[Endpoint] = &[

@@ -4,10 +4,17 @@
 //! Markdown is sanitised, and the policy of every page lets no script run but the server's own.
 
 mod assets;
+mod commit;
+mod content;
 mod error;
+mod history;
 mod home;
+mod lines;
 mod page;
+mod readme;
+mod repo;
 mod text;
+mod tree;
 
 use std::ops::Deref;
 
@@ -31,8 +38,25 @@ pub(crate) fn routes() -> Vec<Route> {
         ("/".to_owned(), get(home::show)),
         ("/-/assets/{asset}".to_owned(), get(assets::serve)),
     ];
-    routes.extend(Kind::ALL.into_iter().map(|kind| (format!("/{}", kind.plural()), get(home::show))));
+    routes.extend(Kind::ALL.into_iter().flat_map(of_kind));
     routes
+}
+
+/// The pages of one kind of repository, under the paths they have on huggingface.co where they are there.
+fn of_kind(kind: Kind) -> Vec<Route> {
+    let plural = kind.plural();
+    let page = |rest: &str| match kind {
+        Kind::Model => format!("/{{namespace}}/{{name}}{rest}"),
+        _ => format!("/{plural}/{{namespace}}/{{name}}{rest}"),
+    };
+    vec![
+        (format!("/{plural}"), get(home::show)),
+        (page(""), get(tree::show)),
+        (page("/tree/{revision}"), get(tree::show)),
+        (page("/tree/{revision}/{*path}"), get(tree::show)),
+        (page("/commits/{revision}"), get(history::show)),
+        (page("/commit/{revision}"), get(commit::show)),
+    ]
 }
 
 /// Who visits; `None` for somebody nobody knows. The one place where pages learn it.

@@ -56,6 +56,8 @@ pub struct Store {
     footers: Footers,
     trees: repo::Trees,
     large_items: repo::listing::LargeItems,
+    /// Held by whoever measures repositories.
+    measuring: Arc<tokio::sync::Mutex<()>>,
     layouts: plan::Layouts,
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
@@ -114,6 +116,7 @@ impl Store {
             footers,
             trees,
             large_items: repo::listing::large_items(),
+            measuring: Arc::default(),
             layouts,
             chunks,
             dedup,

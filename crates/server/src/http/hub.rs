@@ -23,7 +23,6 @@ pub(crate) use access::Asked;
 pub use clock::iso;
 pub(crate) use error::HubError;
 pub(crate) use lfs::LfsSigner;
-pub(crate) use query::Query;
 
 use axum::routing::{delete, get, post, put};
 use store::repo::Kind;

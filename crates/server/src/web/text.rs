@@ -1,7 +1,10 @@
-//! Numbers and times as people read them.
+//! Numbers and times as people read them. Templates hand over values and references alike.
+
+use std::borrow::Borrow;
 
 /// Bytes with a unit: `1.5 MB`. Powers of a thousand, as the Hub counts.
-pub(super) fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: impl Borrow<u64>) -> String {
+    let count = *count.borrow();
     let units = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if count < 1000 {
         return format!("{count} B");
@@ -17,8 +20,8 @@ pub(super) fn bytes(count: u64) -> String {
 }
 
 /// A number with its thousands apart.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
+pub(super) fn count(number: impl Borrow<u64>) -> String {
+    let digits = number.borrow().to_string();
     let mut out = String::new();
     for (n, digit) in digits.chars().enumerate() {
         if n > 0 && (digits.len() - n).is_multiple_of(3) {
@@ -29,14 +32,19 @@ pub(super) fn count(number: u64) -> String {
     out
 }
 
+/// A time for programs: `2026-11-15T22:05:09.000Z`.
+pub(super) fn iso(time_s: impl Borrow<u64>) -> String {
+    crate::http::iso(*time_s.borrow())
+}
+
 /// A date: `2026-11-15`.
-pub(super) fn date(time_s: u64) -> String {
-    crate::http::iso(time_s).chars().take(10).collect()
+pub(super) fn date(time_s: impl Borrow<u64>) -> String {
+    iso(time_s).chars().take(10).collect()
 }
 
 /// How long ago something was: `3 hours ago`.
-pub(super) fn ago(time_s: u64, now_s: u64) -> String {
-    let passed = now_s.saturating_sub(time_s);
+pub(super) fn ago(time_s: impl Borrow<u64>, now_s: impl Borrow<u64>) -> String {
+    let passed = now_s.borrow().saturating_sub(*time_s.borrow());
     let steps = [(60, "minute"), (3600, "hour"), (86_400, "day"), (30 * 86_400, "month"), (365 * 86_400, "year")];
     let Some((length, name)) = steps.into_iter().rev().find(|(length, _)| passed >= *length) else {
         return "just now".to_owned();
@@ -46,7 +54,8 @@ pub(super) fn ago(time_s: u64, now_s: u64) -> String {
 }
 
 /// A share in percent: `37 %`.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub(super) fn percent(part: impl Borrow<u64>, whole: impl Borrow<u64>) -> String {
+    let (part, whole) = (*part.borrow(), *whole.borrow());
     match whole {
         0 => "0 %".to_owned(),
         _ => format!("{:.0} %", 100.0 * part as f64 / whole as f64),
