@@ -20,6 +20,9 @@ mod resolve;
 mod tree;
 
 pub(crate) use access::Asked;
+pub(crate) use commit::receive as hub_commit;
+pub(crate) use preupload::decide as hub_decide;
+pub(crate) use query::Query;
 pub use clock::iso;
 pub(crate) use error::HubError;
 pub(crate) use lfs::LfsSigner;

@@ -36,7 +36,12 @@ impl FromRequestParts<AppState> for Asked {
     type Rejection = HubError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, HubError> {
-        Self::by(state.who(&parts.headers).await?, parts, state).await
+        // A browser that shows a picture or saves a file sends the session of its pages.
+        let who = match state.who(&parts.headers).await? {
+            None => crate::web::session::reader(state, parts).await?,
+            who => who,
+        };
+        Self::by(who, parts, state).await
     }
 }
 
