@@ -6,11 +6,17 @@
 mod assets;
 mod commit;
 mod content;
+mod dedup;
 mod error;
+mod file;
 mod history;
 mod home;
 mod lines;
+mod map;
+mod pack;
+mod pack_source;
 mod page;
+mod preview;
 mod readme;
 mod repo;
 mod text;
@@ -31,12 +37,14 @@ use crate::http::error::Refused;
 use crate::http::{Asked, Route};
 use crate::state::AppState;
 pub(crate) use error::PageError;
+pub(crate) use preview::image_type;
 
 /// All pages.
 pub(crate) fn routes() -> Vec<Route> {
     let mut routes = vec![
         ("/".to_owned(), get(home::show)),
         ("/-/assets/{asset}".to_owned(), get(assets::serve)),
+        ("/-/dedup".to_owned(), get(dedup::show)),
     ];
     routes.extend(Kind::ALL.into_iter().flat_map(of_kind));
     routes
@@ -54,6 +62,8 @@ fn of_kind(kind: Kind) -> Vec<Route> {
         (page(""), get(tree::show)),
         (page("/tree/{revision}"), get(tree::show)),
         (page("/tree/{revision}/{*path}"), get(tree::show)),
+        (page("/blob/{revision}/{*path}"), get(file::show)),
+        (page("/entry/{revision}/{*path}"), get(pack::entry)),
         (page("/commits/{revision}"), get(history::show)),
         (page("/commit/{revision}"), get(commit::show)),
     ]
