@@ -8,11 +8,17 @@ mod admin;
 mod assets;
 mod commit;
 mod content;
+mod dedup;
 mod error;
+mod file;
 mod history;
 mod home;
 mod lines;
+mod map;
+mod pack;
+mod pack_source;
 mod page;
+mod preview;
 mod readme;
 mod repo;
 pub(crate) mod session;
@@ -34,6 +40,7 @@ use crate::http::error::Refused;
 use crate::http::{Asked, Route};
 use crate::state::AppState;
 pub(crate) use error::PageError;
+pub(crate) use preview::image_type;
 
 /// All pages.
 pub(crate) fn routes() -> Vec<Route> {
@@ -46,6 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ("/-/account/{action}".to_owned(), post(account::act)),
         ("/-/admin".to_owned(), get(admin::show)),
         ("/-/admin/{action}".to_owned(), post(admin::act)),
+        ("/-/dedup".to_owned(), get(dedup::show)),
     ];
     routes.extend(Kind::ALL.into_iter().flat_map(of_kind));
     routes
@@ -63,6 +71,8 @@ fn of_kind(kind: Kind) -> Vec<Route> {
         (page(""), get(tree::show)),
         (page("/tree/{revision}"), get(tree::show)),
         (page("/tree/{revision}/{*path}"), get(tree::show)),
+        (page("/blob/{revision}/{*path}"), get(file::show)),
+        (page("/entry/{revision}/{*path}"), get(pack::entry)),
         (page("/commits/{revision}"), get(history::show)),
         (page("/commit/{revision}"), get(commit::show)),
         (page("/upload/{revision}"), get(upload::show)),

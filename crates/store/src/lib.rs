@@ -26,6 +26,7 @@ pub mod plan;
 pub mod rebuild;
 pub mod register;
 pub mod repo;
+pub mod sharing;
 pub mod sweep;
 pub mod verify;
 mod workers;

@@ -59,8 +59,7 @@ impl Home {
     }
 
     fn saved(&self) -> String {
-        let RepoSize { logical_bytes, stored_bytes, .. } = self.size;
-        text::percent(logical_bytes.saturating_sub(stored_bytes), logical_bytes)
+        text::saved(self.size.logical_bytes, self.size.stored_bytes)
     }
 
     fn first(&self) -> u64 {

@@ -62,6 +62,11 @@ pub(super) fn percent(part: impl Borrow<u64>, whole: impl Borrow<u64>) -> String
     }
 }
 
+/// What is saved where `whole` takes `stored`.
+pub(super) fn saved(whole: impl Borrow<u64>, stored: impl Borrow<u64>) -> String {
+    percent(whole.borrow().saturating_sub(*stored.borrow()), whole)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

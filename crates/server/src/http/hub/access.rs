@@ -188,7 +188,8 @@ impl Asked {
         &self.memberships
     }
 
-    fn may_read(&self, repo: &RepoRow) -> bool {
+    /// Whether whoever asks may read a repository.
+    pub(crate) fn may_read(&self, repo: &RepoRow) -> bool {
         if !repo.private {
             return true;
         }
