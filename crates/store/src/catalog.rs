@@ -3,6 +3,7 @@
 //! Every method takes a batch and is one statement or one short transaction. Every write can be repeated: what is there
 //! stays, so a caller who did not hear the answer asks again.
 
+pub mod browse;
 pub mod care;
 pub mod postgres;
 pub mod records;
@@ -29,6 +30,7 @@ use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
 use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
 
+pub use browse::BrowseCatalog;
 pub use care::CareCatalog;
 pub use postgres::PostgresCatalog;
 pub use repo::RepoCatalog;
@@ -89,6 +91,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 
     /// What verify, rebuild, compaction and statistics ask.
     fn care(&self) -> &dyn CareCatalog;
+
+    /// What pages ask.
+    fn browse(&self) -> &dyn BrowseCatalog;
 }
 
 /// Opens the catalog a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date.

@@ -26,6 +26,7 @@ pub mod plan;
 pub mod rebuild;
 pub mod register;
 pub mod repo;
+pub mod sharing;
 pub mod sweep;
 pub mod verify;
 mod workers;
@@ -58,6 +59,8 @@ pub struct Store {
     trees: repo::Trees,
     heads: repo::refs::Heads,
     large_items: repo::listing::LargeItems,
+    /// Held by whoever measures repositories.
+    measuring: Arc<tokio::sync::Mutex<()>>,
     layouts: plan::Layouts,
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
@@ -119,6 +122,7 @@ impl Store {
             heads,
             plain: content::plain::Marks::default(),
             large_items: repo::listing::large_items(),
+            measuring: Arc::default(),
             layouts,
             chunks,
             dedup,

@@ -6,6 +6,7 @@
 pub mod blob;
 pub mod bundle;
 pub mod commit;
+pub mod diff;
 mod edit;
 pub mod history;
 pub mod listing;
@@ -16,6 +17,7 @@ mod people;
 pub mod pointer;
 pub mod record;
 pub mod refs;
+mod sizes;
 pub mod trash;
 pub mod tree;
 

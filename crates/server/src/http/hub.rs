@@ -19,9 +19,12 @@ mod refs;
 mod resolve;
 mod tree;
 
-pub(super) use access::Asked;
+pub(crate) use access::Asked;
+pub(crate) use commit::receive as hub_commit;
+pub(crate) use preupload::decide as hub_decide;
+pub(crate) use query::Query;
 pub use clock::iso;
-pub(super) use error::HubError;
+pub(crate) use error::HubError;
 pub(crate) use lfs::LfsSigner;
 
 use axum::routing::{delete, get, post, put};
@@ -101,7 +104,7 @@ fn of_kind(kind: Kind) -> Vec<Route> {
 }
 
 /// A part of a path or query, as URLs spell it.
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {

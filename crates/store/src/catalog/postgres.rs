@@ -3,6 +3,7 @@
 //! Batches travel as arrays. A registration is serializable: if what it found was changed by another transaction, it
 //! fails and is tried again, here. Smaller writes lock the rows they change, which is enough.
 
+mod browse;
 mod care;
 mod records;
 mod repo;
@@ -22,7 +23,7 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
     Tries, migrator, translate, unique, used,
 };
 use crate::access::Scope;
@@ -327,6 +328,10 @@ impl Catalog for PostgresCatalog {
     fn care(&self) -> &dyn CareCatalog {
         self
     }
+
+    fn browse(&self) -> &dyn BrowseCatalog {
+        self
+    }
 }
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
@@ -341,6 +346,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (22, "review", include_str!("../../migrations/postgres/0022_review.sql")),
     (23, "records", include_str!("../../migrations/postgres/0023_records.sql")),
     (30, "sweep", include_str!("../../migrations/postgres/0030_sweep.sql")),
+    (50, "sizes", include_str!("../../migrations/postgres/0050_sizes.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

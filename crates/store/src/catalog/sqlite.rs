@@ -3,6 +3,7 @@
 //! One connection writes, so writers of this process queue instead of colliding; others read beside it. Another process
 //! on the same file is waited for, and then retried.
 
+mod browse;
 mod care;
 mod records;
 mod repo;
@@ -27,7 +28,7 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
     Tries, XORB_COLUMNS, migrator, translate, unique, used,
 };
 use crate::access::Scope;
@@ -395,6 +396,10 @@ impl Catalog for SqliteCatalog {
     fn care(&self) -> &dyn CareCatalog {
         self
     }
+
+    fn browse(&self) -> &dyn BrowseCatalog {
+        self
+    }
 }
 
 /// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
@@ -410,6 +415,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (22, "review", include_str!("../../migrations/sqlite/0022_review.sql")),
     (23, "records", include_str!("../../migrations/sqlite/0023_records.sql")),
     (30, "sweep", include_str!("../../migrations/sqlite/0030_sweep.sql")),
+    (50, "sizes", include_str!("../../migrations/sqlite/0050_sizes.sql")),
 ];
 
 /// Notes that these xorbs were referred to, which revives what was condemned; tells which are live, sorted.

@@ -30,6 +30,7 @@ use crate::body::Pieces;
 use crate::budget::{Budget, Permit};
 use crate::door::{Outbox, SENT_BY_SYSTEM_BYTES_MIN};
 use crate::ranges::{self, Cache, Thing};
+use crate::web::image_type;
 
 /// `HEAD` and `GET` of `/{repo}/resolve/{revision}/{path}`.
 pub(super) async fn serve(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
@@ -61,6 +62,7 @@ pub(super) async fn raw(asked: Asked, request: Request) -> Result<Response<Body>
     let (repo, commit, item) = find(&asked).await?;
     let mut response = blob(&asked, &repo, &item, &parts.method, &parts.headers).await?;
     put(response.headers_mut(), "x-repo-commit", &commit.to_string());
+    disarm(response.headers_mut());
     Ok(response)
 }
 
@@ -130,7 +132,7 @@ async fn blob(
     let thing = Thing {
         total_bytes: row.bytes,
         etag: item.oid.to_string(),
-        content_type: "text/plain; charset=utf-8",
+        content_type: TEXT,
         cache: Cache::Revalidate,
     };
     let open = move |range: Range<u64>| -> Pieces {
@@ -160,10 +162,15 @@ fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &m
     let disposition = format!("inline; filename*=UTF-8''{}; filename=\"{plain}\";", encoded(name));
     put(headers, "content-disposition", &disposition);
     put(headers, "x-repo-commit", &commit.to_string());
-    // Whatever is stored, a browser must not take it for a page of this site.
-    put(headers, "x-content-type-options", "nosniff");
-    put(headers, "content-security-policy", "default-src 'none'; sandbox");
+    disarm(headers);
     put(headers, "vary", "Accept");
+    // Pages show pictures, and browsers only what says it is one.
+    let plain = [content_type::BYTES, TEXT].map(HeaderValue::from_static);
+    if let Some(image) = image_type(name)
+        && headers.get(header::CONTENT_TYPE).is_some_and(|found| plain.contains(found))
+    {
+        put(headers, "content-type", image);
+    }
     let Some(linked) = &item.linked else { return };
     let base = &asked.state.base_url;
     let read_token = format!("{}/{}/{commit}", asked.api_url(&repo.name), TokenScope::Read.segment());
@@ -177,6 +184,12 @@ fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &m
         names::LINK_REL_RECONSTRUCTION,
     );
     put(headers, "link", &link);
+}
+
+/// Whatever is stored, a browser must not take it for a page of this site.
+fn disarm(headers: &mut HeaderMap) {
+    put(headers, "x-content-type-options", "nosniff");
+    put(headers, "content-security-policy", "default-src 'none'; sandbox");
 }
 
 /// Whether the caller would rather learn how to fetch the parts.
@@ -207,4 +220,5 @@ fn broken(error: store::Error) -> io::Error {
     io::Error::other(error)
 }
 
+const TEXT: &str = "text/plain; charset=utf-8";
 const FILE_INFO: &str = "application/vnd.xet-fileinfo+json";

@@ -183,6 +183,7 @@ macro_rules! implement_repo_catalog {
                         "DELETE FROM pulls WHERE repo = $1",
                         "DELETE FROM locks WHERE repo = $1",
                         "DELETE FROM records WHERE id = $1",
+                        "DELETE FROM repo_sizes WHERE repo = $1",
                         "DELETE FROM repos WHERE id = $1",
                     ] {
                         sqlx::query(delete).bind(row.id.as_bytes().as_slice()).execute(&mut *tx).await?;
