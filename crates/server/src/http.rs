@@ -35,7 +35,7 @@ use crate::state::AppState;
 use error::Refused;
 
 pub(crate) use hub::LfsSigner;
-pub use hub::iso;
+pub use hub::{deed_json, iso, left_json, quota_json};
 
 /// What is answered.
 pub const ROUTED: &[Endpoint] = &[

@@ -18,6 +18,7 @@ pub mod record;
 pub mod refs;
 pub mod trash;
 pub mod tree;
+pub mod undelete;
 
 use std::fmt;
 use std::sync::Arc;

@@ -32,7 +32,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0021_trash.sql"),
             include_str!("../migrations/sqlite/0022_review.sql"),
             include_str!("../migrations/sqlite/0023_records.sql"),
-            include_str!("../migrations/sqlite/0030_sweep.sql")
+            include_str!("../migrations/sqlite/0030_sweep.sql"),
+            include_str!("../migrations/sqlite/0040_keep.sql")
         ),
         concat!(
             include_str!("../migrations/postgres/0001_cas.sql"),
@@ -43,7 +44,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/postgres/0021_trash.sql"),
             include_str!("../migrations/postgres/0022_review.sql"),
             include_str!("../migrations/postgres/0023_records.sql"),
-            include_str!("../migrations/postgres/0030_sweep.sql")
+            include_str!("../migrations/postgres/0030_sweep.sql"),
+            include_str!("../migrations/postgres/0040_keep.sql")
         ),
     ] {
         let statements = script.split("CREATE TABLE ").skip(1);
