@@ -10,7 +10,7 @@ SERVERS_ARGS ?=
 HUB_ARGS ?=
 PACKS_ARGS ?=
 
-.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers bench-clients bench-hub bench-packs fuzz wheel install clean setup
+.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers bench-clients bench-hub bench-packs bench-sweep fuzz wheel install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ stress: ## writers, readers and sweepers for ten minutes on each database (SECON
 	DRYSTONE_STRESS_S="$${SECONDS_EACH:-600}" cargo nextest run -p drystone-store --test stress --no-capture
 	DRYSTONE_KILLS=100 cargo nextest run -p drystone --test keep --no-capture
 
-bench: bench-servers bench-clients bench-hub bench-packs ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
+bench: bench-servers bench-clients bench-hub bench-packs bench-sweep ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
 	.venv/bin/python bench/run.py $(BENCH_ARGS)
 
 bench-servers: setup ## measure the server with the hf_xet client (SERVERS_ARGS="--scale 0.01 --rounds 1" is quick)
@@ -66,6 +66,12 @@ bench-packs: wheel ## measure packs from Python against plain reads and bagz (PA
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$${CARGO_TARGET_DIR:-target}"/wheels/drystone-*.whl
 	-.venv/bin/python -m pip install --quiet --disable-pip-version-check bagz
 	.venv/bin/python bench/packs.py $(PACKS_ARGS)
+
+bench-sweep: setup ## measure sweeps of a large catalog, deep verification and what they cost others (SWEEP_ARGS="--scale 0.05 --rounds 1" is quick)
+	cargo build --release -p drystone --bins
+	cargo build --release -p drystone-store --example fill
+	cargo build --release -p drystone-xet --example kernels
+	.venv/bin/python bench/sweep.py $(SWEEP_ARGS)
 
 fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGET)

@@ -7,6 +7,8 @@ mod local;
 mod output;
 mod progress;
 mod remote;
+#[path = "shardpack/size.rs"]
+mod size;
 mod transfer;
 
 use std::process::ExitCode;

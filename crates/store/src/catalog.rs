@@ -3,8 +3,14 @@
 //! Every method takes a batch and is one statement or one short transaction. Every write can be repeated: what is there
 //! stays, so a caller who did not hear the answer asks again.
 
+#[cfg(test)]
+#[macro_use]
+mod on_each;
+
 pub mod browse;
 pub mod care;
+pub mod keep;
+pub mod migrate;
 pub mod postgres;
 pub mod records;
 pub mod repo;
@@ -32,6 +38,7 @@ use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration
 
 pub use browse::BrowseCatalog;
 pub use care::CareCatalog;
+pub use keep::KeepCatalog;
 pub use postgres::PostgresCatalog;
 pub use repo::RepoCatalog;
 pub use sqlite::SqliteCatalog;
@@ -94,6 +101,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 
     /// What pages ask.
     fn browse(&self) -> &dyn BrowseCatalog;
+
+    /// Quotas, usage, the audit log, and where refs were.
+    fn keep(&self) -> &dyn KeepCatalog;
 }
 
 /// Opens the catalog a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date.
@@ -135,8 +145,7 @@ const XORB_COLUMNS: &str =
 const REVIVE_SHARD: &str = "UPDATE shards SET state = 0 WHERE hash = $1 AND state <= 1";
 
 /// Who registers a file again means to use it: sweep counts from there.
-const TOUCH_REPO_FILES: &str =
-    " ON CONFLICT (namespace, repo, file) DO UPDATE SET created_s = excluded.created_s";
+const TOUCH_REPO_FILES: &str = "UPDATE repo_files SET created_s = ";
 
 /// The xorbs of those files that were added. Others were there, perhaps made of other xorbs.
 fn used<'a>(files: &'a [FileRow], added: &[(Vec<u8>,)]) -> Vec<(&'a [u8], &'a [u8])> {
@@ -147,6 +156,14 @@ fn used<'a>(files: &'a [FileRow], added: &[(Vec<u8>,)]) -> Vec<(&'a [u8], &'a [u
         xorbs.map(|xorb| (xorb.key.hash.as_bytes().as_slice(), file.hash.as_bytes().as_slice()))
     });
     pairs.collect()
+}
+
+/// Bytes of those files that were added.
+fn bytes_of(files: &[FileRow], added: &[(Vec<u8>,)]) -> i64 {
+    let mut added: std::collections::HashSet<&[u8]> = added.iter().map(|(hash,)| hash.as_slice()).collect();
+    // A shard may tell of a file twice.
+    let files = files.iter().filter(|file| added.remove(file.hash.as_bytes().as_slice()));
+    files.map(|file| rows::column(file.layout.file_bytes())).sum()
 }
 
 /// The same question for both databases.

@@ -21,6 +21,7 @@ use crate::Store;
 use crate::access::Grant;
 use crate::body::{BodyError, Segments};
 use crate::error::{Error, ErrorKind, Result};
+use crate::quota::Need;
 use crate::register::Progress;
 
 /// Bytes of memory that the intake of a file takes at most: a xorb that grows, one that is stored, what is known to be
@@ -73,6 +74,7 @@ impl Store {
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
         grant.expect_write()?;
+        self.expect_quota(grant.scope(), Need { logical_bytes: bytes, ..Need::default() }).await?;
         let mut arriving = Segments::new("file", &self.objects.blocks, bytes, pieces);
         let mut cutter = Cutter::default();
         let mut intake = Intake::default();

@@ -20,6 +20,7 @@ pub mod refs;
 mod sizes;
 pub mod trash;
 pub mod tree;
+pub mod undelete;
 
 use std::fmt;
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 use super::rows::{array, number};
 use crate::access::Scope;
+use crate::audit::Deed;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The tokens of a catalog.
@@ -128,6 +129,20 @@ impl Bound {
 }
 
 impl TokenRow {
+    /// What adding it means. Its digest is nobody's business.
+    pub(crate) fn deed(&self) -> Deed {
+        let place = match &self.bound {
+            Bound::Everywhere => "everywhere".to_owned(),
+            Bound::Namespace(namespace) => format!("in {namespace}"),
+            Bound::Repo(scope) => format!("in {scope}"),
+        };
+        Deed::new(
+            "token.create",
+            self.id.as_str(),
+            format!("{} {} {place}", self.subject, self.rights.as_str()),
+        )
+    }
+
     /// Whether it opens anything at this time.
     pub fn is_live(&self, now_s: u64) -> bool {
         self.revoked_s.is_none() && self.expires_s.is_none_or(|expires_s| now_s < expires_s)

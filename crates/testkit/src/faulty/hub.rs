@@ -56,8 +56,14 @@ impl RepoCatalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.hub().refs_named(repo, names)).await
     }
 
-    async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> store::Result<bool> {
-        self.faults.run(catalog_fault, self.inner.hub().move_refs(repo, changes, now_s)).await
+    async fn move_refs(
+        &self,
+        repo: RepoId,
+        changes: &[RefChange],
+        now_s: u64,
+        keep_s: u64,
+    ) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().move_refs(repo, changes, now_s, keep_s)).await
     }
 
     async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow], now_s: u64) -> store::Result<bool> {

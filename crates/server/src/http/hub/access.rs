@@ -5,14 +5,16 @@
 
 use std::collections::HashMap;
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Response};
 use store::catalog::repo::RepoRow;
 use store::catalog::tokens::Bound;
 use store::repo::oid::Oid;
 use store::repo::refs::Resolved;
 use store::repo::{Kind, MemberRow, RepoName};
-use store::{Grant, Store};
+use store::{Grant, Scope, Store};
 use xet::wire::ErrorCode;
 
 use super::error::HubError;
@@ -54,6 +56,7 @@ impl Asked {
         state: &AppState,
     ) -> Result<Self, HubError> {
         let store = store_of(state)?;
+        store::audit::name(who.as_ref().map_or("anonymous", |who| &who.name));
         let memberships = match &who {
             Some(who) if who.role != Role::Admin => store.hub().memberships(&who.name).await?,
             _ => Vec::new(),
@@ -181,6 +184,21 @@ impl Asked {
             Some(Role::Admin) => Ok(()),
             Some(_) => Err(crate::auth::Refusal::Admin.into()),
         }
+    }
+
+    /// Tells in an answer that a soft quota is passed: clients print this header.
+    pub(super) async fn warn_of_quota(
+        &self,
+        scope: &Scope,
+        response: &mut Response<Body>,
+    ) -> Result<(), HubError> {
+        if let Some(warning) = self.store.quota_warning(scope).await? {
+            tracing::warn!(warning, "a soft quota is passed");
+            if let Ok(value) = HeaderValue::from_str(&format!("quota; {warning}")) {
+                response.headers_mut().insert(HeaderName::from_static("x-hf-warning"), value);
+            }
+        }
+        Ok(())
     }
 
     /// Namespaces whose private repositories may be listed; `None` for all.

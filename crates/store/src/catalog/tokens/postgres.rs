@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 
 use super::{COLUMNS, SET_PASSWORD, TokenColumns, TokenRow, Tokens};
+use crate::audit::Deed;
 use crate::catalog::postgres::PostgresCatalog;
+use crate::catalog::postgres::keep::note;
 use crate::catalog::rows::column;
 use crate::catalog::{Tries, translate};
 use crate::error::Result;
@@ -28,7 +30,13 @@ impl PostgresCatalog {
             .bind(row.expires_s.map(column))
             .bind(row.used_s.map(column))
             .bind(row.revoked_s.map(column));
-        Ok(insert.execute(&self.pool).await?.rows_affected() > 0)
+        let mut tx = self.pool.begin().await?;
+        let is_new = insert.execute(&mut *tx).await?.rows_affected() > 0;
+        if is_new {
+            note(&mut tx, &row.deed()).await?;
+        }
+        tx.commit().await?;
+        Ok(is_new)
     }
 
     async fn try_revoke_token(&self, id: &str, now_s: u64) -> Sql<Option<TokenColumns>> {
@@ -36,7 +44,13 @@ impl PostgresCatalog {
             "UPDATE tokens SET revoked_s = COALESCE(revoked_s, $1) WHERE id = $2 RETURNING {COLUMNS}"
         );
         let update = sqlx::query_as(sqlx::AssertSqlSafe(update)).bind(column(now_s)).bind(id);
-        update.fetch_optional(&self.pool).await
+        let mut tx = self.pool.begin().await?;
+        let found = update.fetch_optional(&mut *tx).await?;
+        if found.is_some() {
+            note(&mut tx, &Deed::new("token.revoke", id, "")).await?;
+        }
+        tx.commit().await?;
+        Ok(found)
     }
 
     async fn try_set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Sql<()> {
@@ -44,7 +58,10 @@ impl PostgresCatalog {
             Some(hash) => sqlx::query(SET_PASSWORD).bind(name).bind(hash).bind(column(now_s)),
             None => sqlx::query("DELETE FROM passwords WHERE name = $1").bind(name),
         };
-        set.execute(&self.pool).await.map(|_| ())
+        let mut tx = self.pool.begin().await?;
+        set.execute(&mut *tx).await?;
+        note(&mut tx, &Deed::new("password.set", name, "")).await?;
+        tx.commit().await
     }
 
     async fn try_note_use(&self, id: &str, now_s: u64) -> Sql<()> {

@@ -3,8 +3,10 @@
 use async_trait::async_trait;
 
 use super::{COLUMNS, SET_PASSWORD, TokenColumns, TokenRow, Tokens};
+use crate::audit::Deed;
 use crate::catalog::rows::column;
 use crate::catalog::sqlite::SqliteCatalog;
+use crate::catalog::sqlite::keep::note;
 use crate::catalog::{Tries, translate};
 use crate::error::Result;
 
@@ -28,14 +30,26 @@ impl SqliteCatalog {
             .bind(row.expires_s.map(column))
             .bind(row.used_s.map(column))
             .bind(row.revoked_s.map(column));
-        Ok(insert.execute(&self.writes).await?.rows_affected() > 0)
+        let mut tx = self.writes.begin().await?;
+        let is_new = insert.execute(&mut *tx).await?.rows_affected() > 0;
+        if is_new {
+            note(&mut tx, &row.deed()).await?;
+        }
+        tx.commit().await?;
+        Ok(is_new)
     }
 
     async fn try_revoke_token(&self, id: &str, now_s: u64) -> Sql<Option<TokenColumns>> {
         let update =
             format!("UPDATE tokens SET revoked_s = COALESCE(revoked_s, ?) WHERE id = ? RETURNING {COLUMNS}");
         let update = sqlx::query_as(sqlx::AssertSqlSafe(update)).bind(column(now_s)).bind(id);
-        update.fetch_optional(&self.writes).await
+        let mut tx = self.writes.begin().await?;
+        let found = update.fetch_optional(&mut *tx).await?;
+        if found.is_some() {
+            note(&mut tx, &Deed::new("token.revoke", id, "")).await?;
+        }
+        tx.commit().await?;
+        Ok(found)
     }
 
     async fn try_set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Sql<()> {
@@ -43,7 +57,10 @@ impl SqliteCatalog {
             Some(hash) => sqlx::query(SET_PASSWORD).bind(name).bind(hash).bind(column(now_s)),
             None => sqlx::query("DELETE FROM passwords WHERE name = $1").bind(name),
         };
-        set.execute(&self.writes).await.map(|_| ())
+        let mut tx = self.writes.begin().await?;
+        set.execute(&mut *tx).await?;
+        note(&mut tx, &Deed::new("password.set", name, "")).await?;
+        tx.commit().await
     }
 
     async fn try_note_use(&self, id: &str, now_s: u64) -> Sql<()> {
