@@ -4,9 +4,9 @@
 mod cas;
 mod check;
 mod config;
+mod demo;
+mod doctor;
 mod get;
-#[cfg(target_os = "linux")]
-mod guide;
 mod hash;
 mod inspect;
 mod network;

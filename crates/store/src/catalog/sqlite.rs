@@ -400,7 +400,7 @@ impl Catalog for SqliteCatalog {
 /// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-const MIGRATIONS: &[(i64, &str, &str)] = &[
+pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql")),
     (5, "secrets", include_str!("../../migrations/sqlite/0005_secrets.sql")),
     (10, "tokens", include_str!("../../migrations/sqlite/0010_tokens.sql")),
