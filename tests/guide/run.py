@@ -33,6 +33,7 @@ from harness import bucket_and_database, check, free_port  # noqa: E402
 ROOT = Path(__file__).parent.parent.parent
 END = "--end of the command--"
 TIMEOUT_S = 180
+LANGUAGES = ("sh", "console", "python", "json", "rust", "text", "toml")
 
 
 class Failed(Exception):
@@ -41,6 +42,10 @@ class Failed(Exception):
 
 def blocks(text):
     """(language, words after it, body) of each fence, and of each comment that is to be run, in their order."""
+    fences = [line for line in text.splitlines() if line.startswith("```")]
+    strange = [fence for fence in fences[::2] if fence[3:].split(" ")[0] not in LANGUAGES]
+    if strange or len(fences) % 2:
+        raise Failed(f"blocks of a kind that is not known, so that nobody would run them: {strange}")
     pattern = re.compile(r"^```([a-z]+)([^\n]*)\n(.*?)^```$|^<!-- (run|python): (.*?) -->$", re.MULTILINE | re.DOTALL)
     for found in pattern.finditer(text):
         if found[4] is not None:
@@ -219,7 +224,8 @@ def main():
     torch = None
     if "--torch" in arguments:
         at = arguments.index("--torch")
-        torch = arguments[at + 1]
+        # Not followed: a link of a virtual environment leads out of it.
+        torch = str(Path(arguments[at + 1]).absolute())
         del arguments[at:at + 2]
     drystone, s3d = (Path(path).resolve() for path in arguments[:2])
     pages = [Path(page) for page in arguments[2:]] or [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
@@ -242,7 +248,7 @@ def main():
                     ran, unrun = run_page(page, session)
                     left_out = f", {unrun} blocks left out" if unrun else ""
                     check(f"{name}: {ran} commands and blocks{left_out} ({time.monotonic() - begun:.1f} s)", ran > 0)
-                except Failed as failed:
+                except (Failed, OSError) as failed:
                     check(f"{name}", False, str(failed))
                 finally:
                     session.stop()
