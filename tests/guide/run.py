@@ -214,6 +214,26 @@ def run_page(page, session):
     return ran, unrun
 
 
+def broken_links():
+    """Links between pages, of files that are not there or headings that they do not have."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "packaging").glob("*.md")]
+    broken = []
+    for page in pages:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            path, _, heading = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if re.match(r"[a-z]+:", link) or (target.exists() and (not heading or heading in headings(target))):
+                continue
+            broken.append(f"{page.relative_to(ROOT)}: {link}")
+    return broken
+
+
+def headings(page):
+    """As they are called in links: lower case, without signs, hyphens for spaces."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
 @contextlib.contextmanager
 def no_services():
     yield None
@@ -252,6 +272,8 @@ def main():
                     check(f"{name}", False, str(failed))
                 finally:
                     session.stop()
+    broken = broken_links()
+    check("links between pages lead somewhere", not broken, broken)
     check.finish("guide")
 
 
