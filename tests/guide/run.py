@@ -30,7 +30,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from harness import bucket_and_database, check, free_port  # noqa: E402
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 END = "--end of the command--"
 TIMEOUT_S = 180
 LANGUAGES = ("sh", "console", "python", "json", "rust", "text", "toml")
@@ -253,16 +253,16 @@ def main():
     wants_services = any("postgres://" in text and "s3://models" in text for text in texts.values())
     with bucket_and_database(s3d) if wants_services else no_services() as services:
         for page in pages:
-            name = page.relative_to(ROOT) if page.is_absolute() else page
+            name = page.resolve().relative_to(ROOT)
+            needs_torch = re.search(r"^(import|from) torch", texts[page], re.MULTILINE) is not None
             if "s3://models" in texts[page] and services is None:
                 print(f"skipped: {name}: PostgreSQL is not installed")
                 continue
-            if re.search(r"^import torch|^from torch", texts[page], re.MULTILINE) and torch is None:
+            if needs_torch and torch is None:
                 print(f"skipped: {name}: there is no torch for this Python")
                 continue
             with tempfile.TemporaryDirectory(prefix="guide-", ignore_cleanup_errors=True) as folder:
-                session = Session(Path(folder), drystone.parent, torch if "import torch" in texts[page] or "from torch" in texts[page]
-                                  else sys.executable, stand_ins(services))
+                session = Session(Path(folder), drystone.parent, torch if needs_torch else sys.executable, stand_ins(services))
                 begun = time.monotonic()
                 try:
                     ran, unrun = run_page(page, session)
@@ -289,7 +289,7 @@ def stand_ins(services):
     names["0.0.0.0:8443"] = names["hub.example.com:8443"].replace("localhost", "127.0.0.1")
     if services:
         bucket, _, prefix = services["bucket"].removeprefix("s3://").partition("/")
-        # Every page has a place of its own in the bucket, and the database that is there.
+        # Pages that use them are about the same hub.
         names |= {
             "https://s3.example.com": services["endpoint"], "s3://models/hub": f"s3://{bucket}/{prefix}",
             "s3://backup/hub": f"s3://{bucket}/backup", "S3-KEY": services["key"], "S3-SECRET": services["secret"],
