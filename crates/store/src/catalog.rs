@@ -12,6 +12,7 @@ pub mod care;
 pub mod keep;
 pub mod migrate;
 pub mod postgres;
+mod probe;
 pub mod records;
 pub mod repo;
 pub mod review;
@@ -40,6 +41,7 @@ pub use browse::BrowseCatalog;
 pub use care::CareCatalog;
 pub use keep::KeepCatalog;
 pub use postgres::PostgresCatalog;
+pub use probe::{Probed, probe};
 pub use repo::RepoCatalog;
 pub use sqlite::SqliteCatalog;
 pub use sweep::SweepCatalog;
@@ -111,25 +113,6 @@ pub async fn open(url: &str) -> Result<Arc<dyn Catalog>> {
     match url.split(':').next() {
         Some("sqlite") => Ok(Arc::new(SqliteCatalog::open_url(url).await?)),
         Some("postgres" | "postgresql") => Ok(Arc::new(PostgresCatalog::open(url).await?)),
-        _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
-    }
-}
-
-/// Whether the catalog a URL names answers. Makes and changes nothing, so that it can be asked before a server starts.
-pub async fn probe(url: &str) -> Result<()> {
-    use sqlx::{ConnectOptions as _, Connection as _};
-    let invalid = |source: sqlx::Error| Error::caused(ErrorKind::Invalid, "catalog URL", source);
-    match url.split(':').next() {
-        Some("sqlite") => {
-            let options: sqlx::sqlite::SqliteConnectOptions = url.parse().map_err(invalid)?;
-            let connected = async { options.read_only(true).connect().await?.close().await };
-            connected.await.map_err(|source| translate("open", source))
-        }
-        Some("postgres" | "postgresql") => {
-            let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(invalid)?;
-            let connected = async { options.connect().await?.close().await };
-            connected.await.map_err(|source| translate("connect", source))
-        }
         _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
     }
 }

@@ -5,9 +5,9 @@ mod admin;
 mod cas;
 mod check;
 mod config;
+mod demo;
+mod doctor;
 mod get;
-#[cfg(target_os = "linux")]
-mod guide;
 mod hash;
 mod inspect;
 mod network;

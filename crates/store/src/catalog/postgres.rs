@@ -351,7 +351,7 @@ impl Catalog for PostgresCatalog {
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 
-const MIGRATIONS: &[(i64, &str, &str)] = &[
+pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/postgres/0001_cas.sql")),
     (5, "secrets", include_str!("../../migrations/postgres/0005_secrets.sql")),
     (10, "tokens", include_str!("../../migrations/postgres/0010_tokens.sql")),
