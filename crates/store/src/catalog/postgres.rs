@@ -23,8 +23,8 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
-    Tries, migrator, translate, unique, used,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog,
+    TOUCH_REPO_FILES, Tries, migrator, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};

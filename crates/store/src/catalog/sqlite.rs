@@ -28,8 +28,8 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog, TOUCH_REPO_FILES,
-    Tries, XORB_COLUMNS, migrator, translate, unique, used,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog,
+    TOUCH_REPO_FILES, Tries, XORB_COLUMNS, migrator, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
