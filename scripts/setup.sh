@@ -12,6 +12,9 @@ HF_HUB_OLD_PAIRS=(0.36.0:1.1.10 1.2.4:1.3.2)
 DATASETS_VERSION=5.2.0
 TRANSFORMERS_VERSION=5.22.2
 HF_JS_VERSION=2.17.5
+# Pages are looked at in a browser, by Debian's Chromium.
+PLAYWRIGHT_VERSION=1.64.1
+AXE_VERSION=4.14.0
 # Builds the wheel; what its tests use beside it.
 WHEEL_PACKAGES=(maturin==1.16.0 numpy pillow pyarrow pandas fsspec)
 # Peers whose datasets are converted. They are installed without what they ask for beyond this: clouds and CUDA.
@@ -24,7 +27,7 @@ PEER_NEEDS=(braceexpand brotli catalogue filelock pillow python-snappy pyyaml re
 say() { printf '==> %s\n' "$*"; }
 
 install_packages() {
-    local wanted=(build-essential ca-certificates curl git git-lfs nodejs npm openssl pkg-config postgresql python3 python3-venv) missing=() package
+    local wanted=(build-essential ca-certificates chromium curl git git-lfs nodejs npm openssl pkg-config postgresql python3 python3-venv) missing=() package
     if ! command -v dpkg >/dev/null || ! command -v apt-get >/dev/null; then
         local tool
         for tool in cc curl git git-lfs node npm openssl python3; do
@@ -50,7 +53,7 @@ install_packages() {
 provided() {
     case "$1" in
         build-essential) command -v cc >/dev/null && command -v make >/dev/null ;;
-        curl | git | git-lfs | npm | openssl) command -v "$1" >/dev/null ;;
+        chromium | curl | git | git-lfs | npm | openssl) command -v "$1" >/dev/null ;;
         nodejs) command -v node >/dev/null ;;
         pkg-config) command -v pkg-config >/dev/null ;;
         # The server's programs, which Debian keeps off the path; the catalog's tests start a server of their own.
@@ -119,6 +122,16 @@ sys.exit((m.version('datasets'), m.version('transformers')) != ('$DATASETS_VERSI
     fi
 }
 
+install_browser_tools() {
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    local mark=".venv/browser/tools"
+    [ "$(cat "$mark" 2>/dev/null)" = "$PLAYWRIGHT_VERSION $AXE_VERSION" ] && return
+    say "installing playwright-core $PLAYWRIGHT_VERSION and axe-core $AXE_VERSION"
+    mkdir -p .venv/browser
+    npm install --silent --no-audit --no-fund --prefix .venv/browser "playwright-core@$PLAYWRIGHT_VERSION" "axe-core@$AXE_VERSION"
+    echo "$PLAYWRIGHT_VERSION $AXE_VERSION" >"$mark"
+}
+
 install_wheel_tools() {
     [ "${SKIP_HF_XET:-}" = 1 ] && return
     local mark=".venv/wheel-tools"
@@ -176,6 +189,7 @@ require_rust
 make_venv
 install_old_clients
 install_hub_clients
+install_browser_tools
 install_wheel_tools
 install_torch
 install_packaging_tools

@@ -151,6 +151,21 @@ hf_xet_then_pull() {
     .venv/bin/python tests/hf_xet/pull.py "$target_dir/debug/drystone"
 }
 
+# Pictures of all pages are left beside what was built.
+pages() {
+    .venv/bin/python tests/web/pages.py "$target_dir/debug/drystone" "$target_dir/debug/shardpack" .venv/browser "$target_dir/screenshots"
+}
+
+web() {
+    if [ "${SKIP_HF_XET:-}" = 1 ]; then
+        skip "pages in a browser: SKIP_HF_XET=1"
+    elif ! command -v chromium >/dev/null; then
+        skip "pages in a browser: there is no chromium (make setup installs it)"
+    else
+        run "pages in a browser" count_plain pages
+    fi
+}
+
 # Packs read by a reader in plain Python that knows the page and not the code.
 pack_reader() {
     python3 tests/shardpack/reader.py "$target_dir/debug/shardpack"
@@ -235,6 +250,7 @@ rust_tests
 hf_xet_agreement
 run "shardpack reader" count_plain pack_reader
 run "one record more" count_plain python3 tests/shardpack/dedup.py "$target_dir/debug/shardpack" "$target_dir/debug/drystone"
+web
 python_tests
 pages_and_packages
 fuzzing

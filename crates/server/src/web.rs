@@ -35,6 +35,7 @@ use axum::http::{HeaderMap, Response, header};
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post, put};
 use store::repo::{Kind, RepoName};
+use xet::wire::ErrorCode;
 
 use crate::http::error::Refused;
 use crate::http::{Asked, Route};
@@ -127,6 +128,13 @@ impl FromRequestParts<AppState> for Visit {
     type Rejection = PageError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, PageError> {
+        if is_nothing(parts.uri.path()) {
+            let nothing = Refused::new(ErrorCode::NotFound, "there is nothing at this path");
+            return Err(match wants_page(&parts.headers) {
+                true => nothing.into(),
+                false => PageError::json(nothing),
+            });
+        }
         Self::by_session(parts, state).await
     }
 }
@@ -145,12 +153,14 @@ fn wants_page(headers: &HeaderMap) -> bool {
     accept.is_some_and(|accept| accept.trim_start().starts_with("text/html"))
 }
 
-/// Whether a path of two parts only looks like a repository: the page of repositories must not make `/api/none` another
-/// thing than nothing.
+/// Whether a path of two parts only looks like a repository: their pages must not make `/api/none` another thing than
+/// nothing. Pages of the server itself begin with a dash.
 pub(crate) fn is_nothing(path: &str) -> bool {
     let mut parts = path.trim_start_matches('/').split('/');
     match (parts.next(), parts.next(), parts.next()) {
-        (Some(namespace), Some(name), None) => RepoName::new(Kind::Model, namespace, name).is_err(),
+        (Some(namespace), Some(name), None) if namespace != "-" => {
+            RepoName::new(Kind::Model, namespace, name).is_err()
+        }
         _ => false,
     }
 }

@@ -17,7 +17,8 @@ use crate::layout::LaidTerm;
 pub struct Neighbours {
     /// The file.
     pub file: FileRow,
-    /// Others, each with the repositories that have it. Whoever shows them sees to it who may know of which.
+    /// Others, each with the repositories that have it, and the file itself where others have it too. Whoever shows them
+    /// sees to it who may know of which.
     pub others: Vec<(FileRow, Vec<Scope>)>,
     /// Whether there may be more than were looked at.
     pub is_cut: bool,
@@ -44,6 +45,12 @@ impl Store {
         let files: Vec<FileHash> = found.into_iter().collect();
         let readers = care.readers(&files).await?;
         let mut others = Vec::new();
+        // Other repositories may have the very same file.
+        let twins = care.readers(&[file]).await?.into_iter().map(|(_, scope)| scope);
+        let twins: Vec<Scope> = twins.filter(|scope| scope != grant.scope()).collect();
+        if !twins.is_empty() {
+            others.push((row.clone(), twins));
+        }
         let mut weight_bytes = 0;
         for files in files.chunks(LAYOUTS_AT_ONCE) {
             if weight_bytes > LAYOUTS_BYTES_MAX {

@@ -10,11 +10,22 @@ use crate::http::HubError;
 
 /// A refusal somebody reads in a browser; the status and the headers are those of the Hub API.
 #[derive(Debug)]
-pub(crate) struct PageError(HubError);
+pub(crate) struct PageError {
+    error: HubError,
+    /// Programs that came to a page by mistake read JSON.
+    as_json: bool,
+}
+
+impl PageError {
+    /// A refusal for a program.
+    pub(super) fn json(error: impl Into<HubError>) -> Self {
+        Self { error: error.into(), as_json: true }
+    }
+}
 
 impl<E: Into<HubError>> From<E> for PageError {
     fn from(error: E) -> Self {
-        Self(error.into())
+        Self { error: error.into(), as_json: false }
     }
 }
 
@@ -36,8 +47,11 @@ struct ErrorPage {
 
 impl IntoResponse for PageError {
     fn into_response(self) -> Response<Body> {
-        let message = self.0.message().to_owned();
-        let refused = self.0.into_response();
+        let message = self.error.message().to_owned();
+        let refused = self.error.into_response();
+        if self.as_json {
+            return refused;
+        }
         let status = refused.status();
         let title = match status.as_u16() {
             401 => "Not without signing in",
@@ -58,4 +72,3 @@ impl IntoResponse for PageError {
         response
     }
 }
-

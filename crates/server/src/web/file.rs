@@ -42,7 +42,8 @@ impl FilePage {
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let place = Place::of(&visit).await?;
     let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
-    let item = item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
+    let item =
+        item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
     let mut hashes = vec![("git", item.oid.to_string())];
     if let Some(linked) = &item.linked {
         hashes.push(("SHA-256", pointer::hex(&linked.sha256)));
@@ -61,7 +62,8 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
         Some(linked) if linked.bytes > 0 => Some(map::of(&visit, &place, linked.file).await?),
         _ => None,
     };
-    let frame = Frame::new(&visit, place.section(), format!("{} in {}", place.file_name(), place.name().id()));
+    let frame =
+        Frame::new(&visit, place.section(), format!("{} in {}", place.file_name(), place.name().id()));
     let page = preview::page(&visit);
     Ok(answer(&FilePage { frame, place, item, hashes, preview: shown, pack: opened, map, page }))
 }

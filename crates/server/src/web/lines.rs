@@ -69,7 +69,8 @@ fn script(old: &[&str], new: &[&str]) -> Vec<Line> {
         text: text.chars().take(LINE_CHARS_MAX).collect(),
     };
     let mut out: Vec<Line> = new.iter().take(same).enumerate().map(|(n, text)| line(' ', n, text)).collect();
-    let longest = if a.saturating_mul(b) <= CELLS_MAX { table(&old_rest[..a], &new_rest[..b]) } else { Vec::new() };
+    let longest =
+        if a.saturating_mul(b) <= CELLS_MAX { table(&old_rest[..a], &new_rest[..b]) } else { Vec::new() };
     let at = |i: usize, j: usize| longest.get(i * (b + 1) + j).copied().unwrap_or(0);
     let (mut i, mut j) = (0, 0);
     while i < a || j < b {

@@ -63,10 +63,10 @@ impl FileMap {
     /// The picture in words.
     pub(super) fn words(&self) -> String {
         format!(
-            "{} in {} terms of {} xorbs; {} of it is also in other files.",
+            "{} in {} of {}; {} of it is also in other files.",
             text::bytes(self.bytes),
-            text::count(self.terms as u64),
-            text::count(self.xorbs as u64),
+            text::counted(self.terms as u64, "term"),
+            text::counted(self.xorbs as u64, "xorb"),
             text::percent(self.shared_bytes, self.bytes),
         )
     }
@@ -80,7 +80,12 @@ pub(super) async fn of(visit: &Visit, place: &Place, file: FileHash) -> Result<F
     for (row, scopes) in found.others {
         for scope in scopes {
             // One repository is enough to tell of it; this one first.
-            let name = RepoName::parse(&format!("{}/{}/{}", kind_of(scope.repo()), scope.namespace(), name_of(scope.repo())));
+            let name = RepoName::parse(&format!(
+                "{}/{}/{}",
+                kind_of(scope.repo()),
+                scope.namespace(),
+                name_of(scope.repo())
+            ));
             let Ok(name) = name else { continue };
             if let Some(repo) = seen.repo(&name).await? {
                 match others.iter_mut().find(|(other, _)| other.hash == row.hash) {
@@ -225,7 +230,8 @@ fn draw(layout: &Layout, cover: &Cover) -> FileMap {
                 by_share.push(place(from), place(span.start), "alone", || "only in this file".to_owned());
             }
             if !span.is_empty() {
-                by_share.push(place(span.start), place(span.end), "shared", || "also in other files".to_owned());
+                by_share
+                    .push(place(span.start), place(span.end), "shared", || "also in other files".to_owned());
             }
             from = span.end;
         }
@@ -255,7 +261,9 @@ struct Line(Vec<Stretch>);
 impl Line {
     fn push(&mut self, start: f64, end: f64, class: &'static str, title: impl FnOnce() -> String) {
         match self.0.last_mut() {
-            Some(last) if last.class == class && class.len() > 2 || end - last.x < NARROW => last.width = end - last.x,
+            Some(last) if last.class == class && class.len() > 2 || end - last.x < NARROW => {
+                last.width = end - last.x
+            }
             Some(last) if last.width < NARROW => {
                 last.width = end - last.x;
                 last.class = class;
@@ -313,7 +321,12 @@ impl Paths {
             }
             (None, None) => {
                 let hash: String = file.to_string().chars().take(12).collect();
-                Other { title: format!("a file of {name} ({hash})"), url: format!("/{name}"), version: None, bytes }
+                Other {
+                    title: format!("a file of {name} ({hash})"),
+                    url: format!("/{name}"),
+                    version: None,
+                    bytes,
+                }
             }
         })
     }
@@ -371,14 +384,20 @@ mod tests {
         let drawn: Vec<_> = map.by_share.iter().map(|s| (s.x.round(), s.width.round(), s.class)).collect();
         assert_eq!(
             drawn,
-            [(0.0, 600.0, "shared"), (600.0, 80.0, "alone"), (680.0, 80.0, "shared"), (760.0, 240.0, "alone")]
+            [
+                (0.0, 600.0, "shared"),
+                (600.0, 80.0, "alone"),
+                (680.0, 80.0, "shared"),
+                (760.0, 240.0, "alone")
+            ]
         );
         assert_eq!(map.by_xorb.iter().map(|s| s.width.round()).collect::<Vec<_>>(), [600.0, 400.0]);
     }
 
     #[test]
     fn a_file_of_very_many_terms_is_a_bounded_line_to_its_end() {
-        let terms: Vec<_> = (0..20_000_u32).map(|n| ((n % 7) as u8, n % 50..n % 50 + 1, 100 + n % 13)).collect();
+        let terms: Vec<_> =
+            (0..20_000_u32).map(|n| ((n % 7) as u8, n % 50..n % 50 + 1, 100 + n % 13)).collect();
         let file = layout(&terms);
         let map = draw(&file, &Cover::of(&file, std::iter::empty()));
         for line in [&map.by_xorb, &map.by_share] {

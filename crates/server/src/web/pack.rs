@@ -91,7 +91,8 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Resu
 pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, PageError> {
     let place = Place::of(&visit).await?;
     let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
-    let item = item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
+    let item =
+        item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
     let number: u64 = visit.query.value("record").and_then(|number| number.parse().ok()).unwrap_or(0);
     let name = visit.query.value("entry").unwrap_or_default().to_owned();
     let wanted = name.clone();
@@ -101,7 +102,7 @@ pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, PageError> {
         _ => HubError::invalid(error.to_string()),
     })?;
     // A picture is shown where a page asks for one; whoever goes there meets neither script nor this site.
-    let media_type = image_type(&name).unwrap_or("application/octet-stream");
+    let media_type = picture(&name).unwrap_or("application/octet-stream");
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
         (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
@@ -183,7 +184,7 @@ fn look(
 fn first_image(reader: &ShardPackReader, number: u64) -> Result<Option<String>, shardpack::Error> {
     reader.with_record(number, |record| {
         let mut names = record.entries().filter_map(Result::ok).map(|entry| entry.name().to_owned());
-        Ok(names.find(|name| image_type(name).is_some()))
+        Ok(names.find(|name| picture(name).is_some()))
     })
 }
 
@@ -196,7 +197,7 @@ fn view(reader: &ShardPackReader, number: u64) -> Result<RecordView, shardpack::
                 name: entry.name().to_owned(),
                 content_type: entry.content_type().to_owned(),
                 bytes: entry.file_size(),
-                is_image: image_type(entry.name()).is_some(),
+                is_image: picture(entry.name()).is_some(),
                 text: text_of(&entry),
             });
         }
@@ -207,11 +208,16 @@ fn view(reader: &ShardPackReader, number: u64) -> Result<RecordView, shardpack::
 
 /// The content of a small entry that is text, JSON spread out.
 fn text_of(entry: &EntryRef<'_>) -> Option<String> {
-    if entry.file_size() > TEXT_BYTES_MAX || image_type(entry.name()).is_some() {
+    if entry.file_size() > TEXT_BYTES_MAX || picture(entry.name()).is_some() {
         return None;
     }
     let content = entry.content(TEXT_BYTES_MAX).ok()?;
     as_text(&content, false).map(pretty)
+}
+
+/// The media type of an entry that is a picture. A file's ending alone is the name of many entries.
+fn picture(name: &str) -> Option<&'static str> {
+    image_type(name).or_else(|| image_type(&format!(".{name}")))
 }
 
 fn pretty(text: &str) -> String {

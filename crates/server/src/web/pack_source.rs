@@ -31,7 +31,11 @@ pub(super) struct HubSource {
 enum From {
     /// What git has.
     Memory(Bytes),
-    Store { store: Store, grant: Grant, file: FileHash },
+    Store {
+        store: Store,
+        grant: Grant,
+        file: FileHash,
+    },
 }
 
 impl HubSource {
@@ -102,6 +106,9 @@ impl Source for HubSource {
 
 impl fmt::Debug for HubSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubSource").field("name", &self.name).field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("HubSource")
+            .field("name", &self.name)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
     }
 }

@@ -15,7 +15,10 @@ use super::{PageError, Visit, content, readme, text};
 /// What is shown of a file.
 pub(super) enum Preview {
     /// Text, and whether there is more.
-    Text { text: String, is_cut: bool },
+    Text {
+        text: String,
+        is_cut: bool,
+    },
     /// Rendered Markdown.
     Markdown(readme::Readme),
     Table(Table),
@@ -67,7 +70,8 @@ fn of_text(place: &Place, ending: &str, head: &Bytes, is_cut: bool) -> Preview {
     let json = || serde_json::from_str::<serde_json::Value>(text).ok();
     match ending {
         "md" | "markdown" => {
-            let prefix = place.path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+            let prefix =
+                place.path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
             Preview::Markdown(readme::render(text, place, &prefix, is_cut))
         }
         "csv" => Preview::Table(csv::table(text, ',', is_cut)),

@@ -31,8 +31,10 @@ pub(super) async fn of_folder(visit: &Visit, place: &Place) -> Result<Option<Rea
 /// Markdown in a file of `prefix`, a folder or nothing.
 pub(super) fn render(text: &str, place: &Place, prefix: &str, is_cut: bool) -> Readme {
     let (front, body) = split_front(text);
-    let options =
-        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_FOOTNOTES | Options::ENABLE_TASKLISTS;
+    let options = Options::ENABLE_TABLES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_FOOTNOTES
+        | Options::ENABLE_TASKLISTS;
     let events = Parser::new_ext(body, options).map(lower);
     let mut unsafe_html = String::new();
     html::push_html(&mut unsafe_html, events);
@@ -50,9 +52,12 @@ fn lower(event: Event<'_>) -> Event<'_> {
         _ => HeadingLevel::H6,
     };
     match event {
-        Event::Start(Tag::Heading { level, .. }) => {
-            Event::Start(Tag::Heading { level: below(level), id: None, classes: Vec::new(), attrs: Vec::new() })
-        }
+        Event::Start(Tag::Heading { level, .. }) => Event::Start(Tag::Heading {
+            level: below(level),
+            id: None,
+            classes: Vec::new(),
+            attrs: Vec::new(),
+        }),
         Event::End(TagEnd::Heading(level)) => Event::End(TagEnd::Heading(below(level))),
         event => event,
     }
@@ -89,13 +94,26 @@ fn sanitised(html: &str, place: &Place, prefix: &str) -> String {
             _ => Some(value.to_owned()),
         }
     };
-    ammonia::Builder::default()
+    let clean = ammonia::Builder::default()
         .rm_tags(["map", "area"])
         .url_schemes(HashSet::from(["http", "https", "mailto"]))
         .link_rel(Some("noopener noreferrer nofollow"))
         .attribute_filter(move |element, attribute, value| rewrite(element, attribute, value).map(Cow::Owned))
         .clean(html)
-        .to_string()
+        .to_string();
+    described(&clean)
+}
+
+/// Gives pictures without a description an empty one: whoever hears the page need not hear their address.
+fn described(html: &str) -> String {
+    let mut parts = html.split("<img");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let tag = part.split('>').next().unwrap_or_default();
+        out += if tag.contains(" alt=\"") { "<img" } else { "<img alt=\"\"" };
+        out += part;
+    }
+    out
 }
 
 /// The path in the repository that a relative URL in a file of `prefix` means.
@@ -130,6 +148,12 @@ mod tests {
         for whole in ["# x", "---\n# x", "", "---", "----\nx\n---\n"] {
             assert_eq!(split_front(whole), (None, whole));
         }
+    }
+
+    #[test]
+    fn pictures_without_a_description_get_an_empty_one() {
+        let html = r#"a <img src="x"><img alt="b" src="y"> c"#;
+        assert_eq!(described(html), r#"a <img alt="" src="x"><img alt="b" src="y"> c"#);
     }
 
     #[test]

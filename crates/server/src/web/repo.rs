@@ -115,7 +115,9 @@ impl Place {
         let is_main = self.revision == "main";
         let (flag, python_kind) = match name.kind {
             Kind::Model => (String::new(), String::new()),
-            kind => (format!(" --repo-type {}", kind.singular()), format!(", repo_type=\"{}\"", kind.singular())),
+            kind => {
+                (format!(" --repo-type {}", kind.singular()), format!(", repo_type=\"{}\"", kind.singular()))
+            }
         };
         let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b));
         // A name that a shell or Python would read otherwise is left to who pastes.
@@ -149,7 +151,9 @@ impl Place {
             ),
             (
                 "git-lfs",
-                format!("# in a clone whose large files are kept here\ngit config lfs.url {url}/{name}.git/info/lfs\ngit lfs pull"),
+                format!(
+                    "# in a clone whose large files are kept here\ngit config lfs.url {url}/{name}.git/info/lfs\ngit lfs pull"
+                ),
             ),
         ]
     }

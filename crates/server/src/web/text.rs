@@ -32,6 +32,11 @@ pub(super) fn count(number: impl Borrow<u64>) -> String {
     out
 }
 
+/// A number of things: `1 term`, `2 terms`.
+pub(super) fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 /// A time for programs: `2026-11-15T22:05:09.000Z`.
 pub(super) fn iso(time_s: impl Borrow<u64>) -> String {
     crate::http::iso(*time_s.borrow())
@@ -45,7 +50,8 @@ pub(super) fn date(time_s: impl Borrow<u64>) -> String {
 /// How long ago something was: `3 hours ago`.
 pub(super) fn ago(time_s: impl Borrow<u64>, now_s: impl Borrow<u64>) -> String {
     let passed = now_s.borrow().saturating_sub(*time_s.borrow());
-    let steps = [(60, "minute"), (3600, "hour"), (86_400, "day"), (30 * 86_400, "month"), (365 * 86_400, "year")];
+    let steps =
+        [(60, "minute"), (3600, "hour"), (86_400, "day"), (30 * 86_400, "month"), (365 * 86_400, "year")];
     let Some((length, name)) = steps.into_iter().rev().find(|(length, _)| passed >= *length) else {
         return "just now".to_owned();
     };

@@ -41,9 +41,9 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let listing = visit.store.list_folder(place.repo.id, place.commit, &place.path, &page).await?;
     let listing = listing.ok_or_else(|| HubError::entry_not_found(&place.path))?;
     let (last, commits) = visit.store.history(place.repo.id, place.commit, 0, 1).await?;
-    let next = listing.next.map(|cursor| {
-        format!("{}?{}", place.url("tree", &place.path), visit.query.with("after", &cursor))
-    });
+    let next = listing
+        .next
+        .map(|cursor| format!("{}?{}", place.url("tree", &place.path), visit.query.with("after", &cursor)));
     let readme = match after {
         None => readme::of_folder(&visit, &place).await?,
         Some(_) => None,

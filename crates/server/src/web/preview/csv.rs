@@ -10,7 +10,8 @@ pub(super) fn table(text: &str, separator: char, is_cut: bool) -> Table {
     }
     let more = rows.len() > ROWS_MAX + 1 || is_cut;
     let mut rows = rows.into_iter().take(ROWS_MAX + 1);
-    let short = |row: Vec<String>| -> Vec<String> { row.iter().take(COLUMNS_MAX).map(|text| cell(text)).collect() };
+    let short =
+        |row: Vec<String>| -> Vec<String> { row.iter().take(COLUMNS_MAX).map(|text| cell(text)).collect() };
     let columns = rows.next().map(short).unwrap_or_default();
     let rows: Vec<_> = rows.map(short).collect();
     let caption = match more {
@@ -58,7 +59,10 @@ mod tests {
     #[test]
     fn quotes_hold_separators_and_line_ends() {
         let text = "a,b\r\n\"x,\"\"y\"\"\",\"two\nlines\"\n,\n\"open";
-        assert_eq!(rows(text, ','), [vec!["a", "b"], vec!["x,\"y\"", "two\nlines"], vec!["", ""], vec!["open"]]);
+        assert_eq!(
+            rows(text, ','),
+            [vec!["a", "b"], vec!["x,\"y\"", "two\nlines"], vec!["", ""], vec!["open"]]
+        );
         assert_eq!(rows("", ','), Vec::<Vec<String>>::new());
     }
 
@@ -69,6 +73,9 @@ mod tests {
         assert_eq!((table.columns[0].as_str(), table.rows.len()), ("0", ROWS_MAX));
         assert_eq!(table.rows[0][1].chars().count(), 121);
         let short = super::table("a,b\n1,2\n3", ',', true);
-        assert_eq!((short.rows, short.caption), (vec![vec!["1".to_owned(), "2".to_owned()]], "The first 1 rows".into()));
+        assert_eq!(
+            (short.rows, short.caption),
+            (vec![vec!["1".to_owned(), "2".to_owned()]], "The first 1 rows".into())
+        );
     }
 }

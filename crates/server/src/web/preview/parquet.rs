@@ -12,7 +12,9 @@ pub(super) async fn table(reader: &Reader<'_>) -> Result<Result<Table, String>, 
         return Ok(Err("The file is too short for a footer.".to_owned()));
     }
     let tail = reader.read(total - 8..total).await?;
-    let Some((len, b"PAR1")) = tail.split_first_chunk::<4>().map(|(len, magic)| (u32::from_le_bytes(*len), magic)) else {
+    let Some((len, b"PAR1")) =
+        tail.split_first_chunk::<4>().map(|(len, magic)| (u32::from_le_bytes(*len), magic))
+    else {
         return Ok(Err("The file does not end like a Parquet file.".to_owned()));
     };
     let len = u64::from(len);
@@ -60,7 +62,8 @@ fn parse(footer: &[u8]) -> Option<Table> {
     // Folders of columns that are open, each with how many are to come.
     let mut open: Vec<(String, i64)> = Vec::new();
     for element in elements.iter().skip(1) {
-        let path: Vec<&str> = open.iter().map(|(name, _)| name.as_str()).chain([element.name.as_str()]).collect();
+        let path: Vec<&str> =
+            open.iter().map(|(name, _)| name.as_str()).chain([element.name.as_str()]).collect();
         let path = path.join(".");
         if let Some((_, left)) = open.last_mut() {
             *left -= 1;
@@ -68,7 +71,9 @@ fn parse(footer: &[u8]) -> Option<Table> {
         match element.children > 0 {
             true if open.len() < DEPTH_MAX => open.push((element.name.clone(), element.children)),
             true => return None,
-            false if named.len() < COLUMNS_MAX => named.push(vec![cell(&path), kind_of(element), repeats(element)]),
+            false if named.len() < COLUMNS_MAX => {
+                named.push(vec![cell(&path), kind_of(element), repeats(element)])
+            }
             false => {}
         }
         while open.last().is_some_and(|(_, left)| *left <= 0) {
@@ -88,7 +93,10 @@ fn kind_of(element: &Element) -> String {
     let at = |names: &[&str], n: Option<i64>| {
         n.and_then(|n| usize::try_from(n).ok()).and_then(|n| names.get(n).map(|name| (*name).to_owned()))
     };
-    let physical = at(&["boolean", "int32", "int64", "int96", "float", "double", "bytes", "fixed bytes"], element.physical);
+    let physical = at(
+        &["boolean", "int32", "int64", "int96", "float", "double", "bytes", "fixed bytes"],
+        element.physical,
+    );
     let converted = at(CONVERTED, element.converted);
     converted.or(physical).unwrap_or_else(|| "unknown".to_owned())
 }
@@ -144,7 +152,10 @@ impl Thrift<'_> {
     }
 
     /// The next field's number and kind; nothing at the end of a structure.
-    #[allow(clippy::option_option, reason = "the end of the structure and the end of the bytes are two things")]
+    #[allow(
+        clippy::option_option,
+        reason = "the end of the structure and the end of the bytes are two things"
+    )]
     fn field(&mut self, last: &mut i64) -> Option<Option<(i64, u8)>> {
         let head = self.byte()?;
         if head == 0 {
@@ -224,8 +235,28 @@ const SET: u8 = 10;
 const STRUCT: u8 = 12;
 
 const CONVERTED: &[&str] = &[
-    "text", "map", "map entry", "list", "enum", "decimal", "date", "time (ms)", "time (µs)", "timestamp (ms)",
-    "timestamp (µs)", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "json", "bson", "interval",
+    "text",
+    "map",
+    "map entry",
+    "list",
+    "enum",
+    "decimal",
+    "date",
+    "time (ms)",
+    "time (µs)",
+    "timestamp (ms)",
+    "timestamp (µs)",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "json",
+    "bson",
+    "interval",
 ];
 const FOOTER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const COLUMNS_MAX: usize = 200;
@@ -249,7 +280,10 @@ mod tests {
     #[test]
     fn columns_are_named_by_their_way_from_the_root() {
         let table = parse(&footer()).unwrap();
-        assert_eq!(table.rows, [["n", "int64", "always"], ["f.t", "text", "maybe"]].map(|r| r.map(str::to_owned).to_vec()));
+        assert_eq!(
+            table.rows,
+            [["n", "int64", "always"], ["f.t", "text", "maybe"]].map(|r| r.map(str::to_owned).to_vec())
+        );
         let facts: Vec<_> = table.facts.iter().map(|(_, value)| value.as_str()).collect();
         assert_eq!(facts, ["7", "1", "w"]);
     }

@@ -77,7 +77,10 @@ mod tests {
             "b":{"dtype":"F16","shape":[2,3],"data_offsets":[12,24]},
             "a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}"#;
         let table = parse(header, 0).unwrap();
-        assert_eq!(table.rows, [["a", "F32", "", "4 B"], ["b", "F16", "2 × 3", "12 B"]].map(|r| r.map(str::to_owned).to_vec()));
+        assert_eq!(
+            table.rows,
+            [["a", "F32", "", "4 B"], ["b", "F16", "2 × 3", "12 B"]].map(|r| r.map(str::to_owned).to_vec())
+        );
         let facts: Vec<_> = table.facts.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         assert_eq!(facts, [("Tensors", "2"), ("Parameters", "7"), ("format", "pt")]);
         assert_eq!(parse(header, 1).unwrap().rows.len(), 0);
@@ -85,7 +88,12 @@ mod tests {
 
     #[test]
     fn what_is_no_header_is_told() {
-        for wrong in [&b""[..], b"[]", b"{\"a\":1}", b"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}"] {
+        for wrong in [
+            &b""[..],
+            b"[]",
+            b"{\"a\":1}",
+            b"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}",
+        ] {
             assert!(parse(wrong, 0).is_err());
         }
         let huge = br#"{"a":{"dtype":"F32","shape":[4294967296,4294967296,9],"data_offsets":[9,4]}}"#;

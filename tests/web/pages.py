@@ -1,0 +1,43 @@
+"""Every page of `drystone serve` in a browser: what it shows, that it can be used by all, that nothing stored becomes script.
+
+usage: pages.py DRYSTONE SHARDPACK FOLDER SCREENSHOTS
+
+FOLDER is where npm installed playwright-core and axe-core. Pictures of the pages go to SCREENSHOTS. Ends with a line
+`pages: N passed, M failed`.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import hub
+from harness import check, folder_place, show_logs
+
+
+def main(drystone, shardpack, packages, screenshots):
+    screenshots.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        with folder_place(drystone, folder) as place:
+            hub.fill(drystone, shardpack, place, folder)
+            modules = packages / "node_modules"
+            env = {**os.environ, "PLAYWRIGHT": str(modules / "playwright-core" / "index.mjs"), "AXE": str(modules / "axe-core" / "axe.min.js"),
+                   "HUB_URL": place.url, "HUB_TOKEN": place.admin, "SCREENSHOTS": str(screenshots), "HOSTILE_NAME": hub.HOSTILE_NAME}
+            ran = subprocess.run(["node", Path(__file__).with_suffix(".mjs")], env=env, stdout=subprocess.PIPE, text=True, timeout=600)
+            said = [line.partition(": ") for line in ran.stdout.splitlines()]
+            for verdict, _, name in said:
+                if verdict in ("ok", "FAILED"):
+                    check(name, verdict == "ok")
+                else:
+                    print(f"{verdict}: {name}")
+            check("the program runs to its end", ran.returncode == 0 and said and said[-1][0] == "done")
+            show_logs(place)
+    check.finish("pages")
+
+
+if __name__ == "__main__":
+    main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), Path(sys.argv[3]).absolute(), Path(sys.argv[4]).absolute())
