@@ -7,7 +7,7 @@ use testkit::corpus;
 
 use super::{Folder, drystone};
 
-const VERBS: [&[&str]; 20] = [
+const VERBS: [&[&str]; 21] = [
     &["hash"],
     &["chunks"],
     &["inspect"],
@@ -26,6 +26,7 @@ const VERBS: [&[&str]; 20] = [
     &["rebuild"],
     &["stats"],
     &["store", "copy"],
+    &["store", "migrate"],
     &["config", "check"],
     &["completions"],
 ];
