@@ -9,8 +9,9 @@ BENCH_ARGS ?=
 SERVERS_ARGS ?=
 HUB_ARGS ?=
 PACKS_ARGS ?=
+DEMO_ARGS ?=
 
-.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers bench-clients bench-hub bench-packs fuzz wheel install clean setup
+.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers bench-clients bench-hub bench-packs bench-sweep fuzz wheel dist deb install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,8 +20,9 @@ run: ## build it and start a server on ./drystone-data
 	cargo build --release -p drystone
 	target/release/drystone serve --data drystone-data
 
-demo: ## build it and show the format tools on a generated file
-	@scripts/demo.sh
+demo: ## build it and show what a hub does: push, change, push, pull, pack, read (DEMO_ARGS="--keep DIR")
+	cargo build --release -p drystone
+	"$${CARGO_TARGET_DIR:-target}"/release/drystone demo $(DEMO_ARGS)
 
 test: setup ## install what the tests need, then run all of them
 	@scripts/test.sh
@@ -45,7 +47,7 @@ stress: ## writers, readers and sweepers for ten minutes on each database (SECON
 	DRYSTONE_STRESS_S="$${SECONDS_EACH:-600}" cargo nextest run -p drystone-store --test stress --no-capture
 	DRYSTONE_KILLS=100 cargo nextest run -p drystone --test keep --no-capture
 
-bench: bench-servers bench-clients bench-hub bench-packs ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
+bench: bench-servers bench-clients bench-hub bench-packs bench-sweep ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
 	.venv/bin/python bench/run.py $(BENCH_ARGS)
 
 bench-servers: setup ## measure the server with the hf_xet client (SERVERS_ARGS="--scale 0.01 --rounds 1" is quick)
@@ -67,12 +69,24 @@ bench-packs: wheel ## measure packs from Python against plain reads and bagz (PA
 	-.venv/bin/python -m pip install --quiet --disable-pip-version-check bagz
 	.venv/bin/python bench/packs.py $(PACKS_ARGS)
 
+bench-sweep: setup ## measure sweeps of a large catalog, deep verification and what they cost others (SWEEP_ARGS="--scale 0.05 --rounds 1" is quick)
+	cargo build --release -p drystone --bins
+	cargo build --release -p drystone-store --example fill
+	cargo build --release -p drystone-xet --example kernels
+	.venv/bin/python bench/sweep.py $(SWEEP_ARGS)
+
 fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGET)
 
 wheel: setup ## build the Python wheel into target/wheels (imports drystone and shardpack)
 	.venv/bin/maturin build --release --locked --manifest-path python/Cargo.toml
 	@ls "$${CARGO_TARGET_DIR:-target}"/wheels/*.whl
+
+dist: ## build the release and pack it: programs, manual pages, completions, checksums (DIST_BIN=target/debug packs what is built)
+	@packaging/dist.sh
+
+deb: ## build the release as a Debian package
+	@packaging/deb.sh
 
 install: ## install the command line tools into cargo's bin folder
 	cargo install --locked --path crates/cli

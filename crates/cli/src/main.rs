@@ -4,9 +4,12 @@ mod cmd;
 mod describe;
 mod files;
 mod local;
+mod man;
 mod output;
 mod progress;
 mod remote;
+#[path = "shardpack/size.rs"]
+mod size;
 mod transfer;
 
 use std::process::ExitCode;

@@ -48,8 +48,12 @@ pub struct ServeConfig {
     pub url_ttl_s: u64,
     /// How long a CAS token is good.
     pub token_ttl_s: u64,
-    /// How long a deleted repository can be had back; 0: not at all.
+    /// How long a deleted repository or revision can be had back; 0: not at all.
     pub trash_s: u64,
+    /// How far the audit log goes back; 0: to the beginning.
+    pub audit_s: u64,
+    /// How long the server goes on after it was told to stop, and says at `/ready` that it will.
+    pub shutdown_delay_s: u64,
     /// How long requests may take to finish once the server was told to stop.
     pub shutdown_grace_s: u64,
     /// How long after one sweep the next begins; 0: none.
@@ -180,6 +184,8 @@ impl Default for ServeConfig {
             url_ttl_s: 3600,
             token_ttl_s: 3600,
             trash_s: 7 * 24 * 3600,
+            audit_s: 365 * 24 * 3600,
+            shutdown_delay_s: 0,
             shutdown_grace_s: 30,
             sweep_interval_s: 86_400,
             sweep_grace_s: store::sweep::GRACE_S,

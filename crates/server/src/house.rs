@@ -144,6 +144,8 @@ impl House {
             body_bytes_max: config.limits.memory_bytes,
             footer_bytes_max: shares.footers_bytes,
             dedup,
+            trash_s: config.trash_s,
+            audit_s: config.audit_s,
             ..Options::default()
         };
         Store::new(objects, catalog, Arc::new(SystemClock), &options)

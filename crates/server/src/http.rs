@@ -35,8 +35,9 @@ use crate::state::AppState;
 use crate::web;
 use error::Refused;
 
-pub use hub::iso;
-pub(crate) use hub::{Asked, HubError, LfsSigner, encoded};
+pub use hub::{deed_json, iso, left_json, quota_json};
+pub(crate) use hub::{Asked, HubError, LfsSigner, Query, encoded, hub_commit, hub_decide};
+pub(crate) use telemetry::read_body;
 
 /// What is answered.
 pub const ROUTED: &[Endpoint] = &[
@@ -174,7 +175,7 @@ async fn limit_rate(
 }
 
 /// A JSON answer that is about now and about one caller.
-fn json<T: serde::Serialize + ?Sized>(body: &T) -> Response<Body> {
+pub(crate) fn json<T: serde::Serialize + ?Sized>(body: &T) -> Response<Body> {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(content_type::JSON)),
         (header::CACHE_CONTROL, HeaderValue::from_static("private, no-store")),

@@ -30,8 +30,9 @@ pub enum Stopped {
     Cut,
 }
 
-/// Serves until `stop` is done, then takes no more connections and waits for requests to finish, but not longer than
-/// the grace of the settings.
+/// Serves until `stop` is done. From then on `/ready` says no, and for the delay of the settings all else goes on, so that
+/// proxies find out before they are turned away. Then takes no more connections and waits for requests to finish, but not
+/// longer than the grace.
 pub async fn serve(
     listener: TcpListener,
     app: Router,
@@ -45,6 +46,11 @@ pub async fn serve(
     // From the first byte that may come, so it also ends what waits for a request that never comes.
     http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(limits.header_timeout_s));
     let (stopping, stopped) = watch::channel(());
+    let stop = async {
+        stop.await;
+        state.health.stop();
+        tokio::time::sleep(Duration::from_secs(state.config.shutdown_delay_s)).await;
+    };
     let mut stop = pin!(stop);
     loop {
         let (connection, address) = tokio::select! {
@@ -62,7 +68,6 @@ pub async fn serve(
         let connection = http.serve_connection(TokioIo::new(connection), service);
         tokio::spawn(run(connection, stopped.clone()));
     }
-    state.health.stop();
     drop((door, stopped));
     // No one listens when there is no connection.
     let _ = stopping.send(());

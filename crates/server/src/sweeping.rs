@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use store::audit::{self, Actor};
 use store::sweep::{SweepOptions, SweepProgress};
 use store::{ErrorKind, Store};
 
@@ -18,7 +19,8 @@ pub async fn sweep_at_intervals(store: Store, config: &ServeConfig) {
         // Not at the start: a server that is restarted again and again has better things to do.
         tokio::time::sleep(Duration::from_secs(interval_s)).await;
         let begin = std::time::Instant::now();
-        match store.sweep(&options, &SweepProgress::default()).await {
+        let progress = SweepProgress::default();
+        match audit::by(Actor::named("background sweep"), store.sweep(&options, &progress)).await {
             Ok(swept) => {
                 metrics::counter!("drystone_sweeps_total", "result" => "done").increment(1);
                 metrics::counter!("drystone_swept_bytes_total").increment(swept.deleted_bytes);

@@ -3,6 +3,8 @@
 //! A page reads what the Hub API reads, with the same rights. Nothing that is stored becomes script: templates escape,
 //! Markdown is sanitised, and the policy of every page lets no script run but the server's own.
 
+mod account;
+mod admin;
 mod assets;
 mod commit;
 mod content;
@@ -19,8 +21,10 @@ mod page;
 mod preview;
 mod readme;
 mod repo;
+pub(crate) mod session;
 mod text;
 mod tree;
+mod upload;
 
 use std::ops::Deref;
 
@@ -29,11 +33,10 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, header};
 use axum::response::IntoResponse as _;
-use axum::routing::get;
+use axum::routing::{get, post, put};
 use store::repo::{Kind, RepoName};
 use xet::wire::ErrorCode;
 
-use crate::auth::Identity;
 use crate::http::error::Refused;
 use crate::http::{Asked, Route};
 use crate::state::AppState;
@@ -45,6 +48,12 @@ pub(crate) fn routes() -> Vec<Route> {
     let mut routes = vec![
         ("/".to_owned(), get(home::show)),
         ("/-/assets/{asset}".to_owned(), get(assets::serve)),
+        ("/-/sign-in".to_owned(), get(session::show).post(session::enter)),
+        ("/-/sign-out".to_owned(), post(session::leave)),
+        ("/-/account".to_owned(), get(account::show)),
+        ("/-/account/{action}".to_owned(), post(account::act)),
+        ("/-/admin".to_owned(), get(admin::show)),
+        ("/-/admin/{action}".to_owned(), post(admin::act)),
         ("/-/dedup".to_owned(), get(dedup::show)),
     ];
     routes.extend(Kind::ALL.into_iter().flat_map(of_kind));
@@ -67,22 +76,51 @@ fn of_kind(kind: Kind) -> Vec<Route> {
         (page("/entry/{revision}/{*path}"), get(pack::entry)),
         (page("/commits/{revision}"), get(history::show)),
         (page("/commit/{revision}"), get(commit::show)),
+        (page("/upload/{revision}"), get(upload::show)),
+        (page("/upload/{revision}/-/decide"), post(upload::decide)),
+        (page("/upload/{revision}/-/file"), put(upload::file)),
+        (page("/upload/{revision}/-/commit"), post(upload::commit)),
     ]
 }
 
-/// Who visits; `None` for somebody nobody knows. The one place where pages learn it.
-async fn visitor(state: &AppState, parts: &Parts) -> Result<Option<Identity>, Refused> {
-    state.who(&parts.headers).await
+/// A request for a page.
+pub(crate) struct Visit {
+    asked: Asked,
+    /// What the browser was signed in with.
+    session: Option<String>,
 }
 
-/// A request for a page.
-pub(crate) struct Visit(Asked);
+impl Visit {
+    /// A request by whoever is signed in, which its caller must have reason to believe.
+    async fn by_session(parts: &mut Parts, state: &AppState) -> Result<Self, PageError> {
+        let session = session::of(&parts.headers);
+        // Tokens in headers are for programs, and outweigh a cookie.
+        let who = match state.who(&parts.headers).await? {
+            None => match &session {
+                Some(token) => state.identify(token).await.ok(),
+                None => None,
+            },
+            who => who,
+        };
+        Ok(Self { asked: Asked::by(who, parts, state).await?, session })
+    }
+
+    /// Shows the page as to a stranger.
+    fn forget(&mut self) {
+        self.asked.who = None;
+        self.session = None;
+    }
+
+    fn into_asked(self) -> Asked {
+        self.asked
+    }
+}
 
 impl Deref for Visit {
     type Target = Asked;
 
     fn deref(&self) -> &Asked {
-        &self.0
+        &self.asked
     }
 }
 
@@ -97,8 +135,7 @@ impl FromRequestParts<AppState> for Visit {
                 false => PageError::json(nothing),
             });
         }
-        let who = visitor(state, parts).await?;
-        Ok(Self(Asked::by(who, parts, state).await?))
+        Self::by_session(parts, state).await
     }
 }
 

@@ -129,7 +129,7 @@ async fn commit(file: &Path, namespace: &str, repo: &str, files: u64) -> store::
     let target = commit.oid;
     catalog.hub().add_git_objects(id, &[GitRow { depth: 1, ..commit }], 1).await?;
     let change = RefChange { name: store::repo::refs::MAIN.to_owned(), from: None, to: Some(target) };
-    catalog.hub().move_refs(id, &[change], 1).await?;
+    catalog.hub().move_refs(id, &[change], 1, 0).await?;
     Ok(())
 }
 

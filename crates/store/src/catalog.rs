@@ -3,9 +3,16 @@
 //! Every method takes a batch and is one statement or one short transaction. Every write can be repeated: what is there
 //! stays, so a caller who did not hear the answer asks again.
 
+#[cfg(test)]
+#[macro_use]
+mod on_each;
+
 pub mod browse;
 pub mod care;
+pub mod keep;
+pub mod migrate;
 pub mod postgres;
+mod probe;
 pub mod records;
 pub mod repo;
 pub mod review;
@@ -32,7 +39,9 @@ use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration
 
 pub use browse::BrowseCatalog;
 pub use care::CareCatalog;
+pub use keep::KeepCatalog;
 pub use postgres::PostgresCatalog;
+pub use probe::{Probed, probe};
 pub use repo::RepoCatalog;
 pub use sqlite::SqliteCatalog;
 pub use sweep::SweepCatalog;
@@ -94,6 +103,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 
     /// What pages ask.
     fn browse(&self) -> &dyn BrowseCatalog;
+
+    /// Quotas, usage, the audit log, and where refs were.
+    fn keep(&self) -> &dyn KeepCatalog;
 }
 
 /// Opens the catalog a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date.
@@ -101,25 +113,6 @@ pub async fn open(url: &str) -> Result<Arc<dyn Catalog>> {
     match url.split(':').next() {
         Some("sqlite") => Ok(Arc::new(SqliteCatalog::open_url(url).await?)),
         Some("postgres" | "postgresql") => Ok(Arc::new(PostgresCatalog::open(url).await?)),
-        _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
-    }
-}
-
-/// Whether the catalog a URL names answers. Makes and changes nothing, so that it can be asked before a server starts.
-pub async fn probe(url: &str) -> Result<()> {
-    use sqlx::{ConnectOptions as _, Connection as _};
-    let invalid = |source: sqlx::Error| Error::caused(ErrorKind::Invalid, "catalog URL", source);
-    match url.split(':').next() {
-        Some("sqlite") => {
-            let options: sqlx::sqlite::SqliteConnectOptions = url.parse().map_err(invalid)?;
-            let connected = async { options.read_only(true).connect().await?.close().await };
-            connected.await.map_err(|source| translate("open", source))
-        }
-        Some("postgres" | "postgresql") => {
-            let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(invalid)?;
-            let connected = async { options.connect().await?.close().await };
-            connected.await.map_err(|source| translate("connect", source))
-        }
         _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
     }
 }
@@ -135,8 +128,7 @@ const XORB_COLUMNS: &str =
 const REVIVE_SHARD: &str = "UPDATE shards SET state = 0 WHERE hash = $1 AND state <= 1";
 
 /// Who registers a file again means to use it: sweep counts from there.
-const TOUCH_REPO_FILES: &str =
-    " ON CONFLICT (namespace, repo, file) DO UPDATE SET created_s = excluded.created_s";
+const TOUCH_REPO_FILES: &str = "UPDATE repo_files SET created_s = ";
 
 /// The xorbs of those files that were added. Others were there, perhaps made of other xorbs.
 fn used<'a>(files: &'a [FileRow], added: &[(Vec<u8>,)]) -> Vec<(&'a [u8], &'a [u8])> {
@@ -147,6 +139,14 @@ fn used<'a>(files: &'a [FileRow], added: &[(Vec<u8>,)]) -> Vec<(&'a [u8], &'a [u
         xorbs.map(|xorb| (xorb.key.hash.as_bytes().as_slice(), file.hash.as_bytes().as_slice()))
     });
     pairs.collect()
+}
+
+/// Bytes of those files that were added.
+fn bytes_of(files: &[FileRow], added: &[(Vec<u8>,)]) -> i64 {
+    let mut added: std::collections::HashSet<&[u8]> = added.iter().map(|(hash,)| hash.as_slice()).collect();
+    // A shard may tell of a file twice.
+    let files = files.iter().filter(|file| added.remove(file.hash.as_bytes().as_slice()));
+    files.map(|file| rows::column(file.layout.file_bytes())).sum()
 }
 
 /// The same question for both databases.

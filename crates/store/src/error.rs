@@ -14,6 +14,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The caller may not do this. Ask with other rights.
     Denied,
+    /// A quota is used up. Delete something, or ask for more; do not retry.
+    Full,
     /// The store is set up wrongly, or wrong itself. Retrying will not help; tell its keeper.
     Internal,
     /// The request or its bytes are wrong. Fix them; do not retry.

@@ -19,6 +19,7 @@ use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::stage::Staged;
 use crate::objects::{Digest, ObjectKey, XorbKey};
+use crate::quota::Need;
 
 /// What became of an uploaded xorb. It is stored either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,8 @@ impl Store {
         grant.expect_write()?;
         let what = format!("xorb {hash}");
         let bytes_max = body::limit(&what, declared_bytes, XORB_STORED_BYTES_MAX)?;
+        let need = Need { physical_bytes: declared_bytes.unwrap_or(1), ..Need::default() };
+        self.expect_quota(grant.scope(), need).await?;
         let _memory = self.memory.reserve(self.ingest_bytes(bytes_max)).await;
         // What is here already is proven again, since its sender believes it is stored, but not written again.
         let known = self.catalog.xorbs(&[hash]).await?;
@@ -84,6 +87,7 @@ impl Store {
             let message = format!("xorb {}: {found} bytes of records, expected {expected}", info.hash());
             return Err(Error::new(ErrorKind::Internal, message));
         }
+        self.expect_quota(grant.scope(), Need { physical_bytes: found, ..Need::default() }).await?;
         let now_s = self.clock.now_s();
         if !self.catalog.touch_xorbs(&[info.hash()], now_s).await?.is_empty() {
             return Ok(Ingested { was_inserted: false });

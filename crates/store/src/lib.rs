@@ -4,6 +4,7 @@
 //! no HTTP; the server in front of it knows no SQL and no object keys.
 
 pub mod access;
+pub mod audit;
 mod blocks;
 pub mod body;
 pub mod catalog;
@@ -23,6 +24,7 @@ pub mod layout;
 pub mod objects;
 pub mod parts;
 pub mod plan;
+pub mod quota;
 pub mod rebuild;
 pub mod register;
 pub mod repo;
@@ -55,7 +57,9 @@ pub struct Store {
     workers: Workers,
     memory: Memory,
     footers: Footers,
+    plain: content::plain::Marks,
     trees: repo::Trees,
+    heads: repo::refs::Heads,
     large_items: repo::listing::LargeItems,
     /// Held by whoever measures repositories.
     measuring: Arc<tokio::sync::Mutex<()>>,
@@ -63,6 +67,9 @@ pub struct Store {
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
     shard_chunks_max: u64,
+    quotas: quota::Quotas,
+    trash_s: u64,
+    audit_s: u64,
 }
 
 /// How much a store may use, and how it answers dedup queries.
@@ -78,6 +85,10 @@ pub struct Options {
     pub shard_chunks_max: u64,
     /// How dedup queries are answered.
     pub dedup: DedupOptions,
+    /// Seconds that revisions are kept which a ref has left; 0: sweep takes them like everything unused.
+    pub trash_s: u64,
+    /// Seconds that the audit log goes back; 0 for ever.
+    pub audit_s: u64,
 }
 
 impl Default for Options {
@@ -88,6 +99,8 @@ impl Default for Options {
             threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             shard_chunks_max: xet::limits::SHARD_CHECK_CHUNKS_MAX,
             dedup: DedupOptions::default(),
+            trash_s: 0,
+            audit_s: 0,
         }
     }
 }
@@ -104,10 +117,11 @@ impl Store {
         let workers = Workers::new(options.threads);
         let footers = Footers::new(objects.clone(), workers.clone(), options.footer_bytes_max);
         let memory = Memory::new(options.body_bytes_max);
-        let Options { shard_chunks_max, dedup, .. } = options.clone();
+        let Options { shard_chunks_max, dedup, trash_s, audit_s, .. } = options.clone();
         let trees = repo::trees();
         let layouts = plan::Layouts::new(&catalog, options.footer_bytes_max / 8);
         let chunks = dedup::gather(&catalog);
+        let heads = repo::refs::heads(&catalog);
         Self {
             objects,
             catalog,
@@ -116,12 +130,17 @@ impl Store {
             memory,
             footers,
             trees,
+            heads,
+            plain: content::plain::Marks::default(),
             large_items: repo::listing::large_items(),
             measuring: Arc::default(),
             layouts,
             chunks,
             dedup,
             shard_chunks_max,
+            quotas: quota::Quotas::new(),
+            trash_s,
+            audit_s,
         }
     }
 

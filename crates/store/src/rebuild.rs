@@ -80,6 +80,7 @@ impl Store {
         self.rebuild_repos(&mut rebuilt, progress).await?;
         self.rebuild_shards(&mut rebuilt, progress).await?;
         self.apply_records().await?;
+        self.catalog.keep().recount_usage().await?;
         Ok(rebuilt)
     }
 
@@ -191,7 +192,7 @@ impl Store {
         for given in history.refs() {
             let change =
                 crate::catalog::repo::RefChange { name: given.name, from: None, to: Some(given.target) };
-            self.hub().move_refs(row.id, &[change], row.updated_s).await?;
+            self.hub().move_refs(row.id, &[change], row.updated_s, 0).await?;
         }
         Ok(())
     }

@@ -74,6 +74,8 @@ impl Store {
         let xorbs = Arc::new(self.live_xorbs(&shard).await?);
         self.check_sections(&shard, &xorbs)?;
         let proven = self.prove(&shard, &xorbs, progress).await?;
+        let stored: Vec<_> = xorbs.values().map(|row| (row.key.hash, row.object_bytes)).collect();
+        self.expect_quota_for(grant.scope(), &proven.files, &stored).await?;
         let now_s = self.clock.now_s();
         let files = proven.files.len() as u64;
         let mut registration = Registration {

@@ -20,6 +20,7 @@ pub mod refs;
 mod sizes;
 pub mod trash;
 pub mod tree;
+pub mod undelete;
 
 use std::fmt;
 use std::sync::Arc;
@@ -111,7 +112,7 @@ impl RepoId {
 
 impl fmt::Display for RepoId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&xet::hash::hex(&self.0))
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::Store;
+use crate::audit::Deed;
 use crate::catalog::SweepCatalog;
 use crate::catalog::sweep::{Kept, SweptRepo};
 use crate::dedup::TOUCH_S;
@@ -166,11 +167,31 @@ impl Store {
                     for of in Kept::ALL {
                         self.swept().forget_buried(of, times.old_s).await?;
                     }
+                    self.settle_accounts(options, &swept).await?;
                 }
             }
         }
         turn.end().await?;
         Ok(swept)
+    }
+
+    /// Usage in one line for each repository, the audit log no longer than it should be, and what was done in it.
+    async fn settle_accounts(&self, options: &SweepOptions, swept: &Swept) -> Result<()> {
+        let keep = self.catalog.keep();
+        match options.offline {
+            true => keep.recount_usage().await?,
+            false => keep.fold_usage().await?,
+        }
+        if self.audit_s > 0 {
+            keep.forget_deeds(self.clock.now_s().saturating_sub(self.audit_s)).await?;
+        }
+        let Swept { git_objects, files, deleted, deleted_bytes, .. } = swept;
+        if git_objects + files + deleted == 0 {
+            return Ok(());
+        }
+        let detail =
+            format!("{git_objects} git objects, {files} files, {deleted} objects of {deleted_bytes} bytes");
+        keep.note_deed(&Deed::new("sweep", "store", detail)).await
     }
 
     fn swept(&self) -> &dyn SweepCatalog {

@@ -4,6 +4,7 @@
 //! decoded and hashed.
 
 mod mend;
+mod place;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{Digest, ObjectKey, Objects, XorbKey};
 use crate::repo::bundle::Bundle;
+use place::{Place, Stage};
 
 /// How to verify.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +34,8 @@ pub struct VerifyOptions {
     pub repair: Option<Repair>,
     /// Leave out xorbs that were found sound since this Unix second.
     pub since_s: u64,
+    /// Go on where the last run of this depth was cut, or at the first damage it found.
+    pub resume: bool,
 }
 
 /// What to do about damage.
@@ -104,17 +108,22 @@ struct Verify<'a> {
     progress: &'a VerifyProgress,
     begin: Instant,
     verified: Verified,
+    /// Where the run before was cut.
+    resumed: Option<Place>,
 }
 
 impl Store {
     /// Looks at everything once. Damage is an answer, not an error.
     pub async fn verify(&self, options: &VerifyOptions, progress: &VerifyProgress) -> Result<Verified> {
         let begin = Instant::now();
-        let mut verify = Verify { store: self, options, progress, begin, verified: Verified::default() };
+        let resumed = if options.resume { self.verify_place(options).await? } else { None };
+        let mut verify =
+            Verify { store: self, options, progress, begin, verified: Verified::default(), resumed };
         verify.xorbs().await?;
         verify.shards().await?;
         verify.bundles().await?;
         verify.files().await?;
+        self.note_verify_place(options, None).await?;
         Ok(verify.verified)
     }
 
@@ -125,8 +134,9 @@ impl Store {
 
 impl Verify<'_> {
     async fn xorbs(&mut self) -> Result<()> {
-        let mut after = Vec::new();
+        let Some(mut after) = self.enter(Stage::Xorbs) else { return Ok(()) };
         loop {
+            self.reached(Stage::Xorbs, &after).await?;
             let rows = self.store.care().xorb_page(&after, PAGE).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.key.hash.as_bytes().to_vec();
@@ -155,8 +165,9 @@ impl Verify<'_> {
     }
 
     async fn shards(&mut self) -> Result<()> {
-        let mut after = Vec::new();
+        let Some(mut after) = self.enter(Stage::Shards) else { return Ok(()) };
         loop {
+            self.reached(Stage::Shards, &after).await?;
             let rows = self.store.care().shard_page(&after, PAGE).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.hash.as_bytes().to_vec();
@@ -170,8 +181,9 @@ impl Verify<'_> {
     }
 
     async fn bundles(&mut self) -> Result<()> {
-        let mut after = Vec::new();
+        let Some(mut after) = self.enter(Stage::Bundles) else { return Ok(()) };
         loop {
+            self.reached(Stage::Bundles, &after).await?;
             let repos = self.store.catalog.sweep().all_repos(&after, PAGE).await?;
             let Some(last) = repos.last() else { return Ok(()) };
             after = last.row.id.as_bytes().to_vec();
@@ -194,8 +206,9 @@ impl Verify<'_> {
 
     /// Every xorb of every file has a row that counts the object the file is laid out in.
     async fn files(&mut self) -> Result<()> {
-        let mut after = Vec::new();
+        let Some(mut after) = self.enter(Stage::Files) else { return Ok(()) };
         loop {
+            self.reached(Stage::Files, &after).await?;
             let rows = self.store.care().file_page(&after, PAGE).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.hash.as_bytes().to_vec();

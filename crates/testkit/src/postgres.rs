@@ -28,16 +28,8 @@ impl Postgres {
                 writeln!(std::io::stderr(), "skipped: PostgreSQL is not installed (make setup installs it)");
             return None;
         };
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let name = format!("drystone-pg-{}-{}", process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-        let folder = env::temp_dir().join(name);
-        fs::create_dir_all(&folder).expect("a temporary folder can be made");
-        let mut server = Self { folder, programs, port: 0, databases: AtomicU32::new(0) };
-        if is_root() {
-            // The server refuses to run as root, so it gets a folder and a user of its own.
-            let owned = Command::new("chown").arg("postgres").arg(&server.folder).output();
-            expect_success("chown", &owned.expect("chown runs"));
-        }
+        let mut server = Self { folder: fresh_folder(), programs, port: 0, databases: AtomicU32::new(0) };
+        server.own_folder();
         let data = server.data();
         let init = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "-D"];
         expect_success("initdb", &server.run("initdb", |initdb| initdb.args(init).arg(&data)));
@@ -52,11 +44,71 @@ impl Postgres {
     /// If it cannot be made.
     pub fn fresh_database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        let port = self.port.to_string();
-        let args = ["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-q", "-c"];
-        let create = format!("CREATE DATABASE {name}");
-        expect_success("psql", &self.run("psql", |psql| psql.args(args).arg(create)));
+        self.sql(&format!("CREATE DATABASE {name}"));
         format!("postgres://postgres@127.0.0.1:{port}/{name}", port = self.port)
+    }
+
+    /// Another server that follows this one: what this one acknowledges from now on is on both.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be made.
+    pub fn standby(&self) -> Self {
+        let mut standby = Self {
+            folder: fresh_folder(),
+            programs: self.programs.clone(),
+            port: 0,
+            databases: AtomicU32::new(0),
+        };
+        standby.own_folder();
+        let (data, port) = (standby.data(), self.port.to_string());
+        let args =
+            ["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-R", "-X", "stream", "-c", "fast", "-D"];
+        expect_success("pg_basebackup", &standby.run("pg_basebackup", |copy| copy.args(args).arg(&data)));
+        standby.listen();
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql("SELECT pg_reload_conf()");
+        standby
+    }
+
+    /// Ends at once, as a machine that loses its power.
+    pub fn kill(&self) {
+        let data = self.data();
+        self.run("pg_ctl", |pg_ctl| pg_ctl.arg("-D").arg(&data).args(["-w", "-m", "immediate", "stop"]));
+    }
+
+    /// Makes a standby one that takes writes, and waits for nobody.
+    ///
+    /// # Panics
+    ///
+    /// If it does not become one.
+    pub fn promote(&self) {
+        let data = self.data();
+        expect_success(
+            "promote",
+            &self.run("pg_ctl", |pg_ctl| pg_ctl.arg("-D").arg(&data).args(["-w", "promote"])),
+        );
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = ''");
+        self.sql("SELECT pg_reload_conf()");
+    }
+
+    /// Where it listens on this machine.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn sql(&self, statement: &str) {
+        let port = self.port.to_string();
+        let args = ["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-q", "-c", statement];
+        expect_success("psql", &self.run("psql", |psql| psql.args(args)));
+    }
+
+    fn own_folder(&self) {
+        if is_root() {
+            // The server refuses to run as root, so it gets a folder and a user of its own.
+            let owned = Command::new("chown").arg("postgres").arg(&self.folder).output();
+            expect_success("chown", &owned.expect("chown runs"));
+        }
     }
 
     /// Another program may take a free port before the server does, so it tries a few.
@@ -115,6 +167,14 @@ impl Drop for Postgres {
         self.run("pg_ctl", |pg_ctl| pg_ctl.arg("-D").arg(&data).args(["-w", "-m", "immediate", "stop"]));
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn fresh_folder() -> PathBuf {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let name = format!("drystone-pg-{}-{}", process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+    let folder = env::temp_dir().join(name);
+    fs::create_dir_all(&folder).expect("a temporary folder can be made");
+    folder
 }
 
 /// The folder with the server's programs: Debian keeps them off the path.

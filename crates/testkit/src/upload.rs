@@ -214,7 +214,9 @@ impl Cas {
                 let stored = &at.range.stored_bytes;
                 let range = format!("bytes={}-{}", stored.start, stored.end - 1);
                 let data = self.http.send("GET", url, &[("range", &range)], Sent::Nothing)?;
-                assert_eq!(data.status, 206, "{hash}: {}", data.text());
+                if data.status != 206 {
+                    return Err(io::Error::other(format!("{}: {}", data.status, data.text())));
+                }
                 let mut decoder = ChunkDecoder::new();
                 let mut reader = ChunkReader::new(&data.body, 0, &mut decoder);
                 let mut number = at.range.chunks.start;

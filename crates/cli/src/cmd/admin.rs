@@ -1,8 +1,11 @@
 //! `drystone admin`: users, organisations, their members, repositories and the trash, straight in the catalog or through
 //! a running server.
 
+mod keeping;
 mod local;
 mod remote;
+
+pub(super) use keeping::text as quota_text;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -11,15 +14,18 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use store::repo::{RepoId, RepoName};
 
+use super::keep::keeper;
 use crate::output::CliError;
 
-/// Manage users, organisations, members, repositories and the trash
+/// Manage users, organisations, members, repositories, the trash and quotas; read the audit log
 ///
 /// Works on the server's catalog, whether the server runs or not; with --endpoint through a server, with an admin token.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  drystone admin org create team\n  drystone admin member add team ann --write\n  \
-                        drystone admin repo create datasets/team/corpus --private\n  drystone admin repo list\n  drystone admin --endpoint https://hub.example --token ds_… trash list"
+                        drystone admin repo create datasets/team/corpus --private\n  drystone admin repo list\n  drystone admin --endpoint https://hub.example --token ds_… trash list\n  \
+                        drystone admin quota set ann --logical 2TB --physical 500GB\n  drystone admin audit --since 7d\n  \
+                        drystone admin undelete ann/model weights.bin"
 )]
 pub(crate) struct Admin {
     #[command(flatten)]
@@ -70,6 +76,13 @@ enum Verb {
     /// Deleted repositories that can be had back
     #[command(subcommand)]
     Trash(TrashVerb),
+    /// Limits on what namespaces and repositories take
+    #[command(subcommand)]
+    Quota(keeping::QuotaVerb),
+    /// Who changed what, the newest first
+    Audit(keeping::Audit),
+    /// Have back a revision that a branch or tag has left, or a file that was deleted
+    Undelete(keeping::Undelete),
 }
 
 #[derive(Debug, Subcommand)]
@@ -175,7 +188,7 @@ impl Admin {
         let values = runtime.block_on(async {
             match &place.endpoint {
                 Some(endpoint) => remote::Remote::new(endpoint, place.token.clone())?.run(verb).await,
-                None => local::run(&place, verb).await,
+                None => store::audit::by(keeper(), local::run(&place, verb)).await,
             }
         })?;
         let mut out = io::stdout().lock();
@@ -195,6 +208,9 @@ type Values = Result<Vec<Value>, CliError>;
 /// The same for people.
 fn text(value: &Value) -> String {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    if let Some(text) = keeping::text(value) {
+        return text;
+    }
     let visibility = if value.get("private") == Some(&Value::Bool(true)) { "private" } else { "public" };
     match value {
         _ if value.get("reclaimAt").is_some() => {

@@ -8,6 +8,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use server::{House, Key, KeyRing, Layers, ServeConfig};
 use store::Store;
+use store::audit::Actor;
 
 use crate::output::CliError;
 
@@ -88,6 +89,7 @@ pub(super) fn watched<T>(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
     runtime.block_on(async {
+        let work = store::audit::by(keeper(), work);
         let show = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             if !std::io::stderr().is_terminal() {
@@ -106,6 +108,14 @@ pub(super) fn watched<T>(
             () = show => unreachable!("the line goes on until the work is done"),
         }
     })
+}
+
+/// Whoever gives commands on this machine, for the audit log.
+pub(super) fn keeper() -> Actor {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    Actor::named(
+        user.map_or_else(|_| "command line".to_owned(), |user| format!("{user} on the command line")),
+    )
 }
 
 /// A number of bytes as people read it.

@@ -29,7 +29,7 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let progress = SweepProgress::default();
-        let (counts, logical, top, estimate) = watched(
+        let (counts, logical, top, estimate, quotas) = watched(
             async {
                 let store = self.place.open().await?;
                 let counts = store.catalog().counts().await.map_err(said)?;
@@ -37,13 +37,16 @@ impl Stats {
                 let options = SweepOptions::default();
                 let estimate = store.estimate_sweep(&options, &progress).await.map_err(said)?;
                 let logical = store.catalog().care().logical_bytes().await.map_err(said)?;
-                Ok((counts, logical, top, estimate))
+                let quotas = store.quota_usage().await.map_err(said)?;
+                Ok((counts, logical, top, estimate, quotas))
             },
             || format!("{} looked at", progress.now().1),
         )?;
         // What repositories say they have, against what is stored for it.
         let ratio = logical as f64 / counts.object_bytes.max(1) as f64;
         let reclaimable = estimate.xorb_bytes + estimate.orphan_bytes;
+        let quotas: Vec<_> =
+            quotas.iter().map(|(row, usage)| server::http::quota_json(row, *usage)).collect();
         let mut out = io::stdout().lock();
         if self.json {
             let repos: Vec<_> = top
@@ -54,7 +57,7 @@ impl Stats {
                 "files": counts.files, "file_bytes": counts.file_bytes, "repository_files": counts.repo_files,
                 "repository_bytes": logical, "xorbs": counts.xorbs, "stored_bytes": counts.object_bytes,
                 "raw_bytes": counts.raw_bytes, "shards": counts.shards, "dedup_chunks": counts.dedup,
-                "dedup_ratio": ratio, "reclaimable_bytes": reclaimable, "top": repos,
+                "dedup_ratio": ratio, "reclaimable_bytes": reclaimable, "top": repos, "quotas": quotas,
             });
             writeln!(out, "{value}")?;
             return Ok(ExitCode::SUCCESS);
@@ -77,6 +80,9 @@ impl Stats {
         writeln!(out, "reclaimable   {}", human(reclaimable))?;
         for (scope, files, bytes) in top {
             writeln!(out, "{:>12}  {files:>8} files  {scope}", human(bytes))?;
+        }
+        for quota in quotas.iter().filter_map(super::admin::quota_text) {
+            writeln!(out, "quota         {quota}")?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use store::catalog::migrate::{MigrateProgress, Migrated, migrate};
 use store::copy::{Copied, CopyProgress, copy};
 
 use super::keep::{human, said, watched};
 use crate::output::CliError;
 
-/// Copy the objects of a store
+/// Copy the objects of a store, move its catalog
 #[derive(Debug, Args)]
 pub(crate) struct StoreCommand {
     #[command(subcommand)]
@@ -20,6 +21,7 @@ pub(crate) struct StoreCommand {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Copy(Copy),
+    Migrate(Migrate),
 }
 
 /// Copy what another store does not have yet, folder or bucket, beside running servers
@@ -51,8 +53,57 @@ struct Copy {
 
 impl StoreCommand {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let Verb::Copy(verb) = self.verb;
-        verb.run()
+        match self.verb {
+            Verb::Copy(verb) => verb.run(),
+            Verb::Migrate(verb) => verb.run(),
+        }
+    }
+}
+
+/// Move a catalog from SQLite to PostgreSQL: all rows, tokens and members included
+///
+/// Stop the server first; the database must be one that no server has used. The SQLite file stays as it is. Start the server with `--catalog` and
+/// the new URL afterwards.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  drystone store migrate --from sqlite:///srv/drystone/catalog.db --to postgres://drystone@db/drystone --dry-run\n  \
+                        drystone store migrate --from sqlite:///srv/drystone/catalog.db --to postgres://drystone@db/drystone"
+)]
+struct Migrate {
+    /// The catalog, `sqlite:///file`
+    #[arg(long, value_name = "URL")]
+    from: String,
+
+    /// The empty database, `postgres://…`
+    #[arg(long, value_name = "URL")]
+    to: String,
+
+    /// Copy everything, then let go of it: shows that it would work
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Migrate {
+    fn run(self) -> Result<ExitCode, CliError> {
+        let progress = MigrateProgress::default();
+        let work = async { migrate(&self.from, &self.to, self.dry_run, &progress).await.map_err(said) };
+        let Migrated { tables } = watched(work, || format!("{} rows", progress.rows()))?;
+        let mut out = io::stdout().lock();
+        if self.json {
+            let tables: serde_json::Map<_, _> =
+                tables.into_iter().map(|(name, rows)| (name, json!(rows))).collect();
+            writeln!(out, "{}", json!({"rows": tables, "dry_run": self.dry_run}))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        for (name, rows) in tables {
+            writeln!(out, "{rows:>12}  {name}")?;
+        }
+        writeln!(out, "{}", if self.dry_run { "would be migrated" } else { "migrated" })?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -147,7 +147,8 @@ fn repo_text(scope: &store::Scope) -> String {
 /// Runs something that waits.
 fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?.block_on(work)
+    let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
+    runtime.block_on(store::audit::by(super::keep::keeper(), work))
 }
 
 fn said(error: impl std::fmt::Display) -> CliError {

@@ -31,6 +31,10 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     within: Option<u64>,
 
+    /// Go on where the last run was cut, or at the first damage it found
+    #[arg(long)]
+    resume: bool,
+
     /// MiB to read in a second [default: as many as possible]
     #[arg(long, value_name = "MIB")]
     rate: Option<u64>,
@@ -59,6 +63,7 @@ impl Verify {
             deep: self.deep,
             rate_bytes_per_s: self.rate.map(|mib| mib.saturating_mul(1 << 20)),
             repair,
+            resume: self.resume,
             since_s: self.within.map_or(0, |within| now_s().saturating_sub(within)),
         };
         let progress = VerifyProgress::default();

@@ -38,7 +38,9 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("signing_key_file", "file of the key that signs tokens and data URLs, for servers that share one"),
     ("url_ttl_s", "seconds a data URL is good"),
     ("token_ttl_s", "seconds a CAS token is good"),
-    ("trash_s", "seconds a deleted repository can be had back; 0 for not at all"),
+    ("trash_s", "seconds a deleted repository or revision can be had back; 0 for not at all"),
+    ("audit_s", "seconds the audit log goes back; 0 for ever"),
+    ("shutdown_delay_s", "seconds the server goes on after it was told to stop, with /ready saying no"),
     ("shutdown_grace_s", "seconds requests may take to finish when the server stops"),
     ("sweep_interval_s", "seconds between two sweeps of what nobody needs any more; 0 for none"),
     ("sweep_grace_s", "seconds that what is unused is kept"),
@@ -117,6 +119,8 @@ pub(super) fn apply(
         // Clients renew a token 60 seconds before it expires: a shorter life would renew it for ever.
         "token_ttl_s" => number(text, 120, WEEK_S).map(|v| config.token_ttl_s = v),
         "trash_s" => number(text, 0, 520 * WEEK_S).map(|v| config.trash_s = v),
+        "audit_s" => number(text, 0, 5200 * WEEK_S).map(|v| config.audit_s = v),
+        "shutdown_delay_s" => number(text, 0, 3600).map(|v| config.shutdown_delay_s = v),
         "shutdown_grace_s" => number(text, 0, 3600).map(|v| config.shutdown_grace_s = v),
         "sweep_interval_s" => number(text, 0, 366 * DAY_S).map(|v| config.sweep_interval_s = v),
         // What a dedup answer names must live as long as the answer, and a while longer.

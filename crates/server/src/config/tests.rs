@@ -65,6 +65,8 @@ fn every_setting_can_be_said_in_every_way() {
         ("url_ttl_s", "900"),
         ("token_ttl_s", "901"),
         ("trash_s", "77"),
+        ("audit_s", "78"),
+        ("shutdown_delay_s", "2"),
         ("shutdown_grace_s", "3"),
         ("sweep_interval_s", "0"),
         ("sweep_grace_s", "90000"),
@@ -111,8 +113,9 @@ fn every_setting_can_be_said_in_every_way() {
         idle_timeout_s: 11,
     };
     assert_eq!(config.limits, limits);
-    assert_eq!((config.url_ttl_s, config.token_ttl_s, config.trash_s), (900, 901, 77));
-    assert_eq!(config.shutdown_grace_s, 3);
+    assert_eq!((config.url_ttl_s, config.token_ttl_s), (900, 901));
+    assert_eq!((config.trash_s, config.audit_s), (77, 78));
+    assert_eq!((config.shutdown_delay_s, config.shutdown_grace_s), (2, 3));
     assert_eq!((config.sweep_interval_s, config.sweep_grace_s), (0, 90_000));
     assert_eq!(
         (config.dedup, config.log_format, config.log_level),

@@ -80,6 +80,8 @@ impl ServeConfig {
             "url_ttl_s" => number(self.url_ttl_s),
             "token_ttl_s" => number(self.token_ttl_s),
             "trash_s" => number(self.trash_s),
+            "audit_s" => number(self.audit_s),
+            "shutdown_delay_s" => number(self.shutdown_delay_s),
             "shutdown_grace_s" => number(self.shutdown_grace_s),
             "sweep_interval_s" => number(self.sweep_interval_s),
             "sweep_grace_s" => number(self.sweep_grace_s),

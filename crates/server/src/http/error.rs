@@ -118,6 +118,7 @@ impl From<store::Error> for Refused {
             ErrorKind::Invalid => (ErrorCode::Invalid, None),
             ErrorKind::Conflict => (ErrorCode::Conflict, None),
             ErrorKind::Denied => (ErrorCode::Forbidden, None),
+            ErrorKind::Full => (ErrorCode::QuotaExceeded, None),
             ErrorKind::NotFound => (ErrorCode::NotFound, None),
             ErrorKind::Corrupt => (ErrorCode::Corrupt, Some("stored bytes are damaged")),
             ErrorKind::Unavailable => (ErrorCode::Unavailable, Some("the store does not answer")),

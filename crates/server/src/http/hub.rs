@@ -12,6 +12,7 @@ mod error;
 mod ignore;
 mod info;
 mod keep;
+mod keeping;
 mod lfs;
 mod preupload;
 mod query;
@@ -20,8 +21,12 @@ mod resolve;
 mod tree;
 
 pub(crate) use access::Asked;
+pub(crate) use commit::receive as hub_commit;
+pub(crate) use preupload::decide as hub_decide;
+pub(crate) use query::Query;
 pub use clock::iso;
 pub(crate) use error::HubError;
+pub use keeping::{deed_json, left_json, quota_json};
 pub(crate) use lfs::LfsSigner;
 
 use axum::routing::{delete, get, post, put};
@@ -47,6 +52,12 @@ pub(super) fn routes() -> Vec<Route> {
         ("/api/admin/repos".to_owned(), get(keep::repos)),
         ("/api/admin/trash".to_owned(), get(keep::trash)),
         ("/api/admin/trash/{id}".to_owned(), post(keep::restore).delete(keep::reclaim)),
+        (
+            "/api/admin/quotas".to_owned(),
+            get(keeping::quotas).put(keeping::set_quota).delete(keeping::remove_quota),
+        ),
+        ("/api/admin/audit".to_owned(), get(keeping::audit)),
+        ("/api/admin/undelete".to_owned(), get(keeping::left).post(keeping::undelete)),
     ];
     routes.extend(Kind::ALL.into_iter().flat_map(of_kind));
     routes

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method, Response};
 use axum::middleware::Next;
+use store::audit::{self, Actor};
 use tracing::Instrument as _;
 use xet::wire::routes::header as names;
 
@@ -28,7 +29,9 @@ pub(super) async fn observe(mut request: Request, next: Next) -> Response<Body> 
 
     let in_flight = InFlight::enter();
     let begin = Instant::now();
-    let mut response = next.run(request).instrument(span.clone()).await;
+    // What the request changes is noted under its id, and under the name of whoever asks once that is known.
+    let asked = audit::by(Actor::of_request(id.as_str()), next.run(request));
+    let mut response = asked.instrument(span.clone()).await;
     let seconds = begin.elapsed().as_secs_f64();
     drop(in_flight);
 

@@ -29,6 +29,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     let all = [
         ("style", "css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
         ("page", "js", "text/javascript; charset=utf-8", include_str!("../../assets/page.js")),
+        ("upload", "js", "text/javascript; charset=utf-8", include_str!("../../assets/upload.js")),
         ("icon", "svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
     ];
     all.into_iter().map(asset).collect()

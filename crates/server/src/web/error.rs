@@ -29,6 +29,13 @@ impl<E: Into<HubError>> From<E> for PageError {
     }
 }
 
+impl PageError {
+    /// The refusal, for programs.
+    pub(super) fn into_inner(self) -> HubError {
+        self.error
+    }
+}
+
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage {
@@ -53,7 +60,7 @@ impl IntoResponse for PageError {
             400..=499 => "That did not work",
             _ => "The server has trouble",
         };
-        let frame = Frame { title: title.to_owned(), section: "", who: None, search: String::new() };
+        let frame = Frame { title: title.to_owned(), ..Frame::default() };
         let mut response = page::answer(&ErrorPage { frame, status: status.as_u16(), title, message });
         *response.status_mut() = status;
         // What programs decide by, and when to come back.

@@ -5,10 +5,10 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 
-use super::{Visit, assets};
+use super::{Visit, assets, session};
 
 /// What the layout shows around a page.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Frame {
     /// The title of the window.
     pub(super) title: String,
@@ -16,6 +16,12 @@ pub(super) struct Frame {
     pub(super) section: &'static str,
     /// Who is signed in.
     pub(super) who: Option<String>,
+    /// Whether they keep the server.
+    pub(super) is_admin: bool,
+    /// Whether they can sign out: a token in a header cannot.
+    pub(super) is_signed_in: bool,
+    /// What forms carry, so that no other site can send them.
+    pub(super) word: String,
     /// What is in the search box.
     pub(super) search: String,
 }
@@ -24,7 +30,15 @@ impl Frame {
     /// The frame of a page somebody visits.
     pub(super) fn new(visit: &Visit, section: &'static str, title: impl Into<String>) -> Self {
         let who = visit.who.as_ref().map(|who| who.name.clone());
-        Self { title: title.into(), section, who, search: String::new() }
+        Self {
+            title: title.into(),
+            section,
+            is_admin: visit.expect_admin().is_ok(),
+            is_signed_in: who.is_some() && visit.session.is_some(),
+            who,
+            word: session::word(visit.session.as_deref()),
+            search: String::new(),
+        }
     }
 
     /// Where an asset is.

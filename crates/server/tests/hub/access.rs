@@ -48,6 +48,12 @@ GET    /api/admin/repos                   admin 200
 GET    /api/admin/trash                   admin 200
 POST   /api/admin/trash/{id}              admin 404
 DELETE /api/admin/trash/{id}              admin 404
+GET    /api/admin/quotas                  admin 200
+PUT    /api/admin/quotas                  admin 400
+DELETE /api/admin/quotas                  admin 400
+GET    /api/admin/audit                   admin 200
+GET    /api/admin/undelete                admin 400
+POST   /api/admin/undelete                admin 400
 GET    /api/{kind}                        asks 200
 GET    {B}/xet-read-token                 admin 200
 GET    {B}/xet-read-token/{revision}      admin 200

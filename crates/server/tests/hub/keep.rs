@@ -75,3 +75,121 @@ async fn a_deleted_repository_can_be_had_back() {
     hub.admin("DELETE", "/api/repos/delete", json!({"name": "ann/a"})).await;
     assert_eq!(hub.admin("GET", "/api/admin/trash", Value::Null).await.json(), json!([]), "no trash");
 }
+
+#[tokio::test]
+async fn a_quota_is_set_from_afar_and_refuses_with_413_what_it_should() {
+    let hub = Hub::new().await;
+    hub.create("a", false).await;
+    let quotas = "/api/admin/quotas";
+    let ann = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
+    assert_eq!(hub.ask(&ann, "GET", quotas, b"").await.status, 403);
+    for (body, status) in [
+        (json!({"of": "ann", "logicalHard": 300_000, "physicalSoft": 10}), 200),
+        (json!({"of": "a/b/c/d"}), 400),
+        (json!({"of": "ann", "hard": 1}), 400),
+    ] {
+        assert_eq!(hub.admin("PUT", quotas, body).await.status, status);
+    }
+    hub.upload("ann/a", "w.bin", &testkit::corpus::noise(1, 200_000)).await;
+    let listed = hub.admin("GET", quotas, Value::Null).await.json();
+    assert_eq!((&listed[0]["of"], &listed[0]["logicalHard"]), (&json!("ann"), &json!(300_000)));
+    assert!(listed[0]["logicalBytes"].as_u64().unwrap() > 200_000, "{listed}");
+
+    // Before any byte: the batch says how much is coming.
+    let data = testkit::corpus::noise(2, 200_000);
+    let batch = json!({"operation": "upload", "transfers": ["basic", "xet"],
+                       "objects": [{"oid": hex(&data), "size": data.len()}]});
+    let batch = batch.to_string();
+    let batch = || hub.ask(&ann, "POST", "/ann/a.git/info/lfs/objects/batch", batch.as_bytes());
+    // Usage is remembered for a moment.
+    let refused = loop {
+        let got = batch().await;
+        if got.status == 413 {
+            break got;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    };
+    assert_eq!(refused.json()["code"], json!("quota_exceeded"));
+    let message = refused.header("x-error-message");
+    assert!(
+        message.contains("quota of ann: 300000 logical bytes") && message.contains("200000 more"),
+        "{message}"
+    );
+    // A commit of a small file too; one that deletes is let through, and both tell of the soft limit.
+    let put = [header("up"), file("big.txt", &vec![b'x'; 150_000])];
+    assert_eq!(hub.commit(&ann, "ann/a", &put).await.status, 413);
+    let delete = [header("rm"), json!({"key": "deletedFile", "value": {"path": "w.bin"}})];
+    let deleted = hub.commit(&ann, "ann/a", &delete).await;
+    assert_eq!(deleted.status, 200);
+    assert!(deleted.header("x-hf-warning").starts_with("quota; ann takes"), "{:?}", deleted.headers);
+    // The xorb of a client that cuts files itself.
+    let upload = testkit::upload::Upload::of(&[&data], 100, xet::compress::Policy::Auto);
+    assert_eq!(hub.admin("PUT", quotas, json!({"of": "ann/a", "physicalHard": 250_000})).await.status, 200);
+    let xorb = &upload.xorbs[0];
+    let token = hub.token(TokenScope::Write, "a");
+    let got = hub.ask(&token, "POST", &format!("/v1/xorbs/default/{}", xorb.info.hash()), &xorb.bytes).await;
+    assert_eq!((got.status, &got.json()["code"]), (413, &json!("quota_exceeded")));
+
+    for of in ["ann", "ann/a"] {
+        assert_eq!(hub.admin("DELETE", &format!("{quotas}?of={of}"), Value::Null).await.status, 200);
+    }
+    assert_eq!(hub.admin("DELETE", &format!("{quotas}?of=ann"), Value::Null).await.status, 404);
+    assert_eq!(batch().await.status, 200);
+}
+
+#[tokio::test]
+async fn the_audit_log_says_who_did_what_in_which_request_and_no_token() {
+    let hub = Hub::new().await;
+    let ann = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
+    let create = json!({"name": "ann/a"}).to_string();
+    let created = hub.ask(&ann, "POST", "/api/repos/create", create.as_bytes()).await;
+    assert_eq!(hub.commit(&ann, "ann/a", &[header("up"), file("a.txt", b"a")]).await.status, 200);
+    hub.admin("POST", "/api/admin/orgs", json!({"name": "team"})).await;
+    assert_eq!(hub.ask(&ann, "GET", "/api/admin/audit", b"").await.status, 403);
+    assert_eq!(hub.admin("GET", "/api/admin/audit?before=x", Value::Null).await.status, 400);
+
+    let got = hub.admin("GET", "/api/admin/audit", Value::Null).await;
+    let log = got.json();
+    let deed =
+        |action: &str| log.as_array().unwrap().iter().find(|row| row["action"] == action).unwrap().clone();
+    let made = deed("repo.create");
+    assert_eq!((&made["who"], &made["target"]), (&json!("ann"), &json!("ann/a")));
+    assert_eq!(made["request"].as_str().unwrap(), created.header("x-request-id"));
+    assert_eq!(deed("ref.move")["who"], json!("ann"));
+    assert_eq!(
+        (&deed("org.create")["who"], &deed("org.create")["target"]),
+        (&json!("admin"), &json!("team"))
+    );
+    let text = String::from_utf8(got.body).unwrap();
+    assert!(text.contains("token.create") && !text.contains(&ann) && !text.contains(&hub.admin));
+
+    let page = hub.admin("GET", "/api/admin/audit?limit=2", Value::Null).await;
+    let next = page.header("link").split('>').next().unwrap().trim_start_matches('<').to_owned();
+    let rest = hub.admin("GET", &next, Value::Null).await.json();
+    assert_eq!((&page.json()[0], &page.json()[1], &rest[0]), (&log[0], &log[1], &log[2]));
+}
+
+#[tokio::test]
+async fn what_was_deleted_is_had_back_from_afar() {
+    let hub = Hub::new().await;
+    hub.create("a", false).await;
+    let data = testkit::corpus::noise(3, 200_000);
+    hub.upload("ann/a", "w.bin", &data).await;
+    let delete = [header("rm"), json!({"key": "deletedFile", "value": {"path": "w.bin"}})];
+    assert_eq!(hub.commit(&hub.admin, "ann/a", &delete).await.status, 200);
+    let uri = "/api/admin/undelete";
+    assert_eq!(hub.admin("POST", uri, json!({"repo": "ann/a"})).await.status, 400);
+    assert_eq!(hub.admin("POST", uri, json!({"repo": "ann/b", "path": "w.bin"})).await.status, 404);
+    assert_eq!(hub.admin("POST", uri, json!({"repo": "ann/a", "path": "w.bin"})).await.status, 200);
+    assert!(hub.send("GET", "/ann/a/resolve/main/w.bin", &[], b"").await.body == data);
+
+    assert_eq!(hub.admin("POST", "/api/models/ann/a/branch/side", json!({})).await.status, 200);
+    let info = hub.admin("GET", "/api/models/ann/a/revision/side", Value::Null).await.json();
+    hub.admin("DELETE", "/api/models/ann/a/branch/side", Value::Null).await;
+    let left = hub.admin("GET", &format!("{uri}?repo=ann/a"), Value::Null).await.json();
+    assert_eq!((&left[0]["revision"], &left[0]["ref"]), (&info["sha"], &json!("refs/heads/side")));
+    assert!(left[0]["reclaimAt"].as_str() > left[0]["leftAt"].as_str());
+    let body = json!({"repo": "ann/a", "revision": info["sha"]});
+    assert_eq!(hub.admin("POST", uri, body).await.json()["ref"], json!("refs/heads/side"));
+    assert_eq!(hub.admin("GET", "/api/models/ann/a/revision/side", Value::Null).await.status, 200);
+}

@@ -5,6 +5,7 @@
 
 mod browse;
 mod care;
+pub(in crate::catalog) mod keep;
 mod records;
 mod repo;
 mod review;
@@ -23,8 +24,8 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog,
-    TOUCH_REPO_FILES, Tries, migrator, translate, unique, used,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, REVIVE_SHARD, RepoCatalog,
+    SweepCatalog, TOUCH_REPO_FILES, Tries, bytes_of, migrator, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -120,12 +121,14 @@ impl PostgresCatalog {
             }
         }
         let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
+        let (mut new_xorbs, mut new_bytes) = (Vec::new(), 0);
 
         for xorbs in r.xorbs.chunks(BATCH_ROWS) {
             let insert = "INSERT INTO repo_xorbs (xorb, namespace, repo) \
-                SELECT xorb, $1, $2 FROM UNNEST($3::bytea[]) AS given (xorb) ON CONFLICT DO NOTHING";
-            let insert = sqlx::query(insert).bind(namespace).bind(repo).bind(unique(xorbs));
-            insert.execute(&mut *tx).await?;
+                SELECT xorb, $1, $2 FROM UNNEST($3::bytea[]) AS given (xorb) ON CONFLICT DO NOTHING RETURNING xorb";
+            let insert = sqlx::query_as(insert).bind(namespace).bind(repo).bind(unique(xorbs));
+            let added: Vec<(Vec<u8>,)> = insert.fetch_all(&mut *tx).await?;
+            new_xorbs.extend(added.into_iter().map(|(xorb,)| xorb));
         }
         for files in r.files.chunks(BATCH_ROWS) {
             let hashes: Vec<_> = files.iter().map(|file| file.hash.as_bytes().as_slice()).collect();
@@ -148,13 +151,21 @@ impl PostgresCatalog {
                 let (xorbs, files): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
                 sqlx::query(insert).bind(xorbs).bind(files).execute(&mut *tx).await?;
             }
-            let insert = format!(
-                "INSERT INTO repo_files (namespace, repo, file, created_s) \
-                 SELECT DISTINCT $1, $2, file, $3::bigint FROM UNNEST($4::bytea[]) AS given (file) {TOUCH_REPO_FILES}"
-            );
-            let insert = sqlx::query(sqlx::AssertSqlSafe(insert)).bind(namespace).bind(repo);
-            insert.bind(column(r.now_s)).bind(&hashes).execute(&mut *tx).await?;
+            let insert = "INSERT INTO repo_files (namespace, repo, file, created_s) \
+                SELECT DISTINCT $1, $2, file, $3::bigint FROM UNNEST($4::bytea[]) AS given (file) \
+                ON CONFLICT DO NOTHING RETURNING file";
+            let insert =
+                sqlx::query_as(insert).bind(namespace).bind(repo).bind(column(r.now_s)).bind(&hashes);
+            let added: Vec<(Vec<u8>,)> = insert.fetch_all(&mut *tx).await?;
+            new_bytes += bytes_of(files, &added);
+            if added.len() < files.len() {
+                let touch =
+                    format!("{TOUCH_REPO_FILES} $1 WHERE namespace = $2 AND repo = $3 AND file = ANY($4)");
+                let touch = sqlx::query(sqlx::AssertSqlSafe(touch)).bind(column(r.now_s));
+                touch.bind(namespace).bind(repo).bind(&hashes).execute(&mut *tx).await?;
+            }
         }
+        keep::grow(&mut tx, &r.scope, new_bytes, &new_xorbs).await?;
         for digests in r.sha256s.chunks(BATCH_ROWS) {
             let insert = "INSERT INTO repo_sha256s (namespace, repo, sha256, file) SELECT $1, $2, sha256, file \
                 FROM UNNEST($3::bytea[], $4::bytea[]) AS given (sha256, file) ON CONFLICT DO NOTHING";
@@ -332,11 +343,15 @@ impl Catalog for PostgresCatalog {
     fn browse(&self) -> &dyn BrowseCatalog {
         self
     }
+
+    fn keep(&self) -> &dyn KeepCatalog {
+        self
+    }
 }
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 
-const MIGRATIONS: &[(i64, &str, &str)] = &[
+pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/postgres/0001_cas.sql")),
     (5, "secrets", include_str!("../../migrations/postgres/0005_secrets.sql")),
     (10, "tokens", include_str!("../../migrations/postgres/0010_tokens.sql")),
@@ -346,7 +361,9 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (22, "review", include_str!("../../migrations/postgres/0022_review.sql")),
     (23, "records", include_str!("../../migrations/postgres/0023_records.sql")),
     (30, "sweep", include_str!("../../migrations/postgres/0030_sweep.sql")),
+    (40, "keeping", include_str!("../../migrations/postgres/0040_keep.sql")),
     (50, "sizes", include_str!("../../migrations/postgres/0050_sizes.sql")),
+    (60, "passwords", include_str!("../../migrations/postgres/0060_passwords.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

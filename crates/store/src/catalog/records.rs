@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::keep::LeftRow;
 use super::repo::{MemberRow, NamespaceRow, RefRow, RepoRow};
 use super::review::PullRow;
 use crate::error::Result;
@@ -16,6 +17,8 @@ pub struct RepoRecord {
     pub refs: Vec<RefRow>,
     /// Its pull requests.
     pub pulls: Vec<PullRow>,
+    /// Commits its refs have left.
+    pub left: Vec<LeftRow>,
 }
 
 /// Users, organisations and their members.
@@ -76,10 +79,11 @@ macro_rules! implement_records {
                     let pulls = format!("SELECT {PULL_COLUMNS} FROM pulls WHERE repo = $1 ORDER BY number");
                     let pulls = sqlx::query_as(sqlx::AssertSqlSafe(pulls)).bind(repo.as_bytes().to_vec());
                     let pulls: Vec<PullColumns> = pulls.fetch_all(&mut *tx).await?;
+                    let left = left_of(&mut tx, repo).await?;
                     tx.commit().await?;
-                    Ok(Some((version, row, refs, pulls)))
+                    Ok(Some((version, row, refs, pulls, left)))
                 };
-                let Some((version, row, refs, pulls)) = retried!("gather a record", work()) else {
+                let Some((version, row, refs, pulls, left)) = retried!("gather a record", work()) else {
                     return Ok(None);
                 };
                 let refs = refs.into_iter().map(|(name, target)| Ok(RefRow { name, target: oid_of(target)? }));
@@ -87,6 +91,7 @@ macro_rules! implement_records {
                     row: row.try_into()?,
                     refs: refs.collect::<Result<_>>()?,
                     pulls: pulls.into_iter().map(PullRow::try_from).collect::<Result<_>>()?,
+                    left: left.into_iter().map(left_row).collect::<Result<_>>()?,
                 };
                 Ok(Some((number("version", version)?, record)))
             }

@@ -13,6 +13,7 @@ use super::records::Records;
 use super::review::Review;
 use super::rows::{array, number};
 use crate::access::Scope;
+use crate::audit::Deed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::repo::oid::{ObjectKind, Oid};
 use crate::repo::{Kind, RepoId, RepoName};
@@ -45,12 +46,15 @@ pub trait RepoCatalog: Records + Review + Send + Sync {
     /// Refs whose name begins so, in the order of their names.
     async fn refs(&self, repo: RepoId, prefix: &str) -> Result<Vec<RefRow>>;
 
+    /// The repository of this name, with its refs of these names as far as it has them.
+    async fn repo_at(&self, name: &RepoName, refs: &[String; 2]) -> Result<Option<(RepoRow, Vec<RefRow>)>>;
+
     /// The refs of these names; unknown ones are left out.
     async fn refs_named(&self, repo: RepoId, names: &[String]) -> Result<Vec<RefRow>>;
 
     /// Makes these changes if every ref is where its change begins and every commit it shall point to is there, or none of
-    /// them; tells which.
-    async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool>;
+    /// them; tells which. A commit that a ref leaves without leading to it is noted, to be kept for so many seconds.
+    async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64, keep_s: u64) -> Result<bool>;
 
     /// Adds git objects; those that are there stay. Adds none, and says so, if the repository is gone or has no right to a
     /// file that one stands for.
@@ -111,6 +115,19 @@ impl RepoRow {
     }
 }
 
+impl RepoRow {
+    /// What making this row another one means.
+    pub(crate) fn deed(&self, to: &Self) -> Deed {
+        let (name, new) = (self.name.to_string(), to.name.to_string());
+        match (self.reclaim_s, to.reclaim_s) {
+            (None, Some(until_s)) => Deed::new("repo.trash", name, format!("until {until_s}")),
+            (Some(_), None) => Deed::new("repo.restore", new, ""),
+            _ if name != new => Deed::new("repo.rename", name, new),
+            _ => Deed::new("repo.visibility", name, if to.private { "private" } else { "public" }),
+        }
+    }
+}
+
 /// Which repositories to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepoQuery {
@@ -146,6 +163,20 @@ pub struct RefChange {
     pub from: Option<Oid>,
     /// Where it shall point.
     pub to: Option<Oid>,
+}
+
+impl RefChange {
+    /// What it means.
+    pub(crate) fn deed(&self, repo: &RepoName) -> Deed {
+        let target = format!("{repo} {}", self.name);
+        match (self.from, self.to) {
+            (None, Some(to)) => Deed::new("ref.create", target, to.to_string()),
+            (Some(from), Some(to)) => Deed::new("ref.move", target, format!("{from} to {to}")),
+            (from, None) => {
+                Deed::new("ref.delete", target, from.map_or_else(String::new, |from| from.to_string()))
+            }
+        }
+    }
 }
 
 /// A git object of a repository, and where its bytes are.
@@ -208,6 +239,10 @@ pub struct MemberRow {
 pub(crate) type RepoColumns = (Vec<u8>, i64, String, String, i64, i64, i64, Option<i64>);
 
 pub(crate) const REPO_COLUMNS: &str = "id, kind, namespace, name, private, created_s, updated_s, reclaim_s";
+
+/// The columns of `repos`, and those of one of its refs.
+pub(crate) type RepoAtColumns =
+    (Vec<u8>, i64, String, String, i64, i64, i64, Option<i64>, Option<String>, Option<Vec<u8>>);
 
 /// The columns of `git_objects` after the repository, in the order of the table.
 pub(crate) type GitColumns = (

@@ -5,6 +5,7 @@
 
 mod browse;
 mod care;
+pub(in crate::catalog) mod keep;
 mod records;
 mod repo;
 mod review;
@@ -28,8 +29,8 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, REVIVE_SHARD, RepoCatalog, SweepCatalog,
-    TOUCH_REPO_FILES, Tries, XORB_COLUMNS, migrator, translate, unique, used,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, REVIVE_SHARD, RepoCatalog,
+    SweepCatalog, TOUCH_REPO_FILES, Tries, XORB_COLUMNS, bytes_of, migrator, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -154,13 +155,17 @@ impl SqliteCatalog {
             }
         }
         let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
+        let (mut new_xorbs, mut new_bytes) = (Vec::new(), 0);
 
         for xorbs in r.xorbs.chunks(BATCH_ROWS) {
             let mut insert = QueryBuilder::new("INSERT INTO repo_xorbs (xorb, namespace, repo) ");
             insert.push_values(xorbs, |mut values, xorb| {
                 values.push_bind(xorb.as_bytes().as_slice()).push_bind(namespace).push_bind(repo);
             });
-            finish(&mut insert, &mut tx).await?;
+            insert.push(" ON CONFLICT DO NOTHING RETURNING xorb");
+            let added: Vec<(Vec<u8>,)> =
+                insert.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+            new_xorbs.extend(added.into_iter().map(|(xorb,)| xorb));
         }
         for files in r.files.chunks(BATCH_ROWS) {
             let mut insert =
@@ -185,8 +190,19 @@ impl SqliteCatalog {
                 values.push_bind(namespace).push_bind(repo);
                 values.push_bind(file.hash.as_bytes().as_slice()).push_bind(column(r.now_s));
             });
-            insert.push(TOUCH_REPO_FILES).build().persistent(false).execute(&mut *tx).await?;
+            insert.push(" ON CONFLICT DO NOTHING RETURNING file");
+            let added: Vec<(Vec<u8>,)> =
+                insert.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+            new_bytes += bytes_of(files, &added);
+            if added.len() < files.len() {
+                let mut touch = QueryBuilder::new(TOUCH_REPO_FILES);
+                touch.push_bind(column(r.now_s)).push(" WHERE namespace = ").push_bind(namespace);
+                touch.push(" AND repo = ").push_bind(repo).push(" AND file");
+                let hashes: Vec<_> = files.iter().map(|file| file.hash.as_bytes().as_slice()).collect();
+                push_in(&mut touch, &hashes).build().persistent(false).execute(&mut *tx).await?;
+            }
         }
+        keep::grow(&mut tx, &r.scope, new_bytes, &new_xorbs).await?;
         for digests in r.sha256s.chunks(BATCH_ROWS) {
             let mut insert = QueryBuilder::new("INSERT INTO repo_sha256s (namespace, repo, sha256, file) ");
             insert.push_values(digests, |mut values, (sha256, file)| {
@@ -400,12 +416,16 @@ impl Catalog for SqliteCatalog {
     fn browse(&self) -> &dyn BrowseCatalog {
         self
     }
+
+    fn keep(&self) -> &dyn KeepCatalog {
+        self
+    }
 }
 
 /// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-const MIGRATIONS: &[(i64, &str, &str)] = &[
+pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/sqlite/0001_cas.sql")),
     (5, "secrets", include_str!("../../migrations/sqlite/0005_secrets.sql")),
     (10, "tokens", include_str!("../../migrations/sqlite/0010_tokens.sql")),
@@ -415,7 +435,9 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (22, "review", include_str!("../../migrations/sqlite/0022_review.sql")),
     (23, "records", include_str!("../../migrations/sqlite/0023_records.sql")),
     (30, "sweep", include_str!("../../migrations/sqlite/0030_sweep.sql")),
+    (40, "keeping", include_str!("../../migrations/sqlite/0040_keep.sql")),
     (50, "sizes", include_str!("../../migrations/sqlite/0050_sizes.sql")),
+    (60, "passwords", include_str!("../../migrations/sqlite/0060_passwords.sql")),
 ];
 
 /// Notes that these xorbs were referred to, which revives what was condemned; tells which are live, sorted.

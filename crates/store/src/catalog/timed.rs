@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use super::rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
-use super::{BrowseCatalog, CareCatalog, Catalog, RepoCatalog, SweepCatalog, Tokens};
+use super::{BrowseCatalog, CareCatalog, Catalog, KeepCatalog, RepoCatalog, SweepCatalog, Tokens};
 use crate::access::Scope;
 use crate::error::Result;
 
@@ -86,6 +86,10 @@ impl Catalog for TimedCatalog {
 
     fn browse(&self) -> &dyn BrowseCatalog {
         self.0.browse()
+    }
+
+    fn keep(&self) -> &dyn KeepCatalog {
+        self.0.keep()
     }
 
     async fn counts(&self) -> Result<Counts> {

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 use super::rows::{array, number};
 use crate::access::Scope;
+use crate::audit::Deed;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The tokens of a catalog.
@@ -31,6 +32,12 @@ pub trait Tokens: std::fmt::Debug + Send + Sync {
 
     /// Notes that a token was shown now. Time never goes back.
     async fn note_use(&self, id: &str, now_s: u64) -> Result<()>;
+
+    /// The hash of somebody's password, if they have one.
+    async fn password(&self, name: &str) -> Result<Option<String>>;
+
+    /// Gives somebody a password, or with `None` takes it away.
+    async fn set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Result<()>;
 }
 
 /// One token.
@@ -122,6 +129,20 @@ impl Bound {
 }
 
 impl TokenRow {
+    /// What adding it means. Its digest is nobody's business.
+    pub(crate) fn deed(&self) -> Deed {
+        let place = match &self.bound {
+            Bound::Everywhere => "everywhere".to_owned(),
+            Bound::Namespace(namespace) => format!("in {namespace}"),
+            Bound::Repo(scope) => format!("in {scope}"),
+        };
+        Deed::new(
+            "token.create",
+            self.id.as_str(),
+            format!("{} {} {place}", self.subject, self.rights.as_str()),
+        )
+    }
+
     /// Whether it opens anything at this time.
     pub fn is_live(&self, now_s: u64) -> bool {
         self.revoked_s.is_none() && self.expires_s.is_none_or(|expires_s| now_s < expires_s)
@@ -142,6 +163,9 @@ type TokenColumns = (
     Option<i64>,
     Option<i64>,
 );
+
+const SET_PASSWORD: &str = "INSERT INTO passwords (name, hash, changed_s) VALUES ($1, $2, $3) \
+    ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, changed_s = excluded.changed_s";
 
 const COLUMNS: &str =
     "id, label, digest, subject, rights, namespace, repo, created_s, expires_s, used_s, revoked_s";

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
@@ -10,7 +11,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::signer::Signer;
-use object_store::{ClientConfigKey, ObjectStore, ObjectStoreScheme};
+use object_store::{ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::{Host, Url};
 
 use super::{Cause, Objects};
@@ -68,21 +69,31 @@ fn open(url: &Url, options: Vec<(String, String)>) -> std::result::Result<Object
     let (scheme, prefix) = ObjectStoreScheme::parse(url)?;
     Ok(match scheme {
         ObjectStoreScheme::AmazonS3 => {
-            let builder = configured!(AmazonS3Builder::new().with_url(url.as_str()), options);
+            let builder =
+                configured!(AmazonS3Builder::new().with_url(url.as_str()).with_retry(retry()), options);
             Objects::signing(allow_loopback(builder).build()?, prefix)
         }
         ObjectStoreScheme::GoogleCloudStorage => {
-            let builder = configured!(GoogleCloudStorageBuilder::new().with_url(url.as_str()), options);
+            let builder = configured!(
+                GoogleCloudStorageBuilder::new().with_url(url.as_str()).with_retry(retry()),
+                options
+            );
             Objects::signing(builder.build()?, prefix)
         }
         // Azure signs for an object but for no range of it, so it signs nothing here.
         ObjectStoreScheme::MicrosoftAzure => {
-            let builder = configured!(MicrosoftAzureBuilder::new().with_url(url.as_str()), options);
+            let builder =
+                configured!(MicrosoftAzureBuilder::new().with_url(url.as_str()).with_retry(retry()), options);
             Objects::new(Arc::new(PrefixStore::new(builder.build()?, prefix)))
         }
         ObjectStoreScheme::Memory => Objects::new(Arc::new(PrefixStore::new(InMemory::new(), prefix))),
         _ => return Err("expected file://, s3://, gs:// or az://".into()),
     })
+}
+
+/// Clients wait while a bucket is asked again, and ask again themselves: better soon than often.
+fn retry() -> RetryConfig {
+    RetryConfig { max_retries: 6, retry_timeout: Duration::from_secs(20), ..RetryConfig::default() }
 }
 
 /// Plain HTTP must be allowed by `AWS_ALLOW_HTTP`, except to this machine.

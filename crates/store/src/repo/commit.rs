@@ -15,6 +15,7 @@ use super::{LinkedFile, RepoId};
 use crate::Store;
 use crate::catalog::repo::{RefChange, RepoRow};
 use crate::error::{Error, ErrorKind, Result};
+use crate::quota::Need;
 
 /// Who did something, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,6 +177,12 @@ impl Store {
 
     async fn try_commit(&self, repo: &RepoRow, request: &Request) -> Result<Committed> {
         let linked = self.linked(repo, &request.operations).await?;
+        let put = request.operations.iter().map(|operation| match operation {
+            Operation::Put { content, .. } => content.len() as u64,
+            _ => 0,
+        });
+        let bytes = put.sum();
+        self.expect_quota(&repo.scope()?, Need { logical_bytes: bytes, physical_bytes: bytes }).await?;
         let mut tries = COMMIT_TRIES;
         loop {
             let Some(head) = self.ref_target(repo.id, &request.ref_name).await? else {

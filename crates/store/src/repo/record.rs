@@ -10,6 +10,7 @@ use xet::wire::{encode_json, parse_json};
 
 use super::{MemberRow, NamespaceRow, PullRow, PullState, RepoId, RepoName};
 use crate::Store;
+use crate::catalog::keep::LeftRow;
 use crate::catalog::records::{PeopleRecord, RepoRecord};
 use crate::catalog::repo::{RefChange, RefRow, RepoRow};
 use crate::error::{Error, ErrorKind, Result};
@@ -25,6 +26,16 @@ struct RepoJson {
     reclaim_s: Option<u64>,
     refs: Vec<(String, String)>,
     pulls: Vec<PullJson>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<LeftJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LeftJson {
+    oid: String,
+    name: String,
+    left_s: u64,
+    reclaim_s: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -78,6 +89,12 @@ impl RepoRecord {
                 merged,
             }
         };
+        let left = |row: &LeftRow| LeftJson {
+            oid: row.oid.to_string(),
+            name: row.name.clone(),
+            left_s: row.left_s,
+            reclaim_s: row.reclaim_s,
+        };
         encode_json(&RepoJson {
             id: self.row.id.to_string(),
             repo: self.row.name.to_string(),
@@ -87,6 +104,7 @@ impl RepoRecord {
             reclaim_s: self.row.reclaim_s,
             refs: self.refs.iter().map(|row| (row.name.clone(), row.target.to_string())).collect(),
             pulls: self.pulls.iter().map(pull).collect(),
+            left: self.left.iter().map(left).collect(),
         })
     }
 
@@ -103,6 +121,10 @@ impl RepoRecord {
             let PullJson { number, title, description, author, created_s, .. } = pull;
             Ok(PullRow { number, title, description, author, created_s, state })
         };
+        let left = |row: LeftJson| {
+            let LeftJson { oid, name, left_s, reclaim_s } = row;
+            Ok(LeftRow { oid: oid.parse()?, name, left_s, reclaim_s })
+        };
         let refs = json.refs.into_iter().map(|(name, target)| Ok(RefRow { name, target: target.parse()? }));
         Ok(Self {
             row: RepoRow {
@@ -115,6 +137,7 @@ impl RepoRecord {
             },
             refs: refs.collect::<Result<_>>()?,
             pulls: json.pulls.into_iter().map(pull).collect::<Result<_>>()?,
+            left: json.left.into_iter().map(left).collect::<Result<_>>()?,
         })
     }
 }
@@ -167,7 +190,7 @@ impl PeopleRecord {
 impl Store {
     /// Moves refs and writes down where they are; tells whether they were where the changes begin.
     pub(crate) async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool> {
-        let moved = self.hub().move_refs(repo, changes, now_s).await?;
+        let moved = self.hub().move_refs(repo, changes, now_s, self.trash_s).await?;
         if moved {
             self.write_down(repo).await?;
         }
@@ -224,6 +247,10 @@ impl Store {
                 self.change_row(&row, &record.row).await?;
             }
             self.hub().restore_refs(version, &record).await?;
+            let oids: Vec<_> = record.left.iter().map(|left| left.oid).collect();
+            let known = self.hub().git_objects(repo, &oids).await?;
+            record.left.retain(|left| known.iter().any(|row| row.oid == left.oid));
+            self.catalog.keep().note_left(repo, &record.left).await?;
             applied += 1;
         }
         self.layouts.forget();

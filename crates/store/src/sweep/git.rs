@@ -28,6 +28,7 @@ impl Store {
     /// Drops what no ref of the repository leads to; tells how much.
     pub(super) async fn sweep_git(&self, repo: &SweptRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
         let mut dropped = 0;
+        self.catalog.keep().forget_left(repo.row.id, self.clock.now_s()).await?;
         for _ in 0..GIT_TRIES {
             let Some(generation) = self.swept().begin_repo(repo.row.id).await? else { return Ok(dropped) };
             let loose = self.loose_git(repo, times, turn).await?;
@@ -60,10 +61,13 @@ impl Store {
     ) -> Result<Loose> {
         let id = repo.row.id;
         let refs = self.hub().refs(id, "").await?;
+        // After the refs: one that is deleted in between is in either.
+        let left = self.left_revisions(id).await?;
         let mut marked = HashSet::new();
-        self.mark(id, refs.iter().map(|given| given.target).collect(), &mut marked).await?;
+        let roots = refs.iter().map(|given| given.target).chain(left.iter().map(|left| left.oid));
+        self.mark(id, roots.collect(), &mut marked).await?;
         let (mut objects, mut young) = (Vec::new(), Vec::new());
-        let mut has_young = false;
+        let mut has_young = !left.is_empty();
         let mut after = Vec::new();
         loop {
             let page = self.swept().git_page(id, &after, PAGE_OBJECTS).await?;

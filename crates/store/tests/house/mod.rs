@@ -61,9 +61,13 @@ impl House {
         Self { store, clock, faults, catalog, folder }
     }
 
+    pub(crate) fn database_file(&self) -> std::path::PathBuf {
+        self.folder.path().join("catalog.db")
+    }
+
     /// The database itself, to do what nobody should.
     pub(crate) async fn database(&self) -> sqlx::SqlitePool {
-        let file = self.folder.path().join("catalog.db");
+        let file = self.database_file();
         sqlx::SqlitePool::connect(&format!("sqlite://{}", file.display())).await.unwrap()
     }
 

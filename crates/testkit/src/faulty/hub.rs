@@ -44,12 +44,26 @@ impl RepoCatalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.hub().refs(repo, prefix)).await
     }
 
+    async fn repo_at(
+        &self,
+        name: &RepoName,
+        refs: &[String; 2],
+    ) -> store::Result<Option<(RepoRow, Vec<RefRow>)>> {
+        self.faults.run(catalog_fault, self.inner.hub().repo_at(name, refs)).await
+    }
+
     async fn refs_named(&self, repo: RepoId, names: &[String]) -> store::Result<Vec<RefRow>> {
         self.faults.run(catalog_fault, self.inner.hub().refs_named(repo, names)).await
     }
 
-    async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> store::Result<bool> {
-        self.faults.run(catalog_fault, self.inner.hub().move_refs(repo, changes, now_s)).await
+    async fn move_refs(
+        &self,
+        repo: RepoId,
+        changes: &[RefChange],
+        now_s: u64,
+        keep_s: u64,
+    ) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().move_refs(repo, changes, now_s, keep_s)).await
     }
 
     async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow], now_s: u64) -> store::Result<bool> {

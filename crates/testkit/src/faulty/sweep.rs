@@ -1,11 +1,13 @@
-//! Faults of the sides of the catalog that sweep and care use.
+//! Faults of the sides of the catalog that sweep and care use, and those who keep a store.
 
 use async_trait::async_trait;
 use store::access::Scope;
+use store::audit::Deed;
 use store::catalog::care::Relay;
+use store::catalog::keep::{DeedQuery, DeedRow, LeftRow, QuotaOf, QuotaRow, Usage};
 use store::catalog::rows::{FileRow, ShardRow, XorbRow};
 use store::catalog::sweep::{Doomed, Kept, SweptObject, SweptRepo, Use};
-use store::catalog::{CareCatalog, SweepCatalog};
+use store::catalog::{CareCatalog, KeepCatalog, SweepCatalog};
 use store::repo::RepoId;
 use store::repo::oid::Oid;
 use store::{ObjectKey, Result, XorbKey};
@@ -69,4 +71,20 @@ faulty! {
     restore_rights(scope: &Scope, files: &[(Sha256, FileHash)], now_s: u64) -> ();
     top_repos(limit: u64) -> Vec<(Scope, u64, u64)>;
     logical_bytes() -> u64;
+}
+
+faulty! {
+    KeepCatalog, keep:
+    quotas() -> Vec<QuotaRow>;
+    set_quota(row: &QuotaRow) -> ();
+    remove_quota(of: &QuotaOf) -> bool;
+    usage(of: &QuotaOf) -> Usage;
+    fold_usage() -> ();
+    recount_usage() -> ();
+    note_deed(deed: &Deed) -> ();
+    deeds(query: &DeedQuery) -> Vec<DeedRow>;
+    forget_deeds(before_s: u64) -> u64;
+    left(repo: RepoId) -> Vec<LeftRow>;
+    note_left(repo: RepoId, rows: &[LeftRow]) -> ();
+    forget_left(repo: RepoId, now_s: u64) -> u64;
 }

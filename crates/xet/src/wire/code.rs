@@ -73,6 +73,8 @@ codes! {
     Conflict "conflict" 409
     /// The body is longer than what is accepted.
     TooLarge "too_large" 413
+    /// A quota is used up. Not 507: clients would send it again and again.
+    QuotaExceeded "quota_exceeded" 413
     /// The range begins at or after the end.
     RangeNotSatisfiable "range_not_satisfiable" 416
     /// Too many requests. Wait.
@@ -83,7 +85,7 @@ codes! {
     Corrupt "corrupt" 500
     /// Not now: starting, stopping, or something behind the server is away. Wait.
     Unavailable "unavailable" 503
-    /// No space to store more, or a quota is used up.
+    /// No space to store more.
     StorageFull "storage_full" 507
 }
 

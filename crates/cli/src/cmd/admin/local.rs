@@ -1,11 +1,14 @@
 //! `drystone admin` in the catalog itself.
 
 use serde_json::{Value, json};
+use server::http::{deed_json, left_json, quota_json};
 use server::{House, Layers, ServeConfig};
 use store::Store;
+use store::catalog::keep::{DeedQuery, Limit, QuotaRow};
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
 
+use super::keeping::{Audit, QuotaVerb, Undelete};
 use super::{MemberVerb, NamespaceVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
 use crate::output::CliError;
 
@@ -17,6 +20,9 @@ pub(super) async fn run(place: &Place, verb: Verb) -> Values {
         Verb::Member(verb) => members(verb, &store).await,
         Verb::Repo(verb) => repos(verb, &store, &config).await,
         Verb::Trash(verb) => trash(verb, &store).await,
+        Verb::Quota(verb) => quotas(verb, &store).await,
+        Verb::Audit(audit) => deeds(&audit, &store).await,
+        Verb::Undelete(verb) => undelete(verb, &store).await,
     }
     .map_err(said)
 }
@@ -97,6 +103,50 @@ async fn trash(verb: TrashVerb, store: &Store) -> store::Result<Vec<Value>> {
             Ok(Vec::new())
         }
     }
+}
+
+async fn quotas(verb: QuotaVerb, store: &Store) -> store::Result<Vec<Value>> {
+    match verb {
+        QuotaVerb::List => {
+            Ok(store.quota_usage().await?.iter().map(|(row, usage)| quota_json(row, *usage)).collect())
+        }
+        QuotaVerb::Set(set) => {
+            let row = QuotaRow {
+                of: set.of,
+                logical: Limit { soft: set.soft_logical, hard: set.logical },
+                physical: Limit { soft: set.soft_physical, hard: set.physical },
+            };
+            store.set_quota(&row).await?;
+            Ok(vec![quota_json(&row, store.catalog().keep().usage(&row.of).await?)])
+        }
+        QuotaVerb::Remove { of } => store.remove_quota(&of).await.map(|()| Vec::new()),
+    }
+}
+
+async fn deeds(audit: &Audit, store: &Store) -> store::Result<Vec<Value>> {
+    let mut query = DeedQuery { since_s: audit.since_s(), before: None, limit: 1000 };
+    let mut values = Vec::new();
+    loop {
+        let rows = store.catalog().keep().deeds(&query).await?;
+        values.extend(rows.iter().map(deed_json));
+        let Some(last) = rows.last() else { return Ok(values) };
+        query.before = Some(last.id);
+    }
+}
+
+async fn undelete(verb: Undelete, store: &Store) -> store::Result<Vec<Value>> {
+    let row = find(store, &verb.repo).await?;
+    if let Some(oid) = verb.revision {
+        let name = store.undelete_revision(&row, oid, verb.branch.as_deref()).await?;
+        return Ok(vec![json!({"ref": name, "revision": oid.to_string()})]);
+    }
+    if let Some(path) = &verb.path {
+        let branch = verb.branch.as_deref().unwrap_or("main");
+        let (committed, from) = store.undelete_file(&row, branch, path, "admin").await?;
+        let commit = committed.oid.to_string();
+        return Ok(vec![json!({"path": path, "commit": commit, "from": from.to_string()})]);
+    }
+    Ok(store.left_revisions(row.id).await?.iter().map(left_json).collect())
 }
 
 async fn find(store: &Store, name: &RepoName) -> store::Result<RepoRow> {

@@ -4,6 +4,7 @@ use reqwest::{Client, Method, header};
 use serde_json::{Value, json};
 use store::repo::{Kind, RepoName};
 
+use super::keeping::{QuotaVerb, Undelete};
 use super::{MemberVerb, NamespaceVerb, RepoVerb, TrashVerb, Values, Verb, said};
 use crate::output::CliError;
 
@@ -30,7 +31,31 @@ impl Remote {
             Verb::Member(verb) => self.members(verb).await,
             Verb::Repo(verb) => self.repos(verb).await,
             Verb::Trash(verb) => self.trash(verb).await,
+            Verb::Quota(verb) => self.quotas(verb).await,
+            Verb::Audit(audit) => self.list(&format!("/api/admin/audit?since={}", audit.since_s())).await,
+            Verb::Undelete(verb) => self.undelete(verb).await,
         }
+    }
+
+    async fn quotas(&self, verb: QuotaVerb) -> Values {
+        match verb {
+            QuotaVerb::List => self.list(QUOTAS).await,
+            QuotaVerb::Set(set) => self.send(Method::PUT, QUOTAS, set.body()).await,
+            QuotaVerb::Remove { of } => {
+                let path = format!("{QUOTAS}?of={of}");
+                self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
+            }
+        }
+    }
+
+    async fn undelete(&self, verb: Undelete) -> Values {
+        let Undelete { repo, path, list, revision, branch } = verb;
+        if list {
+            return self.list(&format!("{UNDELETE}?repo={repo}")).await;
+        }
+        let revision = revision.map(|oid| oid.to_string());
+        let body = json!({"repo": repo.to_string(), "revision": revision, "as": branch, "path": path});
+        self.send(Method::POST, UNDELETE, body).await
     }
 
     async fn namespaces(&self, verb: NamespaceVerb, path: &str) -> Values {
@@ -148,6 +173,9 @@ impl Remote {
         Ok((if let Value::Array(values) = value { values } else { vec![value] }, link))
     }
 }
+
+const QUOTAS: &str = "/api/admin/quotas";
+const UNDELETE: &str = "/api/admin/undelete";
 
 fn api(repo: &RepoName, rest: &str) -> String {
     format!("/api/{}/{}{rest}", repo.kind.plural(), repo.id())

@@ -5,13 +5,16 @@
 
 use std::collections::HashMap;
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Response};
 use store::catalog::repo::RepoRow;
 use store::catalog::tokens::Bound;
+use store::repo::oid::Oid;
 use store::repo::refs::Resolved;
 use store::repo::{Kind, MemberRow, RepoName};
-use store::{Grant, Store};
+use store::{Grant, Scope, Store};
 use xet::wire::ErrorCode;
 
 use super::error::HubError;
@@ -36,7 +39,12 @@ impl FromRequestParts<AppState> for Asked {
     type Rejection = HubError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, HubError> {
-        Self::by(state.who(&parts.headers).await?, parts, state).await
+        // A browser that shows a picture or saves a file sends the session of its pages.
+        let who = match state.who(&parts.headers).await? {
+            None => crate::web::session::reader(state, parts).await?,
+            who => who,
+        };
+        Self::by(who, parts, state).await
     }
 }
 
@@ -48,6 +56,7 @@ impl Asked {
         state: &AppState,
     ) -> Result<Self, HubError> {
         let store = store_of(state)?;
+        store::audit::name(who.as_ref().map_or("anonymous", |who| &who.name));
         let memberships = match &who {
             Some(who) if who.role != Role::Admin => store.hub().memberships(&who.name).await?,
             _ => Vec::new(),
@@ -118,6 +127,16 @@ impl Asked {
         self.readable_repo(&self.repo_name()?).await
     }
 
+    /// The repository of the path and its commit of the path's revision, for whoever may read it.
+    pub(super) async fn readable_at(&self) -> Result<(RepoRow, Oid), HubError> {
+        let revision = self.revision();
+        let found = self.store.repo_at(&self.repo_name()?, revision).await?;
+        let found = found.filter(|(repo, _)| self.may_read(repo));
+        let (repo, resolved) = found.ok_or_else(|| HubError::repo_not_found(self.who.is_none()))?;
+        let resolved = resolved.ok_or_else(|| HubError::revision_not_found(revision))?;
+        Ok((repo, resolved.commit))
+    }
+
     /// A repository, for whoever may read it.
     pub(crate) async fn readable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
         let repo = self.store.repo(name).await?.filter(|repo| self.may_read(repo));
@@ -167,6 +186,21 @@ impl Asked {
         }
     }
 
+    /// Tells in an answer that a soft quota is passed: clients print this header.
+    pub(super) async fn warn_of_quota(
+        &self,
+        scope: &Scope,
+        response: &mut Response<Body>,
+    ) -> Result<(), HubError> {
+        if let Some(warning) = self.store.quota_warning(scope).await? {
+            tracing::warn!(warning, "a soft quota is passed");
+            if let Ok(value) = HeaderValue::from_str(&format!("quota; {warning}")) {
+                response.headers_mut().insert(HeaderName::from_static("x-hf-warning"), value);
+            }
+        }
+        Ok(())
+    }
+
     /// Namespaces whose private repositories may be listed; `None` for all.
     pub(crate) fn private_of(&self) -> Option<Vec<String>> {
         let organisations = || self.memberships.iter().map(|row| row.namespace.clone());
@@ -195,11 +229,14 @@ impl Asked {
 
     /// The commit of the path's revision.
     pub(crate) async fn resolved(&self, repo: &RepoRow) -> Result<Resolved, HubError> {
-        let revision = match self.param("revision") {
+        self.resolved_revision(repo, self.revision()).await
+    }
+
+    fn revision(&self) -> &str {
+        match self.param("revision") {
             "" => "main",
             revision => revision,
-        };
-        self.resolved_revision(repo, revision).await
+        }
     }
 
     /// The commit of a revision.

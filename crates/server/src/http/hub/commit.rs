@@ -70,7 +70,7 @@ struct Copied {
 }
 
 /// `POST {repo}/commit/{revision}`.
-pub(super) async fn receive(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
+pub(crate) async fn receive(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
     let (parts, body) = request.into_parts();
     let bounds = upload::Bounds {
@@ -109,7 +109,9 @@ pub(super) async fn receive(asked: Asked, request: Request) -> Result<Response<B
     if let Some(number) = pull {
         super::info::set(&mut body, "pullRequestUrl", json!(format!("{web}/discussions/{number}")));
     }
-    Ok(answer(&body))
+    let mut response = answer(&body);
+    asked.warn_of_quota(&repo.name.scope()?, &mut response).await?;
+    Ok(response)
 }
 
 /// The ref to move: a branch, a pull request that is there, or one that is opened for this.

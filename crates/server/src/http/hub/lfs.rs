@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use store::catalog::repo::RepoRow;
 use store::content::stream_bytes;
 use store::intake::intake_bytes;
+use store::quota::Need;
 use store::repo::{LinkedFile, pointer};
 use store::{Grant, Scope};
 use xet::Sha256;
@@ -62,6 +63,12 @@ pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Hu
     };
     let repo = if is_upload { asked.writable().await? } else { asked.readable().await? };
     let stored = stored(&asked, &repo, &batch.objects).await?;
+    let scope = repo.name.scope()?;
+    if is_upload {
+        let new = batch.objects.iter().filter(|object| !stored.contains_key(&object.oid));
+        let logical_bytes = new.fold(0, |sum: u64, object| sum.saturating_add(object.size));
+        asked.store.expect_quota(&scope, Need { logical_bytes, ..Need::default() }).await?;
+    }
     let offers = |name: &str| is_upload && batch.transfers.iter().any(|transfer| transfer == name);
     let xet = offers("xet");
     let by_parts = |object: &Object| offers("multipart") && parts::applies(&asked.state, object.size);
@@ -104,6 +111,9 @@ pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Hu
     };
     let mut response = answer(&json!({"transfer": transfer, "objects": objects, "hash_algo": "sha256"}));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(LFS_JSON));
+    if is_upload {
+        asked.warn_of_quota(&scope, &mut response).await?;
+    }
     Ok(response)
 }
 
@@ -148,7 +158,7 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
     let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, found.bytes));
     let permit = asked.state.answers.acquire(bytes).await?;
     let grant = Grant::read(scope);
-    Ok(linked_file(&asked.store, grant, &found, &parts.method, &parts.headers, Some(permit)))
+    Ok(linked_file(&asked.store, grant, &found, &parts, Some(permit)))
 }
 
 /// What a signed URL is for, if it is good.

@@ -11,34 +11,14 @@ use xet::ShardHash;
 
 type Any = Arc<dyn Catalog>;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn sqlite_keeps_the_contract_of_care() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut files = (0..).map(|n| format!("sqlite://{}", folder.path().join(format!("{n}.db")).display()));
-    keeps_the_contract(&mut || files.next().unwrap()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn postgres_keeps_the_contract_of_care() {
-    let Some(server) = testkit::postgres::Postgres::start() else { return };
-    keeps_the_contract(&mut || server.fresh_database()).await;
-}
-
-async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
-    macro_rules! clauses {
-        ($($clause:ident),* $(,)?) => { $(
-            println!("{}", stringify!($clause));
-            $clause(crate::catalog::open(&fresh()).await.unwrap()).await;
-        )* };
-    }
-    clauses!(
-        everything_is_seen_page_by_page,
-        what_is_damaged_is_not_offered_until_it_is_sound,
-        all_files_of_a_xorb_move_or_none,
-        a_healed_xorb_has_another_object,
-        rights_are_restored_once,
-    );
-}
+on_each_catalog!(
+    sqlite_keeps_the_contract_of_care, postgres_keeps_the_contract_of_care:
+    everything_is_seen_page_by_page,
+    what_is_damaged_is_not_offered_until_it_is_sound,
+    all_files_of_a_xorb_move_or_none,
+    a_healed_xorb_has_another_object,
+    rights_are_restored_once,
+);
 
 fn hash(n: u8) -> [u8; 32] {
     [n; 32]

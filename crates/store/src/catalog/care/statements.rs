@@ -225,6 +225,11 @@ macro_rules! implement_care_catalog {
             if touch.execute(&mut *tx).await?.rows_affected() == 0 {
                 return Ok(false);
             }
+            let more = "INSERT INTO usage (namespace, repo, logical_bytes, physical_bytes) \
+                SELECT r.namespace, r.repo, 0, x.object_bytes FROM repo_xorbs r JOIN xorbs x ON x.hash = $1 \
+                WHERE r.xorb = $2 AND NOT EXISTS (SELECT 1 FROM repo_xorbs o WHERE o.xorb = $1 \
+                AND o.namespace = r.namespace AND o.repo = r.repo)";
+            sqlx::query(more).bind(onto).bind(hash).execute(&mut *tx).await?;
             for statement in [
                 "INSERT INTO file_xorbs (xorb, file) SELECT $1, file FROM file_xorbs WHERE xorb = $2 \
                     ON CONFLICT DO NOTHING",

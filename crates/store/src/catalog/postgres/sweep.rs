@@ -9,6 +9,7 @@ use super::super::rows::{FileColumns, FileRow, XorbRow, array, column, number};
 use super::super::sweep::statements::implement_sweep_catalog;
 use super::super::sweep::{Doomed, Kept, SweepCatalog, SweptObject, SweptRepo, Use};
 use super::super::{BATCH_ROWS, Tries, translate};
+use super::keep::add_line;
 use super::{BEGIN, PostgresCatalog};
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};

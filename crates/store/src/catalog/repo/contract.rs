@@ -11,40 +11,20 @@ use crate::catalog::rows::{FileRow, Registration, ShardRow};
 
 type Any = Arc<dyn Catalog>;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn sqlite_keeps_the_contract_of_repositories() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut files = (0..).map(|n| format!("sqlite://{}", folder.path().join(format!("{n}.db")).display()));
-    keeps_the_contract(&mut || files.next().unwrap()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn postgres_keeps_the_contract_of_repositories() {
-    let Some(server) = testkit::postgres::Postgres::start() else { return };
-    keeps_the_contract(&mut || server.fresh_database()).await;
-}
-
-async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
-    macro_rules! clauses {
-        ($($clause:ident),* $(,)?) => { $(
-            println!("{}", stringify!($clause));
-            $clause(crate::catalog::open(&fresh()).await.unwrap()).await;
-        )* };
-    }
-    clauses!(
-        a_name_belongs_to_the_first,
-        lists_are_sorted_and_show_what_may_be_seen,
-        refs_move_from_where_they_are_or_not_at_all,
-        of_many_movers_one_wins,
-        git_objects_are_added_once_and_read_back,
-        the_history_is_walked_in_parts,
-        pull_requests_are_counted,
-        a_path_has_one_lock,
-        the_trash_keeps_a_repository_and_frees_its_name,
-        members_come_and_go,
-        a_deleted_repository_leaves_nothing,
-    );
-}
+on_each_catalog!(
+    sqlite_keeps_the_contract_of_repositories, postgres_keeps_the_contract_of_repositories:
+    a_name_belongs_to_the_first,
+    lists_are_sorted_and_show_what_may_be_seen,
+    refs_move_from_where_they_are_or_not_at_all,
+    of_many_movers_one_wins,
+    git_objects_are_added_once_and_read_back,
+    the_history_is_walked_in_parts,
+    pull_requests_are_counted,
+    a_path_has_one_lock,
+    the_trash_keeps_a_repository_and_frees_its_name,
+    members_come_and_go,
+    a_deleted_repository_leaves_nothing,
+);
 
 fn oid(n: u64) -> Oid {
     Oid::of(ObjectKind::Blob, &n.to_be_bytes())
@@ -148,24 +128,31 @@ async fn refs_move_from_where_they_are_or_not_at_all(catalog: Any) {
     let repo = made(&catalog, 1, "ann/a").await.id;
     let commits: Vec<_> = (0..6).map(object).collect();
     assert!(hub.add_git_objects(repo, &commits, 200).await.unwrap());
-    assert!(!hub.move_refs(repo, &[change("a", None, Some(77))], 200).await.unwrap(), "no such commit");
+    assert!(!hub.move_refs(repo, &[change("a", None, Some(77))], 200, 0).await.unwrap(), "no such commit");
     let target = |name: &'static str| async move {
         hub.refs_named(repo, &[name.to_owned()]).await.unwrap().pop().map(|row| row.target)
     };
-    assert!(hub.move_refs(repo, &[change("a", None, Some(1))], 200).await.unwrap());
-    assert!(!hub.move_refs(repo, &[change("a", None, Some(2))], 201).await.unwrap());
-    assert!(!hub.move_refs(repo, &[change("a", Some(2), Some(3))], 202).await.unwrap());
-    assert!(!hub.move_refs(repo, &[change("b", Some(2), Some(3))], 203).await.unwrap());
+    assert!(hub.move_refs(repo, &[change("a", None, Some(1))], 200, 0).await.unwrap());
+    let at = |name: &'static str, refs: [&'static str; 2]| async move {
+        let found = hub.repo_at(&row(1, name).name, &refs.map(str::to_owned)).await.unwrap();
+        found.map(|(row, refs)| (row.id, refs.into_iter().map(|row| row.target).collect::<Vec<_>>()))
+    };
+    assert_eq!(at("ann/a", ["a", "z"]).await, Some((repo, vec![commits[1].oid])));
+    assert_eq!(at("ann/a", ["y", "z"]).await, Some((repo, vec![])));
+    assert_eq!(at("ann/z", ["a", "a"]).await, None);
+    assert!(!hub.move_refs(repo, &[change("a", None, Some(2))], 201, 0).await.unwrap());
+    assert!(!hub.move_refs(repo, &[change("a", Some(2), Some(3))], 202, 0).await.unwrap());
+    assert!(!hub.move_refs(repo, &[change("b", Some(2), Some(3))], 203, 0).await.unwrap());
     let half = [change("b", None, Some(5)), change("a", Some(9), None)];
-    assert!(!hub.move_refs(repo, &half, 204).await.unwrap());
+    assert!(!hub.move_refs(repo, &half, 204, 0).await.unwrap());
     assert_eq!((target("a").await, target("b").await), (Some(oid(1)), None), "all or nothing");
     let both = [change("b", None, Some(5)), change("a", Some(1), Some(2))];
-    assert!(hub.move_refs(repo, &both, 205).await.unwrap());
-    assert!(hub.move_refs(repo, &[change("b", Some(5), None)], 206).await.unwrap());
+    assert!(hub.move_refs(repo, &both, 205, 0).await.unwrap());
+    assert!(hub.move_refs(repo, &[change("b", Some(5), None)], 206, 0).await.unwrap());
     assert_eq!((target("a").await, target("b").await), (Some(oid(2)), None));
     assert_eq!(hub.repos(&[row(1, "ann/a").name]).await.unwrap()[0].updated_s, 206);
     let nowhere = RepoId::new([9; 16]);
-    assert!(!hub.move_refs(nowhere, &[change("a", None, Some(1))], 207).await.unwrap());
+    assert!(!hub.move_refs(nowhere, &[change("a", None, Some(1))], 207, 0).await.unwrap());
     assert_eq!(hub.refs(nowhere, "").await.unwrap(), []);
 }
 
@@ -173,11 +160,11 @@ async fn of_many_movers_one_wins(catalog: Any) {
     let repo = made(&catalog, 1, "ann/a").await.id;
     let commits: Vec<_> = (0..=16).map(object).collect();
     assert!(catalog.hub().add_git_objects(repo, &commits, 1).await.unwrap());
-    assert!(catalog.hub().move_refs(repo, &[change("a", None, Some(0))], 1).await.unwrap());
+    assert!(catalog.hub().move_refs(repo, &[change("a", None, Some(0))], 1, 0).await.unwrap());
     let tasks = (1..=16).map(|n| {
         let catalog = catalog.clone();
         tokio::spawn(async move {
-            catalog.hub().move_refs(repo, &[change("a", Some(0), Some(n))], 1).await.unwrap()
+            catalog.hub().move_refs(repo, &[change("a", Some(0), Some(n))], 1, 0).await.unwrap()
         })
     });
     let won = futures::future::join_all(tasks).await.into_iter().filter(|won| *won.as_ref().unwrap()).count();
@@ -333,7 +320,7 @@ async fn a_deleted_repository_leaves_nothing(catalog: Any) {
     let (one, two) = (made(&catalog, 1, "ann/a").await, made(&catalog, 2, "ann/b").await);
     for repo in [one.id, two.id] {
         assert!(hub.add_git_objects(repo, &[object(1), object(2)], 300).await.unwrap());
-        assert!(hub.move_refs(repo, &[change("a", None, Some(1))], 1).await.unwrap());
+        assert!(hub.move_refs(repo, &[change("a", None, Some(1))], 1, 0).await.unwrap());
     }
     assert_eq!(hub.delete_repo(&one).await.unwrap(), [oid(999)]);
     assert_eq!(hub.delete_repo(&one).await.unwrap(), []);

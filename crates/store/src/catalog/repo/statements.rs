@@ -46,6 +46,8 @@ macro_rules! implement_repo_catalog {
                     for given in refs {
                         insert_ref(&mut tx, row.id, &given.name, given.target).await?;
                     }
+                    let detail = if row.private { "private" } else { "public" };
+                    note(&mut tx, &Deed::new("repo.create", row.name.to_string(), detail)).await?;
                     tx.commit().await?;
                     Ok(true)
                 };
@@ -154,6 +156,9 @@ macro_rules! implement_repo_catalog {
                             "INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) \
                                 SELECT chunk, $1, $2, xorb, chunk_index \
                                 FROM dedup WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                            "UPDATE usage SET namespace = $1, repo = $2 WHERE namespace = $3 AND repo = $4",
+                            "UPDATE quotas SET namespace = $1, repo = $2 WHERE namespace = $3 AND repo = $4 \
+                                AND NOT EXISTS (SELECT 1 FROM quotas q WHERE q.namespace = $1 AND q.repo = $2)",
                         ] {
                             let copy = sqlx::query(copy)
                                 .bind(new.namespace())
@@ -164,6 +169,7 @@ macro_rules! implement_repo_catalog {
                         }
                         forget(&mut tx, &old).await?;
                     }
+                    note(&mut tx, &from.deed(to)).await?;
                     tx.commit().await?;
                     Ok(true)
                 };
@@ -182,6 +188,7 @@ macro_rules! implement_repo_catalog {
                         "DELETE FROM refs WHERE repo = $1",
                         "DELETE FROM pulls WHERE repo = $1",
                         "DELETE FROM locks WHERE repo = $1",
+                        "DELETE FROM reflog WHERE repo = $1",
                         "DELETE FROM records WHERE id = $1",
                         "DELETE FROM repo_sizes WHERE repo = $1",
                         "DELETE FROM repos WHERE id = $1",
@@ -189,6 +196,7 @@ macro_rules! implement_repo_catalog {
                         sqlx::query(delete).bind(row.id.as_bytes().as_slice()).execute(&mut *tx).await?;
                     }
                     forget(&mut tx, &scope).await?;
+                    note(&mut tx, &Deed::new("repo.delete", row.name.to_string(), row.id.to_string())).await?;
                     tx.commit().await?;
                     Ok(bundles)
                 };
@@ -202,6 +210,33 @@ macro_rules! implement_repo_catalog {
                     .bind(repo.as_bytes().to_vec())
                     .bind(format!("{}%", like(prefix)));
                 ref_rows(query.fetch_all(&self.$reads).await)
+            }
+
+            async fn repo_at(
+                &self,
+                name: &RepoName,
+                refs: &[String; 2],
+            ) -> Result<Option<(RepoRow, Vec<RefRow>)>> {
+                let query = "SELECT repos.id, repos.kind, repos.namespace, repos.name, repos.private, \
+                    repos.created_s, repos.updated_s, repos.reclaim_s, refs.name, refs.target FROM repos \
+                    LEFT JOIN refs ON refs.repo = repos.id AND refs.name IN ($1, $2) \
+                    WHERE repos.kind = $3 AND repos.namespace = $4 AND repos.name = $5 \
+                    AND repos.reclaim_s IS NULL";
+                let query = sqlx::query_as(query)
+                    .bind(&refs[0])
+                    .bind(&refs[1])
+                    .bind(name.kind.number())
+                    .bind(&name.namespace)
+                    .bind(&name.name);
+                let rows: Sql<Vec<RepoAtColumns>> = query.fetch_all(&self.$reads).await;
+                let rows = rows.map_err(|source| translate("find a repository and its ref", source))?;
+                let (mut found, mut refs) = (None, Vec::new());
+                for (id, kind, namespace, name, private, created, updated, reclaim, of, target) in rows {
+                    found = Some((id, kind, namespace, name, private, created, updated, reclaim));
+                    refs.extend(of.zip(target));
+                }
+                let Some(found) = found else { return Ok(None) };
+                Ok(Some((RepoRow::try_from(found)?, ref_rows(Ok(refs))?)))
             }
 
             async fn refs_named(&self, repo: RepoId, names: &[String]) -> Result<Vec<RefRow>> {
@@ -218,27 +253,38 @@ macro_rules! implement_repo_catalog {
                 ref_rows(query.build_query_as().persistent(false).fetch_all(&self.$reads).await)
             }
 
-            async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool> {
+            async fn move_refs(
+                &self,
+                repo: RepoId,
+                changes: &[RefChange],
+                now_s: u64,
+                keep_s: u64,
+            ) -> Result<bool> {
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
                     // First, so that sweep of this repository waits here, or this waits for it.
-                    let update =
-                        "UPDATE repos SET updated_s = $1, swept = -1 WHERE id = $2";
-                    let update = sqlx::query(update).bind(column(now_s)).bind(repo.as_bytes().as_slice());
+                    let update = format!(
+                        "UPDATE repos SET updated_s = $1, swept = -1 WHERE id = $2 RETURNING {REPO_COLUMNS}"
+                    );
+                    let update = sqlx::query_as(sqlx::AssertSqlSafe(update));
+                    let update = update.bind(column(now_s)).bind(repo.as_bytes().as_slice());
+                    let row: Option<RepoColumns> = update.fetch_optional(&mut *tx).await?;
                     // A repository that was deleted meanwhile has no refs to move.
-                    if update.execute(&mut *tx).await?.rows_affected() == 0 {
-                        return Ok(false);
-                    }
+                    let Some(row) = row else { return Ok(false) };
+                    let row = RepoRow::try_from(row).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
                     let mut is_old = false;
                     for change in changes {
+                        // A commit that follows the one before leads to it.
+                        let mut leads_on = false;
                         // Sweep drops a commit before anything it needs: one that is there is whole.
                         if let Some(to) = change.to {
-                            let found = "SELECT touched_s FROM git_objects WHERE repo = $1 AND oid = $2";
+                            let found = "SELECT touched_s, parent FROM git_objects WHERE repo = $1 AND oid = $2";
                             let found = sqlx::query_as(found)
                                 .bind(repo.as_bytes().as_slice())
                                 .bind(to.as_bytes().as_slice());
-                            let found: Option<(i64,)> = found.fetch_optional(&mut *tx).await?;
-                            let Some((touched_s,)) = found else { return Ok(false) };
+                            let found: Option<(i64, Option<Vec<u8>>)> = found.fetch_optional(&mut *tx).await?;
+                            let Some((touched_s, parent)) = found else { return Ok(false) };
+                            leads_on = parent.as_deref() == change.from.as_ref().map(|from| from.as_bytes().as_slice());
                             is_old |= touched_s < column(now_s.saturating_sub(FRESH_S));
                         }
                         let moved = match (change.from, change.to) {
@@ -272,7 +318,13 @@ macro_rules! implement_repo_catalog {
                                 WHERE repo = $2 AND oid = $3 AND touched_s < $1";
                             let touch = sqlx::query(touch).bind(column(now_s)).bind(repo.as_bytes().as_slice());
                             touch.bind(from.as_bytes().as_slice()).execute(&mut *tx).await?;
+                            if keep_s > 0 && !leads_on && change.to != Some(from) {
+                                let reclaim_s = now_s.saturating_add(keep_s);
+                                let left = LeftRow { oid: from, name: change.name.clone(), left_s: now_s, reclaim_s };
+                                leave(&mut tx, repo, &left).await?;
+                            }
                         }
+                        note(&mut tx, &change.deed(&row.name)).await?;
                     }
                     // A commit that was just added is safe from sweep, and so is all it needs. One that a ref comes back
                     // to may have been found unreachable a moment ago.
@@ -390,16 +442,23 @@ macro_rules! implement_repo_catalog {
             async fn add_namespaces(&self, rows: &[NamespaceRow]) -> Result<Vec<String>> {
                 let mut added = Vec::new();
                 for row in rows {
-                    let work = || {
+                    let work = || async {
+                        let mut tx = self.$writes.begin_with($begin).await?;
                         let insert = "INSERT INTO namespaces (name, kind, created_s) VALUES ($1, $2, $3) \
                             ON CONFLICT DO NOTHING";
                         let insert = sqlx::query(insert)
                             .bind(&row.name)
                             .bind(i64::from(row.is_organisation))
                             .bind(column(row.created_s));
-                        insert.execute(&self.$writes)
+                        let is_new = insert.execute(&mut *tx).await?.rows_affected() > 0;
+                        if is_new {
+                            let action = if row.is_organisation { "org.create" } else { "user.create" };
+                            note(&mut tx, &Deed::new(action, row.name.as_str(), "")).await?;
+                        }
+                        tx.commit().await?;
+                        Ok(is_new)
                     };
-                    if retried!("add a namespace", work()).rows_affected() > 0 {
+                    if retried!("add a namespace", work()) {
                         added.push(row.name.clone());
                     }
                 }
@@ -419,14 +478,19 @@ macro_rules! implement_repo_catalog {
 
             async fn set_members(&self, rows: &[MemberRow]) -> Result<()> {
                 for row in rows {
-                    let work = || {
+                    let work = || async {
+                        let mut tx = self.$writes.begin_with($begin).await?;
                         let insert = "INSERT INTO members (namespace, member, role) VALUES ($1, $2, $3) \
                             ON CONFLICT (namespace, member) DO UPDATE SET role = excluded.role";
                         let insert = sqlx::query(insert)
                             .bind(&row.namespace)
                             .bind(&row.member)
                             .bind(i64::from(row.writes));
-                        insert.execute(&self.$writes)
+                        insert.execute(&mut *tx).await?;
+                        let target = format!("{}/{}", row.namespace, row.member);
+                        let role = if row.writes { "write" } else { "read" };
+                        note(&mut tx, &Deed::new("member.set", target, role)).await?;
+                        tx.commit().await
                     };
                     retried!("add a member", work());
                 }
@@ -436,11 +500,17 @@ macro_rules! implement_repo_catalog {
             async fn remove_members(&self, namespace: &str, members: &[String]) -> Result<u64> {
                 let mut removed = 0;
                 for member in members {
-                    let work = || {
+                    let work = || async {
+                        let mut tx = self.$writes.begin_with($begin).await?;
                         let delete = sqlx::query("DELETE FROM members WHERE namespace = $1 AND member = $2");
-                        delete.bind(namespace).bind(member).execute(&self.$writes)
+                        let found = delete.bind(namespace).bind(member).execute(&mut *tx).await?.rows_affected();
+                        if found > 0 {
+                            note(&mut tx, &Deed::new("member.remove", format!("{namespace}/{member}"), "")).await?;
+                        }
+                        tx.commit().await?;
+                        Ok(found)
                     };
-                    removed += retried!("remove a member", work()).rows_affected();
+                    removed += retried!("remove a member", work());
                 }
                 Ok(removed)
             }
@@ -466,6 +536,7 @@ macro_rules! implement_repo_catalog {
             let mut rows: Vec<_> = rows.iter().collect();
             rows.sort_unstable_by_key(|row| row.oid);
             rows.dedup_by_key(|row| row.oid);
+            let mut new_bytes = 0;
             for rows in rows.chunks(GIT_BATCH_ROWS) {
                 let mut insert = Query::new(format!("INSERT INTO git_objects (repo, {GIT_COLUMNS}, touched_s) "));
                 insert.push_values(rows, |mut values, row| {
@@ -486,9 +557,19 @@ macro_rules! implement_repo_catalog {
                         .push_bind(column(now_s));
                 });
                 // One that is there stays, and sweep lets it live a while longer.
-                insert.push(" ON CONFLICT (repo, oid) DO UPDATE SET touched_s = excluded.touched_s");
-                insert.build().persistent(false).execute(&mut *connection).await?;
+                insert.push(" ON CONFLICT (repo, oid) DO UPDATE SET touched_s = excluded.touched_s RETURNING oid, bundle");
+                let added: Vec<(Vec<u8>, Vec<u8>)> =
+                    insert.build_query_as().persistent(false).fetch_all(&mut *connection).await?;
+                let added: std::collections::HashMap<_, _> = added.into_iter().collect();
+                // What was there has another bundle.
+                let is_new = |row: &&&GitRow| {
+                    let bundle = added.get(row.oid.as_bytes().as_slice());
+                    bundle.is_some_and(|bundle| bundle == row.bundle.as_bytes().as_slice())
+                };
+                new_bytes += rows.iter().filter(is_new).map(|row| column(row.bytes)).sum::<i64>();
             }
+            let update = sqlx::query("UPDATE repos SET git_bytes = git_bytes + $1 WHERE id = $2");
+            update.bind(new_bytes).bind(repo.as_bytes().as_slice()).execute(connection).await?;
             Ok(())
         }
 
@@ -531,6 +612,8 @@ macro_rules! implement_repo_catalog {
                 "DELETE FROM repo_sha256s WHERE namespace = $1 AND repo = $2",
                 "DELETE FROM repo_xorbs WHERE namespace = $1 AND repo = $2",
                 "DELETE FROM dedup WHERE namespace = $1 AND repo = $2",
+                "DELETE FROM usage WHERE namespace = $1 AND repo = $2",
+                "DELETE FROM quotas WHERE namespace = $1 AND repo = $2",
             ] {
                 let delete = sqlx::query(delete).bind(scope.namespace()).bind(scope.repo());
                 delete.execute(&mut *connection).await?;

@@ -10,6 +10,7 @@ use super::super::review::{PULL_COLUMNS, PullColumns, PullRow};
 use super::super::rows::{column, number};
 use super::super::{Tries, translate};
 use super::SqliteCatalog;
+use super::keep::{left_of, left_row};
 use crate::error::Result;
 use crate::repo::RepoId;
 

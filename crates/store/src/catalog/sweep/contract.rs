@@ -12,37 +12,17 @@ use xet::{ChunkHash, Sha256};
 
 type Any = Arc<dyn Catalog>;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn sqlite_keeps_the_contract_of_sweep() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut files = (0..).map(|n| format!("sqlite://{}", folder.path().join(format!("{n}.db")).display()));
-    keeps_the_contract(&mut || files.next().unwrap()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn postgres_keeps_the_contract_of_sweep() {
-    let Some(server) = testkit::postgres::Postgres::start() else { return };
-    keeps_the_contract(&mut || server.fresh_database()).await;
-}
-
-async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
-    macro_rules! clauses {
-        ($($clause:ident),* $(,)?) => { $(
-            println!("{}", stringify!($clause));
-            $clause(crate::catalog::open(&fresh()).await.unwrap()).await;
-        )* };
-    }
-    clauses!(
-        a_lease_has_one_holder,
-        git_objects_go_in_their_generation_only,
-        a_file_stays_while_a_pointer_or_a_repository_needs_it,
-        the_way_out_is_condemned_doomed_buried_forgotten,
-        an_unknown_object_is_doomed_and_a_known_one_left_alone,
-        a_shard_that_is_being_deleted_is_not_registered,
-        files_of_an_older_version_stop_the_sweep_until_they_are_related,
-        of_a_registration_and_a_sweep_at_once_neither_loses_a_file,
-    );
-}
+on_each_catalog!(
+    sqlite_keeps_the_contract_of_sweep, postgres_keeps_the_contract_of_sweep:
+    a_lease_has_one_holder,
+    git_objects_go_in_their_generation_only,
+    a_file_stays_while_a_pointer_or_a_repository_needs_it,
+    the_way_out_is_condemned_doomed_buried_forgotten,
+    an_unknown_object_is_doomed_and_a_known_one_left_alone,
+    a_shard_that_is_being_deleted_is_not_registered,
+    files_of_an_older_version_stop_the_sweep_until_they_are_related,
+    of_a_registration_and_a_sweep_at_once_neither_loses_a_file,
+);
 
 fn hash(n: u8) -> [u8; 32] {
     [n; 32]
@@ -144,7 +124,7 @@ async fn git_objects_go_in_their_generation_only(catalog: Any) {
     let generation = sweep.begin_repo(id).await.unwrap().unwrap();
     // A ref comes back to an old commit: what was found before no longer counts.
     let change = RefChange { name: "refs/heads/x".into(), from: None, to: Some(oid(2)) };
-    assert!(hub.move_refs(id, &[change], 9000).await.unwrap());
+    assert!(hub.move_refs(id, &[change], 9000, 0).await.unwrap());
     assert!(!sweep.drop_git(id, generation, &[oid(1)], 9000).await.unwrap());
     assert_eq!(sweep.git_page(id, &[], 10).await.unwrap().len(), 2);
 
@@ -152,7 +132,7 @@ async fn git_objects_go_in_their_generation_only(catalog: Any) {
     let generation = sweep.begin_repo(id).await.unwrap().unwrap();
     assert!(hub.add_git_objects(id, &[object(3, None)], 9500).await.unwrap());
     let change = RefChange { name: "refs/heads/x".into(), from: Some(oid(2)), to: Some(oid(3)) };
-    assert!(hub.move_refs(id, &[change], 9500).await.unwrap());
+    assert!(hub.move_refs(id, &[change], 9500, 0).await.unwrap());
     assert!(sweep.drop_git(id, generation, &[oid(1), oid(2), oid(3)], 9400).await.unwrap());
     let left = sweep.git_page(id, &[], 10).await.unwrap();
     let left: Vec<_> = left.iter().map(|object| (object.oid, object.touched_s)).collect();

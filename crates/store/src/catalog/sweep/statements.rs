@@ -124,7 +124,12 @@ macro_rules! implement_sweep_catalog {
                         delete.push_bind(repo.as_bytes().to_vec());
                         delete.push(" AND touched_s < ").push_bind(column(before_s)).push(" AND oid");
                         push_in(&mut delete, oids.iter().map(|oid| oid.as_bytes().as_slice()));
-                        delete.build().persistent(false).execute(&mut *tx).await?;
+                        delete.push(" RETURNING bytes");
+                        let dropped: Vec<(i64,)> =
+                            delete.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+                        let bytes: i64 = dropped.iter().map(|(bytes,)| bytes).sum();
+                        let update = sqlx::query("UPDATE repos SET git_bytes = git_bytes - $1 WHERE id = $2");
+                        update.bind(bytes).bind(repo.as_bytes().to_vec()).execute(&mut *tx).await?;
                     }
                     tx.commit().await?;
                     Ok(true)
@@ -196,7 +201,18 @@ macro_rules! implement_sweep_catalog {
                         let mut delete = Query::new("DELETE FROM repo_files WHERE file");
                         push_in(&mut delete, files.iter().map(|file| file.as_bytes().as_slice()));
                         push_idle(&mut delete, repo, &scope, before_s);
-                        dropped += delete.build().persistent(false).execute(&mut *tx).await?.rows_affected();
+                        delete.push(" RETURNING file");
+                        let taken: Vec<(Vec<u8>,)> =
+                            delete.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+                        dropped += taken.len() as u64;
+                        if taken.is_empty() {
+                            continue;
+                        }
+                        let mut bytes =
+                            Query::new("SELECT CAST(COALESCE(SUM(file_bytes), 0) AS BIGINT) FROM files WHERE hash");
+                        push_in(&mut bytes, taken.iter().map(|(file,)| file.as_slice()));
+                        let (bytes,): (i64,) = bytes.build_query_as().persistent(false).fetch_one(&mut *tx).await?;
+                        add_line(&mut tx, scope.namespace(), scope.repo(), -bytes, 0).await?;
                     }
                     tx.commit().await?;
                     Ok(dropped)
@@ -354,6 +370,14 @@ macro_rules! implement_sweep_catalog {
                     let update = update.push(" RETURNING hash").build_query_as().persistent(false);
                     let doomed: Vec<(Vec<u8>,)> = update.fetch_all(&mut *tx).await?;
                     if of == Kept::Xorbs && !doomed.is_empty() {
+                        let mut less = Query::new(
+                            "INSERT INTO usage (namespace, repo, logical_bytes, physical_bytes) \
+                             SELECT r.namespace, r.repo, 0, -SUM(x.object_bytes) FROM repo_xorbs r \
+                             JOIN xorbs x ON x.hash = r.xorb WHERE r.xorb",
+                        );
+                        push_in(&mut less, doomed.iter().map(|(hash,)| hash.as_slice()));
+                        less.push(" GROUP BY r.namespace, r.repo");
+                        less.build().persistent(false).execute(&mut *tx).await?;
                         for table in ["dedup", "repo_xorbs"] {
                             let mut delete = Query::new(format!("DELETE FROM {table} WHERE xorb"));
                             push_in(&mut delete, doomed.iter().map(|(hash,)| hash.as_slice()));

@@ -2,9 +2,11 @@
 
 use async_trait::async_trait;
 
-use super::{COLUMNS, TokenColumns, TokenRow, Tokens};
+use super::{COLUMNS, SET_PASSWORD, TokenColumns, TokenRow, Tokens};
+use crate::audit::Deed;
 use crate::catalog::rows::column;
 use crate::catalog::sqlite::SqliteCatalog;
+use crate::catalog::sqlite::keep::note;
 use crate::catalog::{Tries, translate};
 use crate::error::Result;
 
@@ -28,14 +30,37 @@ impl SqliteCatalog {
             .bind(row.expires_s.map(column))
             .bind(row.used_s.map(column))
             .bind(row.revoked_s.map(column));
-        Ok(insert.execute(&self.writes).await?.rows_affected() > 0)
+        let mut tx = self.writes.begin().await?;
+        let is_new = insert.execute(&mut *tx).await?.rows_affected() > 0;
+        if is_new {
+            note(&mut tx, &row.deed()).await?;
+        }
+        tx.commit().await?;
+        Ok(is_new)
     }
 
     async fn try_revoke_token(&self, id: &str, now_s: u64) -> Sql<Option<TokenColumns>> {
         let update =
             format!("UPDATE tokens SET revoked_s = COALESCE(revoked_s, ?) WHERE id = ? RETURNING {COLUMNS}");
         let update = sqlx::query_as(sqlx::AssertSqlSafe(update)).bind(column(now_s)).bind(id);
-        update.fetch_optional(&self.writes).await
+        let mut tx = self.writes.begin().await?;
+        let found = update.fetch_optional(&mut *tx).await?;
+        if found.is_some() {
+            note(&mut tx, &Deed::new("token.revoke", id, "")).await?;
+        }
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    async fn try_set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Sql<()> {
+        let set = match hash {
+            Some(hash) => sqlx::query(SET_PASSWORD).bind(name).bind(hash).bind(column(now_s)),
+            None => sqlx::query("DELETE FROM passwords WHERE name = $1").bind(name),
+        };
+        let mut tx = self.writes.begin().await?;
+        set.execute(&mut *tx).await?;
+        note(&mut tx, &Deed::new("password.set", name, "")).await?;
+        tx.commit().await
     }
 
     async fn try_note_use(&self, id: &str, now_s: u64) -> Sql<()> {
@@ -85,6 +110,21 @@ impl Tokens for SqliteCatalog {
         let mut tries = Tries::new("note the use of a token");
         loop {
             match self.try_note_use(id, now_s).await {
+                Ok(()) => return Ok(()),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+
+    async fn password(&self, name: &str) -> Result<Option<String>> {
+        let query = sqlx::query_scalar("SELECT hash FROM passwords WHERE name = $1").bind(name);
+        query.fetch_optional(&self.reads).await.map_err(|source| translate("find a password", source))
+    }
+
+    async fn set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Result<()> {
+        let mut tries = Tries::new("set a password");
+        loop {
+            match self.try_set_password(name, hash, now_s).await {
                 Ok(()) => return Ok(()),
                 Err(error) => tries.again(error).await?,
             }

@@ -9,6 +9,7 @@ use store::Grant;
 use store::catalog::repo::RepoRow;
 use store::intake::intake_bytes;
 use store::parts::Parted;
+use store::quota::Need;
 
 use super::super::access::Asked;
 use super::super::error::HubError;
@@ -46,6 +47,8 @@ pub(in super::super) async fn receive(asked: Asked, request: Request) -> Result<
     let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
     let bytes_max = file.bytes_of(number).unwrap_or_default();
     asked.state.expect_room(bytes_max)?;
+    let need = Need { logical_bytes: signed.bytes, ..Need::default() };
+    asked.store.expect_quota(&repo.name.scope()?, need).await?;
     let bounds = upload::Bounds {
         bytes_max,
         memory_factor: 1,

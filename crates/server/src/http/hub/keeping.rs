@@ -1,0 +1,157 @@
+//! Quotas, the audit log and what can be had back, for whoever keeps the server.
+
+use axum::body::Body;
+use axum::http::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::catalog::keep::{DeedQuery, DeedRow, LeftRow, Limit, QuotaOf, QuotaRow, Usage};
+use store::catalog::repo::RepoRow;
+use store::repo::RepoName;
+use xet::wire::ErrorCode;
+
+use super::access::Asked;
+use super::admin::small_json;
+use super::clock::iso;
+use super::error::HubError;
+use super::info::{next_link, set};
+use crate::http::json as answer;
+
+type Answer = Result<Response<Body>, HubError>;
+
+/// `GET /api/admin/quotas`.
+pub(super) async fn quotas(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    let rows = asked.store.quota_usage().await?;
+    Ok(answer(&rows.iter().map(|(row, usage)| quota_json(row, *usage)).collect::<Vec<_>>()))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NewQuota {
+    of: String,
+    logical_soft: Option<u64>,
+    logical_hard: Option<u64>,
+    physical_soft: Option<u64>,
+    physical_hard: Option<u64>,
+}
+
+/// `PUT /api/admin/quotas`.
+pub(super) async fn set_quota(asked: Asked, body: Body) -> Answer {
+    asked.expect_admin()?;
+    let new: NewQuota = small_json(body).await?;
+    let of: QuotaOf = new.of.parse()?;
+    let row = QuotaRow {
+        of,
+        logical: Limit { soft: new.logical_soft, hard: new.logical_hard },
+        physical: Limit { soft: new.physical_soft, hard: new.physical_hard },
+    };
+    asked.store.set_quota(&row).await?;
+    Ok(answer(&quota_json(&row, asked.store.catalog().keep().usage(&row.of).await?)))
+}
+
+/// `DELETE /api/admin/quotas?of=`.
+pub(super) async fn remove_quota(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    asked.store.remove_quota(&asked.query.value("of").unwrap_or_default().parse()?).await?;
+    Ok(answer(&json!({})))
+}
+
+/// `GET /api/admin/audit?since=&before=&limit=`: the newest first, by pages.
+pub(super) async fn audit(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    let number = |key: &str| match asked.query.value(key).map(str::parse::<u64>) {
+        None => Ok(None),
+        Some(Ok(number)) => Ok(Some(number)),
+        Some(Err(_)) => Err(HubError::invalid(format!("{key} should be a number"))),
+    };
+    let limit = asked.query.limit("limit", DEEDS_MAX, DEEDS_MAX);
+    let query =
+        DeedQuery { since_s: number("since")?.unwrap_or(0), before: number("before")?, limit: limit as u64 };
+    let rows = asked.store.catalog().keep().deeds(&query).await?;
+    let mut response = answer(&rows.iter().map(deed_json).collect::<Vec<_>>());
+    if let Some(last) = rows.last().filter(|_| rows.len() == limit) {
+        let next = asked.query.with("before", &last.id.to_string());
+        next_link(&mut response, &format!("{}/api/admin/audit?{next}", asked.state.base_url));
+    }
+    Ok(response)
+}
+
+/// `GET /api/admin/undelete?repo=`: what refs have left.
+pub(super) async fn left(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    let repo = repo(&asked, asked.query.value("repo").unwrap_or_default()).await?;
+    let rows = asked.store.left_revisions(repo.id).await?;
+    Ok(answer(&rows.iter().map(left_json).collect::<Vec<_>>()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Undelete {
+    repo: String,
+    revision: Option<String>,
+    #[serde(rename = "as")]
+    branch: Option<String>,
+    path: Option<String>,
+}
+
+/// `POST /api/admin/undelete`: a revision, or a file.
+pub(super) async fn undelete(asked: Asked, body: Body) -> Answer {
+    asked.expect_admin()?;
+    let undelete: Undelete = small_json(body).await?;
+    let repo = repo(&asked, &undelete.repo).await?;
+    let branch = undelete.branch.as_deref();
+    match (undelete.revision, undelete.path) {
+        (Some(revision), None) => {
+            let oid = revision.parse()?;
+            let name = asked.store.undelete_revision(&repo, oid, branch).await?;
+            Ok(answer(&json!({"ref": name, "revision": revision})))
+        }
+        (None, Some(path)) => {
+            let branch = branch.unwrap_or("main");
+            let undeleted = asked.store.undelete_file(&repo, branch, &path, asked.name()?).await?;
+            let (committed, from) = undeleted;
+            Ok(answer(&json!({"path": path, "commit": committed.oid.to_string(), "from": from.to_string()})))
+        }
+        _ => Err(HubError::invalid("name a revision or a path")),
+    }
+}
+
+async fn repo(asked: &Asked, name: &str) -> Result<RepoRow, HubError> {
+    let found = asked.store.repo(&RepoName::parse(name)?).await?;
+    found.ok_or_else(|| HubError::new(ErrorCode::NotFound, format!("no repository {name:.200}")))
+}
+
+/// A quota and what is taken of it.
+pub fn quota_json(row: &QuotaRow, usage: Usage) -> Value {
+    let mut value = json!({
+        "of": row.of.to_string(), "logicalBytes": usage.logical_bytes, "physicalBytes": usage.physical_bytes,
+    });
+    for (name, limit) in [
+        ("logicalSoft", row.logical.soft),
+        ("logicalHard", row.logical.hard),
+        ("physicalSoft", row.physical.soft),
+        ("physicalHard", row.physical.hard),
+    ] {
+        if let Some(bytes) = limit {
+            set(&mut value, name, json!(bytes));
+        }
+    }
+    value
+}
+
+/// A line of the audit log.
+pub fn deed_json(row: &DeedRow) -> Value {
+    json!({
+        "number": row.id, "time": iso(row.time_s), "who": row.who, "action": row.deed.action,
+        "target": row.deed.target, "detail": row.deed.detail, "request": row.request,
+    })
+}
+
+/// A revision that a ref has left.
+pub fn left_json(row: &LeftRow) -> Value {
+    json!({
+        "revision": row.oid.to_string(), "ref": row.name, "leftAt": iso(row.left_s), "reclaimAt": iso(row.reclaim_s),
+    })
+}
+
+const DEEDS_MAX: usize = 1000;
