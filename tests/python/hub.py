@@ -75,6 +75,14 @@ def noise(seed, size):
     return random.Random(seed).randbytes(size)
 
 
+def limited_s(client, folder):
+    """How long 3 MB take at a MB each second."""
+    slow = drystone.Client(client.endpoint, bandwidth=1_000_000)
+    begin = time.monotonic()
+    slow.pull("admin/model:weights.bin", folder / "slow.bin")
+    return time.monotonic() - begin
+
+
 def moving(client, folder):
     tree = {"config.json": b'{"a": 1}\n', "weights.bin": noise(1, 3_000_001), "deep/er/x.bin": noise(2, 700_000), "empty": b""}
     for path, content in tree.items():
@@ -106,6 +114,12 @@ def moving(client, folder):
     check("delete", raises(drystone.NotFoundError, lambda: client.info("admin/model:other/name.json")))
     os.environ["DRYSTONE_ENDPOINT"], os.environ["DRYSTONE_TOKEN"] = client.endpoint, pickle.loads(pickle.dumps(client)).__reduce__()[1][1]
     check("the environment says which hub", drystone.pull("admin/model:config.json", folder / "env.json")["files"] == 1)
+    check("a limit of bandwidth is kept", limited_s(client, folder) >= 2)
+    nowhere = drystone.Client(client.endpoint, proxy="http://127.0.0.1:9")
+    check("a proxy is asked", raises(drystone.DrystoneError, lambda: nowhere.ls("admin/model")))
+    check("a missing file of certificates is named",
+          "none.pem" in str(raises(drystone.DrystoneError, lambda: drystone.Client(client.endpoint, ca_files=["none.pem"]).ls("admin/model"))))
+    check("options survive pickling", raises(drystone.DrystoneError, lambda: pickle.loads(pickle.dumps(nowhere)).ls("admin/model")))
     check("a client does not show its token", os.environ["DRYSTONE_TOKEN"] not in repr(client))
     return tree
 

@@ -7,11 +7,14 @@ mod check;
 mod chunks;
 mod completions;
 mod config;
+mod demo;
+mod doctor;
 mod gc;
 mod hash;
 mod inspect;
 mod keep;
 mod ls;
+mod man;
 mod pull;
 mod push;
 mod rebuild;
@@ -61,7 +64,10 @@ enum Verb {
     Stats(stats::Stats),
     Store(store::StoreCommand),
     Config(config::Config),
+    Demo(demo::Demo),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
+    Man(man::Man),
 }
 
 impl Drystone {
@@ -88,7 +94,10 @@ impl Drystone {
             Verb::Stats(verb) => verb.run(),
             Verb::Store(verb) => verb.run(),
             Verb::Config(verb) => verb.run(),
+            Verb::Demo(verb) => verb.run(),
+            Verb::Doctor(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
+            Verb::Man(verb) => verb.run(),
         }
     }
 }

@@ -4,7 +4,7 @@ pub(crate) mod pack;
 pub(crate) mod shard;
 pub(crate) mod xorb;
 
-use std::fmt::Write;
+pub(crate) use xet::hash::hex;
 
 /// A number of bytes with its grouping, for people: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
@@ -17,14 +17,6 @@ pub(crate) fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
-}
-
-/// Lower-case hexadecimal of raw bytes, in their order.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        write!(out, "{byte:02x}").expect("writing to a string");
-        out
-    })
 }
 
 #[cfg(test)]

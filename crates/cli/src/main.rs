@@ -4,6 +4,7 @@ mod cmd;
 mod describe;
 mod files;
 mod local;
+mod man;
 mod output;
 mod progress;
 mod remote;

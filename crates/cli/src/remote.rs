@@ -86,8 +86,7 @@ impl Memory {
         }
         let root = self.named().or_else(user_cache)?;
         let digest = <sha2::Sha256 as sha2::Digest>::digest(store.as_bytes());
-        let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Some(root.join(name))
+        Some(root.join(xet::hash::hex(digest.get(..8)?)))
     }
 }
 

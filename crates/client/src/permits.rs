@@ -39,6 +39,12 @@ pub fn memory_default(threads: usize) -> u64 {
 /// What a transfer may occupy unless told otherwise: a quarter of the machine, or of what this process may have of it, and no
 /// more than is ever of use.
 pub fn memory_of_transfer() -> u64 {
+    let least = memory_of_machine().unwrap_or(MEMORY_BYTES_MAX);
+    (least / 4).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
+}
+
+/// What this process may have at most: the machine's memory or the container's limit, where the system tells.
+pub fn memory_of_machine() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let cgroup = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let limits = cgroup.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok());
@@ -46,8 +52,7 @@ pub fn memory_of_transfer() -> u64 {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
     });
-    let least = limits.chain(machine).min().unwrap_or(MEMORY_BYTES_MAX);
-    (least / 4).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
+    limits.chain(machine).min()
 }
 
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
@@ -60,7 +65,7 @@ pub fn connections(wanted: usize) -> usize {
 }
 
 /// The soft limit of open files, where the system tells.
-fn open_files_max() -> Option<usize> {
+pub fn open_files_max() -> Option<usize> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -6,6 +6,7 @@
 
 pub mod cas;
 pub mod identity;
+pub mod password;
 pub mod people;
 pub mod personal;
 

@@ -88,11 +88,11 @@ async fn catalog_of(config: &ServeConfig) -> Result<String, String> {
             format!("sqlite://{}", file.display())
         }
     };
-    catalog::probe(&url).await.map(|()| "it answers".to_owned()).map_err(|error| error.to_string())
+    catalog::probe(&url).await.map(|_| "it answers".to_owned()).map_err(|error| error.to_string())
 }
 
 /// The folder, or the nearest one above that is there.
-fn there(folder: &Path) -> PathBuf {
+pub fn there(folder: &Path) -> PathBuf {
     let mut at = folder;
     while !at.exists() {
         match at.parent() {

@@ -22,7 +22,7 @@ use crate::tls::Tls;
 
 mod outbox;
 
-pub use outbox::Outbox;
+pub use outbox::{Outbox, SENT_BY_SYSTEM_BYTES_MIN};
 
 /// A TCP listener with limits, with or without TLS.
 #[derive(Debug)]
@@ -151,6 +151,19 @@ impl Connection {
         self.in_time(sent, context)
     }
 
+    /// Sends what comes before a part; both go out together where they fit.
+    fn send_before_part(
+        &mut self,
+        context: &mut Context<'_>,
+        before: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let sent = match &self.stream {
+            Stream::Plain(socket) => outbox::send_more(socket, before, context),
+            _ => Poll::Ready(Err(io::Error::other("a blank on a connection without an outbox"))),
+        };
+        self.in_time(sent, context)
+    }
+
     fn in_time<T>(&mut self, moved: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if moved.is_ready() {
             self.last = Instant::now();
@@ -191,7 +204,8 @@ impl AsyncWrite for Connection {
         let before = first_blank.and_then(|count| bufs.get(..count)).unwrap_or(bufs);
         match (first_blank, bufs.first()) {
             (Some(0), Some(blank)) => self.get_mut().send_part(cx, blank.len()),
-            _ => self.get_mut().watch(cx, |pipe, cx| pipe.poll_write_vectored(cx, before)),
+            (Some(_), _) => self.get_mut().send_before_part(cx, before),
+            (None, _) => self.get_mut().watch(cx, |pipe, cx| pipe.poll_write_vectored(cx, before)),
         }
     }
 

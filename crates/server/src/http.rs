@@ -19,7 +19,7 @@ mod xorb;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, Response, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
 use axum::middleware::Next;
 use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, any, get, head, post};
@@ -32,10 +32,12 @@ use xet::wire::{ErrorCode, encode_json};
 use crate::door::Peer;
 use crate::sign::DATA_ROUTE;
 use crate::state::AppState;
+use crate::web;
 use error::Refused;
 
-pub(crate) use hub::LfsSigner;
+pub(crate) use hub::{Asked, HubError, LfsSigner, Query, encoded, hub_commit, hub_decide};
 pub use hub::{deed_json, iso, left_json, quota_json};
+pub(crate) use telemetry::read_body;
 
 /// What is answered.
 pub const ROUTED: &[Endpoint] = &[
@@ -65,7 +67,7 @@ pub fn paths() -> Vec<String> {
 }
 
 /// A path and what is answered there.
-type Route = (String, MethodRouter<AppState>);
+pub(crate) type Route = (String, MethodRouter<AppState>);
 
 /// Every route there is.
 fn table() -> Vec<Route> {
@@ -101,7 +103,7 @@ fn table() -> Vec<Route> {
     let endpoints = endpoints.into_iter().flat_map(|(endpoint, methods)| {
         endpoint.templates().iter().map(move |path| ((*path).to_owned(), methods.clone()))
     });
-    own.chain(tokens).chain(endpoints).chain(hub::routes()).collect()
+    own.chain(tokens).chain(endpoints).chain(hub::routes()).chain(web::routes()).collect()
 }
 
 /// Puts around routes what every answer needs: request ids, logs, metrics, CORS, and a 500 instead of a panic.
@@ -173,7 +175,7 @@ async fn limit_rate(
 }
 
 /// A JSON answer that is about now and about one caller.
-fn json<T: serde::Serialize + ?Sized>(body: &T) -> Response<Body> {
+pub(crate) fn json<T: serde::Serialize + ?Sized>(body: &T) -> Response<Body> {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(content_type::JSON)),
         (header::CACHE_CONTROL, HeaderValue::from_static("private, no-store")),
@@ -188,12 +190,15 @@ async fn openapi() -> impl axum::response::IntoResponse {
     ([(header::CONTENT_TYPE, HeaderValue::from_static(content_type::JSON))], OPENAPI)
 }
 
-async fn nothing_here() -> Refused {
-    Refused::new(ErrorCode::NotFound, "there is nothing at this path")
+async fn nothing_here(headers: HeaderMap) -> Response<Body> {
+    web::refuse(&headers, Refused::new(ErrorCode::NotFound, "there is nothing at this path"))
 }
 
-async fn wrong_method() -> Refused {
-    Refused::new(ErrorCode::MethodNotAllowed, "this path has another method")
+async fn wrong_method(uri: Uri, headers: HeaderMap) -> Response<Body> {
+    match web::is_nothing(uri.path()) {
+        true => nothing_here(headers).await,
+        false => Refused::new(ErrorCode::MethodNotAllowed, "this path has another method").into_response(),
+    }
 }
 
 #[cfg(test)]

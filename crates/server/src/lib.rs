@@ -23,6 +23,7 @@ pub mod state;
 pub mod sweeping;
 pub mod tls;
 pub mod urls;
+mod web;
 
 pub use auth::{CasTokens, Claims, RepoKind, Repository};
 pub use budget::Budget;

@@ -1,6 +1,7 @@
 //! Values that must not be printed, and the keys among them.
 
 use std::fmt;
+pub(crate) use xet::hash::hex;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -121,11 +122,6 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the system gives random numbers");
     bytes
-}
-
-/// Plain hexadecimal, in lower case.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads 32 bytes in lower-case hexadecimal, and no other spelling of them.

@@ -3,13 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
-use rustls::ServerConfig;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsFiles;
@@ -77,6 +79,28 @@ impl Tls {
         let read = Arc::new(read(&self.files)?);
         *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(())
+    }
+
+    /// Whether the certificate in the files is good at a time, so that it can be renewed before it ends.
+    pub fn check_at(files: &TlsFiles, at: SystemTime) -> Result<(), TlsError> {
+        let refused = |source| TlsError::Refused { cert: files.cert.clone(), source };
+        let key = read(files)?;
+        let cert = key.end_entity_cert().and_then(ParsedCertificate::try_from).map_err(refused)?;
+        let at = UnixTime::since_unix_epoch(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
+        // Who signed it does not matter here, so nobody is trusted: only its times are looked at, which comes first.
+        let roots = RootCertStore::empty();
+        match verify_server_cert_signed_by_trust_anchor(&cert, &roots, &[], at, algorithms) {
+            Err(
+                source @ rustls::Error::InvalidCertificate(
+                    CertificateError::Expired
+                    | CertificateError::ExpiredContext { .. }
+                    | CertificateError::NotValidYet
+                    | CertificateError::NotValidYetContext { .. },
+                ),
+            ) => Err(refused(source)),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn acceptor(&self) -> &TlsAcceptor {

@@ -7,10 +7,12 @@
 #[macro_use]
 mod on_each;
 
+pub mod browse;
 pub mod care;
 pub mod keep;
 pub mod migrate;
 pub mod postgres;
+mod probe;
 pub mod records;
 pub mod repo;
 pub mod review;
@@ -35,9 +37,11 @@ use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
 use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
 
+pub use browse::BrowseCatalog;
 pub use care::CareCatalog;
 pub use keep::KeepCatalog;
 pub use postgres::PostgresCatalog;
+pub use probe::{Probed, probe};
 pub use repo::RepoCatalog;
 pub use sqlite::SqliteCatalog;
 pub use sweep::SweepCatalog;
@@ -97,6 +101,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// What verify, rebuild, compaction and statistics ask.
     fn care(&self) -> &dyn CareCatalog;
 
+    /// What pages ask.
+    fn browse(&self) -> &dyn BrowseCatalog;
+
     /// Quotas, usage, the audit log, and where refs were.
     fn keep(&self) -> &dyn KeepCatalog;
 }
@@ -106,25 +113,6 @@ pub async fn open(url: &str) -> Result<Arc<dyn Catalog>> {
     match url.split(':').next() {
         Some("sqlite") => Ok(Arc::new(SqliteCatalog::open_url(url).await?)),
         Some("postgres" | "postgresql") => Ok(Arc::new(PostgresCatalog::open(url).await?)),
-        _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
-    }
-}
-
-/// Whether the catalog a URL names answers. Makes and changes nothing, so that it can be asked before a server starts.
-pub async fn probe(url: &str) -> Result<()> {
-    use sqlx::{ConnectOptions as _, Connection as _};
-    let invalid = |source: sqlx::Error| Error::caused(ErrorKind::Invalid, "catalog URL", source);
-    match url.split(':').next() {
-        Some("sqlite") => {
-            let options: sqlx::sqlite::SqliteConnectOptions = url.parse().map_err(invalid)?;
-            let connected = async { options.read_only(true).connect().await?.close().await };
-            connected.await.map_err(|source| translate("open", source))
-        }
-        Some("postgres" | "postgresql") => {
-            let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(invalid)?;
-            let connected = async { options.connect().await?.close().await };
-            connected.await.map_err(|source| translate("connect", source))
-        }
         _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
     }
 }

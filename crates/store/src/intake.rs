@@ -44,6 +44,8 @@ const KNOWN_CHUNKS_MAX: usize = 200_000;
 pub struct TakenIn {
     /// Names it.
     pub file: FileHash,
+    /// The digest of its bytes.
+    pub sha256: Sha256,
     /// Its length.
     pub bytes: u64,
     /// Raw bytes that were not there before.
@@ -53,6 +55,21 @@ pub struct TakenIn {
 impl Store {
     /// Takes in a file that must have this digest and length. Anything else leaves at most xorbs that nobody refers to.
     pub async fn take_in<S>(&self, grant: &Grant, sha256: Sha256, bytes: u64, pieces: S) -> Result<TakenIn>
+    where
+        S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
+    {
+        self.take(grant, Some(sha256), bytes, pieces).await
+    }
+
+    /// Takes in a file of this length whose digest its sender does not know.
+    pub async fn take_in_any<S>(&self, grant: &Grant, bytes: u64, pieces: S) -> Result<TakenIn>
+    where
+        S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
+    {
+        self.take(grant, None, bytes, pieces).await
+    }
+
+    async fn take<S>(&self, grant: &Grant, expected: Option<Sha256>, bytes: u64, pieces: S) -> Result<TakenIn>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
@@ -68,6 +85,7 @@ impl Store {
         }
         let (found, last) = self.workers.run(move || cutter.finish()).await?;
         intake = self.place_chunks(grant, intake, last).await?;
+        let sha256 = expected.unwrap_or(found.0);
         if found != (sha256, bytes) {
             let message =
                 format!("the file's {} bytes do not have the digest it was announced with", found.1);
@@ -80,7 +98,7 @@ impl Store {
         let declared = Some(shard.len() as u64);
         let pieces = stream::iter([Ok(Bytes::from(shard))]);
         self.register(grant, declared, pieces, &Progress::default()).await?;
-        Ok(TakenIn { file, bytes, new_bytes })
+        Ok(TakenIn { file, sha256, bytes, new_bytes })
     }
 
     /// Finds a place for each chunk: where it is already, or in the xorb that grows.

@@ -28,6 +28,7 @@ pub mod quota;
 pub mod rebuild;
 pub mod register;
 pub mod repo;
+pub mod sharing;
 pub mod sweep;
 pub mod verify;
 mod workers;
@@ -56,8 +57,12 @@ pub struct Store {
     workers: Workers,
     memory: Memory,
     footers: Footers,
+    plain: content::plain::Marks,
     trees: repo::Trees,
+    heads: repo::refs::Heads,
     large_items: repo::listing::LargeItems,
+    /// Held by whoever measures repositories.
+    measuring: Arc<tokio::sync::Mutex<()>>,
     layouts: plan::Layouts,
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
@@ -116,6 +121,7 @@ impl Store {
         let trees = repo::trees();
         let layouts = plan::Layouts::new(&catalog, options.footer_bytes_max / 8);
         let chunks = dedup::gather(&catalog);
+        let heads = repo::refs::heads(&catalog);
         Self {
             objects,
             catalog,
@@ -124,7 +130,10 @@ impl Store {
             memory,
             footers,
             trees,
+            heads,
+            plain: content::plain::Marks::default(),
             large_items: repo::listing::large_items(),
+            measuring: Arc::default(),
             layouts,
             chunks,
             dedup,

@@ -6,6 +6,7 @@
 pub mod blob;
 pub mod bundle;
 pub mod commit;
+pub mod diff;
 mod edit;
 pub mod history;
 pub mod listing;
@@ -16,6 +17,7 @@ mod people;
 pub mod pointer;
 pub mod record;
 pub mod refs;
+mod sizes;
 pub mod trash;
 pub mod tree;
 pub mod undelete;
@@ -110,7 +112,7 @@ impl RepoId {
 
 impl fmt::Display for RepoId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&xet::hash::hex(&self.0))
     }
 }
 

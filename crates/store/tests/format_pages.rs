@@ -33,7 +33,9 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0022_review.sql"),
             include_str!("../migrations/sqlite/0023_records.sql"),
             include_str!("../migrations/sqlite/0030_sweep.sql"),
-            include_str!("../migrations/sqlite/0040_keep.sql")
+            include_str!("../migrations/sqlite/0040_keep.sql"),
+            include_str!("../migrations/sqlite/0050_sizes.sql"),
+            include_str!("../migrations/sqlite/0060_passwords.sql")
         ),
         concat!(
             include_str!("../migrations/postgres/0001_cas.sql"),
@@ -45,7 +47,9 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/postgres/0022_review.sql"),
             include_str!("../migrations/postgres/0023_records.sql"),
             include_str!("../migrations/postgres/0030_sweep.sql"),
-            include_str!("../migrations/postgres/0040_keep.sql")
+            include_str!("../migrations/postgres/0040_keep.sql"),
+            include_str!("../migrations/postgres/0050_sizes.sql"),
+            include_str!("../migrations/postgres/0060_passwords.sql")
         ),
     ] {
         let statements = script.split("CREATE TABLE ").skip(1);

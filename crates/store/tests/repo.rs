@@ -447,6 +447,7 @@ async fn a_name_is_taken_once() {
 #[tokio::test]
 async fn a_commit_that_fails_anywhere_can_be_tried_again() {
     for after in [false, true] {
+        let mut moved = false;
         for step in 1.. {
             let house = House::new().await;
             let repo = repo(&house, "ann/model").await;
@@ -462,11 +463,21 @@ async fn a_commit_that_fails_anywhere_can_be_tried_again() {
                 assert!(step > 4 && result.is_ok(), "a commit has several steps");
                 break;
             }
+            assert!(step > 2 || !moved, "objects come before the branch");
             let head = main_of(&house, &repo).await;
-            // What was acknowledged is there; what was not may be.
-            match result {
-                Ok(done) => assert_eq!(done.oid, head, "step {step}"),
-                Err(_) => assert!(head == kept || step > 4, "step {step}"),
+            // What was acknowledged is there. What was not is there whole from the step on that moves the branch, and
+            // before it not at all.
+            if let Ok(done) = result {
+                assert_eq!(done.oid, head, "step {step}");
+            }
+            assert!(head != kept || !moved, "step {step} comes after the branch was moved");
+            moved = head != kept;
+            if moved {
+                assert_eq!(
+                    paths(&house, &repo, head).await,
+                    [".gitattributes", "a/new", "kept"],
+                    "step {step}"
+                );
             }
             let at = commit(&house, &repo, vec![put("a/new", "2")]).await;
             assert_eq!(paths(&house, &repo, at).await, [".gitattributes", "a/new", "kept"]);

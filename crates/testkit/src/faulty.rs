@@ -26,7 +26,7 @@ use store::access::Scope;
 use store::catalog::rows::{
     AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
 };
-use store::catalog::{CareCatalog, KeepCatalog, RepoCatalog, SweepCatalog};
+use store::catalog::{BrowseCatalog, CareCatalog, KeepCatalog, RepoCatalog, SweepCatalog};
 use store::{Catalog, Clock, Error, ErrorKind};
 use tokio::sync::{Semaphore, watch};
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
@@ -375,6 +375,11 @@ impl Catalog for FaultyCatalog {
 
     fn care(&self) -> &dyn CareCatalog {
         self
+    }
+
+    // Only looked at.
+    fn browse(&self) -> &dyn BrowseCatalog {
+        self.inner.browse()
     }
 
     fn keep(&self) -> &dyn KeepCatalog {

@@ -38,6 +38,9 @@ class Client(_native.Client):
     cache_bytes: the most it may hold.
     memory_bytes: the most that all transfers of a call may hold in memory.
     token_in_clear: whether the token may go over plain HTTP to another machine.
+    proxy: for every request; else what HTTPS_PROXY and NO_PROXY say.
+    ca_files: certificates (PEM) to trust besides the system's.
+    bandwidth: the most bytes to send, and to receive, each second.
     """
 
     def __new__(cls, endpoint: Optional[str] = None, token: Optional[str] = None, *, cache_dir: Optional[_Path] = None, **options: Any) -> Client:

@@ -152,6 +152,9 @@ class Client:
         cache_bytes: int = ...,
         memory_bytes: Optional[int] = None,
         token_in_clear: bool = False,
+        proxy: Optional[str] = None,
+        ca_files: Sequence[Union[str, PathLike[str]]] = ...,
+        bandwidth: Optional[int] = None,
     ) -> Client: ...
     @property
     def endpoint(self) -> str: ...

@@ -7,6 +7,7 @@ mod create;
 mod extract;
 mod index;
 mod list;
+mod man;
 mod merge;
 mod repair;
 mod split;
@@ -50,6 +51,7 @@ enum Verb {
     Index(index::Index),
     Convert(convert::Convert),
     Completions(completions::Completions),
+    Man(man::Man),
 }
 
 impl ShardPack {
@@ -67,6 +69,7 @@ impl ShardPack {
             Verb::Index(verb) => verb.run(),
             Verb::Convert(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
+            Verb::Man(verb) => verb.run(),
         }
     }
 }

@@ -5,6 +5,8 @@ mod describe;
 mod formats;
 mod http;
 mod input;
+#[path = "../man.rs"]
+mod man;
 mod output;
 mod progress;
 mod size;

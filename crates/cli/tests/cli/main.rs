@@ -1,12 +1,13 @@
 //! The `drystone` command as a user meets it: arguments in, text, JSON, files and exit codes out.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+mod admin;
 mod cas;
 mod check;
 mod config;
+mod demo;
+mod doctor;
 mod get;
-#[cfg(target_os = "linux")]
-mod guide;
 mod hash;
 mod inspect;
 mod network;

@@ -11,7 +11,7 @@ use testkit::corpus::{SplitMix64, noise};
 use super::repo::Site;
 use super::{json, number};
 
-const KILLS: u64 = 15;
+const KILLS: u64 = 30;
 const BYTES: usize = 200 << 20;
 const XORB: u64 = 64 << 20;
 

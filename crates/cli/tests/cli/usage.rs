@@ -7,7 +7,7 @@ use testkit::corpus;
 
 use super::{Folder, drystone};
 
-const VERBS: [&[&str]; 21] = [
+const VERBS: [&[&str]; 24] = [
     &["hash"],
     &["chunks"],
     &["inspect"],
@@ -29,6 +29,9 @@ const VERBS: [&[&str]; 21] = [
     &["store", "migrate"],
     &["config", "check"],
     &["completions"],
+    &["demo"],
+    &["doctor"],
+    &["man"],
 ];
 
 #[test]
@@ -43,6 +46,17 @@ fn every_verb_has_help_with_an_example() {
         }
     }
     assert!(drystone(["--version"]).run().ok().starts_with("drystone "));
+}
+
+#[test]
+fn every_verb_has_a_manual_page() {
+    let folder = Folder::new();
+    drystone(["man", &folder.at("man")]).run().ok();
+    for verb in VERBS {
+        let page = folder.read(&format!("man/drystone-{}.1", verb.join("-")));
+        assert!(String::from_utf8(page).unwrap().contains(".SH NAME"), "{verb:?}");
+    }
+    assert!(drystone(["man"]).run().ok().contains(".SH SUBCOMMANDS"));
 }
 
 #[test]

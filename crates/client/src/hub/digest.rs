@@ -66,8 +66,7 @@ impl Check {
         match self {
             Self::Sha256(digest, expected) => Sha256::new(digest.finalize().into()) == expected,
             Self::Blob(digest, expected) => {
-                let found: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-                found == expected.to_ascii_lowercase()
+                xet::hash::hex(&digest.finalize()) == expected.to_ascii_lowercase()
             }
             Self::Nothing => true,
         }

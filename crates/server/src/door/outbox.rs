@@ -21,6 +21,9 @@ pub struct Outbox {
     parts: Arc<Mutex<VecDeque<FilePart>>>,
 }
 
+/// From here on it pays that the system sends a range by itself: what is short goes out together with its head.
+pub const SENT_BY_SYSTEM_BYTES_MIN: u64 = 64 * 1024;
+
 /// What blanks are made of. Never written, so it takes addresses and no memory.
 static BLANK: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; PART_BYTES].into());
 
@@ -72,6 +75,21 @@ impl Outbox {
     }
 }
 
+/// Sends buffers after which more is sent at once: a packet for a head alone would wake the other side for nothing.
+pub(super) fn send_more(
+    socket: &TcpStream,
+    buffers: &[io::IoSlice<'_>],
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(socket.poll_write_ready(context))?;
+        match socket.try_io(Interest::WRITABLE, || send_buffers(socket, buffers)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            sent => return Poll::Ready(sent),
+        }
+    }
+}
+
 /// Whether a buffer lies in what blanks are made of.
 pub(super) fn is_blank(buffer: &[u8]) -> bool {
     BLANK.as_ptr_range().contains(&buffer.as_ptr()) && !buffer.is_empty()
@@ -81,6 +99,18 @@ pub(super) fn is_blank(buffer: &[u8]) -> bool {
 fn send_file(socket: &TcpStream, part: &FilePart, len: usize) -> io::Result<usize> {
     let mut at = part.range.start;
     Ok(rustix::fs::sendfile(socket, &*part.file, Some(&mut at), len)?)
+}
+
+#[cfg(target_os = "linux")]
+fn send_buffers(socket: &TcpStream, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+    Ok(sendmsg(socket, buffers, &mut SendAncillaryBuffer::default(), flags)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send_buffers(_: &TcpStream, _: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(not(target_os = "linux"))]

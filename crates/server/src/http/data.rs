@@ -16,7 +16,7 @@ use super::caller::store_of;
 use super::error::Refused;
 use crate::body::Pieces;
 use crate::budget::Budget;
-use crate::door::Outbox;
+use crate::door::{Outbox, SENT_BY_SYSTEM_BYTES_MIN};
 use crate::ranges;
 use crate::sign::DataKey;
 use crate::state::AppState;
@@ -37,8 +37,6 @@ impl<O> std::fmt::Debug for Found<O> {
 
 /// Bytes of an answer that are in memory at a time: one piece being read, one being sent.
 const ANSWER_BYTES: u64 = 1 << 20;
-/// From here on the system sends a range by itself, where it can.
-const SENT_BY_SYSTEM_BYTES_MIN: u64 = 64 * 1024;
 
 /// Answers a request on a data URL from the store's objects.
 pub(super) async fn serve(
@@ -66,7 +64,6 @@ async fn find(
         let _permit = &permit;
         let bytes = range.end.saturating_sub(range.start);
         metrics::counter!("drystone_sent_bytes_total").increment(bytes);
-        // What is short goes out together with its head, which is more than not copying it would save.
         let outbox = outbox.clone().filter(|_| bytes >= SENT_BY_SYSTEM_BYTES_MIN);
         match outbox.and_then(|outbox| Some((outbox, reader.parts(range.clone())?))) {
             Some((outbox, parts)) => {

@@ -20,11 +20,14 @@ mod refs;
 mod resolve;
 mod tree;
 
-pub(super) use access::Asked;
+pub(crate) use access::Asked;
 pub use clock::iso;
-pub(super) use error::HubError;
+pub(crate) use commit::receive as hub_commit;
+pub(crate) use error::HubError;
 pub use keeping::{deed_json, left_json, quota_json};
 pub(crate) use lfs::LfsSigner;
+pub(crate) use preupload::decide as hub_decide;
+pub(crate) use query::Query;
 
 use axum::routing::{delete, get, post, put};
 use store::repo::Kind;
@@ -109,7 +112,7 @@ fn of_kind(kind: Kind) -> Vec<Route> {
 }
 
 /// A part of a path or query, as URLs spell it.
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {

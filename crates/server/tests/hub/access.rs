@@ -89,6 +89,31 @@ GET    {R}/xet-write-token                writes 200
 GET    {R}/xet-write-token/{revision}     writes 200
 GET    {C}/{revision}/{*path}             reads 404
 
+GET    /                                  asks 200
+GET    /models                            asks 200
+GET    /datasets                          asks 200
+GET    /spaces                            asks 200
+GET    /-/dedup                           asks 200
+GET    /-/assets/{asset}                  everyone 404
+GET    /-/sign-in                         asks 200
+POST   /-/sign-in                         asks 401 429
+POST   /-/sign-out                        signed
+GET    /-/account                         known 200
+POST   /-/account/{action}                signed
+GET    /-/admin                           admin 200
+GET    /-/admin/audit                     admin 200
+POST   /-/admin/{action}                  signed
+GET    {W}/upload/{revision}              writes 200
+POST   {W}/upload/{revision}/-/decide     signed
+PUT    {W}/upload/{revision}/-/file       signed
+POST   {W}/upload/{revision}/-/commit     signed
+GET    {W}                                reads 200
+GET    {W}/tree/{revision}                reads 200
+GET    {W}/tree/{revision}/{*path}        reads 404
+GET    {W}/blob/{revision}/{*path}        reads 404
+GET    {W}/entry/{revision}/{*path}       reads 404
+GET    {W}/commits/{revision}             reads 200
+GET    {W}/commit/{revision}              reads 200
 GET    {W}/resolve/{revision}/{*path}     reads 404
 GET    {W}/raw/{revision}/{*path}         reads 404
 POST   {W}/info/lfs/objects/batch         writes 200
@@ -238,6 +263,7 @@ fn filled(path: &str, kind: &str, name: &str) -> String {
     let path = path.replace("{kind}", kind).replace("{revision}", "main").replace("{*path}", "none");
     let path = path.replace("{*rest}", "x").replace("{prefix}", "default").replace("{number}", "7");
     let path = path.replace("{id}", &"0".repeat(32)).replace("{branch}", "main").replace("{tag}", "main");
+    let path = path.replace("{asset}", "none.css");
     let path = path.replace("{org}", "none").replace("{user}", "ann");
     ["{file}", "{chunk}", "{xorb}", "{shard}", "{oid}"]
         .iter()

@@ -283,6 +283,13 @@ fn token(n: u64) -> TokenRow {
 
 async fn a_token_is_found_by_its_digest_and_listed(catalog: Any) {
     let tokens = catalog.tokens();
+    assert_eq!(tokens.password("ann").await.unwrap(), None);
+    for hash in ["one", "two"] {
+        tokens.set_password("ann", Some(hash), 5).await.unwrap();
+        assert_eq!(tokens.password("ann").await.unwrap().as_deref(), Some(hash));
+    }
+    tokens.set_password("ann", None, 6).await.unwrap();
+    assert_eq!(tokens.password("ann").await.unwrap(), None);
     assert_eq!(tokens.all().await.unwrap(), []);
     for n in 0..4 {
         assert!(tokens.add(&token(n)).await.unwrap());

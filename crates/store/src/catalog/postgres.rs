@@ -3,6 +3,7 @@
 //! Batches travel as arrays. A registration is serializable: if what it found was changed by another transaction, it
 //! fails and is tried again, here. Smaller writes lock the rows they change, which is enough.
 
+mod browse;
 mod care;
 pub(in crate::catalog) mod keep;
 mod records;
@@ -23,8 +24,8 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, REVIVE_SHARD, RepoCatalog, SweepCatalog,
-    TOUCH_REPO_FILES, Tries, bytes_of, migrator, translate, unique, used,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, REVIVE_SHARD, RepoCatalog,
+    SweepCatalog, TOUCH_REPO_FILES, Tries, bytes_of, migrator, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -339,6 +340,10 @@ impl Catalog for PostgresCatalog {
         self
     }
 
+    fn browse(&self) -> &dyn BrowseCatalog {
+        self
+    }
+
     fn keep(&self) -> &dyn KeepCatalog {
         self
     }
@@ -346,7 +351,7 @@ impl Catalog for PostgresCatalog {
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 
-const MIGRATIONS: &[(i64, &str, &str)] = &[
+pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "content store", include_str!("../../migrations/postgres/0001_cas.sql")),
     (5, "secrets", include_str!("../../migrations/postgres/0005_secrets.sql")),
     (10, "tokens", include_str!("../../migrations/postgres/0010_tokens.sql")),
@@ -357,6 +362,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (23, "records", include_str!("../../migrations/postgres/0023_records.sql")),
     (30, "sweep", include_str!("../../migrations/postgres/0030_sweep.sql")),
     (40, "keeping", include_str!("../../migrations/postgres/0040_keep.sql")),
+    (50, "sizes", include_str!("../../migrations/postgres/0050_sizes.sql")),
+    (60, "passwords", include_str!("../../migrations/postgres/0060_passwords.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

@@ -46,6 +46,9 @@ pub trait RepoCatalog: Records + Review + Send + Sync {
     /// Refs whose name begins so, in the order of their names.
     async fn refs(&self, repo: RepoId, prefix: &str) -> Result<Vec<RefRow>>;
 
+    /// The repository of this name, with its refs of these names as far as it has them.
+    async fn repo_at(&self, name: &RepoName, refs: &[String; 2]) -> Result<Option<(RepoRow, Vec<RefRow>)>>;
+
     /// The refs of these names; unknown ones are left out.
     async fn refs_named(&self, repo: RepoId, names: &[String]) -> Result<Vec<RefRow>>;
 
@@ -236,6 +239,10 @@ pub struct MemberRow {
 pub(crate) type RepoColumns = (Vec<u8>, i64, String, String, i64, i64, i64, Option<i64>);
 
 pub(crate) const REPO_COLUMNS: &str = "id, kind, namespace, name, private, created_s, updated_s, reclaim_s";
+
+/// The columns of `repos`, and those of one of its refs.
+pub(crate) type RepoAtColumns =
+    (Vec<u8>, i64, String, String, i64, i64, i64, Option<i64>, Option<String>, Option<Vec<u8>>);
 
 /// The columns of `git_objects` after the repository, in the order of the table.
 pub(crate) type GitColumns = (

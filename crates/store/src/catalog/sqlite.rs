@@ -3,6 +3,7 @@
 //! One connection writes, so writers of this process queue instead of colliding; others read beside it. Another process
 //! on the same file is waited for, and then retried.
 
+mod browse;
 mod care;
 pub(in crate::catalog) mod keep;
 mod records;
@@ -28,8 +29,8 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, REVIVE_SHARD, RepoCatalog, SweepCatalog,
-    TOUCH_REPO_FILES, Tries, XORB_COLUMNS, bytes_of, migrator, translate, unique, used,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, REVIVE_SHARD, RepoCatalog,
+    SweepCatalog, TOUCH_REPO_FILES, Tries, XORB_COLUMNS, bytes_of, migrator, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -412,6 +413,10 @@ impl Catalog for SqliteCatalog {
         self
     }
 
+    fn browse(&self) -> &dyn BrowseCatalog {
+        self
+    }
+
     fn keep(&self) -> &dyn KeepCatalog {
         self
     }
@@ -431,6 +436,8 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (23, "records", include_str!("../../migrations/sqlite/0023_records.sql")),
     (30, "sweep", include_str!("../../migrations/sqlite/0030_sweep.sql")),
     (40, "keeping", include_str!("../../migrations/sqlite/0040_keep.sql")),
+    (50, "sizes", include_str!("../../migrations/sqlite/0050_sizes.sql")),
+    (60, "passwords", include_str!("../../migrations/sqlite/0060_passwords.sql")),
 ];
 
 /// Notes that these xorbs were referred to, which revives what was condemned; tells which are live, sorted.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use super::rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
-use super::{CareCatalog, Catalog, KeepCatalog, RepoCatalog, SweepCatalog, Tokens};
+use super::{BrowseCatalog, CareCatalog, Catalog, KeepCatalog, RepoCatalog, SweepCatalog, Tokens};
 use crate::access::Scope;
 use crate::error::Result;
 
@@ -82,6 +82,10 @@ impl Catalog for TimedCatalog {
 
     fn care(&self) -> &dyn CareCatalog {
         self.0.care()
+    }
+
+    fn browse(&self) -> &dyn BrowseCatalog {
+        self.0.browse()
     }
 
     fn keep(&self) -> &dyn KeepCatalog {

@@ -32,6 +32,12 @@ pub trait Tokens: std::fmt::Debug + Send + Sync {
 
     /// Notes that a token was shown now. Time never goes back.
     async fn note_use(&self, id: &str, now_s: u64) -> Result<()>;
+
+    /// The hash of somebody's password, if they have one.
+    async fn password(&self, name: &str) -> Result<Option<String>>;
+
+    /// Gives somebody a password, or with `None` takes it away.
+    async fn set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Result<()>;
 }
 
 /// One token.
@@ -157,6 +163,9 @@ type TokenColumns = (
     Option<i64>,
     Option<i64>,
 );
+
+const SET_PASSWORD: &str = "INSERT INTO passwords (name, hash, changed_s) VALUES ($1, $2, $3) \
+    ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, changed_s = excluded.changed_s";
 
 const COLUMNS: &str =
     "id, label, digest, subject, rights, namespace, repo, created_s, expires_s, used_s, revoked_s";

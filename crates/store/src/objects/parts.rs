@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
 
+use super::ObjectKey;
 use super::read::read_at;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -32,31 +33,37 @@ pub const PART_BYTES: usize = 1 << 20;
 
 /// The parts of a range. Each is brought into memory before it is handed out, by a thread that may wait for a disk, and
 /// the one after it is asked for.
-pub(super) fn of(key: String, file: Arc<File>, range: Range<u64>) -> BoxStream<'static, Result<FilePart>> {
+pub(super) fn of(key: ObjectKey, file: Arc<File>, range: Range<u64>) -> BoxStream<'static, Result<FilePart>> {
     let parts = stream::try_unfold(range, move |range| {
-        let (file, key) = (file.clone(), key.clone());
+        let file = file.clone();
         async move {
             if range.is_empty() {
                 return Ok(None);
             }
             let middle = range.end.min(range.start + PART_BYTES as u64);
             let (part, rest) = (range.start..middle, middle..range.end);
-            if !is_in_memory(&file, &part) {
-                let (file, later, end) = (file.clone(), part.clone(), range.end);
-                let loaded = tokio::task::spawn_blocking(move || load(&file, &later, end)).await;
-                let failed = || format!("read {key}");
-                let loaded = loaded.map_err(|source| Error::caused(ErrorKind::Internal, failed(), source))?;
-                loaded.map_err(|source| match source.kind() {
-                    io::ErrorKind::UnexpectedEof => {
-                        Error::new(ErrorKind::Corrupt, format!("read {key}: {part:?} passes its end"))
-                    }
-                    _ => Error::caused(ErrorKind::Unavailable, failed(), source),
-                })?;
-            }
+            bring(&key, &file, &part, range.end).await?;
             Ok(Some((FilePart { file, range: part }, rest)))
         }
     });
     parts.boxed()
+}
+
+/// Sees to it that a part is in memory, and asks for the one after it. `end` is where all ends.
+pub(super) async fn bring(key: &ObjectKey, file: &Arc<File>, part: &Range<u64>, end: u64) -> Result<()> {
+    if is_in_memory(file, part) {
+        return Ok(());
+    }
+    let (file, later) = (file.clone(), part.clone());
+    let loaded = tokio::task::spawn_blocking(move || load(&file, &later, end)).await;
+    let failed = || format!("read {key}");
+    let loaded = loaded.map_err(|source| Error::caused(ErrorKind::Internal, failed(), source))?;
+    loaded.map_err(|source| match source.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            Error::new(ErrorKind::Corrupt, format!("read {key}: {part:?} passes its end"))
+        }
+        _ => Error::caused(ErrorKind::Unavailable, failed(), source),
+    })
 }
 
 /// Whether the ends of a part are in memory, which its middle then is too, as a rule: if not, whoever sends it waits.

@@ -44,7 +44,7 @@ impl ObjectReader {
     /// The same range as parts of a file, for whoever can send them without reading them; `None` for what is not in a
     /// folder.
     pub fn parts(&self, range: Range<u64>) -> Option<BoxStream<'static, Result<FilePart>>> {
-        Some(parts::of(self.key.to_string(), self.file.clone()?, range))
+        Some(parts::of(self.key, self.file.clone()?, range))
     }
 }
 
@@ -75,6 +75,16 @@ impl Positioned {
 }
 
 impl Objects {
+    /// The file of an object, this range of which was in memory a moment ago; `None` for what is not in a folder.
+    pub(crate) async fn file(&self, key: &ObjectKey, range: &Range<u64>) -> Result<Option<Arc<File>>> {
+        if self.folder.is_none() {
+            return Ok(None);
+        }
+        let Some(file) = self.reader(key).await?.and_then(|reader| reader.file) else { return Ok(None) };
+        parts::bring(key, &file, range, range.end).await?;
+        Ok(Some(file))
+    }
+
     /// A range, which must lie in the object, to be read where CPU work is done. A file is only opened.
     pub(crate) async fn positioned(&self, key: &ObjectKey, range: Range<u64>) -> Result<Positioned> {
         if self.folder.is_none() {

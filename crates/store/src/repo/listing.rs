@@ -186,7 +186,7 @@ impl Store {
     }
 
     /// Adds what the catalog knows of the files.
-    async fn fill(&self, repo: RepoId, items: &mut [Item]) -> Result<()> {
+    pub(super) async fn fill(&self, repo: RepoId, items: &mut [Item]) -> Result<()> {
         let oids: Vec<_> = items.iter().filter(|item| item.mode.is_blob()).map(|item| item.oid).collect();
         let rows = self.hub().git_objects(repo, &oids).await?;
         let rows: HashMap<_, _> = rows.into_iter().map(|row| (row.oid, row)).collect();
@@ -222,6 +222,6 @@ struct Walk {
     wanted: usize,
 }
 
-fn bare(path: String, mode: Mode, oid: Oid) -> Item {
+pub(super) fn bare(path: String, mode: Mode, oid: Oid) -> Item {
     Item { path, oid, mode, bytes: 0, pointer_bytes: 0, linked: None, row: None }
 }

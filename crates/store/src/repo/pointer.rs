@@ -42,7 +42,7 @@ impl Pointer {
 
 /// A digest as everybody prints it.
 pub fn hex(digest: &Sha256) -> String {
-    digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    xet::hash::hex(digest.as_bytes())
 }
 
 /// A digest as everybody prints it.

@@ -1,10 +1,15 @@
 //! Refs: branches, tags and pull requests, and what a revision means.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::oid::{ObjectKind, Oid};
-use super::{PullRow, PullState, RepoId};
+use super::{PullRow, PullState, RepoId, RepoName};
 use crate::Store;
+use crate::catalog::Catalog;
 use crate::catalog::repo::{RefChange, RefRow, RepoRow};
 use crate::error::{Error, ErrorKind, Result};
+use crate::gather::Gather;
 
 /// The branch every repository has.
 pub const MAIN: &str = "refs/heads/main";
@@ -50,7 +55,57 @@ pub struct Resolved {
     pub ref_name: Option<String>,
 }
 
+/// Asks for repositories and where a revision of them leads.
+pub(crate) type Heads = Gather<(RepoName, [String; 2]), (RepoRow, Vec<RefRow>)>;
+
+pub(crate) fn heads(catalog: &Arc<dyn Catalog>) -> Heads {
+    let catalog = catalog.clone();
+    Gather::new(move |keys: Vec<(RepoName, [String; 2])>| {
+        let catalog = catalog.clone();
+        async move {
+            let mut found = HashMap::new();
+            for key in keys {
+                if let Some(answer) = catalog.hub().repo_at(&key.0, &key.1).await? {
+                    found.insert(key, answer);
+                }
+            }
+            Ok(found)
+        }
+    })
+}
+
+/// The refs a revision may mean, the first before the second.
+fn names_of(revision: &str) -> [String; 2] {
+    match revision {
+        "HEAD" => [MAIN.to_owned(), MAIN.to_owned()],
+        full if full.starts_with("refs/") => [full.to_owned(), full.to_owned()],
+        // A branch outweighs a tag of its name.
+        name => [format!("{HEADS}{name}"), format!("{TAGS}{name}")],
+    }
+}
+
+fn first_of(names: &[String; 2], rows: &[RefRow]) -> Option<Resolved> {
+    let first = names.iter().find_map(|name| rows.iter().find(|row| row.name == *name));
+    first.map(|row| Resolved { commit: row.target, ref_name: Some(row.name.clone()) })
+}
+
 impl Store {
+    /// A repository and where a revision of it leads, in one look. Readers of a range come here for each.
+    pub async fn repo_at(
+        &self,
+        name: &RepoName,
+        revision: &str,
+    ) -> Result<Option<(RepoRow, Option<Resolved>)>> {
+        if revision.contains(char::is_control) || revision.parse::<Oid>().is_ok() {
+            let Some(repo) = self.repo(name).await? else { return Ok(None) };
+            let resolved = self.resolve(repo.id, revision).await?;
+            return Ok(Some((repo, resolved)));
+        }
+        let names = names_of(revision);
+        let found = self.heads.ask((name.clone(), names.clone())).await?;
+        Ok(found.map(|(repo, refs)| (repo, first_of(&names, &refs))))
+    }
+
     /// The commit of a branch, tag, pull request (`refs/pr/1`) or commit id; `None` when there is none.
     pub async fn resolve(&self, repo: RepoId, revision: &str) -> Result<Option<Resolved>> {
         // PostgreSQL would take a zero byte for an error of ours.
@@ -62,15 +117,9 @@ impl Store {
             let is_commit = rows.iter().any(|row| row.kind == ObjectKind::Commit);
             return Ok(is_commit.then_some(Resolved { commit: oid, ref_name: None }));
         }
-        // A branch outweighs a tag of its name.
-        let names = match revision {
-            "HEAD" => vec![MAIN.to_owned()],
-            full if full.starts_with("refs/") => vec![full.to_owned()],
-            name => vec![format!("{HEADS}{name}"), format!("{TAGS}{name}")],
-        };
+        let names = names_of(revision);
         let rows = self.hub().refs_named(repo, &names).await?;
-        let first = names.iter().find_map(|name| rows.iter().find(|row| row.name == *name));
-        Ok(first.map(|row| Resolved { commit: row.target, ref_name: Some(row.name.clone()) }))
+        Ok(first_of(&names, &rows))
     }
 
     /// Where a ref points.

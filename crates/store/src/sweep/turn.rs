@@ -115,7 +115,7 @@ impl<'a> Turn<'a> {
             return Ok(());
         }
         let now_s = self.store.clock.now_s();
-        let after: String = self.after.iter().map(|byte| format!("{byte:02x}")).collect();
+        let after = xet::hash::hex(&self.after);
         let place = format!("{} {after}", self.stage.name());
         let until_s = now_s.saturating_add(LEASE_S);
         if !self.store.catalog.sweep().keep_lease(LEASE, &self.holder, until_s, &place).await? {

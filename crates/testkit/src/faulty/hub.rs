@@ -44,6 +44,14 @@ impl RepoCatalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.hub().refs(repo, prefix)).await
     }
 
+    async fn repo_at(
+        &self,
+        name: &RepoName,
+        refs: &[String; 2],
+    ) -> store::Result<Option<(RepoRow, Vec<RefRow>)>> {
+        self.faults.run(catalog_fault, self.inner.hub().repo_at(name, refs)).await
+    }
+
     async fn refs_named(&self, repo: RepoId, names: &[String]) -> store::Result<Vec<RefRow>> {
         self.faults.run(catalog_fault, self.inner.hub().refs_named(repo, names)).await
     }

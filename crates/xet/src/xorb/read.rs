@@ -139,6 +139,11 @@ fn append_chunks(
         let payload_at = r.offset();
         let payload = r.take("stored bytes of a chunk", header.record_len() - ChunkHeader::LEN)?;
         let raw_at = out.len();
+        if header.scheme == Scheme::Raw {
+            expect_hash(info, index, start, payload)?;
+            out.extend_from_slice(payload);
+            continue;
+        }
         out.resize(raw_at + header.chunk_len as usize, 0);
         let raw = out.get_mut(raw_at..).unwrap_or_default();
         decompressor.decompress(payload_at, header.scheme, payload, raw)?;

@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Response};
 use store::catalog::repo::RepoRow;
 use store::catalog::tokens::Bound;
+use store::repo::oid::Oid;
 use store::repo::refs::Resolved;
 use store::repo::{Kind, MemberRow, RepoName};
 use store::{Grant, Scope, Store};
@@ -23,23 +24,38 @@ use crate::http::caller::store_of;
 use crate::state::AppState;
 
 /// A request as handlers want it: who asks, the store they ask, and the parts of the path.
-pub(in crate::http) struct Asked {
-    pub(in crate::http) state: AppState,
-    pub(super) store: Store,
+pub(crate) struct Asked {
+    pub(crate) state: AppState,
+    pub(crate) store: Store,
     /// `None` for somebody without a token.
-    pub(in crate::http) who: Option<Identity>,
+    pub(crate) who: Option<Identity>,
     memberships: Vec<MemberRow>,
     kind: Kind,
     params: HashMap<String, String>,
-    pub(super) query: Query,
+    pub(crate) query: Query,
 }
 
 impl FromRequestParts<AppState> for Asked {
     type Rejection = HubError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, HubError> {
+        // A browser that shows a picture or saves a file sends the session of its pages.
+        let who = match state.who(&parts.headers).await? {
+            None => crate::web::session::reader(state, parts).await?,
+            who => who,
+        };
+        Self::by(who, parts, state).await
+    }
+}
+
+impl Asked {
+    /// A request of somebody who is known already.
+    pub(crate) async fn by(
+        who: Option<Identity>,
+        parts: &mut Parts,
+        state: &AppState,
+    ) -> Result<Self, HubError> {
         let store = store_of(state)?;
-        let who = state.who(&parts.headers).await?;
         store::audit::name(who.as_ref().map_or("anonymous", |who| &who.name));
         let memberships = match &who {
             Some(who) if who.role != Role::Admin => store.hub().memberships(&who.name).await?,
@@ -76,17 +92,17 @@ fn kind_in(path: &str) -> Kind {
 
 impl Asked {
     /// A part of the path, decoded.
-    pub(super) fn param(&self, name: &str) -> &str {
+    pub(crate) fn param(&self, name: &str) -> &str {
         self.params.get(name).map_or("", String::as_str)
     }
 
     /// The kind of repository the path is about.
-    pub(super) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// The namespace of whoever asks, for what they name without one.
-    pub(super) fn own_namespace(&self) -> Result<&str, HubError> {
+    pub(crate) fn own_namespace(&self) -> Result<&str, HubError> {
         match self.who.as_ref().map(|who| &who.bound) {
             Some(Bound::Namespace(own)) => Ok(own),
             _ => self.name(),
@@ -94,12 +110,12 @@ impl Asked {
     }
 
     /// The name of whoever asks, for those who need one.
-    pub(super) fn name(&self) -> Result<&str, HubError> {
+    pub(crate) fn name(&self) -> Result<&str, HubError> {
         self.who.as_ref().map(|who| who.name.as_str()).ok_or_else(|| crate::auth::Refusal::Missing.into())
     }
 
     /// The repository the path is about.
-    pub(in crate::http) fn repo_name(&self) -> Result<RepoName, HubError> {
+    pub(crate) fn repo_name(&self) -> Result<RepoName, HubError> {
         let name = self.param("name");
         let name = name.strip_suffix(".git").unwrap_or(name);
         RepoName::new(self.kind, self.param("namespace"), name)
@@ -107,30 +123,40 @@ impl Asked {
     }
 
     /// The repository of the path, for whoever may read it.
-    pub(in crate::http) async fn readable(&self) -> Result<RepoRow, HubError> {
+    pub(crate) async fn readable(&self) -> Result<RepoRow, HubError> {
         self.readable_repo(&self.repo_name()?).await
     }
 
+    /// The repository of the path and its commit of the path's revision, for whoever may read it.
+    pub(super) async fn readable_at(&self) -> Result<(RepoRow, Oid), HubError> {
+        let revision = self.revision();
+        let found = self.store.repo_at(&self.repo_name()?, revision).await?;
+        let found = found.filter(|(repo, _)| self.may_read(repo));
+        let (repo, resolved) = found.ok_or_else(|| HubError::repo_not_found(self.who.is_none()))?;
+        let resolved = resolved.ok_or_else(|| HubError::revision_not_found(revision))?;
+        Ok((repo, resolved.commit))
+    }
+
     /// A repository, for whoever may read it.
-    pub(super) async fn readable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
+    pub(crate) async fn readable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
         let repo = self.store.repo(name).await?.filter(|repo| self.may_read(repo));
         repo.ok_or_else(|| HubError::repo_not_found(self.who.is_none()))
     }
 
     /// The repository of the path, for whoever may write to it.
-    pub(in crate::http) async fn writable(&self) -> Result<RepoRow, HubError> {
+    pub(crate) async fn writable(&self) -> Result<RepoRow, HubError> {
         self.writable_repo(&self.repo_name()?).await
     }
 
     /// A repository, for whoever may write to it.
-    pub(super) async fn writable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
+    pub(crate) async fn writable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
         let repo = self.readable_repo(name).await?;
         self.expect_write(name)?;
         Ok(repo)
     }
 
     /// Refuses whoever may not write to a repository of this name, be it there or not.
-    pub(super) fn expect_write(&self, name: &RepoName) -> Result<(), HubError> {
+    pub(crate) fn expect_write(&self, name: &RepoName) -> Result<(), HubError> {
         let who = self.who.as_ref().ok_or(crate::auth::Refusal::Missing)?;
         if who.role == Role::Read {
             return Err(crate::auth::Refusal::Scope.into());
@@ -152,7 +178,7 @@ impl Asked {
     }
 
     /// Refuses whoever does not keep the server.
-    pub(super) fn expect_admin(&self) -> Result<(), HubError> {
+    pub(crate) fn expect_admin(&self) -> Result<(), HubError> {
         match self.who.as_ref().map(|who| who.role) {
             None => Err(crate::auth::Refusal::Missing.into()),
             Some(Role::Admin) => Ok(()),
@@ -176,7 +202,7 @@ impl Asked {
     }
 
     /// Namespaces whose private repositories may be listed; `None` for all.
-    pub(super) fn private_of(&self) -> Option<Vec<String>> {
+    pub(crate) fn private_of(&self) -> Option<Vec<String>> {
         let organisations = || self.memberships.iter().map(|row| row.namespace.clone());
         match self.who.as_ref().map(|who| &who.bound) {
             Some(Bound::Everywhere) => None,
@@ -187,11 +213,12 @@ impl Asked {
     }
 
     /// Organisations whoever asks belongs to.
-    pub(super) fn memberships(&self) -> &[MemberRow] {
+    pub(crate) fn memberships(&self) -> &[MemberRow] {
         &self.memberships
     }
 
-    fn may_read(&self, repo: &RepoRow) -> bool {
+    /// Whether whoever asks may read a repository.
+    pub(crate) fn may_read(&self, repo: &RepoRow) -> bool {
         if !repo.private {
             return true;
         }
@@ -201,16 +228,19 @@ impl Asked {
     }
 
     /// The commit of the path's revision.
-    pub(super) async fn resolved(&self, repo: &RepoRow) -> Result<Resolved, HubError> {
-        let revision = match self.param("revision") {
+    pub(crate) async fn resolved(&self, repo: &RepoRow) -> Result<Resolved, HubError> {
+        self.resolved_revision(repo, self.revision()).await
+    }
+
+    fn revision(&self) -> &str {
+        match self.param("revision") {
             "" => "main",
             revision => revision,
-        };
-        self.resolved_revision(repo, revision).await
+        }
     }
 
     /// The commit of a revision.
-    pub(in crate::http) async fn resolved_revision(
+    pub(crate) async fn resolved_revision(
         &self,
         repo: &RepoRow,
         revision: &str,
@@ -220,28 +250,28 @@ impl Asked {
     }
 
     /// Refuses a revision that is not there.
-    pub(in crate::http) async fn revision_must_be(&self, repo: &RepoRow) -> Result<(), HubError> {
+    pub(crate) async fn revision_must_be(&self, repo: &RepoRow) -> Result<(), HubError> {
         self.resolved(repo).await.map(|_| ())
     }
 
     /// The right to read a repository's content, for whoever was let in.
-    pub(super) fn grant(repo: &RepoRow) -> Result<Grant, HubError> {
+    pub(crate) fn grant(repo: &RepoRow) -> Result<Grant, HubError> {
         Ok(Grant::read(repo.name.scope()?))
     }
 
     /// The repository under a path of the web.
-    pub(super) fn web_url(&self, name: &RepoName) -> String {
+    pub(crate) fn web_url(&self, name: &RepoName) -> String {
         format!("{}/{name}", self.state.base_url)
     }
 
     /// The repository under a path of the API.
-    pub(super) fn api_url(&self, name: &RepoName) -> String {
+    pub(crate) fn api_url(&self, name: &RepoName) -> String {
         format!("{}/api/{}/{}", self.state.base_url, name.kind.plural(), name.id())
     }
 }
 
 /// A repository as tokens name it.
-pub(super) fn repository(name: &RepoName) -> Repository {
+pub(crate) fn repository(name: &RepoName) -> Repository {
     let kind = match name.kind {
         Kind::Model => RepoKind::Models,
         Kind::Dataset => RepoKind::Datasets,

@@ -70,7 +70,7 @@ struct Copied {
 }
 
 /// `POST {repo}/commit/{revision}`.
-pub(super) async fn receive(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
+pub(crate) async fn receive(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
     let (parts, body) = request.into_parts();
     let bounds = upload::Bounds {

@@ -13,7 +13,7 @@ use crate::http::error::Refused;
 
 /// A refusal of the Hub API.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::http) struct HubError {
+pub(crate) struct HubError {
     /// What clients decide by.
     code: Option<&'static str>,
     /// Another status than the refusal's own.
@@ -24,44 +24,49 @@ pub(in crate::http) struct HubError {
 }
 
 impl HubError {
-    pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code: None, status: None, commit: None, refused: Refused::new(code, message) }
     }
 
-    pub(super) fn invalid(message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Invalid, message)
     }
 
     /// No such repository, or none the caller may know of. Who shows no token may try with one.
-    pub(super) fn repo_not_found(is_anonymous: bool) -> Self {
+    pub(crate) fn repo_not_found(is_anonymous: bool) -> Self {
         let code = if is_anonymous { ErrorCode::Unauthorized } else { ErrorCode::NotFound };
         Self::new(code, "no such repository, or not with this token").named("RepoNotFound")
     }
 
-    pub(super) fn revision_not_found(revision: &str) -> Self {
+    pub(crate) fn revision_not_found(revision: &str) -> Self {
         let revision: String = revision.chars().take(80).collect();
         Self::new(ErrorCode::NotFound, format!("no revision {revision:?}")).named("RevisionNotFound")
     }
 
-    pub(super) fn entry_not_found(path: &str) -> Self {
+    pub(crate) fn entry_not_found(path: &str) -> Self {
         let path: String = path.chars().take(200).collect();
         Self::new(ErrorCode::NotFound, format!("no file or folder {path:?}")).named("EntryNotFound")
     }
 
     /// A code for programs.
-    pub(super) fn named(mut self, code: &'static str) -> Self {
+    pub(crate) fn named(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
     }
 
     /// The commit that was looked at.
-    pub(super) fn at(mut self, commit: Oid) -> Self {
+    pub(crate) fn at(mut self, commit: Oid) -> Self {
         self.commit = Some(commit.to_string());
         self
     }
 
+    /// For people.
+    pub(crate) fn message(&self) -> &str {
+        self.refused.message()
+    }
+
     /// Another status.
-    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = Some(status);
         self
     }

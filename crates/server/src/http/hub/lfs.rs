@@ -158,7 +158,7 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
     let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, found.bytes));
     let permit = asked.state.answers.acquire(bytes).await?;
     let grant = Grant::read(scope);
-    Ok(linked_file(&asked.store, grant, &found, &parts.method, &parts.headers, Some(permit)))
+    Ok(linked_file(&asked.store, grant, &found, &parts, Some(permit)))
 }
 
 /// What a signed URL is for, if it is good.

@@ -50,7 +50,7 @@ struct Decided {
 }
 
 /// `POST {repo}/preupload/{revision}`.
-pub(super) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
     let request: Request = small_json(body).await?;
     let commit = asked.resolved(&repo).await?.commit;

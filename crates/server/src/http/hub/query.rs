@@ -4,40 +4,40 @@ use url::form_urlencoded;
 
 /// What follows the question mark.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub(super) fn parse(text: Option<&str>) -> Self {
+    pub(crate) fn parse(text: Option<&str>) -> Self {
         Self::form(text.unwrap_or_default().as_bytes())
     }
 
     /// A body of the form `a=b&c=d`.
-    pub(super) fn form(bytes: &[u8]) -> Self {
+    pub(crate) fn form(bytes: &[u8]) -> Self {
         Self(form_urlencoded::parse(bytes).into_owned().collect())
     }
 
     /// The first value of a key.
-    pub(super) fn value(&self, key: &str) -> Option<&str> {
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(found, _)| is_key(found, key)).map(|(_, value)| value.as_str())
     }
 
     /// All values of a key, also spelled `key[]`.
-    pub(super) fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(found, _)| is_key(found, key)).map(|(_, value)| value.as_str())
     }
 
     /// Whether a key is set to something that means yes.
-    pub(super) fn is_set(&self, key: &str) -> bool {
+    pub(crate) fn is_set(&self, key: &str) -> bool {
         self.value(key).is_some_and(|value| matches!(value, "1" | "true" | "True" | ""))
     }
 
     /// A number between 1 and the most.
-    pub(super) fn limit(&self, key: &str, default: usize, max: usize) -> usize {
+    pub(crate) fn limit(&self, key: &str, default: usize, max: usize) -> usize {
         self.value(key).and_then(|value| value.parse().ok()).unwrap_or(default).clamp(1, max)
     }
 
     /// The query again with one key set to something else.
-    pub(super) fn with(&self, key: &str, value: &str) -> String {
+    pub(crate) fn with(&self, key: &str, value: &str) -> String {
         let others = self.0.iter().filter(|(found, _)| found != key);
         let pairs = others.map(|(key, value)| (key.as_str(), value.as_str())).chain([(key, value)]);
         form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()

@@ -7,13 +7,14 @@ use std::ops::Range;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
 use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use store::catalog::repo::RepoRow;
-use store::content::stream_bytes;
+use store::content::{Slice, stream_bytes};
 use store::repo::LinkedFile;
 use store::repo::listing::Item;
 use store::repo::oid::Oid;
@@ -27,7 +28,9 @@ use super::encoded;
 use super::error::HubError;
 use crate::body::Pieces;
 use crate::budget::{Budget, Permit};
+use crate::door::{Outbox, SENT_BY_SYSTEM_BYTES_MIN};
 use crate::ranges::{self, Cache, Thing};
+use crate::web::image_type;
 
 /// `HEAD` and `GET` of `/{repo}/resolve/{revision}/{path}`.
 pub(super) async fn serve(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
@@ -42,7 +45,7 @@ pub(super) async fn serve(asked: Asked, request: Request) -> Result<Response<Bod
             let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, linked.bytes));
             let permit = permit(&asked.state.answers, &parts.method, bytes).await?;
             let grant = Asked::grant(&repo)?;
-            linked_file(&asked.store, grant, &linked, &parts.method, &parts.headers, permit)
+            linked_file(&asked.store, grant, &linked, &parts, permit)
         }
         None => blob(&asked, &repo, &item, &parts.method, &parts.headers).await?,
     };
@@ -59,12 +62,12 @@ pub(super) async fn raw(asked: Asked, request: Request) -> Result<Response<Body>
     let (repo, commit, item) = find(&asked).await?;
     let mut response = blob(&asked, &repo, &item, &parts.method, &parts.headers).await?;
     put(response.headers_mut(), "x-repo-commit", &commit.to_string());
+    disarm(response.headers_mut());
     Ok(response)
 }
 
 async fn find(asked: &Asked) -> Result<(RepoRow, Oid, Item), HubError> {
-    let repo = asked.readable().await?;
-    let commit = asked.resolved(&repo).await?.commit;
+    let (repo, commit) = asked.readable_at().await?;
     let path = asked.param("path");
     let item = asked.store.find_path(repo.id, commit, path).await?.filter(|item| item.mode.is_blob());
     let item = item.ok_or_else(|| HubError::entry_not_found(path).at(commit))?;
@@ -76,8 +79,7 @@ pub(super) fn linked_file(
     store: &Store,
     grant: Grant,
     linked: &LinkedFile,
-    method: &Method,
-    headers: &HeaderMap,
+    request: &Parts,
     permit: Option<Permit>,
 ) -> Response<Body> {
     let thing = Thing {
@@ -87,14 +89,28 @@ pub(super) fn linked_file(
         cache: Cache::Revalidate,
     };
     let (store, file) = (store.clone(), linked.file);
-    ranges::answer(method, headers, &thing, move |range: Range<u64>| {
+    let outbox = request.extensions.get::<Outbox>().cloned();
+    ranges::answer(&request.method, &request.headers, &thing, move |range: Range<u64>| {
         // Held for as long as the body may open ranges.
         let _permit = &permit;
         let (store, grant) = (store.clone(), grant.clone());
-        metrics::counter!("drystone_sent_bytes_total").increment(range.end.saturating_sub(range.start));
-        let pieces =
-            async move { store.content(&grant, file, range).await.map(|pieces| pieces.map_err(broken)) };
-        pieces.map_err(broken).try_flatten_stream().boxed()
+        let bytes = range.end.saturating_sub(range.start);
+        metrics::counter!("drystone_sent_bytes_total").increment(bytes);
+        match outbox.clone().filter(|_| bytes >= SENT_BY_SYSTEM_BYTES_MIN) {
+            Some(outbox) => {
+                let slices = async move { store.content_by_parts(&grant, file, range).await };
+                let laid = move |slice| match slice {
+                    Slice::Bytes(bytes) => Ok(bytes),
+                    Slice::Part(part) => outbox.lay(part).ok_or_else(|| io::ErrorKind::InvalidInput.into()),
+                };
+                let slices = slices.try_flatten_stream();
+                slices.map(move |slice| slice.map_err(broken).and_then(&laid)).boxed()
+            }
+            None => {
+                let pieces = async move { store.content(&grant, file, range).await };
+                pieces.try_flatten_stream().map_err(broken).boxed()
+            }
+        }
     })
 }
 
@@ -116,7 +132,7 @@ async fn blob(
     let thing = Thing {
         total_bytes: row.bytes,
         etag: item.oid.to_string(),
-        content_type: "text/plain; charset=utf-8",
+        content_type: TEXT,
         cache: Cache::Revalidate,
     };
     let open = move |range: Range<u64>| -> Pieces {
@@ -146,10 +162,15 @@ fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &m
     let disposition = format!("inline; filename*=UTF-8''{}; filename=\"{plain}\";", encoded(name));
     put(headers, "content-disposition", &disposition);
     put(headers, "x-repo-commit", &commit.to_string());
-    // Whatever is stored, a browser must not take it for a page of this site.
-    put(headers, "x-content-type-options", "nosniff");
-    put(headers, "content-security-policy", "default-src 'none'; sandbox");
+    disarm(headers);
     put(headers, "vary", "Accept");
+    // Pages show pictures, and browsers only what says it is one.
+    let plain = [content_type::BYTES, TEXT].map(HeaderValue::from_static);
+    if let Some(image) = image_type(name)
+        && headers.get(header::CONTENT_TYPE).is_some_and(|found| plain.contains(found))
+    {
+        put(headers, "content-type", image);
+    }
     let Some(linked) = &item.linked else { return };
     let base = &asked.state.base_url;
     let read_token = format!("{}/{}/{commit}", asked.api_url(&repo.name), TokenScope::Read.segment());
@@ -163,6 +184,12 @@ fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &m
         names::LINK_REL_RECONSTRUCTION,
     );
     put(headers, "link", &link);
+}
+
+/// Whatever is stored, a browser must not take it for a page of this site.
+fn disarm(headers: &mut HeaderMap) {
+    put(headers, "x-content-type-options", "nosniff");
+    put(headers, "content-security-policy", "default-src 'none'; sandbox");
 }
 
 /// Whether the caller would rather learn how to fetch the parts.
@@ -193,4 +220,5 @@ fn broken(error: store::Error) -> io::Error {
     io::Error::other(error)
 }
 
+const TEXT: &str = "text/plain; charset=utf-8";
 const FILE_INFO: &str = "application/vnd.xet-fileinfo+json";

@@ -7,7 +7,7 @@ use super::super::keep::LeftRow;
 use super::super::repo::statements::{FRESH_S, implement_repo_catalog, retried};
 use super::super::repo::{
     GIT_BATCH_ROWS, GIT_COLUMNS, GitColumns, GitRow, LinkedFile, MemberRow, NamespaceRow, REPO_COLUMNS,
-    RefChange, RefRow, RepoCatalog, RepoColumns, RepoQuery, RepoRow, like, oid_of,
+    RefChange, RefRow, RepoAtColumns, RepoCatalog, RepoColumns, RepoQuery, RepoRow, like, oid_of,
 };
 use super::super::rows::{array, column, number};
 use super::super::{BATCH_ROWS, Tries, translate, unique};

@@ -133,6 +133,13 @@ async fn refs_move_from_where_they_are_or_not_at_all(catalog: Any) {
         hub.refs_named(repo, &[name.to_owned()]).await.unwrap().pop().map(|row| row.target)
     };
     assert!(hub.move_refs(repo, &[change("a", None, Some(1))], 200, 0).await.unwrap());
+    let at = |name: &'static str, refs: [&'static str; 2]| async move {
+        let found = hub.repo_at(&row(1, name).name, &refs.map(str::to_owned)).await.unwrap();
+        found.map(|(row, refs)| (row.id, refs.into_iter().map(|row| row.target).collect::<Vec<_>>()))
+    };
+    assert_eq!(at("ann/a", ["a", "z"]).await, Some((repo, vec![commits[1].oid])));
+    assert_eq!(at("ann/a", ["y", "z"]).await, Some((repo, vec![])));
+    assert_eq!(at("ann/z", ["a", "a"]).await, None);
     assert!(!hub.move_refs(repo, &[change("a", None, Some(2))], 201, 0).await.unwrap());
     assert!(!hub.move_refs(repo, &[change("a", Some(2), Some(3))], 202, 0).await.unwrap());
     assert!(!hub.move_refs(repo, &[change("b", Some(2), Some(3))], 203, 0).await.unwrap());

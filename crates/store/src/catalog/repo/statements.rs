@@ -190,6 +190,7 @@ macro_rules! implement_repo_catalog {
                         "DELETE FROM locks WHERE repo = $1",
                         "DELETE FROM reflog WHERE repo = $1",
                         "DELETE FROM records WHERE id = $1",
+                        "DELETE FROM repo_sizes WHERE repo = $1",
                         "DELETE FROM repos WHERE id = $1",
                     ] {
                         sqlx::query(delete).bind(row.id.as_bytes().as_slice()).execute(&mut *tx).await?;
@@ -209,6 +210,33 @@ macro_rules! implement_repo_catalog {
                     .bind(repo.as_bytes().to_vec())
                     .bind(format!("{}%", like(prefix)));
                 ref_rows(query.fetch_all(&self.$reads).await)
+            }
+
+            async fn repo_at(
+                &self,
+                name: &RepoName,
+                refs: &[String; 2],
+            ) -> Result<Option<(RepoRow, Vec<RefRow>)>> {
+                let query = "SELECT repos.id, repos.kind, repos.namespace, repos.name, repos.private, \
+                    repos.created_s, repos.updated_s, repos.reclaim_s, refs.name, refs.target FROM repos \
+                    LEFT JOIN refs ON refs.repo = repos.id AND refs.name IN ($1, $2) \
+                    WHERE repos.kind = $3 AND repos.namespace = $4 AND repos.name = $5 \
+                    AND repos.reclaim_s IS NULL";
+                let query = sqlx::query_as(query)
+                    .bind(&refs[0])
+                    .bind(&refs[1])
+                    .bind(name.kind.number())
+                    .bind(&name.namespace)
+                    .bind(&name.name);
+                let rows: Sql<Vec<RepoAtColumns>> = query.fetch_all(&self.$reads).await;
+                let rows = rows.map_err(|source| translate("find a repository and its ref", source))?;
+                let (mut found, mut refs) = (None, Vec::new());
+                for (id, kind, namespace, name, private, created, updated, reclaim, of, target) in rows {
+                    found = Some((id, kind, namespace, name, private, created, updated, reclaim));
+                    refs.extend(of.zip(target));
+                }
+                let Some(found) = found else { return Ok(None) };
+                Ok(Some((RepoRow::try_from(found)?, ref_rows(Ok(refs))?)))
             }
 
             async fn refs_named(&self, repo: RepoId, names: &[String]) -> Result<Vec<RefRow>> {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{COLUMNS, TokenColumns, TokenRow, Tokens};
+use super::{COLUMNS, SET_PASSWORD, TokenColumns, TokenRow, Tokens};
 use crate::audit::Deed;
 use crate::catalog::postgres::PostgresCatalog;
 use crate::catalog::postgres::keep::note;
@@ -53,6 +53,17 @@ impl PostgresCatalog {
         Ok(found)
     }
 
+    async fn try_set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Sql<()> {
+        let set = match hash {
+            Some(hash) => sqlx::query(SET_PASSWORD).bind(name).bind(hash).bind(column(now_s)),
+            None => sqlx::query("DELETE FROM passwords WHERE name = $1").bind(name),
+        };
+        let mut tx = self.pool.begin().await?;
+        set.execute(&mut *tx).await?;
+        note(&mut tx, &Deed::new("password.set", name, "")).await?;
+        tx.commit().await
+    }
+
     async fn try_note_use(&self, id: &str, now_s: u64) -> Sql<()> {
         let update = "UPDATE tokens SET used_s = GREATEST(COALESCE(used_s, 0), $1) WHERE id = $2";
         sqlx::query(update).bind(column(now_s)).bind(id).execute(&self.pool).await.map(|_| ())
@@ -100,6 +111,21 @@ impl Tokens for PostgresCatalog {
         let mut tries = Tries::new("note the use of a token");
         loop {
             match self.try_note_use(id, now_s).await {
+                Ok(()) => return Ok(()),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+
+    async fn password(&self, name: &str) -> Result<Option<String>> {
+        let query = sqlx::query_scalar("SELECT hash FROM passwords WHERE name = $1").bind(name);
+        query.fetch_optional(&self.pool).await.map_err(|source| translate("find a password", source))
+    }
+
+    async fn set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Result<()> {
+        let mut tries = Tries::new("set a password");
+        loop {
+            match self.try_set_password(name, hash, now_s).await {
                 Ok(()) => return Ok(()),
                 Err(error) => tries.again(error).await?,
             }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{COLUMNS, TokenColumns, TokenRow, Tokens};
+use super::{COLUMNS, SET_PASSWORD, TokenColumns, TokenRow, Tokens};
 use crate::audit::Deed;
 use crate::catalog::rows::column;
 use crate::catalog::sqlite::SqliteCatalog;
@@ -52,6 +52,17 @@ impl SqliteCatalog {
         Ok(found)
     }
 
+    async fn try_set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Sql<()> {
+        let set = match hash {
+            Some(hash) => sqlx::query(SET_PASSWORD).bind(name).bind(hash).bind(column(now_s)),
+            None => sqlx::query("DELETE FROM passwords WHERE name = $1").bind(name),
+        };
+        let mut tx = self.writes.begin().await?;
+        set.execute(&mut *tx).await?;
+        note(&mut tx, &Deed::new("password.set", name, "")).await?;
+        tx.commit().await
+    }
+
     async fn try_note_use(&self, id: &str, now_s: u64) -> Sql<()> {
         let update = "UPDATE tokens SET used_s = MAX(COALESCE(used_s, 0), ?) WHERE id = ?";
         sqlx::query(update).bind(column(now_s)).bind(id).execute(&self.writes).await.map(|_| ())
@@ -99,6 +110,21 @@ impl Tokens for SqliteCatalog {
         let mut tries = Tries::new("note the use of a token");
         loop {
             match self.try_note_use(id, now_s).await {
+                Ok(()) => return Ok(()),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+
+    async fn password(&self, name: &str) -> Result<Option<String>> {
+        let query = sqlx::query_scalar("SELECT hash FROM passwords WHERE name = $1").bind(name);
+        query.fetch_optional(&self.reads).await.map_err(|source| translate("find a password", source))
+    }
+
+    async fn set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Result<()> {
+        let mut tries = Tries::new("set a password");
+        loop {
+            match self.try_set_password(name, hash, now_s).await {
                 Ok(()) => return Ok(()),
                 Err(error) => tries.again(error).await?,
             }

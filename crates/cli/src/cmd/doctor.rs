@@ -1,0 +1,110 @@
+//! `drystone doctor`: would a server do well here, and what should be done about it?
+
+mod machine;
+mod services;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use server::ServeConfig;
+
+use super::serve::Serve;
+use crate::output::CliError;
+
+/// Look at everything a server needs, and say what to do about what is wrong
+///
+/// Takes the settings of `drystone serve`. Looks at the data folder, its disk and how long that takes to keep something, the port, the clock,
+/// the catalog and its tables, the bucket (writes, reads by range and deletes an object of a few bytes), limits of files and memory, and the
+/// certificate. Works beside a running server. Ends with 1 if anything fails; what is only worth a thought is a warning.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone doctor --data /srv/drystone\n  \
+                        drystone doctor --config /etc/drystone/drystone.toml\n  \
+                        drystone doctor --objects s3://bucket/prefix --catalog postgres://host/name --json")]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    serve: Serve,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found about one thing.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    state: State,
+    found: String,
+    /// What to do.
+    advice: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Finding {
+    fn ok(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, state: State::Ok, found: found.into(), advice: None }
+    }
+
+    fn warn(what: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
+        Self { what, state: State::Warn, found: found.into(), advice: Some(advice) }
+    }
+
+    fn fail(what: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
+        Self { what, state: State::Fail, found: found.into(), advice: Some(advice) }
+    }
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let config = ServeConfig::load(&self.serve.layers()?);
+        let config = config.map_err(|error| CliError::Message(error.to_string()))?;
+        let runtime = tokio::runtime::Runtime::new();
+        let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
+        let findings = runtime.block_on(examine(&config));
+        let is_well = findings.iter().all(|finding| finding.state != State::Fail);
+        let mut out = io::stdout().lock();
+        match self.json {
+            true => writeln!(out, "{}", serde_json::json!({"well": is_well, "findings": findings}))?,
+            false => print(&mut out, &findings)?,
+        }
+        Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+async fn examine(config: &ServeConfig) -> Vec<Finding> {
+    let mut findings = machine::disk(config);
+    findings.push(machine::port(config).await);
+    findings.extend([machine::open_files(config), machine::memory(config)]);
+    let (catalog, catalog_off_s) = services::catalog_of(config).await;
+    let (bucket, bucket_off_s) = services::objects(config).await;
+    findings.push(catalog);
+    findings.extend(bucket);
+    findings.push(services::clock(super::keep::now_s(), catalog_off_s, bucket_off_s));
+    findings.extend(services::certificate(config));
+    findings
+}
+
+fn print(out: &mut impl io::Write, findings: &[Finding]) -> io::Result<()> {
+    for Finding { what, state, found, advice } in findings {
+        let word = match state {
+            State::Ok => "ok",
+            State::Warn => "warn",
+            State::Fail => "FAIL",
+        };
+        writeln!(out, "{word:<5} {what}: {found}")?;
+        if let Some(advice) = advice {
+            writeln!(out, "      -> {advice}")?;
+        }
+    }
+    let count = |state| findings.iter().filter(|finding| finding.state == state).count();
+    writeln!(out, "{} ok, {} warnings, {} failed", count(State::Ok), count(State::Warn), count(State::Fail))
+}

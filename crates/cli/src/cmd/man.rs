@@ -1,0 +1,30 @@
+//! `drystone man`: manual pages.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory};
+
+use crate::output::CliError;
+
+/// Write manual pages
+///
+/// With a folder, a page for each verb; without, the page of the command itself to standard output.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drystone man | man -l -\n  drystone man ~/.local/share/man/man1")]
+pub(crate) struct Man {
+    /// Folder to write into; made if it is not there
+    #[arg(value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+impl Man {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let written = crate::man::write(super::Drystone::command(), self.folder.as_deref());
+        written.map_err(|error| match &self.folder {
+            Some(folder) => CliError::io(folder, error),
+            None => error.into(),
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

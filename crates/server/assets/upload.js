@@ -1,0 +1,126 @@
+// Upload: files are asked about, the large ones sent one after another, then all become one commit.
+
+const box = document.querySelector("[data-upload]");
+const input = box.querySelector("input[type=file]");
+const drop = box.querySelector(".drop");
+const table = box.querySelector("table");
+const state = box.querySelector("[role=status]");
+const start = box.querySelector("[data-start]");
+const field = (name) => box.querySelector(`input[name=${name}]`);
+const headers = { "x-drystone-word": box.dataset.word };
+let files = [];
+
+const units = ["B", "kB", "MB", "GB", "TB"];
+function bytes(count) {
+  let unit = 0;
+  for (; count >= 999.5 && unit < units.length - 1; unit++) count /= 1000;
+  return `${unit === 0 || count >= 9.95 ? Math.round(count) : count.toFixed(1)} ${units[unit]}`;
+}
+
+function show(chosen) {
+  files = Array.from(chosen, (file) => ({ file }));
+  const body = table.tBodies[0];
+  body.replaceChildren();
+  for (const entry of files) {
+    const row = body.insertRow();
+    row.insertCell().textContent = entry.file.name;
+    const size = row.insertCell();
+    size.className = "num";
+    size.textContent = bytes(entry.file.size);
+    entry.bar = document.createElement("progress");
+    entry.bar.max = Math.max(1, entry.file.size);
+    entry.bar.value = 0;
+    entry.bar.setAttribute("aria-label", `Progress of ${entry.file.name}`);
+    row.insertCell().append(entry.bar);
+    entry.fresh = row.insertCell();
+    entry.fresh.className = "num";
+  }
+  table.hidden = files.length === 0;
+  start.disabled = files.length === 0;
+  const total = files.reduce((sum, entry) => sum + entry.file.size, 0);
+  state.textContent = files.length ? `${files.length} ${files.length === 1 ? "file" : "files"}, ${bytes(total)}` : "";
+}
+
+async function ask(path, body, type) {
+  const answer = await fetch(`${box.dataset.upload}/-/${path}`, { method: "POST", body, headers: { ...headers, "content-type": type } });
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(told.error || `the server answered ${answer.status}`);
+  return told;
+}
+
+async function base64(blob) {
+  const raw = new Uint8Array(await blob.arrayBuffer());
+  let text = "";
+  for (let at = 0; at < raw.length; at += 32768) text += String.fromCharCode(...raw.subarray(at, at + 32768));
+  return btoa(text);
+}
+
+// The one thing fetch does not tell is how much has been sent.
+function send(entry) {
+  return new Promise((done, failed) => {
+    const request = new XMLHttpRequest();
+    request.open("PUT", `${box.dataset.upload}/-/file`);
+    request.setRequestHeader("x-drystone-word", headers["x-drystone-word"]);
+    request.upload.onprogress = (event) => { entry.bar.value = event.loaded; };
+    request.onerror = () => failed(new Error(`${entry.file.name}: the connection broke`));
+    request.onload = () => {
+      let told = {};
+      try { told = JSON.parse(request.responseText); } catch { /* not ours */ }
+      if (request.status !== 200) failed(new Error(`${entry.file.name}: ${told.error || request.status}`));
+      else done(told);
+    };
+    request.send(entry.file);
+  });
+}
+
+async function upload() {
+  start.disabled = true;
+  input.disabled = true;
+  const folder = field("folder").value.replace(/^\/+|\/+$/g, "");
+  for (const entry of files) entry.path = folder ? `${folder}/${entry.file.name}` : entry.file.name;
+  const candidates = [];
+  for (const entry of files) {
+    candidates.push({ path: entry.path, size: entry.file.size, sample: await base64(entry.file.slice(0, 512)) });
+  }
+  const decided = await ask("decide", JSON.stringify({ files: candidates }), "application/json");
+  const modes = new Map(decided.files.map((file) => [file.path, file.uploadMode]));
+  const lines = [{ key: "header", value: { summary: field("message").value || "Upload files" } }];
+  let total = 0;
+  let fresh = 0;
+  for (const entry of files) {
+    state.textContent = `Sending ${entry.path}`;
+    total += entry.file.size;
+    if (modes.get(entry.path) === "regular") {
+      lines.push({ key: "file", value: { path: entry.path, content: await base64(entry.file), encoding: "base64" } });
+      fresh += entry.file.size;
+      entry.fresh.textContent = bytes(entry.file.size);
+    } else {
+      const told = await send(entry);
+      lines.push({ key: "lfsFile", value: { path: entry.path, algo: "sha256", oid: told.oid, size: told.size } });
+      fresh += told.newBytes;
+      entry.fresh.textContent = bytes(told.newBytes);
+    }
+    entry.bar.value = entry.bar.max;
+    state.textContent = `${bytes(total)} sent, ${bytes(fresh)} of it new`;
+  }
+  await ask("commit", lines.map((line) => JSON.stringify(line)).join("\n"), "application/x-ndjson");
+  const saved = total ? Math.round(100 * (1 - fresh / total)) : 0;
+  state.textContent = `Done: ${bytes(total)}, ${bytes(fresh)} of it new, ${saved} % was here already. `;
+  const link = document.createElement("a");
+  link.href = box.dataset.done;
+  link.textContent = "Show the files";
+  state.append(link);
+}
+
+input.addEventListener("change", () => show(input.files));
+for (const kind of ["dragenter", "dragover"]) {
+  drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });
+}
+for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => drop.classList.remove("over"));
+drop.addEventListener("drop", (event) => { event.preventDefault(); show(event.dataTransfer.files); });
+start.addEventListener("click", () => {
+  upload().catch((error) => {
+    state.textContent = `Not uploaded: ${error.message}`;
+    start.disabled = false;
+  }).finally(() => { input.disabled = false; });
+});

@@ -1,0 +1,93 @@
+//! Passwords: what people sign in to the pages with. Slow to check, so that they are slow to guess.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use moka::sync::Cache;
+use tokio::sync::Semaphore;
+
+use crate::http::error::Refused;
+use crate::state::AppState;
+use store::Store;
+use xet::wire::ErrorCode;
+
+/// The shortest password somebody may choose.
+pub const CHARACTERS_MIN: usize = 10;
+/// Longer ones would be a way to keep the server busy.
+const BYTES_MAX: usize = 1000;
+/// Wrong passwords for one name in a minute.
+const MISSES_MAX: u32 = 10;
+
+/// Each check takes some 20 MB and a core for a moment.
+static CHECKS: Semaphore = Semaphore::const_new(2);
+static MISSES: LazyLock<Cache<String, u32>> =
+    LazyLock::new(|| Cache::builder().max_capacity(100_000).time_to_live(Duration::from_secs(60)).build());
+
+/// The hash to keep of a password that may be chosen.
+pub fn hash(password: &str) -> Result<String, String> {
+    if password.chars().count() < CHARACTERS_MIN {
+        return Err(format!("a password has at least {CHARACTERS_MIN} characters"));
+    }
+    if password.len() > BYTES_MAX {
+        return Err(format!("a password has at most {BYTES_MAX} bytes"));
+    }
+    let hash = Argon2::default().hash_password(password.as_bytes());
+    hash.map(|hash| hash.to_string()).map_err(|error| format!("the password cannot be hashed: {error}"))
+}
+
+fn is_right(password: &str, hash: &str) -> bool {
+    let Ok(hash) = PasswordHash::new(hash) else { return false };
+    password.len() <= BYTES_MAX && Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()
+}
+
+impl AppState {
+    /// Whether this is the password of somebody. Who has none costs as much as who has another.
+    pub(crate) async fn is_password(
+        &self,
+        store: &Store,
+        name: &str,
+        password: &str,
+    ) -> Result<bool, Refused> {
+        if MISSES.get(name).is_some_and(|misses| misses >= MISSES_MAX) {
+            return Err(Refused::new(ErrorCode::TooManyRequests, "too many wrong passwords: wait a minute"));
+        }
+        let found = store.catalog().tokens().password(name).await?;
+        let is_known = found.is_some();
+        let hash = found.unwrap_or_else(|| NOBODYS.clone());
+        let password = password.to_owned();
+        let _turn = CHECKS.acquire().await;
+        let checked = tokio::task::spawn_blocking(move || is_right(&password, &hash)).await;
+        let is_right = is_known && checked.unwrap_or(false);
+        if !is_right {
+            let misses = MISSES.get(name).unwrap_or(0);
+            MISSES.insert(name.to_owned(), misses + 1);
+        }
+        Ok(is_right)
+    }
+}
+
+/// A hash that no password has.
+static NOBODYS: LazyLock<String> =
+    LazyLock::new(|| hash(&crate::secret::hex(&crate::secret::random::<32>())).unwrap_or_default());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_right_or_not_and_short_ones_cannot_be_chosen() {
+        let kept = hash("correct horse").unwrap();
+        assert!(kept.starts_with("$argon2id$") && !kept.contains("horse"));
+        assert!(is_right("correct horse", &kept));
+        for other in ["", "correct hors", "correct horse ", &"x".repeat(5000)] {
+            assert!(!is_right(other, &kept), "{other}");
+        }
+        assert!(!is_right("correct horse", "no hash"));
+        assert!(hash("short").unwrap_err().contains("10 characters"));
+        assert!(hash(&"x".repeat(1001)).is_err());
+        assert_ne!(hash("correct horse").unwrap(), kept, "salted");
+    }
+}

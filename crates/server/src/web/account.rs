@@ -1,0 +1,111 @@
+//! Somebody's own page: their tokens and their password.
+
+use askama::Template;
+use axum::body::Body;
+use axum::http::Response;
+use store::catalog::tokens::{Bound, Rights, TokenRow};
+
+use super::page::{Frame, answer};
+use super::session::{self, Sent, see_other};
+use super::{PageError, Visit, text};
+use crate::auth::password;
+use crate::auth::personal::{self, Wanted};
+use crate::http::HubError;
+
+#[derive(Template)]
+#[template(path = "account.html")]
+struct Account {
+    frame: Frame,
+    now_s: u64,
+    tokens: Vec<TokenRow>,
+    /// A token that was just made: it is shown this once.
+    made: Option<String>,
+    notice: Option<&'static str>,
+    has_password: bool,
+}
+
+/// `GET /-/account`.
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+    page(&visit, None).await
+}
+
+async fn page(visit: &Visit, made: Option<String>) -> Result<Response<Body>, PageError> {
+    let name = visit.name()?;
+    let tokens = visit.store.catalog().tokens();
+    let has_password = tokens.password(name).await?.is_some();
+    let tokens = tokens.all().await?.into_iter().filter(|row| row.subject == name);
+    let now_s = visit.state.now_s();
+    let tokens = tokens.filter(|row| row.is_live(now_s)).collect();
+    let notice = visit.query.is_set("changed").then_some("Your password was changed.");
+    let frame = Frame::new(visit, "account", name);
+    Ok(answer(&Account { frame, now_s, tokens, made, notice, has_password }))
+}
+
+/// `POST /-/account/{action}`.
+pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
+    let visit = &sent.visit;
+    let name = visit.name()?.to_owned();
+    let (store, now_s) = (&visit.store, visit.state.now_s());
+    match visit.param("action") {
+        "token" => {
+            let who = visit.who.as_ref().ok_or(crate::auth::Refusal::Missing)?;
+            let rights = match sent.field("rights")? {
+                "write" if who.role >= crate::auth::Role::Write => Rights::Write,
+                _ => Rights::Read,
+            };
+            let label = sent.field("label")?.chars().take(LABEL_MAX).collect();
+            let days: u64 = sent.form.value("days").and_then(|days| days.parse().ok()).unwrap_or(0);
+            let expires_s = (days > 0).then(|| now_s.saturating_add(days.min(DAYS_MAX) * 86_400));
+            let bound = match &who.bound {
+                // For a person's own use, not the server's.
+                Bound::Everywhere => Bound::Namespace(name.clone()),
+                bound => bound.clone(),
+            };
+            let token = personal::make();
+            let wanted = Wanted { label, subject: name, rights, bound, expires_s };
+            store.catalog().tokens().add(&wanted.row(&token, now_s)).await?;
+            page(visit, Some(token.expose().clone())).await
+        }
+        "revoke" => {
+            let id = sent.field("id")?;
+            let rows = store.catalog().tokens().all().await?;
+            if !rows.iter().any(|row| row.id == id && row.subject == name) {
+                return Err(HubError::invalid("no such token of yours").into());
+            }
+            store.catalog().tokens().revoke(id, now_s).await?;
+            Ok(see_other("/-/account"))
+        }
+        "password" => {
+            let tokens = store.catalog().tokens();
+            if tokens.password(&name).await?.is_some()
+                && !visit.state.is_password(store, &name, sent.field("old")?).await?
+            {
+                return Err(HubError::invalid("the old password is another").into());
+            }
+            let hash = password::hash(sent.field("new")?).map_err(HubError::invalid)?;
+            tokens.set_password(&name, Some(&hash), now_s).await?;
+            Ok(see_other("/-/account?changed"))
+        }
+        _ => Err(HubError::invalid("no such action").into()),
+    }
+}
+
+impl Account {
+    fn is_session(&self, row: &TokenRow) -> bool {
+        row.label == session::LABEL
+    }
+}
+
+/// Where a token opens something, as people read it.
+pub(super) fn bound(row: &TokenRow) -> String {
+    match &row.bound {
+        Bound::Everywhere => "everywhere".to_owned(),
+        Bound::Namespace(namespace) => format!("in {namespace}"),
+        Bound::Repo(scope) => format!("in {scope}"),
+    }
+}
+
+/// Characters of a token's name.
+pub(super) const LABEL_MAX: usize = 60;
+/// The longest life of a token that ends, in days.
+pub(super) const DAYS_MAX: u64 = 3650;

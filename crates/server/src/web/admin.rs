@@ -1,0 +1,172 @@
+//! The page of whoever keeps the server: people, organisations, tokens, the trash.
+
+use askama::Template;
+use axum::body::Body;
+use axum::http::Response;
+use store::catalog::keep::{DeedQuery, DeedRow, Limit, QuotaOf, QuotaRow, Usage};
+use store::catalog::repo::RepoRow;
+use store::catalog::tokens::{Bound, Rights, TokenRow};
+use store::repo::{MemberRow, NamespaceRow, RepoName};
+
+use super::account::{DAYS_MAX, LABEL_MAX, bound};
+use super::page::{Frame, answer};
+use super::session::{self, Sent, see_other};
+use super::{PageError, Visit, text};
+use crate::auth::password;
+use crate::auth::personal::{self, Wanted};
+use crate::http::HubError;
+
+#[derive(Template)]
+#[template(path = "admin.html")]
+struct Admin {
+    frame: Frame,
+    now_s: u64,
+    users: Vec<NamespaceRow>,
+    orgs: Vec<(NamespaceRow, Vec<MemberRow>)>,
+    tokens: Vec<TokenRow>,
+    sessions: u64,
+    trash: Vec<RepoRow>,
+    quotas: Vec<(QuotaRow, Usage)>,
+    /// A token that was just made, and whose: it is shown this once.
+    made: Option<(String, String)>,
+}
+
+/// `GET /-/admin`.
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+    page(&visit, None).await
+}
+
+async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<Body>, PageError> {
+    visit.expect_admin()?;
+    let (store, now_s) = (&visit.store, visit.state.now_s());
+    let users = store.namespaces(false).await?;
+    let mut orgs = Vec::new();
+    for org in store.namespaces(true).await? {
+        let members = store.hub().members(&org.name).await?;
+        orgs.push((org, members));
+    }
+    let live = store.catalog().tokens().all().await?.into_iter().filter(|row| row.is_live(now_s));
+    let (sessions, tokens): (Vec<_>, Vec<_>) = live.partition(|row| row.label == session::LABEL);
+    let trash = store.hub().trash().await?;
+    let quotas = store.quota_usage().await?;
+    let frame = Frame::new(visit, "admin", "Administration");
+    let sessions = sessions.len() as u64;
+    Ok(answer(&Admin { frame, now_s, users, orgs, tokens, sessions, trash, quotas, made }))
+}
+
+#[derive(Template)]
+#[template(path = "audit.html")]
+struct Audit {
+    frame: Frame,
+    deeds: Vec<DeedRow>,
+    /// The page after this one begins below this number.
+    next: Option<u64>,
+}
+
+/// `GET /-/admin/audit`: who changed what, the newest first.
+pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, PageError> {
+    visit.expect_admin()?;
+    let before = visit.query.value("before").and_then(|before| before.parse().ok());
+    let query = DeedQuery { since_s: 0, before, limit: DEEDS_MAX };
+    let deeds = visit.store.catalog().keep().deeds(&query).await?;
+    let next = deeds.last().filter(|_| deeds.len() as u64 == DEEDS_MAX).map(|last| last.id);
+    Ok(answer(&Audit { frame: Frame::new(&visit, "admin", "Audit log"), deeds, next }))
+}
+
+/// `POST /-/admin/{action}`.
+pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
+    let visit = &sent.visit;
+    visit.expect_admin()?;
+    let (store, now_s) = (&visit.store, visit.state.now_s());
+    match visit.param("action") {
+        "user" => {
+            store.add_namespace(sent.field("name")?, false).await?;
+        }
+        "org" => {
+            store.add_namespace(sent.field("name")?, true).await?;
+        }
+        "member" => {
+            let writes = sent.field("role")? == "write";
+            store.set_member(sent.field("org")?, sent.field("user")?, writes).await?;
+        }
+        "remove-member" => store.remove_member(sent.field("org")?, sent.field("user")?).await?,
+        "password" => {
+            let name = sent.field("user")?;
+            if !store.namespaces(false).await?.iter().any(|row| row.name == name) {
+                return Err(HubError::invalid(format!("no user {name:?}: add them first")).into());
+            }
+            let hash = match sent.form.value("password").unwrap_or_default() {
+                "" => None,
+                chosen => Some(password::hash(chosen).map_err(HubError::invalid)?),
+            };
+            store.catalog().tokens().set_password(name, hash.as_deref(), now_s).await?;
+        }
+        "token" => {
+            let (wanted, token) = (new_token(&sent, now_s)?, personal::make());
+            let subject = wanted.subject.clone();
+            store.catalog().tokens().add(&wanted.row(&token, now_s)).await?;
+            return page(visit, Some((subject, token.expose().clone()))).await;
+        }
+        "revoke" => {
+            let revoked = store.catalog().tokens().revoke(sent.field("id")?, now_s).await?;
+            revoked.ok_or_else(|| HubError::invalid("no such token"))?;
+        }
+        "restore" => {
+            let row = store.trashed_repo(sent.field("id")?.parse()?).await?;
+            let name = match sent.form.value("name").map(str::trim).unwrap_or_default() {
+                "" => row.name.clone(),
+                other => RepoName::parse(other)?,
+            };
+            store.restore_repo(&row, &name).await?;
+        }
+        "quota" => {
+            let of: QuotaOf = sent.field("of")?.parse()?;
+            let limit = |name: &str| Limit {
+                soft: gigabytes(&sent, &format!("{name}_soft")),
+                hard: gigabytes(&sent, &format!("{name}_hard")),
+            };
+            store.set_quota(&QuotaRow { of, logical: limit("logical"), physical: limit("physical") }).await?;
+        }
+        "remove-quota" => store.remove_quota(&sent.field("of")?.parse()?).await?,
+        "reclaim" => {
+            let row = store.trashed_repo(sent.field("id")?.parse()?).await?;
+            store.delete_repo(&row).await?;
+        }
+        _ => return Err(HubError::invalid("no such action").into()),
+    }
+    tracing::info!(who = visit.name()?, action = visit.param("action"), "administration by a page");
+    Ok(see_other("/-/admin"))
+}
+
+/// A number of gigabytes in a form, as bytes; `None` for no limit.
+fn gigabytes(sent: &Sent, name: &str) -> Option<u64> {
+    let value: f64 = sent.form.value(name)?.trim().parse().ok()?;
+    (value >= 0.0).then(|| (value * 1e9).round() as u64)
+}
+
+/// A limit as people read it.
+fn limit(bytes: &Option<u64>) -> String {
+    bytes.map_or_else(|| "none".to_owned(), text::bytes)
+}
+
+/// Lines of the audit log on a page.
+const DEEDS_MAX: u64 = 100;
+
+/// The token a form asks for.
+fn new_token(sent: &Sent, now_s: u64) -> Result<Wanted, HubError> {
+    let subject = sent.field("user")?.to_owned();
+    let (rights, everywhere) = match sent.field("rights")? {
+        "read" => (Rights::Read, false),
+        "write" => (Rights::Write, false),
+        "admin" => (Rights::Admin, true),
+        _ => return Err(HubError::invalid("rights should be read, write or admin")),
+    };
+    let days: u64 = sent.form.value("days").and_then(|days| days.parse().ok()).unwrap_or(0);
+    Ok(Wanted {
+        label: sent.field("label")?.chars().take(LABEL_MAX).collect(),
+        bound: if everywhere { Bound::Everywhere } else { Bound::Namespace(subject.clone()) },
+        subject,
+        rights,
+        expires_s: (days > 0).then(|| now_s.saturating_add(days.min(DAYS_MAX) * 86_400)),
+    })
+}

@@ -1,0 +1,37 @@
+//! The history of a revision.
+
+use askama::Template;
+use axum::body::Body;
+use axum::http::Response;
+
+use super::page::{Frame, answer};
+use super::repo::{CommitLine, Place};
+use super::{PageError, Visit, repo, text};
+
+#[derive(Template)]
+#[template(path = "history.html")]
+struct HistoryPage {
+    frame: Frame,
+    place: Place,
+    now_s: u64,
+    total: u64,
+    commits: Vec<CommitLine>,
+    newer: Option<String>,
+    older: Option<String>,
+}
+
+/// `GET /{repo}/commits/{revision}`.
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+    let place = Place::of(&visit).await?;
+    let page: u64 = visit.query.value("p").and_then(|page| page.parse().ok()).unwrap_or(0);
+    let skip = page.saturating_mul(COMMITS_MAX);
+    let (past, total) = visit.store.history(place.repo.id, place.commit, skip, COMMITS_MAX).await?;
+    let url = |page: u64| format!("{}?p={page}", place.url("commits", ""));
+    let newer = page.checked_sub(1).map(url);
+    let older = (skip.saturating_add(COMMITS_MAX) < total).then(|| url(page.saturating_add(1)));
+    let frame = Frame::new(&visit, place.section(), format!("History of {}", place.name().id()));
+    let commits = past.into_iter().map(CommitLine::from).collect();
+    Ok(answer(&HistoryPage { frame, place, now_s: visit.state.now_s(), total, commits, newer, older }))
+}
+
+const COMMITS_MAX: u64 = 50;

@@ -1,0 +1,239 @@
+//! The page of a ShardPack file: its records by page and by key, a record's entries, and each entry by itself.
+//!
+//! Packs are read by ranges: the index at the end, then the headers and records that are shown.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, header};
+use axum::response::IntoResponse as _;
+use shardpack::record::EntryRef;
+use shardpack::{ErrorKind, OnError, ReadOptions, ShardPackReader, Verify};
+use store::content::stream_bytes;
+use store::repo::listing::Item;
+use xet::wire::ErrorCode;
+
+use super::pack_source::HubSource;
+use super::preview::{as_text, image_type};
+use super::repo::Place;
+use super::{PageError, Visit, preview, text};
+use crate::http::{Asked, HubError, encoded};
+
+/// What is shown of a pack.
+pub(super) struct Pack {
+    pub(super) facts: Vec<(&'static str, String)>,
+    /// The key that was looked for.
+    pub(super) key: String,
+    pub(super) first: u64,
+    pub(super) total: u64,
+    pub(super) records: Vec<Line>,
+    /// The one that is looked at.
+    pub(super) record: Option<RecordView>,
+    pub(super) note: Option<String>,
+}
+
+/// A record in the list.
+pub(super) struct Line {
+    pub(super) number: u64,
+    pub(super) key: String,
+    pub(super) bytes: u64,
+    /// The name of a picture in it.
+    pub(super) image: Option<String>,
+}
+
+/// A record by itself.
+pub(super) struct RecordView {
+    pub(super) number: u64,
+    pub(super) key: String,
+    pub(super) metadata: Option<String>,
+    pub(super) entries: Vec<EntryView>,
+}
+
+/// An entry of it.
+pub(super) struct EntryView {
+    pub(super) name: String,
+    pub(super) content_type: String,
+    pub(super) bytes: u64,
+    pub(super) is_image: bool,
+    pub(super) text: Option<String>,
+}
+
+impl Pack {
+    /// The entry by itself.
+    pub(super) fn entry_url(&self, place: &Place, number: &u64, name: &str) -> String {
+        format!("{}?record={number}&entry={}", place.url("entry", &place.path), encoded(name))
+    }
+
+    pub(super) fn pages(&self) -> u64 {
+        self.total.div_ceil(RECORDS_MAX)
+    }
+
+    pub(super) fn page(&self) -> u64 {
+        self.first / RECORDS_MAX
+    }
+}
+
+/// Whether a file is a pack, by its name.
+pub(super) fn is_pack(path: &str) -> bool {
+    path.ends_with(".shardpack")
+}
+
+/// Looks into a pack; what is wrong with it is told instead.
+pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Result<Pack, String>, PageError> {
+    let first = (preview::page(visit) as u64).saturating_mul(RECORDS_MAX);
+    let key = visit.query.value("key").unwrap_or_default().to_owned();
+    let number = visit.query.value("record").and_then(|number| number.parse().ok());
+    let looked = read(visit, place, item, move |reader| look(reader, first, key, number)).await?;
+    Ok(looked.map_err(|error| error.to_string()))
+}
+
+/// `GET /{repo}/entry/{revision}/{path}?record=N&entry=NAME`: the content of one entry.
+pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, PageError> {
+    let place = Place::of(&visit).await?;
+    let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
+    let item =
+        item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
+    let number: u64 = visit.query.value("record").and_then(|number| number.parse().ok()).unwrap_or(0);
+    let name = visit.query.value("entry").unwrap_or_default().to_owned();
+    let wanted = name.clone();
+    let content = read(&visit, &place, &item, move |reader| reader.read_entry(number, &wanted)).await?;
+    let content = content.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => HubError::entry_not_found(&format!("{}: {name}", place.path)),
+        _ => HubError::invalid(error.to_string()),
+    })?;
+    // A picture is shown where a page asks for one; whoever goes there meets neither script nor this site.
+    let media_type = picture(&name).unwrap_or("application/octet-stream");
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
+        (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600")),
+    ];
+    Ok((headers, content).into_response())
+}
+
+/// Opens the pack away from the threads of requests, for packs are read by calls that wait.
+async fn read<T: Send + 'static>(
+    visit: &Visit,
+    place: &Place,
+    item: &Item,
+    work: impl FnOnce(&ShardPackReader) -> Result<T, shardpack::Error> + Send + 'static,
+) -> Result<Result<T, shardpack::Error>, PageError> {
+    let permit = visit.state.answers.acquire(READ_BYTES_MAX + stream_bytes(READ_BYTES_MAX)).await?;
+    let grant = Asked::grant(&place.repo)?;
+    let source = HubSource::open(&visit.store, grant, &place.repo, item, READ_BYTES_MAX).await?;
+    let options = ReadOptions {
+        verify: Verify::Header,
+        on_error: OnError::Raise,
+        entry_bytes_max: ENTRY_BYTES_MAX,
+        record_bytes_max: ENTRY_BYTES_MAX,
+        ..ReadOptions::default()
+    };
+    let worked = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let reader = ShardPackReader::from_source(Arc::new(source), options)?;
+        work(&reader)
+    });
+    let failed = |_| HubError::new(ErrorCode::Internal, "the pack could not be read");
+    Ok(worked.await.map_err(failed)?)
+}
+
+fn look(
+    reader: &ShardPackReader,
+    first: u64,
+    key: String,
+    number: Option<u64>,
+) -> Result<Pack, shardpack::Error> {
+    let index = reader.index();
+    let total = reader.len();
+    let mut facts = vec![("Records", text::count(total))];
+    if let Some(stated) = index.statistics() {
+        facts.push(("Entries", text::count(stated.entries)));
+        facts.push(("Content", text::bytes(stated.payload_bytes)));
+        facts.push(("Stored in", text::bytes(stated.stored_bytes)));
+    }
+    let can_search = index.candidates("").is_some() || total <= SCAN_RECORDS_MAX;
+    let (mut number, mut note) = (number, None);
+    if !key.is_empty() {
+        match can_search {
+            true => number = reader.find(&key)?,
+            false => note = Some("This pack has no key hashes: records are found by number only.".to_owned()),
+        }
+        if number.is_none() && note.is_none() {
+            note = Some(format!("No record has the key {:?}.", key.chars().take(100).collect::<String>()));
+        }
+    }
+    let record = number.map(|number| view(reader, number)).transpose()?;
+    let first = if first < total { first } else { 0 };
+    let mut records = Vec::new();
+    let mut image_bytes = 0;
+    if record.is_none() {
+        for number in first..total.min(first + RECORDS_MAX) {
+            let key = reader.read_key_of(number)?;
+            let bytes = index.record_range(number).map_or(0, |range| range.end - range.start);
+            image_bytes += bytes;
+            // Pictures only as long as looking for them costs little.
+            let image = if image_bytes <= LOOK_BYTES_MAX { first_image(reader, number)? } else { None };
+            records.push(Line { number, key, bytes, image });
+        }
+    }
+    Ok(Pack { facts, key, first, total, records, record, note })
+}
+
+fn first_image(reader: &ShardPackReader, number: u64) -> Result<Option<String>, shardpack::Error> {
+    reader.with_record(number, |record| {
+        let mut names = record.entries().filter_map(Result::ok).map(|entry| entry.name().to_owned());
+        Ok(names.find(|name| picture(name).is_some()))
+    })
+}
+
+fn view(reader: &ShardPackReader, number: u64) -> Result<RecordView, shardpack::Error> {
+    reader.with_record(number, |record| {
+        let mut entries = Vec::new();
+        for entry in record.entries().take(ENTRIES_MAX) {
+            let entry = entry?;
+            entries.push(EntryView {
+                name: entry.name().to_owned(),
+                content_type: entry.content_type().to_owned(),
+                bytes: entry.file_size(),
+                is_image: picture(entry.name()).is_some(),
+                text: text_of(&entry),
+            });
+        }
+        let metadata = as_text(record.metadata(), false).filter(|text| !text.is_empty()).map(pretty);
+        Ok(RecordView { number, key: record.key().to_owned(), metadata, entries })
+    })
+}
+
+/// The content of a small entry that is text, JSON spread out.
+fn text_of(entry: &EntryRef<'_>) -> Option<String> {
+    if entry.file_size() > TEXT_BYTES_MAX || picture(entry.name()).is_some() {
+        return None;
+    }
+    let content = entry.content(TEXT_BYTES_MAX).ok()?;
+    as_text(&content, false).map(pretty)
+}
+
+/// The media type of an entry that is a picture. A file's ending alone is the name of many entries.
+fn picture(name: &str) -> Option<&'static str> {
+    image_type(name).or_else(|| image_type(&format!(".{name}")))
+}
+
+fn pretty(text: &str) -> String {
+    let json = serde_json::from_str::<serde_json::Value>(text).ok().filter(|value| !value.is_number());
+    json.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| text.to_owned())
+}
+
+/// Records on one page.
+const RECORDS_MAX: u64 = 24;
+const ENTRIES_MAX: usize = 100;
+/// What one page reads of a pack at most, its index included.
+const READ_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// What an entry or record may have to be shown.
+const ENTRY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Records of a page are looked into while they have no more than this together.
+const LOOK_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const TEXT_BYTES_MAX: u64 = 16 * 1024;
+/// Without key hashes, a key is looked for in no more records than this.
+const SCAN_RECORDS_MAX: u64 = 500;

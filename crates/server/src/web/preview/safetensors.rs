@@ -1,0 +1,102 @@
+//! The header of a safetensors file: eight bytes of length, then JSON that names every tensor.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{PageError, Reader, Table, cell, text};
+
+#[derive(Deserialize)]
+struct Tensor {
+    dtype: String,
+    shape: Vec<u64>,
+    data_offsets: (u64, u64),
+}
+
+/// The tensors of one page, or why there are none to show.
+pub(super) async fn table(reader: &Reader<'_>, page: usize) -> Result<Result<Table, String>, PageError> {
+    if reader.bytes() < 8 {
+        return Ok(Err("The file is too short for a header.".to_owned()));
+    }
+    let head = reader.read(0..8).await?;
+    let len = head.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
+    if len > HEADER_BYTES_MAX || len > reader.bytes() - 8 {
+        return Ok(Err(format!("The header says it has {len} bytes, which is too much to show.")));
+    }
+    let header = reader.read(8..8 + len).await?;
+    Ok(parse(&header, page))
+}
+
+fn parse(header: &[u8], page: usize) -> Result<Table, String> {
+    let wrong = |error: serde_json::Error| format!("The header cannot be read: {error}.");
+    let mut all: BTreeMap<String, serde_json::Value> = serde_json::from_slice(header).map_err(wrong)?;
+    let metadata = all.remove("__metadata__");
+    let mut tensors = Vec::new();
+    for (name, value) in all {
+        tensors.push((name, Tensor::deserialize(value).map_err(wrong)?));
+    }
+    tensors.sort_by_key(|(_, tensor)| tensor.data_offsets.0);
+    let elements = |tensor: &Tensor| tensor.shape.iter().fold(1_u64, |product, n| product.saturating_mul(*n));
+    let total = tensors.iter().fold(0_u64, |sum, (_, tensor)| sum.saturating_add(elements(tensor)));
+    let row = |(name, tensor): &(String, Tensor)| {
+        let shape = tensor.shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" × ");
+        let (start, end) = tensor.data_offsets;
+        vec![cell(name), cell(&tensor.dtype), cell(&shape), text::bytes(end.saturating_sub(start))]
+    };
+    let first = page.saturating_mul(TENSORS_MAX);
+    let rows: Vec<_> = tensors.iter().skip(first).take(TENSORS_MAX).map(row).collect();
+    let mut facts = vec![
+        ("Tensors".to_owned(), text::count(tensors.len() as u64)),
+        ("Parameters".to_owned(), text::count(total)),
+    ];
+    let metadata = metadata.as_ref().and_then(serde_json::Value::as_object);
+    let pairs = metadata.into_iter().flatten().take(METADATA_MAX);
+    facts.extend(pairs.map(|(key, value)| {
+        (cell(key), cell(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    }));
+    let caption = match rows.len() == tensors.len() {
+        true => "Tensors".to_owned(),
+        false => format!("Tensors {} to {} of {}", first + 1, first + rows.len(), tensors.len()),
+    };
+    let columns = ["Tensor", "Type", "Shape", "Size"].map(str::to_owned).to_vec();
+    Ok(Table { caption, columns, rows, facts })
+}
+
+/// A header that is longer is not read.
+const HEADER_BYTES_MAX: u64 = 8 * 1024 * 1024;
+pub(in crate::web) const TENSORS_MAX: usize = 100;
+const METADATA_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_come_in_the_order_of_their_bytes_with_what_is_said_of_them() {
+        let header = br#"{"__metadata__":{"format":"pt"},
+            "b":{"dtype":"F16","shape":[2,3],"data_offsets":[12,24]},
+            "a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}"#;
+        let table = parse(header, 0).unwrap();
+        assert_eq!(
+            table.rows,
+            [["a", "F32", "", "4 B"], ["b", "F16", "2 × 3", "12 B"]].map(|r| r.map(str::to_owned).to_vec())
+        );
+        let facts: Vec<_> = table.facts.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(facts, [("Tensors", "2"), ("Parameters", "7"), ("format", "pt")]);
+        assert_eq!(parse(header, 1).unwrap().rows.len(), 0);
+    }
+
+    #[test]
+    fn what_is_no_header_is_told() {
+        for wrong in [
+            &b""[..],
+            b"[]",
+            b"{\"a\":1}",
+            b"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}",
+        ] {
+            assert!(parse(wrong, 0).is_err());
+        }
+        let huge = br#"{"a":{"dtype":"F32","shape":[4294967296,4294967296,9],"data_offsets":[9,4]}}"#;
+        assert_eq!(parse(huge, usize::MAX).unwrap().rows.len(), 0);
+    }
+}

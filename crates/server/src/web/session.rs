@@ -1,0 +1,274 @@
+//! Who is signed in: a token of its own for each browser, in a cookie no script can read, for a day's work.
+//!
+//! What changes something needs more than the cookie: a word that only the server's own pages know, and a browser that says
+//! the request comes from them.
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse as _;
+use sha2::{Digest as _, Sha256};
+use store::catalog::tokens::{Bound, Rights};
+use xet::wire::ErrorCode;
+
+use super::page::{Frame, answer};
+use super::{PageError, Visit};
+use crate::auth::personal::{self, TokenHash, Wanted};
+use crate::auth::{Identity, Role};
+use crate::http::error::Refused;
+use crate::http::{HubError, Query, read_body};
+use crate::secret::hex;
+use crate::state::AppState;
+
+/// The cookie.
+const COOKIE: &str = "drystone_session";
+/// How long somebody stays signed in.
+const SESSION_S: u64 = 12 * 3600;
+/// What a session's token is called in lists.
+pub(super) const LABEL: &str = "browser session";
+/// The longest form.
+const FORM_BYTES_MAX: usize = 64 * 1024;
+
+/// The session a browser sends along.
+pub(super) fn of(headers: &HeaderMap) -> Option<String> {
+    let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let token = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value).next()?;
+    personal::is_token(token).then(|| token.to_owned())
+}
+
+/// Who is signed in, for what changes nothing. A session that is over is as good as none.
+pub(crate) async fn reader(state: &AppState, parts: &Parts) -> Result<Option<Identity>, Refused> {
+    match of(&parts.headers) {
+        Some(token) if parts.method.is_safe() => Ok(state.identify(&token).await.ok()),
+        _ => Ok(None),
+    }
+}
+
+/// The word that forms of a session carry.
+pub(super) fn word(session: Option<&str>) -> String {
+    let digest = Sha256::digest(format!("drystone form {}", session.unwrap_or_default()));
+    hex(digest.get(..16).unwrap_or_default())
+}
+
+/// Refuses what another site made the browser send.
+fn expect_own(headers: &HeaderMap) -> Result<(), Refused> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let host_of = |origin: &str| origin.split_once("://").map(|(_, host)| host.to_owned());
+    let is_own = match (text("sec-fetch-site"), text("origin")) {
+        (Some(site), _) => matches!(site, "same-origin" | "none"),
+        (None, Some(origin)) => host_of(origin).as_deref() == text("host"),
+        // No browser of this century.
+        (None, None) => true,
+    };
+    match is_own {
+        true => Ok(()),
+        false => Err(Refused::new(ErrorCode::Forbidden, "this comes from another site")),
+    }
+}
+
+/// Refuses a change that the server's own pages did not ask for.
+pub(super) fn expect_word(
+    headers: &HeaderMap,
+    session: Option<&str>,
+    said: Option<&str>,
+) -> Result<(), Refused> {
+    expect_own(headers)?;
+    match said == Some(word(session).as_str()) {
+        true => Ok(()),
+        false => Err(Refused::new(ErrorCode::Forbidden, "the form is out of date: load the page again")),
+    }
+}
+
+/// A form somebody who is signed in has sent, and which may be believed.
+pub(super) struct Sent {
+    pub(super) visit: Visit,
+    pub(super) form: Query,
+}
+
+impl Sent {
+    /// A field that must be filled in.
+    pub(super) fn field(&self, name: &str) -> Result<&str, HubError> {
+        let value = self.form.value(name).map(str::trim).filter(|value| !value.is_empty());
+        value.ok_or_else(|| HubError::invalid(format!("{name} is missing")))
+    }
+}
+
+impl FromRequest<AppState> for Sent {
+    type Rejection = PageError;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, PageError> {
+        let (mut parts, body) = request.into_parts();
+        let form = Query::form(&read_body(body, FORM_BYTES_MAX).await?);
+        let visit = Visit::by_session(&mut parts, state).await?;
+        expect_word(&parts.headers, visit.session.as_deref(), form.value("word"))?;
+        Ok(Self { visit, form })
+    }
+}
+
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+struct SignIn {
+    frame: Frame,
+    next: String,
+    name: String,
+    problem: Option<String>,
+}
+
+/// `GET /-/sign-in`.
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+    let next = own_path(visit.query.value("next"));
+    let frame = Frame::new(&visit, "", "Sign in");
+    Ok(answer(&SignIn { frame, next, name: String::new(), problem: None }))
+}
+
+/// `POST /-/sign-in`: a token, or a name and a password.
+pub(super) async fn enter(
+    mut visit: Visit,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response<Body>, PageError> {
+    expect_own(&headers)?;
+    let form = Query::form(&read_body(body, FORM_BYTES_MAX).await?);
+    let value = |name: &str| form.value(name).map(str::trim).unwrap_or_default().to_owned();
+    let (token, name) = (value("token"), value("name"));
+    let next = own_path(form.value("next"));
+    let state = visit.state.clone();
+    let entered = match token.is_empty() {
+        false => by_token(&state, &token).await,
+        true => {
+            let password = form.value("password").unwrap_or_default();
+            let is_right = state.is_password(&visit.store, &name, password).await?;
+            is_right.then(|| (name.clone(), Rights::Write, Bound::Namespace(name.clone())))
+        }
+    };
+    let Some((subject, rights, bound)) = entered else {
+        tracing::info!(name, "somebody could not sign in");
+        let problem = if token.is_empty() {
+            "This name and password do not match."
+        } else {
+            "This token opens nothing here."
+        };
+        visit.forget();
+        let frame = Frame::new(&visit, "", "Sign in");
+        let mut response = answer(&SignIn { frame, next, name, problem: Some(problem.to_owned()) });
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
+        return Ok(response);
+    };
+    let session = personal::make();
+    let expires_s = Some(state.now_s().saturating_add(SESSION_S));
+    let wanted = Wanted { label: LABEL.to_owned(), subject, rights, bound, expires_s };
+    visit.store.catalog().tokens().add(&wanted.row(&session, state.now_s())).await?;
+    let mut response = see_other(&next);
+    set_cookie(&state, &mut response, session.expose(), SESSION_S);
+    Ok(response)
+}
+
+/// Who a token that people keep belongs to.
+async fn by_token(state: &AppState, token: &str) -> Option<(String, Rights, Bound)> {
+    if !personal::is_token(token) {
+        return None;
+    }
+    let Identity { name, role, bound } = state.identify(token).await.ok()?;
+    let rights = match role {
+        Role::Read => Rights::Read,
+        Role::Write => Rights::Write,
+        Role::Admin => Rights::Admin,
+    };
+    Some((name, rights, bound))
+}
+
+/// `POST /-/sign-out`.
+pub(super) async fn leave(sent: Sent) -> Result<Response<Body>, PageError> {
+    let tokens = sent.visit.store.catalog().tokens();
+    if let Some(hash) = sent.visit.session.as_deref().and_then(TokenHash::of)
+        && let Some(row) = tokens.by_digest(hash.as_bytes()).await?
+    {
+        tokens.revoke(&row.id, sent.visit.state.now_s()).await?;
+    }
+    let mut response = see_other("/");
+    set_cookie(&sent.visit.state, &mut response, "", 0);
+    Ok(response)
+}
+
+/// Goes on to a page, by asking for it.
+pub(super) fn see_other(path: &str) -> Response<Body> {
+    let location = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
+    (StatusCode::SEE_OTHER, [(header::LOCATION, location)]).into_response()
+}
+
+fn set_cookie(state: &AppState, response: &mut Response<Body>, value: &str, seconds: u64) {
+    let secure = if state.base_url.starts_with("https:") { "; Secure" } else { "" };
+    let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+}
+
+/// A path of this server to go on to, never another server's.
+fn own_path(next: Option<&str>) -> String {
+    let is_own = |path: &&str| {
+        path.starts_with('/')
+            && !path.starts_with("//")
+            && !path.contains(['\\', '\n', '\r'])
+            && path.is_ascii()
+    };
+    next.filter(is_own).unwrap_or("/").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn the_session_is_found_among_other_cookies() {
+        let token = personal::make();
+        let value = format!("a=b; {COOKIE}={}; c=d", token.expose());
+        let mut found = headers(&[("cookie", "x=y")]);
+        found.append("cookie", HeaderValue::from_str(&value).unwrap());
+        assert_eq!(of(&found).as_deref(), Some(token.expose().as_str()));
+        assert_eq!(of(&headers(&[("cookie", "drystone_session=nonsense")])), None);
+        assert_eq!(of(&headers(&[("cookie", "other_drystone_session=x")])), None);
+    }
+
+    #[test]
+    fn what_another_site_sends_is_refused() {
+        let word = word(Some("s"));
+        let good = |pairs: &[(&'static str, &'static str)]| {
+            expect_word(&headers(pairs), Some("s"), Some(&word)).is_ok()
+        };
+        assert!(good(&[("sec-fetch-site", "same-origin")]));
+        assert!(good(&[("origin", "http://hub:1"), ("host", "hub:1")]));
+        assert!(good(&[]));
+        assert!(!good(&[("sec-fetch-site", "cross-site")]));
+        assert!(!good(&[("sec-fetch-site", "same-site"), ("origin", "http://hub:1"), ("host", "hub:1")]));
+        assert!(!good(&[("origin", "http://evil"), ("host", "hub:1")]));
+        assert!(!good(&[("origin", "null"), ("host", "hub:1")]));
+        assert!(expect_word(&HeaderMap::new(), Some("t"), Some(&word)).is_err(), "another session's word");
+        assert!(expect_word(&HeaderMap::new(), Some("s"), None).is_err());
+    }
+
+    #[test]
+    fn nobody_is_sent_to_another_server() {
+        for (next, path) in [
+            (Some("/ann/model?x=1"), "/ann/model?x=1"),
+            (Some("//evil"), "/"),
+            (Some("https://evil"), "/"),
+            (Some("/\\evil"), "/"),
+            (Some("/a\r\nb: c"), "/"),
+            (None, "/"),
+        ] {
+            assert_eq!(own_path(next), path);
+        }
+    }
+}
