@@ -7,6 +7,7 @@ FOLDER is where npm installed playwright-core and axe-core. Pictures of the page
 """
 
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -27,14 +28,23 @@ def main(drystone, shardpack, packages, screenshots):
             modules = packages / "node_modules"
             env = {**os.environ, "PLAYWRIGHT": str(modules / "playwright-core" / "index.mjs"), "AXE": str(modules / "axe-core" / "axe.min.js"),
                    "HUB_URL": place.url, "HUB_TOKEN": place.admin, "SCREENSHOTS": str(screenshots), "HOSTILE_NAME": hub.HOSTILE_NAME}
-            ran = subprocess.run(["node", Path(__file__).with_suffix(".mjs")], env=env, stdout=subprocess.PIPE, text=True, timeout=600)
-            said = [line.partition(": ") for line in ran.stdout.splitlines()]
-            for verdict, _, name in said:
-                if verdict in ("ok", "FAILED"):
-                    check(name, verdict == "ok")
-                else:
-                    print(f"{verdict}: {name}")
-            check("the program runs to its end", ran.returncode == 0 and said and said[-1][0] == "done")
+            upload = folder / "from a browser.bin"
+            upload.write_bytes(random.Random(5).randbytes(9_000_000))
+            env["UPLOAD"] = str(upload)
+            for script in ("pages.mjs", "account.mjs"):
+                ran = subprocess.run(["node", Path(__file__).parent / script], env=env, stdout=subprocess.PIPE, text=True, timeout=600)
+                said = [line.partition(": ") for line in ran.stdout.splitlines()]
+                for verdict, _, name in said:
+                    if verdict in ("ok", "FAILED"):
+                        check(name, verdict == "ok")
+                    else:
+                        print(f"{verdict}: {name}")
+                check(f"{script} runs to its end", ran.returncode == 0 and said and said[-1][0] == "done")
+            for name, wanted in {"sent/from a browser.bin": upload.read_bytes(), "sent/note.txt": b"a small text\n"}.items():
+                got = subprocess.run([Path(sys.executable).parent / "hf", "download", "ann/weights", name, "--local-dir", folder / "back"],
+                                     env={**os.environ, "HF_ENDPOINT": place.url, "HF_TOKEN": place.admin, "HF_HOME": str(folder / "home"),
+                                          "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}, capture_output=True, text=True)
+                check(f"hf downloads {name}", got.returncode == 0 and (folder / "back" / name).read_bytes() == wanted, got.stderr)
             show_logs(place)
     check.finish("pages")
 

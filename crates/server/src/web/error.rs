@@ -32,7 +32,7 @@ impl<E: Into<HubError>> From<E> for PageError {
 impl PageError {
     /// The refusal, for programs.
     pub(super) fn into_inner(self) -> HubError {
-        self.0
+        self.error
     }
 }
 
