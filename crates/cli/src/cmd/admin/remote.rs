@@ -1,5 +1,8 @@
 //! `drystone admin` through a running server.
 
+use client::cas::http::HttpOptions;
+use client::hub::Hub;
+use client::token::Token;
 use reqwest::{Client, Method, header};
 use serde_json::{Value, json};
 use store::repo::{Kind, RepoName};
@@ -20,6 +23,8 @@ impl Remote {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let token = token.or_else(|| variable("DRYSTONE_TOKEN")).or_else(|| variable("HF_TOKEN"));
         let token = token.ok_or_else(|| said("this needs an admin token: --token, or DRYSTONE_TOKEN"))?;
+        // Under the rules of every other verb: whom a token may be sent to, and how an address looks.
+        Hub::new(endpoint, Some(Token::new(&token)), HttpOptions::default())?;
         let client = Client::builder().build().map_err(said)?;
         Ok(Self { client, endpoint: endpoint.trim_end_matches('/').to_owned(), token })
     }
