@@ -249,8 +249,8 @@ name_vectors
 rust_tests
 hf_xet_agreement
 run "shardpack reader" count_plain pack_reader
-web
 run "one record more" count_plain python3 tests/shardpack/dedup.py "$target_dir/debug/shardpack" "$target_dir/debug/drystone"
+web
 python_tests
 pages_and_packages
 fuzzing

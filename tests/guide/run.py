@@ -254,6 +254,8 @@ def main():
     with bucket_and_database(s3d) if wants_services else no_services() as services:
         for page in pages:
             name = page.resolve().relative_to(ROOT)
+            if "```" not in texts[page]:
+                continue
             needs_torch = re.search(r"^(import|from) torch", texts[page], re.MULTILINE) is not None
             if "s3://models" in texts[page] and services is None:
                 print(f"skipped: {name}: PostgreSQL is not installed")

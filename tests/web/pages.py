@@ -7,6 +7,7 @@ FOLDER is where npm installed playwright-core and axe-core. Pictures of the page
 """
 
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -27,16 +28,25 @@ def main(drystone, shardpack, packages, screenshots):
             modules = packages / "node_modules"
             env = {**os.environ, "PLAYWRIGHT": str(modules / "playwright-core" / "index.mjs"), "AXE": str(modules / "axe-core" / "axe.min.js"),
                    "HUB_URL": place.url, "HUB_TOKEN": place.admin, "SCREENSHOTS": str(screenshots), "HOSTILE_NAME": hub.HOSTILE_NAME}
+            upload = folder / "from a browser.bin"
+            upload.write_bytes(random.Random(5).randbytes(9_000_000))
+            env["UPLOAD"] = str(upload)
             # Told as it comes: browsers take their time on a busy machine.
-            with subprocess.Popen(["node", Path(__file__).with_suffix(".mjs")], env=env, stdout=subprocess.PIPE, text=True) as ran:
-                verdict = ""
-                for line in ran.stdout:
-                    verdict, _, name = line.rstrip("\n").partition(": ")
-                    if verdict in ("ok", "FAILED"):
-                        check(name, verdict == "ok")
-                    else:
-                        print(line, end="", flush=True)
-            check("the program runs to its end", ran.returncode == 0 and verdict == "done")
+            for script in ("pages.mjs", "account.mjs"):
+                with subprocess.Popen(["node", Path(__file__).parent / script], env=env, stdout=subprocess.PIPE, text=True) as ran:
+                    verdict = ""
+                    for line in ran.stdout:
+                        verdict, _, name = line.rstrip("\n").partition(": ")
+                        if verdict in ("ok", "FAILED"):
+                            check(name, verdict == "ok")
+                        else:
+                            print(line, end="", flush=True)
+                check(f"{script} runs to its end", ran.returncode == 0 and verdict == "done")
+            for name, wanted in {"sent/from a browser.bin": upload.read_bytes(), "sent/note.txt": b"a small text\n"}.items():
+                got = subprocess.run([Path(sys.executable).parent / "hf", "download", "ann/weights", name, "--local-dir", folder / "back"],
+                                     env={**os.environ, "HF_ENDPOINT": place.url, "HF_TOKEN": place.admin, "HF_HOME": str(folder / "home"),
+                                          "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}, capture_output=True, text=True)
+                check(f"hf downloads {name}", got.returncode == 0 and (folder / "back" / name).read_bytes() == wanted, got.stderr)
             show_logs(place)
     check.finish("pages")
 

@@ -91,6 +91,75 @@ fn a_store_is_swept_verified_healed_and_rebuilt() {
     assert_eq!(hub.paths(), ["kept.bin"]);
 }
 
+#[test]
+fn quotas_deeds_and_what_was_deleted_by_command_and_from_afar() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start(&data);
+    keep(&data, ["admin", "repo", "create", "ann/model"]).ok();
+    let hub = Hub::new(&server, &data);
+    let lines = |ended: &Ended| {
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let lines = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect::<Vec<Value>>()
+    };
+    let afar = |args: &[&str]| {
+        let mut command = Command::new(DRYSTONE);
+        quiet(&mut command);
+        let token = fs::read_to_string(data.join("admin.token")).unwrap();
+        command.args(["admin", "--json", "--endpoint", &server.url, "--token", token.trim()]).args(args);
+        let output = command.output().unwrap();
+        let code = output.status.code().unwrap();
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        Ended { code, stdout, stderr }
+    };
+
+    // A file is uploaded, a quota set beside the running server, and the next one is refused.
+    let (first, second) = (upload(1), upload(2));
+    hub.cas.upload(&first, "/v1/shards").unwrap();
+    hub.commit("a.bin", &first).unwrap();
+    let set =
+        ["admin", "quota", "set", "ann/model", "--logical", "40KB", "--soft-physical", "1KiB", "--json"];
+    let quota = lines(&keep(&data, set)).remove(0);
+    assert_eq!((&quota["of"], &quota["logicalHard"]), (&json!("ann/model"), &json!(40_000)), "{quota}");
+    let refused = loop {
+        match hub.cas.upload(&second, "/v1/shards") {
+            // Servers remember quotas for some seconds.
+            Ok(()) => thread::sleep(Duration::from_millis(200)),
+            Err(failed) => break failed,
+        }
+    };
+    let Failed::Refused { status: 413, said, .. } = refused else { panic!("{refused:?}") };
+    assert!(said.contains("quota of ann/model: 40000 logical bytes"), "{said}");
+    assert_eq!(lines(&afar(&["quota", "list"]))[0]["of"], json!("ann/model"));
+    let stats = value(&keep(&data, ["stats", "--json"]));
+    assert_eq!(stats["quotas"][0]["logicalHard"], json!(40_000), "{stats}");
+    let shown = keep(&data, ["admin", "quota", "list"]).stdout;
+    assert!(shown.starts_with("ann/model  logical ") && shown.contains("warns at 1.0 KiB"), "{shown}");
+    afar(&["quota", "remove", "ann/model"]).ok();
+    assert_eq!(lines(&keep(&data, ["admin", "quota", "list", "--json"])), [] as [Value; 0]);
+
+    // Squashed away and had back.
+    hub.commit("b.bin", &first).unwrap();
+    hub.squash().unwrap();
+    let left = lines(&afar(&["undelete", "ann/model", "--list"])).remove(0);
+    assert_eq!(left["ref"], json!("refs/heads/main"));
+    assert!(keep(&data, ["admin", "undelete", "ann/model", "--list"]).stdout.contains(" until 2"));
+    let old = left["revision"].as_str().unwrap();
+    keep(&data, ["admin", "undelete", "ann/model", "--revision", old, "--as", "old"]).ok();
+    let missing = keep(&data, ["admin", "undelete", "ann/model", "nothing.bin"]);
+    assert_eq!(missing.code, 1, "{}", missing.stdout);
+
+    // Who did it.
+    let log = lines(&keep(&data, ["admin", "audit", "--since", "1h", "--json"]));
+    let deed =
+        |action: &str| log.iter().find(|row| row["action"] == action).unwrap_or_else(|| panic!("{action}"));
+    assert_eq!(deed("quota.remove")["who"], json!("admin"));
+    assert!(deed("repo.create")["who"].as_str().unwrap().contains("command line"));
+    assert_eq!(deed("ref.create")["target"], json!("ann/model refs/heads/old"));
+    assert_eq!(lines(&afar(&["audit"])), log);
+}
+
 /// `DRYSTONE_KILLS=100` goes on for longer.
 #[test]
 fn kills_in_the_middle_of_commits_and_sweeps_lose_nothing() {

@@ -53,6 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ("/-/account".to_owned(), get(account::show)),
         ("/-/account/{action}".to_owned(), post(account::act)),
         ("/-/admin".to_owned(), get(admin::show)),
+        ("/-/admin/audit".to_owned(), get(admin::audit)),
         ("/-/admin/{action}".to_owned(), post(admin::act)),
         ("/-/dedup".to_owned(), get(dedup::show)),
     ];

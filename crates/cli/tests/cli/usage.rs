@@ -7,7 +7,7 @@ use testkit::corpus;
 
 use super::{Folder, drystone};
 
-const VERBS: [&[&str]; 23] = [
+const VERBS: [&[&str]; 24] = [
     &["hash"],
     &["chunks"],
     &["inspect"],
@@ -26,6 +26,7 @@ const VERBS: [&[&str]; 23] = [
     &["rebuild"],
     &["stats"],
     &["store", "copy"],
+    &["store", "migrate"],
     &["config", "check"],
     &["completions"],
     &["demo"],

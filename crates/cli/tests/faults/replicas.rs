@@ -1,6 +1,6 @@
 //! Two servers over one bucket and one database: restarted, killed, and with what is behind them failing.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::thread;
 
@@ -27,20 +27,17 @@ impl Pair {
             environment.retain(|(name, _)| name != "AWS_ENDPOINT_URL");
             environment.push(("AWS_ENDPOINT_URL".into(), format!("http://{}", wire.address)));
         }
-        let mut plans = ["a", "b"].map(|name| {
+        let plans = ["a", "b"].map(|name| {
             let flags =
                 ["--objects", objects, "--catalog", catalog, "--data-urls", "server", "--public-url", &url];
             let mut plan = Plan::new(&folder.join(name)).flags(&flags).set("shutdown_delay_s", "3");
             plan.environment.extend(environment.clone());
+            // Where it comes back when it is started again.
+            plan.listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
             plan
         });
-        let servers = plans.each_mut().map(|plan| {
-            let server = plan.start();
-            // The next one comes back where this one was.
-            plan.listen = server.address().to_string();
-            server
-        });
-        let balancer = Balancer::start(listener, &servers.each_ref().map(Server::address));
+        let servers = plans.each_ref().map(Plan::start);
+        let balancer = Balancer::start(listener, &plans.each_ref().map(|plan| plan.listen.parse().unwrap()));
         until("both are ready", || balancer.ready() == 2);
         Self { plans, servers, balancer }
     }

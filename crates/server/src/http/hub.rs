@@ -21,13 +21,13 @@ mod resolve;
 mod tree;
 
 pub(crate) use access::Asked;
-pub(crate) use commit::receive as hub_commit;
-pub(crate) use preupload::decide as hub_decide;
-pub(crate) use query::Query;
 pub use clock::iso;
+pub(crate) use commit::receive as hub_commit;
 pub(crate) use error::HubError;
 pub use keeping::{deed_json, left_json, quota_json};
 pub(crate) use lfs::LfsSigner;
+pub(crate) use preupload::decide as hub_decide;
+pub(crate) use query::Query;
 
 use axum::routing::{delete, get, post, put};
 use store::repo::Kind;

@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
+use store::catalog::keep::{DeedQuery, DeedRow, Limit, QuotaOf, QuotaRow, Usage};
 use store::catalog::repo::RepoRow;
 use store::catalog::tokens::{Bound, Rights, TokenRow};
 use store::repo::{MemberRow, NamespaceRow, RepoName};
@@ -25,6 +26,7 @@ struct Admin {
     tokens: Vec<TokenRow>,
     sessions: u64,
     trash: Vec<RepoRow>,
+    quotas: Vec<(QuotaRow, Usage)>,
     /// A token that was just made, and whose: it is shown this once.
     made: Option<(String, String)>,
 }
@@ -46,9 +48,29 @@ async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<
     let live = store.catalog().tokens().all().await?.into_iter().filter(|row| row.is_live(now_s));
     let (sessions, tokens): (Vec<_>, Vec<_>) = live.partition(|row| row.label == session::LABEL);
     let trash = store.hub().trash().await?;
+    let quotas = store.quota_usage().await?;
     let frame = Frame::new(visit, "admin", "Administration");
     let sessions = sessions.len() as u64;
-    Ok(answer(&Admin { frame, now_s, users, orgs, tokens, sessions, trash, made }))
+    Ok(answer(&Admin { frame, now_s, users, orgs, tokens, sessions, trash, quotas, made }))
+}
+
+#[derive(Template)]
+#[template(path = "audit.html")]
+struct Audit {
+    frame: Frame,
+    deeds: Vec<DeedRow>,
+    /// The page after this one begins below this number.
+    next: Option<u64>,
+}
+
+/// `GET /-/admin/audit`: who changed what, the newest first.
+pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, PageError> {
+    visit.expect_admin()?;
+    let before = visit.query.value("before").and_then(|before| before.parse().ok());
+    let query = DeedQuery { since_s: 0, before, limit: DEEDS_MAX };
+    let deeds = visit.store.catalog().keep().deeds(&query).await?;
+    let next = deeds.last().filter(|_| deeds.len() as u64 == DEEDS_MAX).map(|last| last.id);
+    Ok(answer(&Audit { frame: Frame::new(&visit, "admin", "Audit log"), deeds, next }))
 }
 
 /// `POST /-/admin/{action}`.
@@ -97,6 +119,15 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             };
             store.restore_repo(&row, &name).await?;
         }
+        "quota" => {
+            let of: QuotaOf = sent.field("of")?.parse()?;
+            let limit = |name: &str| Limit {
+                soft: gigabytes(&sent, &format!("{name}_soft")),
+                hard: gigabytes(&sent, &format!("{name}_hard")),
+            };
+            store.set_quota(&QuotaRow { of, logical: limit("logical"), physical: limit("physical") }).await?;
+        }
+        "remove-quota" => store.remove_quota(&sent.field("of")?.parse()?).await?,
         "reclaim" => {
             let row = store.trashed_repo(sent.field("id")?.parse()?).await?;
             store.delete_repo(&row).await?;
@@ -106,6 +137,20 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
     tracing::info!(who = visit.name()?, action = visit.param("action"), "administration by a page");
     Ok(see_other("/-/admin"))
 }
+
+/// A number of gigabytes in a form, as bytes; `None` for no limit.
+fn gigabytes(sent: &Sent, name: &str) -> Option<u64> {
+    let value: f64 = sent.form.value(name)?.trim().parse().ok()?;
+    (value >= 0.0).then(|| (value * 1e9).round() as u64)
+}
+
+/// A limit as people read it.
+fn limit(bytes: &Option<u64>) -> String {
+    bytes.map_or_else(|| "none".to_owned(), text::bytes)
+}
+
+/// Lines of the audit log on a page.
+const DEEDS_MAX: u64 = 100;
 
 /// The token a form asks for.
 fn new_token(sent: &Sent, now_s: u64) -> Result<Wanted, HubError> {

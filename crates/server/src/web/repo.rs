@@ -50,6 +50,11 @@ impl Place {
         &self.repo.name
     }
 
+    /// Whether the revision is a branch, which commits can be added to.
+    pub(super) fn is_branch(&self) -> bool {
+        self.branches.contains(&self.revision)
+    }
+
     /// The entry of the main menu.
     pub(super) fn section(&self) -> &'static str {
         self.name().kind.plural()

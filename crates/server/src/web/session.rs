@@ -125,7 +125,11 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
 }
 
 /// `POST /-/sign-in`: a token, or a name and a password.
-pub(super) async fn enter(mut visit: Visit, headers: HeaderMap, body: Body) -> Result<Response<Body>, PageError> {
+pub(super) async fn enter(
+    mut visit: Visit,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response<Body>, PageError> {
     expect_own(&headers)?;
     let form = Query::form(&read_body(body, FORM_BYTES_MAX).await?);
     let value = |name: &str| form.value(name).map(str::trim).unwrap_or_default().to_owned();
@@ -142,7 +146,11 @@ pub(super) async fn enter(mut visit: Visit, headers: HeaderMap, body: Body) -> R
     };
     let Some((subject, rights, bound)) = entered else {
         tracing::info!(name, "somebody could not sign in");
-        let problem = if token.is_empty() { "This name and password do not match." } else { "This token opens nothing here." };
+        let problem = if token.is_empty() {
+            "This name and password do not match."
+        } else {
+            "This token opens nothing here."
+        };
         visit.forget();
         let frame = Frame::new(&visit, "", "Sign in");
         let mut response = answer(&SignIn { frame, next, name, problem: Some(problem.to_owned()) });
@@ -202,7 +210,10 @@ fn set_cookie(state: &AppState, response: &mut Response<Body>, value: &str, seco
 /// A path of this server to go on to, never another server's.
 fn own_path(next: Option<&str>) -> String {
     let is_own = |path: &&str| {
-        path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\n', '\r']) && path.is_ascii()
+        path.starts_with('/')
+            && !path.starts_with("//")
+            && !path.contains(['\\', '\n', '\r'])
+            && path.is_ascii()
     };
     next.filter(is_own).unwrap_or("/").to_owned()
 }

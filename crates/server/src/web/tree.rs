@@ -21,6 +21,7 @@ struct TreePage {
     items: Vec<Item>,
     next: Option<String>,
     readme: Option<readme::Readme>,
+    may_upload: bool,
 }
 
 impl TreePage {
@@ -51,7 +52,18 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let frame = Frame::new(&visit, place.section(), place.name().id());
     let last = last.into_iter().next().map(CommitLine::from);
     let now_s = visit.state.now_s();
-    Ok(answer(&TreePage { frame, place, now_s, last, commits, items: listing.items, next, readme }))
+    let may_upload = place.is_branch() && visit.expect_write(place.name()).is_ok();
+    Ok(answer(&TreePage {
+        frame,
+        place,
+        now_s,
+        last,
+        commits,
+        items: listing.items,
+        next,
+        readme,
+        may_upload,
+    }))
 }
 
 /// Files of a folder on one page.

@@ -10,6 +10,7 @@ use axum::response::IntoResponse as _;
 use serde_json::json;
 use store::Grant;
 use store::intake::intake_bytes;
+use store::quota::Need;
 use store::repo::pointer;
 use xet::wire::ErrorCode;
 
@@ -70,11 +71,13 @@ pub(super) async fn file(
     let repo = asked.writable().await?;
     let (parts, body) = request.into_parts();
     let bytes = length(&parts.headers)?;
+    let scope = repo.name.scope()?;
+    asked.store.expect_quota(&scope, Need { logical_bytes: bytes, ..Need::default() }).await?;
     state.expect_room(bytes)?;
     let memory = intake_bytes(bytes).min(state.budget.usage().total_bytes);
     let permit = state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, bytes, state.body_timeout());
-    let taken = asked.store.take_in_any(&Grant::write(repo.name.scope()?), bytes, pieces).await?;
+    let taken = asked.store.take_in_any(&Grant::write(scope), bytes, pieces).await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let told = json!({"oid": pointer::hex(&taken.sha256), "size": taken.bytes, "newBytes": taken.new_bytes});

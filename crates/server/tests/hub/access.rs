@@ -95,6 +95,18 @@ GET    /datasets                          asks 200
 GET    /spaces                            asks 200
 GET    /-/dedup                           asks 200
 GET    /-/assets/{asset}                  everyone 404
+GET    /-/sign-in                         asks 200
+POST   /-/sign-in                         asks 401 429
+POST   /-/sign-out                        signed
+GET    /-/account                         known 200
+POST   /-/account/{action}                signed
+GET    /-/admin                           admin 200
+GET    /-/admin/audit                     admin 200
+POST   /-/admin/{action}                  signed
+GET    {W}/upload/{revision}              writes 200
+POST   {W}/upload/{revision}/-/decide     signed
+PUT    {W}/upload/{revision}/-/file       signed
+POST   {W}/upload/{revision}/-/commit     signed
 GET    {W}                                reads 200
 GET    {W}/tree/{revision}                reads 200
 GET    {W}/tree/{revision}/{*path}        reads 404

@@ -115,6 +115,13 @@ async fn a_quota_is_set_from_afar_and_refuses_with_413_what_it_should() {
         message.contains("quota of ann: 300000 logical bytes") && message.contains("200000 more"),
         "{message}"
     );
+    // So does what clients ask first, unless the file is there already.
+    for (path, size, status) in [("new.bin", 200_000, 413), ("w.bin", 200_000, 200), ("w.bin", 200_001, 413)]
+    {
+        let body = json!({"files": [{"path": path, "size": size, "sample": ""}]}).to_string();
+        let got = hub.ask(&ann, "POST", "/api/models/ann/a/preupload/main", body.as_bytes()).await;
+        assert_eq!(got.status, status, "{path} {size}");
+    }
     // A commit of a small file too; one that deletes is let through, and both tell of the soft limit.
     let put = [header("up"), file("big.txt", &vec![b'x'; 150_000])];
     assert_eq!(hub.commit(&ann, "ann/a", &put).await.status, 413);
@@ -183,7 +190,7 @@ async fn what_was_deleted_is_had_back_from_afar() {
     assert_eq!(hub.admin("POST", uri, json!({"repo": "ann/a", "path": "w.bin"})).await.status, 200);
     assert!(hub.send("GET", "/ann/a/resolve/main/w.bin", &[], b"").await.body == data);
 
-    assert_eq!(hub.admin("POST", "/api/models/ann/a/branch/side", json!({})).await.status, 200);
+    assert_eq!(hub.admin("POST", "/api/models/ann/a/branch/side", json!({})).await.status, 201);
     let info = hub.admin("GET", "/api/models/ann/a/revision/side", Value::Null).await.json();
     hub.admin("DELETE", "/api/models/ann/a/branch/side", Value::Null).await;
     let left = hub.admin("GET", &format!("{uri}?repo=ann/a"), Value::Null).await.json();

@@ -126,6 +126,13 @@ pub struct Limit {
     pub hard: Option<u64>,
 }
 
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+        write!(f, "{}/{}", text(self.soft), text(self.hard))
+    }
+}
+
 /// A quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaRow {

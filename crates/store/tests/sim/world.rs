@@ -8,6 +8,7 @@ use futures::TryStreamExt as _;
 use futures::stream;
 use object_store::memory::InMemory;
 use sha2::Digest as _;
+use store::catalog::keep::QuotaOf;
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::catalog::{Catalog as _, SqliteCatalog};
 use store::clock::ManualClock;
@@ -406,8 +407,11 @@ impl World {
         let store = &self.main.store;
         for repo in self.repos().await {
             let mut seen: HashSet<Oid> = HashSet::new();
-            for given in store.refs(repo.id, "").await.unwrap() {
-                let (past, _) = store.history(repo.id, given.target, 0, 1000).await.unwrap();
+            let refs = store.refs(repo.id, "").await.unwrap().into_iter().map(|given| given.target);
+            // What refs have left can be had back for a while: it must be there as well.
+            let left = store.left_revisions(repo.id).await.unwrap().into_iter().map(|left| left.oid);
+            for target in refs.chain(left) {
+                let (past, _) = store.history(repo.id, target, 0, 1000).await.unwrap();
                 for past in past.into_iter().filter(|past| seen.insert(past.oid)) {
                     let found = paths(store, &repo, past.oid).await;
                     let name = &repo.name.name;
@@ -421,7 +425,7 @@ impl World {
     /// Time passes and nothing happens but sweeps: what is left is what refs lead to.
     pub(crate) async fn settle(&mut self) {
         self.main.faults.disarm();
-        for _ in 0..5 {
+        for _ in 0..6 {
             self.clock.advance(2 * GRACE_S);
             perform(&self.main.store, &Deed::Sweep, None).await.unwrap();
             self.check(true).await;
@@ -449,6 +453,11 @@ impl World {
         let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
         let verified = self.main.store.verify(&options, &VerifyProgress::default()).await.unwrap();
         assert_eq!(verified.damages, []);
+        let keep = self.catalog.keep();
+        let ann = QuotaOf::Namespace("ann".into());
+        let usage = keep.usage(&ann).await.unwrap();
+        keep.recount_usage().await.unwrap();
+        assert_eq!(usage, keep.usage(&ann).await.unwrap(), "what was counted on the way is what is there");
     }
 
     async fn listed(&self, folder: Folder) -> HashSet<String> {
@@ -501,7 +510,7 @@ fn actor(
     let objects = FaultyObjects::dated(memory.clone(), faults.clone(), dates.clone());
     let catalog = FaultyCatalog::new(catalog.clone(), faults.clone());
     let dedup = DedupOptions { answer_s: 600, ..DedupOptions::default() };
-    let options = Options { threads: 1, dedup, ..Options::default() };
+    let options = Options { threads: 1, dedup, trash_s: 3 * GRACE_S, ..Options::default() };
     let store = Store::new(Objects::new(Arc::new(objects)), Arc::new(catalog), clock.clone(), &options);
     Actor { store, faults }
 }

@@ -7,6 +7,7 @@ use axum::http::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use store::quota::Need;
 use store::repo::oid::Oid;
 use store::repo::{RepoId, large_endings, pointer};
 
@@ -57,6 +58,14 @@ pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, H
     let items = asked.store.find_paths(repo.id, commit, &paths).await?;
     let current: HashMap<_, _> =
         items.iter().filter(|item| item.mode.is_blob()).map(|item| (item.path.as_str(), item)).collect();
+    // What seems new must fit: here clients show people why, and the content store's clients do not.
+    let is_there = |file: &&Candidate| {
+        let current = current.get(file.path.as_str());
+        current.is_some_and(|item| item.linked.as_ref().is_none_or(|linked| linked.bytes == file.size))
+    };
+    let new = request.files.iter().filter(|file| !is_there(file));
+    let logical_bytes = new.fold(0, |sum: u64, file| sum.saturating_add(file.size));
+    asked.store.expect_quota(&repo.name.scope()?, Need { logical_bytes, ..Need::default() }).await?;
     let ignore = match request.git_ignore {
         Some(text) => Ignore::parse(&text),
         None => stored_ignore(&asked, repo.id, commit).await?,

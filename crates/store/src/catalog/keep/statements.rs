@@ -43,7 +43,7 @@ macro_rules! implement_keep_catalog {
                         .bind(row.physical.soft.map(column))
                         .bind(row.physical.hard.map(column));
                     set.execute(&mut *tx).await?;
-                    let detail = format!("logical {:?} physical {:?}", row.logical, row.physical);
+                    let detail = format!("logical {} physical {}", row.logical, row.physical);
                     note(&mut tx, &Deed::new("quota.set", row.of.to_string(), detail)).await?;
                     tx.commit().await
                 };

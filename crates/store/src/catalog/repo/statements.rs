@@ -556,17 +556,23 @@ macro_rules! implement_repo_catalog {
                         .push_bind(linked.map(|linked| linked.file.as_bytes().to_vec()))
                         .push_bind(column(now_s));
                 });
-                // One that is there stays, and sweep lets it live a while longer.
-                insert.push(" ON CONFLICT (repo, oid) DO UPDATE SET touched_s = excluded.touched_s RETURNING oid, bundle");
-                let added: Vec<(Vec<u8>, Vec<u8>)> =
+                insert.push(" ON CONFLICT DO NOTHING RETURNING oid");
+                let added: Vec<(Vec<u8>,)> =
                     insert.build_query_as().persistent(false).fetch_all(&mut *connection).await?;
-                let added: std::collections::HashMap<_, _> = added.into_iter().collect();
-                // What was there has another bundle.
-                let is_new = |row: &&&GitRow| {
-                    let bundle = added.get(row.oid.as_bytes().as_slice());
-                    bundle.is_some_and(|bundle| bundle == row.bundle.as_bytes().as_slice())
-                };
+                let added: std::collections::HashSet<_> = added.into_iter().map(|(oid,)| oid).collect();
+                let is_new = |row: &&&GitRow| added.contains(row.oid.as_bytes().as_slice());
                 new_bytes += rows.iter().filter(is_new).map(|row| column(row.bytes)).sum::<i64>();
+                if added.len() < rows.len() {
+                    // One that is there stays, and sweep lets it live a while longer.
+                    let mut touch = Query::new("UPDATE git_objects SET touched_s = ");
+                    touch.push_bind(column(now_s)).push(" WHERE repo = ").push_bind(repo.as_bytes().to_vec());
+                    touch.push(" AND oid IN (");
+                    let mut list = touch.separated(", ");
+                    for row in rows.iter().filter(|row| !is_new(row)) {
+                        list.push_bind(row.oid.as_bytes().to_vec());
+                    }
+                    touch.push(")").build().persistent(false).execute(&mut *connection).await?;
+                }
             }
             let update = sqlx::query("UPDATE repos SET git_bytes = git_bytes + $1 WHERE id = $2");
             update.bind(new_bytes).bind(repo.as_bytes().as_slice()).execute(connection).await?;

@@ -1,0 +1,167 @@
+// What pages.py runs after pages.mjs: signing in, own tokens, administration, upload. Lines as there.
+
+import { readFile } from "node:fs/promises";
+
+const { chromium } = await import(process.env.PLAYWRIGHT);
+const axe = await readFile(process.env.AXE, "utf8");
+const hub = process.env.HUB_URL;
+
+function check(name, ok, detail = "") {
+  console.log(`${ok ? "ok" : "FAILED"}: ${name}${ok ? "" : ` ${detail}`}`);
+}
+
+const flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync"];
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: flags });
+
+async function visitor() {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 900 } });
+  context.setDefaultTimeout(60_000);
+  return { context, page: await context.newPage() };
+}
+
+async function look(page, name) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+    const told = found.violations.map((v) => `${v.id} (${v.nodes.map((n) => n.target).slice(0, 3).join("; ")})`);
+    check(`${name}: axe finds nothing, ${colorScheme}`, told.length === 0, told.join(" | "));
+    await page.screenshot({ path: `${process.env.SCREENSHOTS}/${name.replaceAll(" ", "-")}-${colorScheme}.png`, fullPage: true });
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 360, height: 740 });
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+  check(`${name}: fits a narrow screen`, wide <= 0, wide);
+  await page.setViewportSize({ width: 1200, height: 900 });
+}
+
+// By a token.
+const { context, page } = await visitor();
+await page.goto(`${hub}/ann/secret`);
+check("a private repository asks to sign in", (await page.title()).includes("signing in"), await page.title());
+await page.getByRole("link", { name: "Sign in" }).click();
+await look(page, "sign in");
+await page.getByLabel("Token", { exact: true }).fill("ds_wrong");
+await page.getByRole("button", { name: "Sign in with the token" }).click();
+check("a wrong token is told", (await page.getByRole("alert").innerText()).includes("opens nothing"));
+await page.getByLabel("Token", { exact: true }).fill(process.env.HUB_TOKEN);
+await page.getByRole("button", { name: "Sign in with the token" }).click();
+await page.getByRole("button", { name: "Sign out" }).waitFor();
+const cookies = await context.cookies();
+const session = cookies.find((cookie) => cookie.name === "drystone_session");
+check("the cookie is out of reach of scripts and other sites", session?.httpOnly && session.sameSite === "Lax" && session.value !== process.env.HUB_TOKEN);
+check("no script sees it", (await page.evaluate(() => document.cookie)) === "");
+await page.goto(`${hub}/ann/secret`);
+check("whoever is signed in sees private repositories", (await page.title()).includes("ann/secret"), await page.title());
+
+// Own tokens.
+await page.goto(`${hub}/-/account`);
+await page.getByLabel("Name", { exact: true }).fill("laptop <b>");
+await page.getByRole("button", { name: "Make it" }).click();
+const made = (await page.getByLabel("New token").innerText()).match(/ds_[\w-]{43}/)?.[0];
+check("a token is shown when it is made", made !== undefined);
+const asked = await fetch(`${hub}/api/whoami-v2`, { headers: { Authorization: `Bearer ${made}` } });
+check("and opens the hub", asked.status === 200, asked.status);
+await look(page, "account");
+await page.goto(`${hub}/-/account`);
+check("and is shown only once", !(await page.content()).includes(made));
+await page.getByRole("button", { name: /Revoke laptop/ }).click();
+await page.waitForURL(/account$/);
+check("a token can be revoked", (await page.getByRole("button", { name: /Revoke laptop/ }).count()) === 0);
+
+// Administration.
+await page.goto(`${hub}/-/admin`);
+const users = page.getByRole("region", { name: "Users" });
+await users.getByLabel("Name").fill("bob");
+await users.getByRole("button", { name: "Add user" }).click();
+await page.locator("li", { hasText: "bob" }).first().waitFor();
+await users.getByLabel("Password").fill("a long password");
+await users.getByRole("button", { name: "Set password" }).click();
+await page.waitForLoadState();
+const orgs = page.getByRole("region", { name: "Organisations" });
+await orgs.getByLabel("Name").fill("team");
+await orgs.getByRole("button", { name: "Add organisation" }).click();
+await orgs.getByLabel("Role").selectOption("write");
+await orgs.getByRole("button", { name: "Add member to team" }).click();
+await page.getByRole("button", { name: "Remove bob from team" }).waitFor();
+check("users, organisations and members are added", true);
+const tokens = page.getByRole("region", { name: "Tokens" });
+await tokens.getByLabel("Whose").fill("bob");
+await tokens.getByLabel("Name").fill("for work");
+await tokens.getByLabel("It may").selectOption("write");
+await tokens.getByRole("button", { name: "Make token" }).click();
+check("a token for somebody is shown once", /ds_[\w-]{43}/.test(await page.getByLabel("New token").innerText()));
+const quotas = page.getByRole("region", { name: "Quotas" });
+await quotas.getByLabel("Namespace or repository").fill("ann");
+await quotas.getByLabel("Refuse at, GB of files").fill("100");
+await quotas.getByRole("button", { name: "Set quota" }).click();
+await page.getByRole("button", { name: "Remove the quota of ann" }).waitFor();
+check("a quota is set", (await quotas.locator("tbody tr").innerText()).includes("100 GB"));
+await page.getByRole("link", { name: "Audit log" }).click();
+check("the audit log tells of it", /quota/.test(await page.locator("tbody").innerText()) && !/ds_/.test(await page.content()));
+await look(page, "audit");
+await fetch(`${hub}/api/repos/delete`, { method: "DELETE", headers: { Authorization: `Bearer ${process.env.HUB_TOKEN}` },
+  body: JSON.stringify({ name: "ann/fine-tuned", type: "model" }) });
+await page.goto(`${hub}/-/admin`);
+await look(page, "admin");
+await page.getByRole("button", { name: "Restore ann/fine-tuned" }).click();
+await page.waitForLoadState();
+check("a repository comes back from the trash", (await (await fetch(`${hub}/api/models/ann/fine-tuned`)).status) === 200);
+
+// Only the server's own pages can change something.
+const word = await page.locator("input[name=word]").first().getAttribute("value");
+const forged = async (form, headers) => (await context.request.post(`${hub}/-/admin/user`, { form, headers, maxRedirects: 0 })).status();
+check("without the word nothing is changed", (await forged({ name: "eve" }, {})) === 403);
+check("with a wrong one neither", (await forged({ name: "eve", word: "0".repeat(32) }, {})) === 403);
+check("nor from another site", (await forged({ name: "eve", word }, { "sec-fetch-site": "cross-site" })) === 403);
+check("nor from another origin", (await forged({ name: "eve", word }, { origin: "http://evil.example" })) === 403);
+const byCookie = await context.request.post(`${hub}/api/repos/create`, { data: { name: "ann/forged" } });
+check("a cookie does not write through the API", byCookie.status() === 401, byCookie.status());
+await page.goto(`${hub}/-/admin`);
+check("nobody was added", !(await page.content()).includes("eve"));
+
+// Upload, then the same again: nothing of it is new.
+for (const turn of ["first", "second"]) {
+  await page.goto(`${hub}/ann/weights/upload/main`);
+  if (turn === "first") await look(page, "upload");
+  const files = [{ name: "note.txt", mimeType: "text/plain", buffer: Buffer.from("a small text\n") }];
+  const large = { name: "from a browser.bin", mimeType: "application/octet-stream", buffer: await readFile(process.env.UPLOAD) };
+  await page.locator("input[type=file]").setInputFiles([...files, large]);
+  await page.getByLabel("Folder").fill("sent");
+  await page.getByRole("button", { name: "Upload" }).click();
+  await page.getByRole("link", { name: "Show the files" }).waitFor();
+  const told = await page.getByRole("status").innerText();
+  check(`${turn} upload tells what was new`, turn === "first" ? told.includes("9.0 MB of it new") : /, 13 B of it new, 100 % was here already/.test(told), told);
+  if (turn === "second") await page.screenshot({ path: `${process.env.SCREENSHOTS}/uploaded.png` });
+}
+await page.getByRole("link", { name: "Show the files" }).click();
+await page.getByRole("link", { name: "sent/" }).click();
+check("uploaded files are listed", (await page.getByRole("link", { name: "from a browser.bin" }).count()) === 1);
+
+// Out, and in again with a password.
+await page.getByRole("button", { name: "Sign out" }).click();
+await page.getByRole("link", { name: "Sign in" }).waitFor();
+await context.addCookies([session]);
+await page.goto(`${hub}/-/admin`);
+const over = async () => (await page.goto(`${hub}/-/admin`)).status() === 401;
+let isOver = await over();
+for (let tries = 0; tries < 20 && !isOver; tries++) {
+  await new Promise((done) => setTimeout(done, 500));
+  isOver = await over();
+}
+check("a session that was ended opens nothing", isOver);
+const bob = await visitor();
+await bob.page.goto(`${hub}/-/sign-in?next=//evil.example/`);
+await bob.page.getByLabel("Name", { exact: true }).fill("bob");
+await bob.page.getByLabel("Password", { exact: true }).fill("another password");
+await bob.page.getByRole("button", { name: "Sign in with the password" }).click();
+check("a wrong password is told", (await bob.page.getByRole("alert").innerText()).includes("do not match"));
+await bob.page.getByLabel("Password", { exact: true }).fill("a long password");
+await bob.page.getByRole("button", { name: "Sign in with the password" }).click();
+await bob.page.getByRole("button", { name: "Sign out" }).waitFor();
+check("a password signs in, and stays on this server", bob.page.url() === `${hub}/`, bob.page.url());
+check("who does not keep the server has no administration", (await bob.page.goto(`${hub}/-/admin`)).status() === 403);
+check("and uploads nowhere else", (await bob.page.goto(`${hub}/ann/weights/upload/main`)).status() === 403);
+await browser.close();
+console.log("done: ");
