@@ -18,7 +18,7 @@ const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? 
 // A visitor; what goes wrong on their pages is noted.
 async function visitor(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
-  context.setDefaultTimeout(60_000);
+  context.setDefaultTimeout(300_000);
   const page = await context.newPage();
   const trouble = [];
   page.on("console", (message) => message.type() === "error" && trouble.push(message.text()));
@@ -167,11 +167,16 @@ check("whoever has a token sees private ones", (await keeper.page.content()).inc
 await visit(keeper, "/-/dedup");
 check("the dashboard shows the whole server", (await keeper.page.locator(".plot polyline").count()) === 2);
 check("the dashboard names files", (await keeper.page.locator("#files-title").count()) === 1);
-for (const colorScheme of ["light", "dark"]) {
-  await keeper.page.emulateMedia({ colorScheme });
-  const found = await violations(keeper.page);
-  check(`dashboard: axe finds nothing, ${colorScheme}`, found.length === 0, found.join(" | "));
-  await keeper.page.screenshot({ path: `${process.env.SCREENSHOTS}/dashboard-${colorScheme}.png`, fullPage: true });
+const kept = { dashboard: "/-/dedup", "sign-in": "/-/sign-in", account: "/-/account", admin: "/-/admin", upload: `${repo}/upload/main` };
+for (const [name, path] of Object.entries(kept)) {
+  await visit(keeper, path);
+  for (const colorScheme of ["light", "dark"]) {
+    await keeper.page.emulateMedia({ colorScheme });
+    const found = await violations(keeper.page);
+    check(`${name}: axe finds nothing, ${colorScheme}`, found.length === 0, found.join(" | "));
+    await keeper.page.screenshot({ path: `${process.env.SCREENSHOTS}/${name}-${colorScheme}.png`, fullPage: true });
+  }
+  check(`${name}: nothing goes wrong`, keeper.trouble.length === 0, keeper.trouble.join(" | "));
 }
 
 // Nothing that is stored becomes script, wherever one goes.
