@@ -115,17 +115,18 @@ fn quotas_deeds_and_what_was_deleted_by_command_and_from_afar() {
     };
 
     // A file is uploaded, a quota set beside the running server, and the next one is refused.
-    let (first, second) = (upload(1), upload(2));
+    let first = upload(1);
     hub.cas.upload(&first, "/v1/shards").unwrap();
     hub.commit("a.bin", &first).unwrap();
     let set =
         ["admin", "quota", "set", "ann/model", "--logical", "40KB", "--soft-physical", "1KiB", "--json"];
     let quota = lines(&keep(&data, set)).remove(0);
     assert_eq!((&quota["of"], &quota["logicalHard"]), (&json!("ann/model"), &json!(40_000)), "{quota}");
+    // Servers remember quotas for some seconds; what came meanwhile would not be refused again.
+    let mut uploads = (2..).map(upload);
     let refused = loop {
-        match hub.cas.upload(&second, "/v1/shards") {
-            // Servers remember quotas for some seconds.
-            Ok(()) => thread::sleep(Duration::from_millis(200)),
+        match hub.cas.upload(&uploads.next().unwrap(), "/v1/shards") {
+            Ok(()) => thread::sleep(Duration::from_millis(500)),
             Err(failed) => break failed,
         }
     };

@@ -22,7 +22,7 @@ pub(super) async fn run(place: &Place, verb: Verb) -> Values {
         Verb::Trash(verb) => trash(verb, &store).await,
         Verb::Quota(verb) => quotas(verb, &store).await,
         Verb::Audit(audit) => deeds(&audit, &store).await,
-        Verb::Undelete(verb) => undelete(verb, &store).await,
+        Verb::Undelete(verb) => undelete(&verb, &store).await,
     }
     .map_err(said)
 }
@@ -134,7 +134,7 @@ async fn deeds(audit: &Audit, store: &Store) -> store::Result<Vec<Value>> {
     }
 }
 
-async fn undelete(verb: Undelete, store: &Store) -> store::Result<Vec<Value>> {
+async fn undelete(verb: &Undelete, store: &Store) -> store::Result<Vec<Value>> {
     let row = find(store, &verb.repo).await?;
     if let Some(oid) = verb.revision {
         let name = store.undelete_revision(&row, oid, verb.branch.as_deref()).await?;
