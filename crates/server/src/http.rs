@@ -18,7 +18,7 @@ pub mod upload;
 mod xorb;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
 use axum::middleware::Next;
 use axum::response::IntoResponse as _;
@@ -194,8 +194,9 @@ async fn nothing_here(headers: HeaderMap) -> Response<Body> {
     web::refuse(&headers, Refused::new(ErrorCode::NotFound, "there is nothing at this path"))
 }
 
-async fn wrong_method(uri: Uri, headers: HeaderMap) -> Response<Body> {
-    match web::is_nothing(uri.path()) {
+async fn wrong_method(matched: Option<MatchedPath>, uri: Uri, headers: HeaderMap) -> Response<Body> {
+    let is_page = matched.is_some_and(|path| path.as_str() == web::REPO_PAGE);
+    match is_page && web::is_nothing(uri.path()) {
         true => nothing_here(headers).await,
         false => Refused::new(ErrorCode::MethodNotAllowed, "this path has another method").into_response(),
     }

@@ -43,6 +43,9 @@ use crate::state::AppState;
 pub(crate) use error::PageError;
 pub(crate) use preview::image_type;
 
+/// The page of a model: the one that paths of two parts may only look like.
+pub(crate) const REPO_PAGE: &str = "/{namespace}/{name}";
+
 /// All pages.
 pub(crate) fn routes() -> Vec<Route> {
     let mut routes = vec![
@@ -65,7 +68,7 @@ pub(crate) fn routes() -> Vec<Route> {
 fn of_kind(kind: Kind) -> Vec<Route> {
     let plural = kind.plural();
     let page = |rest: &str| match kind {
-        Kind::Model => format!("/{{namespace}}/{{name}}{rest}"),
+        Kind::Model => format!("{REPO_PAGE}{rest}"),
         _ => format!("/{plural}/{{namespace}}/{{name}}{rest}"),
     };
     vec![

@@ -71,7 +71,7 @@ async fn every_answer_has_a_request_id_of_its_own_and_refusals_are_json() {
     let mut ids = HashSet::new();
     for (method, uri, status) in [
         (Method::GET, "/health", 200),
-        (Method::GET, "/nothing/here", 404),
+        (Method::GET, "/nothing", 404),
         (Method::GET, "/v1/xorb-grants/default/abc", 404),
         (Method::POST, "/v1/xorb-grants/x", 404),
         (Method::DELETE, "/health", 405),

@@ -56,7 +56,12 @@ fn parse(header: &[u8], page: usize) -> Result<Table, String> {
     }));
     let caption = match rows.len() == tensors.len() {
         true => "Tensors".to_owned(),
-        false => format!("Tensors {} to {} of {}", first + 1, first + rows.len(), tensors.len()),
+        false => format!(
+            "Tensors {} to {} of {}",
+            first.saturating_add(1),
+            first.saturating_add(rows.len()),
+            tensors.len()
+        ),
     };
     let columns = ["Tensor", "Type", "Shape", "Size"].map(str::to_owned).to_vec();
     Ok(Table { caption, columns, rows, facts })
