@@ -49,7 +49,7 @@ await page.getByLabel("Token", { exact: true }).fill(process.env.HUB_TOKEN);
 await page.getByRole("button", { name: "Sign in with the token" }).click();
 await page.getByRole("button", { name: "Sign out" }).waitFor();
 const cookies = await context.cookies();
-const session = cookies.find((cookie) => cookie.name === "drystone_session");
+const session = cookies.find((cookie) => cookie.name === "drystone-session");
 check("the cookie is out of reach of scripts and other sites", session?.httpOnly && session.sameSite === "Lax" && session.value !== process.env.HUB_TOKEN);
 check("no script sees it", (await page.evaluate(() => document.cookie)) === "");
 await page.goto(`${hub}/ann/secret`);

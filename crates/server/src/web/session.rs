@@ -23,7 +23,7 @@ use crate::secret::hex;
 use crate::state::AppState;
 
 /// The cookie.
-const COOKIE: &str = "drystone_session";
+const COOKIE: &str = "drystone-session";
 /// How long somebody stays signed in.
 const SESSION_S: u64 = 12 * 3600;
 /// What a session's token is called in lists.
@@ -237,8 +237,8 @@ mod tests {
         let mut found = headers(&[("cookie", "x=y")]);
         found.append("cookie", HeaderValue::from_str(&value).unwrap());
         assert_eq!(of(&found).as_deref(), Some(token.expose().as_str()));
-        assert_eq!(of(&headers(&[("cookie", "drystone_session=nonsense")])), None);
-        assert_eq!(of(&headers(&[("cookie", "other_drystone_session=x")])), None);
+        assert_eq!(of(&headers(&[("cookie", "drystone-session=nonsense")])), None);
+        assert_eq!(of(&headers(&[("cookie", "other_drystone-session=x")])), None);
     }
 
     #[test]

@@ -66,12 +66,14 @@ async fn a_map_tells_of_nothing_its_reader_may_not_see() {
     }
     hub.upload("ann/hidden", "longer.bin", &[data.as_slice(), b"and more"].concat()).await;
     let anyone = hub.send("GET", "/ann/open/blob/main/w.bin", &[], b"").await.text();
-    assert!(anyone.contains("ann/twin: w.bin") && !anyone.contains("hidden"));
+    assert!(anyone.contains("ann/twin: w.bin") && !anyone.contains("ann/hidden"));
     let keeper = hub.admin("GET", "/ann/open/blob/main/w.bin", json!(null)).await.text();
     assert!(keeper.contains("ann/hidden: longer.bin"), "{keeper}");
     let dashboard = hub.send("GET", "/-/dedup", &[], b"").await.text();
     assert!(
-        dashboard.contains("ann/open") && !dashboard.contains("hidden") && !dashboard.contains("Over time")
+        dashboard.contains("ann/open")
+            && !dashboard.contains("ann/hidden")
+            && !dashboard.contains("Over time")
     );
     let dashboard = hub.admin("GET", "/-/dedup", json!(null)).await.text();
     assert!(dashboard.contains("Over time") && dashboard.contains("ann/hidden: longer.bin"));

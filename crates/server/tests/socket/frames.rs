@@ -173,9 +173,9 @@ fn a_client_that_leaves_in_the_middle_loses_nothing() {
 fn a_client_that_leaves_while_its_xorb_is_stored_can_send_it_again() {
     let upload = sample(1).1;
     let xorb = &upload.xorbs[0];
-    // Another look whether it is here, its object, its row. The first look comes before the body is read, when nobody can
-    // notice that the client is gone.
-    for step in 2..=4 {
+    // Another look whether it is here, its object, its row. The looks at the quota and whether it is here come before the
+    // body is read, when nobody can notice that the client is gone.
+    for step in 3..=5 {
         let hub = Hub::with(|_| {}, quick());
         hub.faults.hold_from(step);
         let authorization = format!("Bearer {}", hub.token(TokenScope::Write, "a"));

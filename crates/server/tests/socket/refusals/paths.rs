@@ -10,7 +10,7 @@ fn paths_methods_and_ranges_that_mean_nothing() {
     let (file, xorb) = (bench.old.files[0].hash, bench.new.xorbs[0].info.hash());
     let mut cases = vec![
         bench.get("no such route", "/v3/reconstructions/x", 404, "not_found").says("path"),
-        bench.get("the root", "/", 404, "not_found"),
+        bench.get("one part", "/nothing", 404, "not_found"),
         bench.get("grants", "/v1/xorb-grants/default/abc", 404, "not_found"),
         bench.get("no dirty ranges", format!("/v2/file-chunk-hashes/{file}"), 400, "invalid").says("dirty"),
         bench
