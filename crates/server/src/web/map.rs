@@ -262,7 +262,7 @@ impl Line {
     fn push(&mut self, start: f64, end: f64, class: &'static str, title: impl FnOnce() -> String) {
         match self.0.last_mut() {
             Some(last) if last.class == class && class.len() > 2 || end - last.x < NARROW => {
-                last.width = end - last.x
+                last.width = end - last.x;
             }
             Some(last) if last.width < NARROW => {
                 last.width = end - last.x;

@@ -32,7 +32,7 @@ enum From {
     /// What git has.
     Memory(Bytes),
     Store {
-        store: Store,
+        store: Box<Store>,
         grant: Grant,
         file: FileHash,
     },
@@ -48,7 +48,7 @@ impl HubSource {
         read_bytes_max: u64,
     ) -> Result<Self, PageError> {
         let from = match (&item.linked, &item.row) {
-            (Some(linked), _) => From::Store { store: store.clone(), grant, file: linked.file },
+            (Some(linked), _) => From::Store { store: Box::new(store.clone()), grant, file: linked.file },
             (None, Some(row)) => From::Memory(store.git_body(repo.id, row).await?),
             (None, None) => return Err(HubError::new(ErrorCode::Corrupt, "the file's row is gone").into()),
         };

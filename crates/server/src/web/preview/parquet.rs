@@ -72,7 +72,7 @@ fn parse(footer: &[u8]) -> Option<Table> {
             true if open.len() < DEPTH_MAX => open.push((element.name.clone(), element.children)),
             true => return None,
             false if named.len() < COLUMNS_MAX => {
-                named.push(vec![cell(&path), kind_of(element), repeats(element)])
+                named.push(vec![cell(&path), kind_of(element), repeats(element)]);
             }
             false => {}
         }
