@@ -44,6 +44,7 @@ async fn page(visit: &Visit, made: Option<String>) -> Result<Response<Body>, Pag
 /// `POST /-/account/{action}`.
 pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
     let visit = &sent.visit;
+    session::expect_person(visit).await?;
     let name = visit.name()?.to_owned();
     let (store, now_s) = (&visit.store, visit.state.now_s());
     match visit.param("action") {
@@ -92,7 +93,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
 
 impl Account {
     fn is_session(&self, row: &TokenRow) -> bool {
-        row.label == session::LABEL
+        session::is_session(&row.label)
     }
 }
 

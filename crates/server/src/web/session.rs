@@ -15,8 +15,8 @@ use xet::wire::ErrorCode;
 
 use super::page::{Frame, answer};
 use super::{PageError, Visit};
+use crate::auth::Identity;
 use crate::auth::personal::{self, TokenHash, Wanted};
-use crate::auth::{Identity, Role};
 use crate::http::error::Refused;
 use crate::http::{HubError, Query, read_body};
 use crate::secret::hex;
@@ -28,6 +28,31 @@ const COOKIE: &str = "drystone-session";
 const SESSION_S: u64 = 12 * 3600;
 /// What a session's token is called in lists.
 pub(super) const LABEL: &str = "browser session";
+/// The same where a password opened it.
+const LABEL_BY_PASSWORD: &str = "browser session by password";
+
+/// Whether a token is that of a browser.
+pub(super) fn is_session(label: &str) -> bool {
+    label == LABEL || label == LABEL_BY_PASSWORD
+}
+
+/// Refuses whoever only shows a token: it must not become more than it is, such as one that never ends, or a password.
+pub(super) async fn expect_person(visit: &Visit) -> Result<(), HubError> {
+    if visit.expect_admin().is_ok() {
+        return Ok(());
+    }
+    let row = match visit.session.as_deref().and_then(TokenHash::of) {
+        Some(hash) => visit.store.catalog().tokens().by_digest(hash.as_bytes()).await?,
+        None => None,
+    };
+    match row.is_some_and(|row| row.label == LABEL_BY_PASSWORD) {
+        true => Ok(()),
+        false => Err(HubError::new(
+            ErrorCode::Forbidden,
+            "sign in with your password to change this; an administrator gives you the first one",
+        )),
+    }
+}
 /// The longest form.
 const FORM_BYTES_MAX: usize = 64 * 1024;
 
@@ -141,10 +166,10 @@ pub(super) async fn enter(
         true => {
             let password = form.value("password").unwrap_or_default();
             let is_right = state.is_password(&visit.store, &name, password).await?;
-            is_right.then(|| (name.clone(), Rights::Write, Bound::Namespace(name.clone())))
+            is_right.then(|| (name.clone(), Rights::Write, Bound::Namespace(name.clone()), None))
         }
     };
-    let Some((subject, rights, bound)) = entered else {
+    let Some((subject, rights, bound, ends_s)) = entered else {
         tracing::info!(name, "somebody could not sign in");
         let problem = if token.is_empty() {
             "This name and password do not match."
@@ -158,8 +183,10 @@ pub(super) async fn enter(
         return Ok(response);
     };
     let session = personal::make();
-    let expires_s = Some(state.now_s().saturating_add(SESSION_S));
-    let wanted = Wanted { label: LABEL.to_owned(), subject, rights, bound, expires_s };
+    // Not longer than what opened it.
+    let expires_s = Some(state.now_s().saturating_add(SESSION_S).min(ends_s.unwrap_or(u64::MAX)));
+    let label = if token.is_empty() { LABEL_BY_PASSWORD } else { LABEL };
+    let wanted = Wanted { label: label.to_owned(), subject, rights, bound, expires_s };
     visit.store.catalog().tokens().add(&wanted.row(&session, state.now_s())).await?;
     let mut response = see_other(&next);
     set_cookie(&state, &mut response, session.expose(), SESSION_S);
@@ -167,17 +194,13 @@ pub(super) async fn enter(
 }
 
 /// Who a token that people keep belongs to.
-async fn by_token(state: &AppState, token: &str) -> Option<(String, Rights, Bound)> {
+async fn by_token(state: &AppState, token: &str) -> Option<(String, Rights, Bound, Option<u64>)> {
     if !personal::is_token(token) {
         return None;
     }
-    let Identity { name, role, bound } = state.identify(token).await.ok()?;
-    let rights = match role {
-        Role::Read => Rights::Read,
-        Role::Write => Rights::Write,
-        Role::Admin => Rights::Admin,
-    };
-    Some((name, rights, bound))
+    let person = state.known(token).await.ok()?;
+    let row = person.token();
+    Some((row.subject.clone(), row.rights, row.bound.clone(), row.expires_s))
 }
 
 /// `POST /-/sign-out`.
