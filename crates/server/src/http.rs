@@ -17,6 +17,8 @@ pub mod token;
 pub mod upload;
 mod xorb;
 
+use std::panic::AssertUnwindSafe;
+
 use axum::body::Body;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
@@ -24,7 +26,7 @@ use axum::middleware::Next;
 use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, any, get, head, post};
 use axum::{Extension, Router};
-use tower_http::catch_panic::CatchPanicLayer;
+use futures::FutureExt as _;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use xet::wire::routes::{Endpoint, content_type, header as names};
 use xet::wire::{ErrorCode, encode_json};
@@ -111,9 +113,7 @@ pub fn finish(routes: Router<AppState>, state: AppState) -> Router {
     routes
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
-        .layer(axum::middleware::from_fn_with_state(state.clone(), limit_rate))
-        .layer(CatchPanicLayer::custom(error::caught_panic))
-        .layer(axum::middleware::from_fn_with_state(state.clone(), linger::linger))
+        .layer(axum::middleware::from_fn_with_state(state.clone(), guard))
         .layer(cors())
         .layer(axum::middleware::from_fn(observe::observe))
         .with_state(state)
@@ -158,8 +158,9 @@ fn cors() -> CorsLayer {
         .max_age(std::time::Duration::from_secs(24 * 3600))
 }
 
-/// Turns away an address that asks too often. Health is not counted: whoever asks for it restarts servers.
-async fn limit_rate(
+/// Turns away an address that asks too often; of the others, bodies may be left unread, and a panic is an answer too.
+/// Health is not counted: whoever asks for it restarts servers.
+async fn guard(
     State(state): State<AppState>,
     peer: Option<Extension<ConnectInfo<Peer>>>,
     request: Request,
@@ -169,9 +170,11 @@ async fn limit_rate(
         && request.uri().path() != "/health"
         && let Err(wait) = rate.admit(address.ip(), state.started.elapsed())
     {
+        drop(linger::lingering(&state, request));
         return Refused::too_many("too many requests from this address", wait).into_response();
     }
-    next.run(request).await
+    let answered = AssertUnwindSafe(next.run(linger::lingering(&state, request))).catch_unwind();
+    answered.await.unwrap_or_else(error::caught_panic)
 }
 
 /// A JSON answer that is about now and about one caller.

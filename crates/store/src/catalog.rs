@@ -106,6 +106,23 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 
     /// Quotas, usage, the audit log, and where refs were.
     fn keep(&self) -> &dyn KeepCatalog;
+
+    /// How far the catalog has come, if that is quickly told. While two looks find the same, nothing was written between
+    /// them, by anyone: what was read after the first still holds.
+    fn stamp(&self) -> Option<Stamp> {
+        None
+    }
+}
+
+/// How far a catalog has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    opened: u64,
+    head: [u8; Stamp::HEAD_LEN],
+}
+
+impl Stamp {
+    const HEAD_LEN: usize = 48;
 }
 
 /// Opens the catalog a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date.

@@ -82,11 +82,17 @@ impl Store {
             let message = format!("file {file} has {} bytes, {range:?} is asked for", layout.file_bytes());
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let store = self.clone();
         let terms = terms(&layout, &range);
+        if sender == Sender::System
+            && range.end - range.start <= PIECE_RAW_BYTES
+            && let Some(slices) = self.plain_slices(&terms).await?
+        {
+            return Ok(stream::iter(slices).map(Ok).boxed());
+        }
+        let store = self.clone();
         let pieces = stream::iter(terms).then(move |term| {
             let store = store.clone();
-            async move { store.pieces(term, sender).await }
+            async move { store.pieces(&term, sender).await }
         });
         let store = self.clone();
         let pieces = pieces.flat_map(|pieces: Result<Vec<Piece>>| match pieces {
@@ -101,8 +107,22 @@ impl Store {
         Ok(slices.try_flatten().boxed())
     }
 
+    /// A few terms at once, if all that is wanted of them lies in files as it is.
+    async fn plain_slices(&self, terms: &[Wanted]) -> Result<Option<Vec<Slice>>> {
+        let mut slices = Vec::new();
+        for term in terms {
+            for piece in self.pieces(term, Sender::System).await? {
+                match self.plain_piece(&piece).await? {
+                    Some(parts) => slices.extend(parts),
+                    None => return Ok(None),
+                }
+            }
+        }
+        Ok(Some(slices))
+    }
+
     /// Cuts what is wanted of a term into pieces of bounded size, at chunk borders.
-    async fn pieces(&self, term: Wanted, sender: Sender) -> Result<Vec<Piece>> {
+    async fn pieces(&self, term: &Wanted, sender: Sender) -> Result<Vec<Piece>> {
         let info = self.footers.of(&term.xorb).await?;
         let marks = match sender {
             Sender::System => self.plain.of(&term.xorb.key),
@@ -141,15 +161,23 @@ impl Store {
         Ok(pieces)
     }
 
-    async fn read_piece(&self, piece: Piece) -> Result<Vec<Slice>> {
-        let key = ObjectKey::Xorb(piece.xorb.key);
-        let wrong = || Error::new(ErrorKind::Corrupt, format!("the layout of a file in {key}"));
-        let stored = piece.info.stored_range(piece.chunks.clone()).ok_or_else(wrong)?;
-        if piece.is_plain
-            && let Some(file) = self.objects().file(&key, &stored).await?
-        {
-            return piece.parts(&file).ok_or_else(wrong);
+    /// A piece that lies in a file as it is.
+    async fn plain_piece(&self, piece: &Piece) -> Result<Option<Vec<Slice>>> {
+        if !piece.is_plain {
+            return Ok(None);
         }
+        let key = ObjectKey::Xorb(piece.xorb.key);
+        let stored = piece.stored()?;
+        let Some(file) = self.objects().file(&key, &stored).await? else { return Ok(None) };
+        piece.parts(&file).ok_or_else(|| piece.wrong()).map(Some)
+    }
+
+    async fn read_piece(&self, piece: Piece) -> Result<Vec<Slice>> {
+        if let Some(parts) = self.plain_piece(&piece).await? {
+            return Ok(parts);
+        }
+        let key = ObjectKey::Xorb(piece.xorb.key);
+        let stored = piece.stored()?;
         let bytes = self.objects().positioned(&key, stored.clone()).await?;
         let marks = self.plain.clone();
         let decoded = self.workers.run(move || {
@@ -163,7 +191,7 @@ impl Store {
         });
         let (piece, decoded) = decoded.await??;
         let inside = piece.inside().filter(|inside| inside.end <= decoded.len());
-        inside.map(|inside| vec![Slice::Bytes(decoded.slice(inside))]).ok_or_else(wrong)
+        inside.map(|inside| vec![Slice::Bytes(decoded.slice(inside))]).ok_or_else(|| piece.wrong())
     }
 }
 
@@ -195,6 +223,16 @@ struct Piece {
 }
 
 impl Piece {
+    fn wrong(&self) -> Error {
+        let key = ObjectKey::Xorb(self.xorb.key);
+        Error::new(ErrorKind::Corrupt, format!("the layout of a file in {key}"))
+    }
+
+    /// Where its chunks lie in the object.
+    fn stored(&self) -> Result<Range<u64>> {
+        self.info.stored_range(self.chunks.clone()).ok_or_else(|| self.wrong())
+    }
+
     /// Which bytes of the piece are wanted: chunks at the ends are whole, what is asked for need not be.
     fn inside(&self) -> Option<Range<usize>> {
         let start = self.wanted.start.saturating_sub(self.raw.start);

@@ -33,6 +33,7 @@ pub mod sweep;
 pub mod verify;
 mod workers;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 pub use access::{Grant, Scope};
@@ -48,9 +49,13 @@ use gather::Gather;
 use workers::{Memory, Workers};
 use xet::ChunkHash;
 
-/// A store: objects, the catalog over them, and what it takes to serve both.
+/// A store: objects, the catalog over them, and what it takes to serve both. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct Store(Arc<Rooms>);
+
+/// What a store is made of.
+#[derive(Debug)]
+pub struct Rooms {
     objects: Objects,
     catalog: Arc<dyn Catalog>,
     clock: Arc<dyn Clock>,
@@ -62,7 +67,7 @@ pub struct Store {
     heads: repo::refs::Heads,
     large_items: repo::listing::LargeItems,
     /// Held by whoever measures repositories.
-    measuring: Arc<tokio::sync::Mutex<()>>,
+    measuring: tokio::sync::Mutex<()>,
     layouts: plan::Layouts,
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
@@ -70,6 +75,14 @@ pub struct Store {
     quotas: quota::Quotas,
     trash_s: u64,
     audit_s: u64,
+}
+
+impl Deref for Store {
+    type Target = Rooms;
+
+    fn deref(&self) -> &Rooms {
+        &self.0
+    }
 }
 
 /// How much a store may use, and how it answers dedup queries.
@@ -121,8 +134,8 @@ impl Store {
         let trees = repo::trees();
         let layouts = plan::Layouts::new(&catalog, options.footer_bytes_max / 8);
         let chunks = dedup::gather(&catalog);
-        let heads = repo::refs::heads(&catalog);
-        Self {
+        let heads = repo::refs::Heads::new(&catalog);
+        Self(Arc::new(Rooms {
             objects,
             catalog,
             clock,
@@ -133,7 +146,7 @@ impl Store {
             heads,
             plain: content::plain::Marks::default(),
             large_items: repo::listing::large_items(),
-            measuring: Arc::default(),
+            measuring: tokio::sync::Mutex::default(),
             layouts,
             chunks,
             dedup,
@@ -141,7 +154,7 @@ impl Store {
             quotas: quota::Quotas::new(),
             trash_s,
             audit_s,
-        }
+        }))
     }
 
     /// The objects.

@@ -26,7 +26,7 @@ use store::access::Scope;
 use store::catalog::rows::{
     AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
 };
-use store::catalog::{BrowseCatalog, CareCatalog, KeepCatalog, RepoCatalog, SweepCatalog};
+use store::catalog::{BrowseCatalog, CareCatalog, KeepCatalog, RepoCatalog, Stamp, SweepCatalog};
 use store::{Catalog, Clock, Error, ErrorKind};
 use tokio::sync::{Semaphore, watch};
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
@@ -384,6 +384,10 @@ impl Catalog for FaultyCatalog {
 
     fn keep(&self) -> &dyn KeepCatalog {
         self
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        self.inner.stamp()
     }
 }
 

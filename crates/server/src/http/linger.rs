@@ -8,28 +8,26 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, HttpBody as _};
-use axum::extract::{Request, State};
-use axum::http::{Response, header};
-use axum::middleware::Next;
+use axum::extract::Request;
+use axum::http::header;
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 
 use crate::state::AppState;
 
-/// Lets handlers leave bodies unread.
-pub(super) async fn linger(State(state): State<AppState>, request: Request, next: Next) -> Response<Body> {
+/// A request whose body handlers may leave unread.
+pub(super) fn lingering(state: &AppState, request: Request) -> Request {
     // Whoever waits to be asked for the body has not sent it.
     if request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
-        return next.run(request).await;
+        return request;
     }
     let limits = &state.config.limits;
     let bytes_max = limits.xorb_body_bytes_max.max(limits.shard_body_bytes_max);
     let time_max = state.body_timeout();
-    let wrap = |body: Body| {
+    request.map(|body: Body| {
         let unread = Some(body.into_data_stream());
         Body::from_stream(Lingering { unread, bytes_max, time_max })
-    };
-    next.run(request.map(wrap)).await
+    })
 }
 
 /// A body that is read to its end when it is dropped before.

@@ -9,11 +9,13 @@ pub(in crate::catalog) mod keep;
 mod records;
 mod repo;
 mod review;
+mod stamp;
 mod sweep;
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,10 +32,11 @@ use super::rows::{
 use super::tokens::Tokens;
 use super::{
     BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, REVIVE_SHARD, RepoCatalog,
-    SweepCatalog, TOUCH_REPO_FILES, Tries, XORB_COLUMNS, bytes_of, migrator, translate, unique, used,
+    Stamp, SweepCatalog, TOUCH_REPO_FILES, Tries, XORB_COLUMNS, bytes_of, migrator, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
+use stamp::WalIndex;
 
 /// A catalog in a file.
 #[derive(Debug, Clone)]
@@ -41,6 +44,7 @@ pub struct SqliteCatalog {
     /// One connection.
     pub(super) writes: SqlitePool,
     pub(super) reads: SqlitePool,
+    index: Arc<WalIndex>,
 }
 
 type Sql<T> = std::result::Result<T, sqlx::Error>;
@@ -59,6 +63,7 @@ impl SqliteCatalog {
     }
 
     async fn with_options(options: SqliteConnectOptions) -> Result<Self> {
+        let index = Arc::new(WalIndex::beside(options.get_filename()));
         let file = options.get_filename().display().to_string();
         let options = options
             .create_if_missing(true)
@@ -74,7 +79,7 @@ impl SqliteCatalog {
             Error::caused(ErrorKind::Internal, format!("catalog: bring {file} up to date"), source)
         })?;
         let reads = pool().max_connections(8).connect_with(options).await.map_err(refuse)?;
-        Ok(Self { writes, reads })
+        Ok(Self { writes, reads, index })
     }
 
     async fn try_add_xorbs(&self, rows: &[XorbRow]) -> Sql<Vec<(XorbColumns, bool)>> {
@@ -419,6 +424,10 @@ impl Catalog for SqliteCatalog {
 
     fn keep(&self) -> &dyn KeepCatalog {
         self
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        self.index.stamp()
     }
 }
 

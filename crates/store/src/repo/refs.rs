@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use moka::sync::Cache;
+
 use super::oid::{ObjectKind, Oid};
 use super::{PullRow, PullState, RepoId, RepoName};
 use crate::Store;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Stamp};
 use crate::catalog::repo::{RefChange, RefRow, RepoRow};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gather::Gather;
@@ -55,23 +57,53 @@ pub struct Resolved {
     pub ref_name: Option<String>,
 }
 
-/// Asks for repositories and where a revision of them leads.
-pub(crate) type Heads = Gather<(RepoName, [String; 2]), (RepoRow, Vec<RefRow>)>;
+/// Asks for repositories and where a revision of them leads, and remembers while the catalog says that nothing was
+/// written: whoever reads a file range by range asks for each.
+#[derive(Debug)]
+pub(crate) struct Heads {
+    catalog: Arc<dyn Catalog>,
+    ask: Gather<HeadKey, Head>,
+    known: Cache<HeadKey, (Stamp, Head)>,
+}
 
-pub(crate) fn heads(catalog: &Arc<dyn Catalog>) -> Heads {
-    let catalog = catalog.clone();
-    Gather::new(move |keys: Vec<(RepoName, [String; 2])>| {
-        let catalog = catalog.clone();
-        async move {
-            let mut found = HashMap::new();
-            for key in keys {
-                if let Some(answer) = catalog.hub().repo_at(&key.0, &key.1).await? {
-                    found.insert(key, answer);
+type HeadKey = (RepoName, [String; 2]);
+type Head = (RepoRow, Vec<RefRow>);
+
+/// Heads to remember.
+const HEADS_MAX: u64 = 10_000;
+
+impl Heads {
+    pub(crate) fn new(catalog: &Arc<dyn Catalog>) -> Self {
+        let within = catalog.clone();
+        let ask = Gather::new(move |keys: Vec<HeadKey>| {
+            let catalog = within.clone();
+            async move {
+                let mut found = HashMap::new();
+                for key in keys {
+                    if let Some(answer) = catalog.hub().repo_at(&key.0, &key.1).await? {
+                        found.insert(key, answer);
+                    }
                 }
+                Ok(found)
             }
-            Ok(found)
+        });
+        Self { catalog: catalog.clone(), ask, known: Cache::new(HEADS_MAX) }
+    }
+
+    async fn of(&self, key: HeadKey) -> Result<Option<Head>> {
+        // Read before the question is asked: whatever is written from here on moves it.
+        let Some(stamp) = self.catalog.stamp() else { return self.ask.ask(key).await };
+        if let Some((known, head)) = self.known.get(&key)
+            && known == stamp
+        {
+            return Ok(Some(head));
         }
-    })
+        let found = self.ask.ask(key.clone()).await?;
+        if let Some(head) = &found {
+            self.known.insert(key, (stamp, head.clone()));
+        }
+        Ok(found)
+    }
 }
 
 /// The refs a revision may mean, the first before the second.
@@ -102,7 +134,7 @@ impl Store {
             return Ok(Some((repo, resolved)));
         }
         let names = names_of(revision);
-        let found = self.heads.ask((name.clone(), names.clone())).await?;
+        let found = self.heads.of((name.clone(), names.clone())).await?;
         Ok(found.map(|(repo, refs)| (repo, first_of(&names, &refs))))
     }
 

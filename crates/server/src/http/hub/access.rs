@@ -3,8 +3,6 @@
 //! A public repository is read by everyone; a private one by its namespace's owner, members and whoever keeps the
 //! server, and to all others it does not exist. Writing takes a token that writes, and the namespace.
 
-use std::collections::HashMap;
-
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
@@ -31,7 +29,7 @@ pub(crate) struct Asked {
     pub(crate) who: Option<Identity>,
     memberships: Vec<MemberRow>,
     kind: Kind,
-    params: HashMap<String, String>,
+    params: Vec<(String, String)>,
     pub(crate) query: Query,
 }
 
@@ -93,7 +91,7 @@ fn kind_in(path: &str) -> Kind {
 impl Asked {
     /// A part of the path, decoded.
     pub(crate) fn param(&self, name: &str) -> &str {
-        self.params.get(name).map_or("", String::as_str)
+        self.params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
     /// The kind of repository the path is about.

@@ -51,7 +51,7 @@ pub(super) async fn serve(asked: Asked, request: Request) -> Result<Response<Bod
     };
     describe(&asked, &repo, commit, &item, response.headers_mut());
     if is_probe {
-        put(response.headers_mut(), "content-range", "bytes */0");
+        response.headers_mut().insert(header::CONTENT_RANGE, HeaderValue::from_static("bytes */0"));
     }
     Ok(response)
 }
@@ -61,7 +61,7 @@ pub(super) async fn raw(asked: Asked, request: Request) -> Result<Response<Body>
     let (parts, _) = request.into_parts();
     let (repo, commit, item) = find(&asked).await?;
     let mut response = blob(&asked, &repo, &item, &parts.method, &parts.headers).await?;
-    put(response.headers_mut(), "x-repo-commit", &commit.to_string());
+    put(response.headers_mut(), "x-repo-commit", commit.to_string());
     disarm(response.headers_mut());
     Ok(response)
 }
@@ -160,36 +160,36 @@ fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &m
     let plain: String =
         name.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }).collect();
     let disposition = format!("inline; filename*=UTF-8''{}; filename=\"{plain}\";", encoded(name));
-    put(headers, "content-disposition", &disposition);
-    put(headers, "x-repo-commit", &commit.to_string());
+    put(headers, "content-disposition", disposition);
+    put(headers, "x-repo-commit", commit.to_string());
     disarm(headers);
-    put(headers, "vary", "Accept");
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
     // Pages show pictures, and browsers only what says it is one.
     let plain = [content_type::BYTES, TEXT].map(HeaderValue::from_static);
     if let Some(image) = image_type(name)
         && headers.get(header::CONTENT_TYPE).is_some_and(|found| plain.contains(found))
     {
-        put(headers, "content-type", image);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(image));
     }
     let Some(linked) = &item.linked else { return };
     let base = &asked.state.base_url;
     let read_token = format!("{}/{}/{commit}", asked.api_url(&repo.name), TokenScope::Read.segment());
-    put(headers, names::LINKED_SIZE, &linked.bytes.to_string());
-    put(headers, names::LINKED_ETAG, &format!("\"{}\"", pointer::hex(&linked.sha256)));
-    put(headers, names::XET_HASH, &linked.file.to_string());
+    put(headers, names::LINKED_SIZE, linked.bytes.to_string());
+    put(headers, names::LINKED_ETAG, format!("\"{}\"", pointer::hex(&linked.sha256)));
+    put(headers, names::XET_HASH, linked.file.to_string());
     let link = format!(
         "<{read_token}>; rel=\"{}\", <{base}{}>; rel=\"{}\"",
         names::LINK_REL_AUTH,
         reconstruction_v1(&linked.file),
         names::LINK_REL_RECONSTRUCTION,
     );
-    put(headers, "link", &link);
+    put(headers, "link", link);
 }
 
 /// Whatever is stored, a browser must not take it for a page of this site.
 fn disarm(headers: &mut HeaderMap) {
-    put(headers, "x-content-type-options", "nosniff");
-    put(headers, "content-security-policy", "default-src 'none'; sandbox");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
 }
 
 /// Whether the caller would rather learn how to fetch the parts.
@@ -202,14 +202,14 @@ fn file_info(linked: &LinkedFile) -> Response<Body> {
     let etag = pointer::hex(&linked.sha256);
     let body = json!({"hash": linked.file.to_string(), "size": linked.bytes, "etag": etag});
     let mut response = body.to_string().into_response();
-    put(response.headers_mut(), "content-type", FILE_INFO);
-    put(response.headers_mut(), "etag", &format!("\"{etag}\""));
-    put(response.headers_mut(), "cache-control", "private, no-cache");
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FILE_INFO));
+    put(response.headers_mut(), "etag", format!("\"{etag}\""));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     response
 }
 
-fn put(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
+fn put(headers: &mut HeaderMap, name: &'static str, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value) {
         headers.insert(HeaderName::from_static(name), value);
     }
 }
