@@ -121,6 +121,7 @@ def foreground(options, rows, data):
         pairs = []
         for n in range(options.rounds):
             alone = transfer(options, server, house, 2 * n)
+            subprocess.run([sys.executable, "-c", "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=60); db.execute('DELETE FROM leases'); db.execute('UPDATE repos SET swept = -1'); db.commit()", house / "data" / "catalog.db"], check=True)
             # As fast as servers sweep by themselves, and for as long as the transfers last.
             sweep = subprocess.Popen([options.drystone, "gc", "--data", house / "data", "--rate", "2000"], stdout=subprocess.DEVNULL)
             beside = transfer(options, server, house, 2 * n + 1)
@@ -128,7 +129,6 @@ def foreground(options, rows, data):
                 print("the sweep ended before the transfers did")
             sweep.terminate()
             sweep.wait()
-            subprocess.run([sys.executable, "-c", "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=60); db.execute('DELETE FROM leases'); db.execute('UPDATE repos SET swept = -1'); db.commit()", house / "data" / "catalog.db"], check=True)
             pairs.append(alone / beside)
         note(rows, "foreground", pairs)
     finally:
@@ -143,7 +143,7 @@ def transfer(options, server, house, seed):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     generator = random.Random(seed)
-    for n in range(max(20, int(200 * options.scale))):
+    for n in range(max(20, int(600 * options.scale))):
         (folder / f"{n}.bin").write_bytes(generator.randbytes(1 << 20))
     environment = os.environ | {"DRYSTONE_TOKEN": server.token, "HF_TOKEN": server.token, "DRYSTONE_CACHE": str(house / f"cache-{seed}")}
     where = ["--endpoint", server.url, "--token", server.token, "--no-cache"]
