@@ -123,6 +123,7 @@ def fill(drystone, shardpack, place, work):
     (hostile / HOSTILE_NAME).write_text(SCRIPT)
     (hostile / "table.csv").write_text(f"a,b\n{SCRIPT},=cmd()\n")
     (hostile / "broken.safetensors").write_bytes(struct.pack("<Q", 1 << 60) + SCRIPT.encode())
+    (hostile / "broken.parquet").write_bytes(b"PAR1" + bytes(range(256)) * 20 + struct.pack("<I", 5000) + b"PAR1")
     (hostile / "broken.shardpack").write_bytes(b"SPAK" + bytes(range(256)) * 20)
     records = work / "bad-records"
     records.mkdir()
@@ -142,5 +143,6 @@ def write_parquet(path):
     import pyarrow
     import pyarrow.parquet
 
-    table = pyarrow.table({"name": [f"stone {n}" for n in range(100)], "weight": list(range(100)), "tags": [["a", "b"]] * 100})
+    table = pyarrow.table({"name": [f"stone {n}" for n in range(100)], "weight": list(range(100)), "tags": [["a", "b"]] * 100,
+                           "found": pyarrow.array([None if n == 3 else n * 86_400 for n in range(100)], pyarrow.timestamp("s"))})
     pyarrow.parquet.write_table(table, path)

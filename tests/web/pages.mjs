@@ -135,7 +135,10 @@ await visit(anyone, pages["long folder"]);
 await page.getByRole("link", { name: "Next page" }).click();
 check("a long folder goes on", (await page.locator(".files tbody tr").count()) === 51);
 await visit(anyone, pages.parquet);
-check("columns of Parquet are listed", (await page.locator("table.data").first().innerText()).includes("tags.list.element"));
+check("columns of Parquet are listed", (await page.locator("table.data").nth(1).innerText()).includes("tags.list.element"));
+const rows = page.getByRole("region", { name: "The first 20 rows" }).locator("tbody tr");
+check("the first rows of Parquet are shown", (await rows.count()) === 20 && /^stone 1\s+1\s+–\s+1970-01-02 00:00:00$/.test(await rows.nth(1).innerText()), await rows.nth(1).innerText());
+check("what is missing and what cannot be shown is told", /null/.test(await rows.nth(3).innerText()) && /– \(a list\)/.test(await rows.first().innerText()));
 await visit(anyone, pages.csv);
 check("cells of CSV may have commas", (await page.locator("table.data tbody tr").first().innerText()).includes("grey, round"));
 
@@ -182,7 +185,7 @@ for (const [name, path] of Object.entries(kept)) {
 // Nothing that is stored becomes script, wherever one goes.
 const name = encodeURIComponent(process.env.HOSTILE_NAME);
 const bad = "/ann/hostile";
-const goTo = [bad, `${bad}/tree/main`, `${bad}/commits/main`, ...["page.html", "picture.svg", name, "table.csv", "broken.safetensors", "broken.shardpack", "README.md", "bad.shardpack"]
+const goTo = [bad, `${bad}/tree/main`, `${bad}/commits/main`, ...["page.html", "picture.svg", name, "table.csv", "broken.safetensors", "broken.parquet", "broken.shardpack", "README.md", "bad.shardpack"]
   .flatMap((file) => [`${bad}/blob/main/${file}`, `${bad}/raw/main/${file}`, `${bad}/resolve/main/${file}`]),
   `${bad}/blob/main/bad.shardpack?record=0`, `${bad}/entry/main/bad.shardpack?record=0&entry=a.svg`, `${bad}/entry/main/bad.shardpack?record=0&entry=a.html`];
 for (const path of goTo) {
