@@ -3,6 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[allow(dead_code)] // what only pages show
 #[path = "../../crates/server/src/web/preview/parquet"]
 mod parquet {
     mod codec;

@@ -132,6 +132,9 @@ def fill(drystone, shardpack, place, work):
     subprocess.run([shardpack, "create", "--input", records, "--output", hostile / "bad.shardpack"], check=True, stdout=subprocess.DEVNULL)
     push(drystone, place, hostile, "ann/hostile", SCRIPT)
 
+    # So that the dashboard has something to tell.
+    subprocess.run([drystone, "verify", "--data", place.objects.parent], check=True, stdout=subprocess.DEVNULL)
+
     secret = work / "secret"
     secret.mkdir()
     (secret / "a.txt").write_text("nobody else's\n")

@@ -169,6 +169,7 @@ await visit(keeper, "/");
 check("whoever has a token sees private ones", (await keeper.page.content()).includes("ann/secret"));
 await visit(keeper, "/-/dedup");
 check("the dashboard shows the whole server", (await keeper.page.locator(".plot polyline").count()) === 2);
+check("the dashboard tells of verifications", /verify\s+quick: \d+ objects.*nothing damaged/.test(await keeper.page.getByRole("region", { name: "Sweeps and verifications" }).innerText()));
 check("the dashboard names files", (await keeper.page.locator("#files-title").count()) === 1);
 const kept = { dashboard: "/-/dedup", "sign-in": "/-/sign-in", account: "/-/account", admin: "/-/admin", upload: `${repo}/upload/main` };
 for (const [name, path] of Object.entries(kept)) {
