@@ -41,7 +41,7 @@ lint: ## format, clippy and documentation without a warning
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 sim: ## simulate sweeps beside writers with 10,000 seeds (SEEDS=…)
-	DRYSTONE_SIM_SEEDS="$${SEEDS:-10000}" cargo nextest run -p drystone-store --test sim
+	CARGO_PROFILE_DEV_OPT_LEVEL=1 DRYSTONE_SIM_SEEDS="$${SEEDS:-10000}" cargo nextest run -p drystone-store --test sim
 
 stress: ## writers, readers and sweepers for ten minutes on each database (SECONDS_EACH=…), then 100 kills
 	DRYSTONE_STRESS_S="$${SECONDS_EACH:-600}" cargo nextest run -p drystone-store --test stress --no-capture

@@ -30,7 +30,7 @@ TARGET_DIR = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 # row: what it is, unit, comparison, target
 ROWS = {
     "ranges": ("64 KiB at random offsets of 1 GiB, warm: requests per second", "of nginx's", ">=", 0.4),
-    "ranges-cpu": ("the same: requests per CPU second", "of nginx's", ">=", 0.4),
+    "ranges-cpu": ("the same: requests per CPU second of the server", "of nginx's", None, None),
     "sequential": ("1 GiB in one request: bytes per CPU second", "of nginx's", ">=", 0.5),
     "commit": ("a commit of 10,000 files", "CPU s", "<=", 3.0),
     "commit-rss": ("the server's peak memory in it", "MiB", "<=", 512),
@@ -201,6 +201,9 @@ def main():
              "| row | figure | target | |", "|---|---:|---:|---|"]
     for name, row in rows.items():
         what, unit, sign, target = ROWS[name]
+        if target is None:
+            lines.append(f"| {what} | {row['median']:.2f} {unit} | | |")
+            continue
         met = row["median"] >= target if sign == ">=" else row["median"] <= target
         lines.append(f"| {what} | {row['median']:.2f} {unit} | {sign} {target} | {'met' if met else '**missed**'} |")
     text = "\n".join(lines) + "\n"

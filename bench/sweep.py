@@ -121,6 +121,7 @@ def foreground(options, rows, data):
         pairs = []
         for n in range(options.rounds):
             alone = transfer(options, server, house, 2 * n)
+            subprocess.run([sys.executable, "-c", "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=60); db.execute('DELETE FROM leases'); db.execute('UPDATE repos SET swept = -1'); db.commit()", house / "data" / "catalog.db"], check=True)
             # As fast as servers sweep by themselves, and for as long as the transfers last.
             sweep = subprocess.Popen([options.drystone, "gc", "--data", house / "data", "--rate", "2000"], stdout=subprocess.DEVNULL)
             beside = transfer(options, server, house, 2 * n + 1)
@@ -128,7 +129,6 @@ def foreground(options, rows, data):
                 print("the sweep ended before the transfers did")
             sweep.terminate()
             sweep.wait()
-            subprocess.run([sys.executable, "-c", "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=60); db.execute('DELETE FROM leases'); db.execute('UPDATE repos SET swept = -1'); db.commit()", house / "data" / "catalog.db"], check=True)
             pairs.append(alone / beside)
         note(rows, "foreground", pairs)
     finally:
@@ -143,17 +143,17 @@ def transfer(options, server, house, seed):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     generator = random.Random(seed)
-    for n in range(max(20, int(200 * options.scale))):
+    for n in range(max(20, int(600 * options.scale))):
         (folder / f"{n}.bin").write_bytes(generator.randbytes(1 << 20))
     environment = os.environ | {"DRYSTONE_TOKEN": server.token, "HF_TOKEN": server.token, "DRYSTONE_CACHE": str(house / f"cache-{seed}")}
+    where = ["--endpoint", server.url, "--token", server.token, "--no-cache"]
     begin = time.monotonic()
-    _, _, out = measured([options.drystone, "cas", "put", folder, "--endpoint", server.url, "--token", server.token, "--json"], env=environment)
-    hashes = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    names = [line["hash"] for line in hashes if "hash" in line]
-    for name in names[:20]:
-        measured([options.drystone, "cas", "get", name, "-o", folder / "got", "--endpoint", server.url, "--token", server.token], env=environment)
-        (folder / "got").unlink()
-    return time.monotonic() - begin
+    _, _, out = measured([options.drystone, "cas", "put", folder, *where, "--json"], env=environment)
+    (house / "list.json").write_text(json.dumps([{"hash": file["hash"], "path": str(n)} for n, file in enumerate(json.loads(out)["files"])]))
+    measured([options.drystone, "cas", "get", "--from-json", house / "list.json", "-o", house / "got", *where], env=environment)
+    seconds = time.monotonic() - begin
+    shutil.rmtree(house / "got")
+    return seconds
 
 
 def main():

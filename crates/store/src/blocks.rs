@@ -12,7 +12,7 @@ use bytes::Bytes;
 pub(crate) const BLOCK_BYTES: usize = 512 * 1024;
 
 /// Where a block begins in memory is a multiple of this, which every disk accepts.
-const ALIGN_BYTES: usize = 4096;
+pub(crate) const ALIGN_BYTES: usize = 4096;
 
 /// Unused blocks that are kept. More than so many at once are given back to the system.
 const FREE_MAX: usize = 64;

@@ -1,8 +1,9 @@
 //! Dedup: tells a client which xorb holds a chunk it has, so that it need not send it.
 //!
-//! The answer is a shard of one xorb whose chunk hashes are keyed: whoever has a chunk recognises it, whoever has not
-//! learns nothing to ask for. The key changes with time and is the same on every server that shares the secret. The
-//! answer expires, and until then sweep leaves the xorb alone: see [`XorbRow::referenced_s`].
+//! The answer is a shard of that xorb and of those that follow it in a file: only one chunk in a thousand is asked for, and
+//! who has changed a little of a large file has the rest of it too. Chunk hashes are keyed: whoever has a chunk recognises it,
+//! whoever has not learns nothing to ask for. The key changes with time and is the same on every server that shares the secret. The
+//! answer expires, and until then sweep leaves the xorbs alone: see [`XorbRow::referenced_s`].
 //!
 //! [`XorbRow::referenced_s`]: crate::catalog::rows::XorbRow::referenced_s
 
@@ -114,13 +115,13 @@ impl Store {
     /// The shard that tells where a chunk is; `None` when no eligible chunk of that hash is within reach.
     pub async fn dedup(&self, grant: &Grant, chunk: ChunkHash) -> Result<Option<Bytes>> {
         let Some(reach) = self.dedup.policy.reach(grant.scope()) else { return Ok(None) };
-        let Some(hit) = self.chunks.ask((reach, chunk)).await? else { return Ok(None) };
+        let Some(hit) = self.chunks.ask((reach.clone(), chunk)).await? else { return Ok(None) };
         let now_s = self.clock.now_s();
-        if hit.xorb.referenced_s.saturating_add(TOUCH_S) <= now_s {
-            let live = self.catalog.touch_xorbs(&[hit.xorb.key.hash], now_s).await?;
-            if live.is_empty() {
-                return Ok(None);
-            }
+        let mut rows = vec![hit.xorb.clone()];
+        rows.extend(self.following(&reach, &hit.xorb).await?);
+        self.keep_referenced(&mut rows, now_s).await?;
+        if rows.first().map(|row| row.key) != Some(hit.xorb.key) {
+            return Ok(None);
         }
         let info = self.footers.of(&hit.xorb.laid()).await?;
         let found = usize::try_from(hit.chunk_index).ok().and_then(|index| info.chunks().get(index));
@@ -134,12 +135,57 @@ impl Store {
             expires_s: now_s.saturating_add(self.dedup.answer_s),
             tables: true,
         };
-        let object_bytes = hit.xorb.object_bytes;
-        let answer = self.workers.run(move || keyed::answer([entry(&info, object_bytes)], &options)).await?;
+        let mut told = vec![(info, hit.xorb.object_bytes)];
+        for row in rows.get(1..).unwrap_or_default() {
+            // What cannot be read is not told of: the chunk that was asked for is somewhere else.
+            if let Ok(info) = self.footers.of(&row.laid()).await {
+                told.push((info, row.object_bytes));
+            }
+        }
+        let told = move || keyed::answer(told.iter().map(|(info, bytes)| entry(info, *bytes)), &options);
+        let answer = self.workers.run(told).await?;
         let answer = answer.map_err(|source| Error::corrupt("dedup answer", source))?;
         Ok(Some(answer.into()))
     }
+
+    /// The xorbs within reach that follow one in a file.
+    async fn following(&self, reach: &Reach, xorb: &XorbRow) -> Result<Vec<XorbRow>> {
+        let files = self.catalog.care().files_of(xorb.key.hash, &[], 1).await?;
+        let layouts = self.catalog.sweep().layouts(&files).await?;
+        let beside = layouts.first().map(|file| file.layout.xorbs.as_slice()).unwrap_or_default();
+        let after = beside.iter().map(|laid| laid.key.hash).skip_while(|hash| *hash != xorb.key.hash).skip(1);
+        let hashes: Vec<XorbHash> = after.take(FOLLOWING_MAX).collect();
+        if hashes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut rows = self.catalog.xorbs(&hashes).await?;
+        rows.retain(|row| row.key.hash != xorb.key.hash && row.is_live());
+        if *reach != Reach::All {
+            let mut within = Vec::with_capacity(rows.len());
+            for row in rows {
+                if self.catalog.has_xorb(reach, row.key.hash).await? {
+                    within.push(row);
+                }
+            }
+            return Ok(within);
+        }
+        Ok(rows)
+    }
+
+    /// Notes that these are told of, and leaves out what is no longer there.
+    async fn keep_referenced(&self, rows: &mut Vec<XorbRow>, now_s: u64) -> Result<()> {
+        let is_old = |row: &XorbRow| row.referenced_s.saturating_add(TOUCH_S) <= now_s;
+        let old: Vec<XorbHash> = rows.iter().filter(|row| is_old(row)).map(|row| row.key.hash).collect();
+        if !old.is_empty() {
+            let live = self.catalog.touch_xorbs(&old, now_s).await?;
+            rows.retain(|row| !is_old(row) || live.contains(&row.key.hash));
+        }
+        Ok(())
+    }
 }
+
+/// How many xorbs are told of besides the one that was asked for: a gigabyte ahead.
+const FOLLOWING_MAX: usize = 15;
 
 /// Asks where chunks are, those within one reach together.
 pub(crate) fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Reach, ChunkHash), DedupHit> {

@@ -20,7 +20,7 @@ use crate::catalog::CareCatalog;
 use crate::catalog::records::{PeopleRecord, RepoRecord};
 use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
-use crate::objects::{Digest, ObjectKey, Objects, XorbKey};
+use crate::objects::{Digest, ObjectKey, Objects, XorbKey, each_block};
 use crate::repo::bundle::Bundle;
 use place::{Place, Stage};
 
@@ -362,11 +362,24 @@ pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Re
 async fn scan(objects: &Objects, xorb: XorbKey, bytes: u64) -> Result<()> {
     let key = ObjectKey::Xorb(xorb);
     let damaged = |source| Error::corrupt("it", source);
-    let mut pieces = objects.stream(&key, 0..bytes).await?;
     let mut scanner = XorbScanner::new(Some(xorb.hash));
-    while let Some(piece) = pieces.try_next().await? {
-        // A block at a time: short enough to stay on this thread.
-        scanner.push(&piece).map_err(damaged)?;
+    match objects.path_of(&key) {
+        Some(path) => {
+            let blocks = objects.blocks.clone();
+            let scan = move || {
+                each_block(&path, &blocks, |block| scanner.push(block).map_err(damaged)).map(|()| scanner)
+            };
+            let scanned = tokio::task::spawn_blocking(scan).await;
+            scanner = scanned
+                .map_err(|source| Error::caused(ErrorKind::Internal, format!("read {key}"), source))??;
+        }
+        None => {
+            let mut pieces = objects.stream(&key, 0..bytes).await?;
+            while let Some(piece) = pieces.try_next().await? {
+                // A block at a time: short enough to stay on this thread.
+                scanner.push(&piece).map_err(damaged)?;
+            }
+        }
     }
     let scanned = scanner.finish().map_err(damaged)?;
     scanned.expect_footer().map_err(damaged)?;

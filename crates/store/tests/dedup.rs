@@ -48,6 +48,34 @@ async fn the_first_chunk_of_a_file_finds_its_whole_xorb() {
 }
 
 #[tokio::test]
+async fn the_xorbs_that_follow_in_a_file_are_told_of_and_kept_too() {
+    let dedup = DedupOptions { policy: DedupPolicy::Repo, secret: [7; 32], key_s: 1000, answer_s: 600 };
+    let house = House::with_dedup(dedup).await;
+    let upload = Upload::of(&[&corpus::noise(1, 3_000_000)], 2, Policy::Auto);
+    assert!(upload.xorbs.len() > 16, "{} xorbs", upload.xorbs.len());
+    house.upload(&writer("ann/repo"), &upload).await.unwrap();
+    let hashes: Vec<_> = upload.xorbs.iter().map(|xorb| xorb.info.hash()).collect();
+    house.clock.advance(TOUCH_S);
+    let answer = house.store.dedup(&reader("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
+    let shard = verify_stored(&answer).unwrap();
+    let mut told: Vec<_> = shard.xorbs.iter().map(|xorb| xorb.hash).collect();
+    let mut expected = hashes[..16].to_vec();
+    (told.sort_unstable(), expected.sort_unstable());
+    assert_eq!(told, expected);
+    for row in house.catalog.xorbs(&hashes).await.unwrap() {
+        let expected = if told.contains(&row.key.hash) { NOW_S + TOUCH_S } else { NOW_S };
+        assert_eq!(row.referenced_s, expected);
+    }
+    // What is not within reach is not told of.
+    let pool = house.database().await;
+    let hide = "DELETE FROM repo_xorbs WHERE xorb = ?";
+    sqlx::query(hide).bind(hashes[3].as_bytes().as_slice()).execute(&pool).await.unwrap();
+    let answer = house.store.dedup(&reader("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
+    let shard = verify_stored(&answer).unwrap();
+    assert!(shard.xorbs.len() == 15 && shard.xorbs.iter().all(|xorb| xorb.hash != hashes[3]));
+}
+
+#[tokio::test]
 async fn chunks_that_are_not_eligible_or_not_there_find_nothing() {
     let (house, upload) = filled(DedupPolicy::Global).await;
     let firsts: Vec<_> = upload.files.iter().map(|file| chunk(&upload, file.terms[0].chunks.start)).collect();

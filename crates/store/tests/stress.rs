@@ -57,7 +57,7 @@ fn nothing_is_lost_on_postgres() {
 }
 
 fn stress(catalog: &str) {
-    let seconds = env::var("DRYSTONE_STRESS_S").map_or(20, |text| text.parse().expect("a number"));
+    let seconds = env::var("DRYSTONE_STRESS_S").map_or(60, |text| text.parse().expect("a number"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(run(catalog, Duration::from_secs(seconds)));
 }

@@ -8,9 +8,7 @@ use async_trait::async_trait;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use super::rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
-use super::{
-    BrowseCatalog, CareCatalog, Catalog, KeepCatalog, RepoCatalog, Stamp, SweepCatalog, Tokens,
-};
+use super::{BrowseCatalog, CareCatalog, Catalog, KeepCatalog, RepoCatalog, Stamp, SweepCatalog, Tokens};
 use crate::access::Scope;
 use crate::error::Result;
 

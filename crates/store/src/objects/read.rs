@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
 use super::parts::{self, FilePart};
 use super::{ObjectKey, Objects};
-use crate::blocks::{Block, Blocks};
+use crate::blocks::{ALIGN_BYTES, Block, Blocks};
 use crate::error::{Error, ErrorKind, Result};
 
 /// An object that was found. As long as this is there it can be read, also when it was deleted meanwhile from a folder.
@@ -75,6 +75,11 @@ impl Positioned {
 }
 
 impl Objects {
+    /// Where the file of an object is, or would be; `None` for what is not in a folder.
+    pub(crate) fn path_of(&self, key: &ObjectKey) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(key.to_string()))
+    }
+
     /// The file of an object, this range of which was in memory a moment ago; `None` for what is not in a folder.
     pub(crate) async fn file(&self, key: &ObjectKey, range: &Range<u64>) -> Result<Option<Arc<File>>> {
         if self.folder.is_none() {
@@ -94,6 +99,57 @@ impl Objects {
         let file = self.reader(key).await?.and_then(|reader| reader.file).ok_or_else(missing)?;
         Ok(Positioned::File { file, range })
     }
+}
+
+/// The bytes of a file, shown block by block to who looks at all of them once. Past the page cache where the system allows it:
+/// copying from there costs half as much as hashing, and would drive out what others read. May wait for a disk: not for
+/// threads that serve.
+pub(crate) fn each_block(
+    path: &Path,
+    blocks: &Blocks,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let failed = |source| Error::caused(ErrorKind::Unavailable, format!("read {}", path.display()), source);
+    let missing = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "it is missing"),
+        _ => failed(source),
+    };
+    let (mut file, mut is_direct) = match open_direct(path) {
+        Ok(file) => (file, true),
+        Err(_) => (File::open(path).map_err(missing)?, false),
+    };
+    let mut at = 0;
+    loop {
+        let mut block = blocks.take();
+        match read_at(&file, block.room(), at) {
+            Ok(0) => return Ok(()),
+            Ok(read) => {
+                block.filled(read);
+                at += read as u64;
+                each(block.as_ref())?;
+                // The end of a file lies anywhere, and the next read would have to begin there.
+                if is_direct && read % ALIGN_BYTES != 0 {
+                    return Ok(());
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_direct && error.kind() == io::ErrorKind::InvalidInput => {
+                (file, is_direct) = (File::open(path).map_err(failed)?, false);
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_direct(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    Ok(File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_direct(_: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 pub(super) async fn reader(objects: &Objects, key: &ObjectKey) -> Result<Option<ObjectReader>> {
@@ -260,6 +316,28 @@ mod tests {
 
     fn read_exact_at(file: &File, room: &mut [u8], at: u64) {
         std::os::unix::fs::FileExt::read_exact_at(file, room, at).unwrap();
+    }
+
+    #[test]
+    fn blocks_of_a_file_are_all_of_it_however_long_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, blocks) = (folder.path().join("file"), Blocks::default());
+        let block_bytes = crate::blocks::BLOCK_BYTES;
+        for len in
+            [0, 1, 4095, 4096, 4097, block_bytes - 1, block_bytes, block_bytes + 4096, 3 * block_bytes + 17]
+        {
+            let data = testkit::corpus::noise(1, len);
+            std::fs::write(&path, &data).unwrap();
+            let mut found = Vec::new();
+            each_block(&path, &blocks, |block| {
+                found.extend_from_slice(block);
+                Ok(())
+            })
+            .unwrap();
+            assert!(found == data, "{len}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(each_block(&path, &blocks, |_| Ok(())).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[tokio::test]

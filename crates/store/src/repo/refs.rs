@@ -8,8 +8,8 @@ use moka::sync::Cache;
 use super::oid::{ObjectKind, Oid};
 use super::{PullRow, PullState, RepoId, RepoName};
 use crate::Store;
-use crate::catalog::{Catalog, Stamp};
 use crate::catalog::repo::{RefChange, RefRow, RepoRow};
+use crate::catalog::{Catalog, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gather::Gather;
 
