@@ -149,3 +149,7 @@ def write_parquet(path):
     table = pyarrow.table({"name": [f"stone {n}" for n in range(100)], "weight": list(range(100)), "tags": [["a", "b"]] * 100,
                            "found": pyarrow.array([None if n == 3 else n * 86_400 for n in range(100)], pyarrow.timestamp("s"))})
     pyarrow.parquet.write_table(table, path)
+    # Pages longer than what is read at first, and one that is longer than what is read at all.
+    numbers = [n * 2654435761 % 2**32 for n in range(300_000)]
+    table = pyarrow.table({"number": numbers, "zeros": [bytes(5_000_000)] + [b""] * (len(numbers) - 1)})
+    pyarrow.parquet.write_table(table, path.with_name("large.parquet"), use_dictionary=False)

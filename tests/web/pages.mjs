@@ -139,6 +139,9 @@ check("columns of Parquet are listed", (await page.locator("table.data").nth(1).
 const rows = page.getByRole("region", { name: "The first 20 rows" }).locator("tbody tr");
 check("the first rows of Parquet are shown", (await rows.count()) === 20 && /^stone 1\s+1\s+–\s+1970-01-02 00:00:00$/.test(await rows.nth(1).innerText()), await rows.nth(1).innerText());
 check("what is missing and what cannot be shown is told", /null/.test(await rows.nth(3).innerText()) && /– \(a list\)/.test(await rows.first().innerText()));
+await visit(anyone, pages.parquet.replace("table", "large"));
+const large = await rows.allInnerTexts();
+check("pages that are read on are shown, and a large one is not", /^0\s+– \(a large page\)$/.test(large[0]) && /^2654435761\s+–$/.test(large[1]) && large.length === 20, large.slice(0, 3).join());
 await visit(anyone, pages.csv);
 check("cells of CSV may have commas", (await page.locator("table.data tbody tr").first().innerText()).includes("grey, round"));
 

@@ -132,8 +132,9 @@ async fn head(
         }
         prefix.extend_from_slice(&file.read(chunk.start + have..chunk.start + end).await?);
         *read_left = read_left.saturating_sub(end - have);
+        let answers = &file.reader.visit.state.answers;
         let memory = prefix.len() as u64 + 3 * pages::RAW_BYTES_MAX as u64;
-        let permit = file.reader.visit.state.answers.acquire(memory).await?;
+        let permit = answers.acquire(memory.min(answers.usage().total_bytes)).await?;
         let (footer, bytes) = (footer.clone(), prefix.clone().freeze());
         let worked = tokio::task::spawn_blocking(move || {
             let _permit = permit;
