@@ -62,14 +62,17 @@ pub struct Verified {
 impl Verified {
     /// What is noted of it.
     fn deed(&self, deep: bool) -> Deed {
-        let how = if deep { "deep" } else { "quick" };
         let Self { objects, bytes, damages } = self;
+        let how = match deep {
+            true => format!("deep: {objects} objects, {bytes} bytes read"),
+            false => format!("quick: {objects} objects"),
+        };
         let mended = damages.iter().filter(|damage| damage.mended == Mended::Restored).count();
         let found = match damages.len() {
             0 => "nothing damaged".to_owned(),
             damaged => format!("{damaged} damaged, {mended} of them restored"),
         };
-        Deed::new("verify", "store", format!("{how}: {objects} objects, {bytes} bytes read: {found}"))
+        Deed::new("verify", "store", format!("{how}, {found}"))
     }
 }
 

@@ -104,7 +104,7 @@ async fn a_sound_store_is_sound() {
     let deeds = house.catalog.keep().deeds(&query).await.unwrap();
     let told: Vec<_> = deeds.iter().map(|row| row.deed.detail.split(':').next().unwrap()).collect();
     assert_eq!(told, ["deep", "deep", "deep", "quick"]);
-    let expected = format!("deep: {} objects, {} bytes read: nothing damaged", deep.objects, deep.bytes);
+    let expected = format!("deep: {} objects, {} bytes read, nothing damaged", deep.objects, deep.bytes);
     assert_eq!(deeds[2].deed.detail, expected);
 }
 

@@ -43,10 +43,12 @@ impl PostgresCatalog {
         let update = format!("{REVOKE} RETURNING {COLUMNS}");
         let update = sqlx::query_as(sqlx::AssertSqlSafe(update)).bind(column(now_s)).bind(id);
         let mut tx = self.pool.begin().await?;
-        let Some((found, deed)) = revoked(update.fetch_all(&mut *tx).await?, id) else { return Ok(None) };
-        note(&mut tx, &deed).await?;
+        let found = revoked(update.fetch_all(&mut *tx).await?, id);
+        if let Some((_, deed)) = &found {
+            note(&mut tx, deed).await?;
+        }
         tx.commit().await?;
-        Ok(Some(found))
+        Ok(found.map(|(row, _)| row))
     }
 
     async fn try_set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Sql<()> {
