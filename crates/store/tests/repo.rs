@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use house::House;
 use sha2::Digest as _;
+use store::catalog::SqliteCatalog;
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::objects::Folder;
 use store::repo::bundle::Bundle;
@@ -21,7 +22,7 @@ use store::repo::oid::{ObjectKind, Oid};
 use store::repo::refs::{HEADS, MAIN, TAGS};
 use store::repo::tree::{Entry, Mode, Tree};
 use store::repo::{Kind, RepoName};
-use store::{ErrorKind, Grant};
+use store::{ErrorKind, Grant, Options, Store};
 use xet::Sha256;
 
 fn name(text: &str) -> RepoName {
@@ -208,6 +209,31 @@ async fn a_commit_can_be_repeated() {
     let error = house.store.commit(&repo, &other).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert_eq!(house.store.history(repo.id, made.oid, 0, 10).await.unwrap().1, 2);
+}
+
+/// What is remembered of a branch is never older than what anyone wrote, through this store or past it.
+#[tokio::test]
+async fn where_a_branch_leads_is_remembered_until_somebody_writes() {
+    let house = House::new().await;
+    let repo = repo(&house, "ann/a").await;
+    let other = SqliteCatalog::open(&house.database_file()).await.unwrap();
+    let (objects, clock) = (house.store.objects().clone(), house.clock.clone());
+    let other = Store::new(objects, Arc::new(other), clock, &Options::default());
+    let head = async || {
+        let (row, resolved) = house.store.repo_at(&repo.name, "main").await.unwrap().unwrap();
+        (row.private, resolved.map(|resolved| resolved.commit))
+    };
+    for n in 0..20 {
+        let one = request("a commit", vec![put("a", &n.to_string())]);
+        let store = if n % 2 == 0 { &house.store } else { &other };
+        let made = store.commit(&repo, &one).await.unwrap().oid;
+        assert_eq!(head().await, (false, Some(made)), "commit {n}");
+        let asked = house.faults.operations();
+        assert_eq!(head().await, (false, Some(made)), "commit {n}, asked again");
+        assert_eq!(house.faults.operations(), asked, "commit {n} is remembered");
+    }
+    other.set_private(&repo, true).await.unwrap();
+    assert!(head().await.0, "somebody else made it private");
 }
 
 #[tokio::test(flavor = "multi_thread")]

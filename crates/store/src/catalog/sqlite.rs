@@ -6,6 +6,8 @@
 mod browse;
 mod care;
 pub(in crate::catalog) mod keep;
+#[cfg(test)]
+mod plans;
 mod records;
 mod repo;
 mod review;

@@ -365,14 +365,16 @@ macro_rules! implement_repo_catalog {
                 oids.dedup();
                 let mut found = Vec::new();
                 for oids in oids.chunks(BATCH_ROWS) {
-                    let mut query =
-                        Query::new(format!("SELECT {GIT_COLUMNS} FROM git_objects WHERE repo = "));
-                    query.push_bind(repo.as_bytes().to_vec()).push(" AND oid IN (");
-                    let mut list = query.separated(", ");
+                    // Each is looked up by its key. Asked for by `IN`, SQLite would rather read all of the repository.
+                    let mut query = Query::new("WITH asked (wanted) AS (VALUES (");
+                    let mut list = query.separated("), (");
                     for oid in oids {
                         list.push_bind(oid.as_bytes().to_vec());
                     }
-                    query.push(")");
+                    query.push(format!(
+                        ")) SELECT {GIT_COLUMNS} FROM asked CROSS JOIN git_objects WHERE oid = wanted AND repo = "
+                    ));
+                    query.push_bind(repo.as_bytes().to_vec());
                     // One is asked for again and again: that statement is kept.
                     let query = query.build_query_as().persistent(oids.len() == 1);
                     let rows: Vec<GitColumns> = query

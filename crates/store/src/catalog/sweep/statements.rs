@@ -120,11 +120,15 @@ macro_rules! implement_sweep_catalog {
                         return Ok(false);
                     }
                     for oids in oids.chunks(BATCH_ROWS) {
-                        let mut delete = Query::new("DELETE FROM git_objects WHERE repo = ");
-                        delete.push_bind(repo.as_bytes().to_vec());
-                        delete.push(" AND touched_s < ").push_bind(column(before_s)).push(" AND oid");
-                        push_in(&mut delete, oids.iter().map(|oid| oid.as_bytes().as_slice()));
-                        delete.push(" RETURNING bytes");
+                        let mut delete = Query::new("DELETE FROM git_objects WHERE touched_s < ");
+                        delete.push_bind(column(before_s)).push(" AND (repo, oid) IN (VALUES ");
+                        let mut list = delete.separated(", ");
+                        for oid in oids {
+                            list.push("(").push_bind_unseparated(repo.as_bytes().to_vec());
+                            list.push_unseparated(", ").push_bind_unseparated(oid.as_bytes().to_vec());
+                            list.push_unseparated(")");
+                        }
+                        delete.push(") RETURNING bytes");
                         let dropped: Vec<(i64,)> =
                             delete.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
                         let bytes: i64 = dropped.iter().map(|(bytes,)| bytes).sum();
