@@ -93,7 +93,7 @@ fn width(column: &Column) -> Option<Width> {
 
 impl Width {
     /// The first value, and what is behind it.
-    fn split<'a>(self, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    fn split(self, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         match self {
             Self::Fixed(len) => bytes.split_at_checked(len),
             Self::Own => {
