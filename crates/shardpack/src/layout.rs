@@ -32,7 +32,32 @@ pub const ALIGN_BYTES_MAX: u64 = 4096;
 /// The CRC of `parts` one after another.
 #[inline]
 pub fn crc(parts: &[&[u8]]) -> u32 {
-    parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part))
+    if let [all] = parts {
+        return crc_fast::crc32_iscsi(all);
+    }
+    let mut sum = CrcSum::default();
+    parts.iter().for_each(|part| sum.push(part));
+    sum.finish()
+}
+
+/// A CRC of bytes that come piece by piece.
+#[derive(Debug)]
+pub(crate) struct CrcSum(crc_fast::Digest);
+
+impl Default for CrcSum {
+    fn default() -> Self {
+        Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl CrcSum {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    pub(crate) fn finish(&self) -> u32 {
+        u32::try_from(self.0.finalize()).expect("a CRC of 32 bits")
+    }
 }
 
 /// The CRC of two parts. Short ones are put together first: starting a CRC costs more than copying some bytes.

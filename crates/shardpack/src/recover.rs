@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use crate::cursor::Reader;
 use crate::error::Error;
-use crate::layout::{Compression, EndMarker, EntryHeader, RecordHeader, crc};
+use crate::layout::{Compression, CrcSum, EndMarker, EntryHeader, RecordHeader};
 use crate::recover::window::Window;
 use crate::source::Source;
 
@@ -219,13 +219,13 @@ const HEAD_BYTES: u64 = 32;
 impl Window<'_> {
     /// The CRC of bytes that need not fit in memory.
     fn crc(&mut self, range: Range<u64>) -> io::Result<u32> {
-        let (mut at, mut sum) = (range.start, 0);
+        let (mut at, mut sum) = (range.start, CrcSum::default());
         while at < range.end {
             let piece = self.bytes(at, (range.end - at).min(PIECE_BYTES))?;
-            sum = if at == range.start { crc(&[piece]) } else { crc32c::crc32c_append(sum, piece) };
+            sum.push(piece);
             at += piece.len() as u64;
         }
-        Ok(sum)
+        Ok(sum.finish())
     }
 }
 
