@@ -31,6 +31,7 @@ def main():
         lz4_frame,
         merkle,
         multipart,
+        parquet_head,
         plan,
         routes_query,
         shard_lookup,
@@ -178,6 +179,11 @@ def hash_text(manifest):
 
 def xorb_pair(manifest):
     return [xorb["chunks"][0][0] for xorb in manifest["xorbs"]][:2]
+
+
+def parquet_head(_):
+    """Files as they are."""
+    return {path.stem: path.read_bytes() for path in sorted((VECTORS.parent / "parquet").glob("*.parquet"))}
 
 
 # Programs: what the targets that invent their data read.

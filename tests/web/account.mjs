@@ -122,25 +122,62 @@ check("a cookie does not write through the API", byCookie.status() === 401, byCo
 await page.goto(`${hub}/-/admin`);
 check("nobody was added", (await page.getByRole("region", { name: "Users" }).getByRole("listitem").allInnerTexts()).join() === "bob");
 
-// Upload, then the same again: nothing of it is new.
+// Upload, then the same again: nothing of it is new. The first goes slowly, so that it can be watched.
+const line = await context.newCDPSession(page);
+await line.send("Network.enable");
 for (const turn of ["first", "second"]) {
   await page.goto(`${hub}/ann/weights/upload/main`);
   if (turn === "first") await look(page, "upload");
+  await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: turn === "first" ? 1_500_000 : -1 });
   const files = [{ name: "note.txt", mimeType: "text/plain", buffer: Buffer.from("a small text\n") }];
   const large = { name: "from a browser.bin", mimeType: "application/octet-stream", buffer: await readFile(process.env.UPLOAD) };
   await page.locator("input[type=file]").setInputFiles([...files, large]);
   await page.getByLabel("Folder").fill("sent");
+  await page.evaluate(() => {
+    window.told = [];
+    new MutationObserver(() => window.told.push(document.querySelector(".uploads tbody").innerText)).observe(document.querySelector(".uploads"), { subtree: true, childList: true, characterData: true });
+  });
   await page.getByRole("button", { name: "Upload" }).click();
   await page.getByRole("link", { name: "Show the files" }).waitFor();
   const told = await page.getByRole("status").innerText();
   check(`${turn} upload tells what was new`, turn === "first" ? told.includes("9.0 MB of it new") : /, 13 B of it new, 100 % was here already/.test(told), told);
+  if (turn === "first") {
+    const watched = (await page.evaluate(() => window.told)).join("\n");
+    check("what is new is told while a file is sent", /[1-8]\.\d MB sent, [1-8]\.\d MB new/.test(watched), watched.slice(-300));
+  }
   if (turn === "second") await page.screenshot({ path: `${process.env.SCREENSHOTS}/uploaded.png` });
 }
 await page.getByRole("link", { name: "Show the files" }).click();
 await page.getByRole("link", { name: "sent/" }).click();
 check("uploaded files are listed", (await page.getByRole("link", { name: "from a browser.bin" }).count()) === 1);
 
+// What a branch has left comes back.
+const asKeeper = (method, path, data) => fetch(`${hub}${path}`, { method, headers: { Authorization: `Bearer ${process.env.HUB_TOKEN}` }, body: data && JSON.stringify(data) });
+await asKeeper("POST", "/api/models/ann/weights/super-squash/main", { message: "All in one" });
+await page.goto(`${hub}/ann/weights/commits/main`);
+check("a squashed history is short", (await page.getByRole("region", { name: "History" }).locator("h2").innerText()) === "1 commit");
+await page.getByRole("link", { name: "Undelete", exact: true }).click();
+await look(page, "undelete");
+const lost = page.locator("tbody tr", { hasText: "Upload files" }).first();
+check("what a branch has left is listed with its end", /main/.test(await lost.innerText()) && /\d{4}-\d\d-\d\d/.test(await lost.innerText()), await lost.innerText());
+await lost.getByRole("link").first().click();
+check("and can be looked at", (await page.locator(".change").count()) > 0);
+await page.goBack();
+await lost.getByLabel("As branch").fill("before");
+await lost.getByRole("button", { name: /Bring back/ }).click();
+await page.waitForURL(/commits\/before$/);
+check("and comes back as a branch", (await page.locator("tbody").innerText()).includes("Train a little more"));
+await page.goto(`${hub}/ann/weights/undelete`);
+await page.locator("tbody tr", { hasText: "Upload files" }).first().getByRole("button", { name: /Bring back/ }).click();
+await page.waitForURL(/commits\/main$/);
+check("or to where it was", (await page.locator("tbody").innerText()).includes("Train a little more"));
+await page.goto(`${hub}/ann/weights/undelete`);
+await page.getByRole("region", { name: "A file" }).getByLabel("Path").fill("no such file");
+await page.getByRole("button", { name: "Bring back the file" }).click();
+check("a file that never was is told", /no file/.test(await page.locator("main").innerText()), await page.locator("main").innerText());
+
 // Out, and in again with a password.
+await page.goto(`${hub}/`);
 await page.getByRole("button", { name: "Sign out" }).click();
 await page.getByRole("link", { name: "Sign in" }).waitFor();
 await context.addCookies([session]);
@@ -177,5 +214,18 @@ await holder.page.goto(`${hub}/-/account`);
 await holder.page.getByLabel("Name", { exact: true }).fill("for ever");
 await holder.page.getByRole("button", { name: "Make it" }).click();
 check("whoever only has a token makes no others", (await holder.page.locator(".status").innerText()) === "403");
+await page.goto(`${hub}/-/sign-in`);
+await page.getByLabel("Token", { exact: true }).fill(process.env.HUB_TOKEN);
+await page.getByRole("button", { name: "Sign in with the token" }).click();
+await page.goto(`${hub}/-/admin`);
+await page.getByRole("button", { name: /Revoke for work/ }).click();
+await page.waitForLoadState();
+const isOut = async () => (await holder.page.goto(`${hub}/-/account`)).status() === 401;
+let isHolderOut = await isOut();
+for (let tries = 0; tries < 60 && !isHolderOut; tries++) {
+  await new Promise((done) => setTimeout(done, 500));
+  isHolderOut = await isOut();
+}
+check("a session ends with the token that opened it", isHolderOut);
 await browser.close();
 console.log("done: ");

@@ -123,6 +123,7 @@ def fill(drystone, shardpack, place, work):
     (hostile / HOSTILE_NAME).write_text(SCRIPT)
     (hostile / "table.csv").write_text(f"a,b\n{SCRIPT},=cmd()\n")
     (hostile / "broken.safetensors").write_bytes(struct.pack("<Q", 1 << 60) + SCRIPT.encode())
+    (hostile / "broken.parquet").write_bytes(b"PAR1" + bytes(range(256)) * 20 + struct.pack("<I", 5000) + b"PAR1")
     (hostile / "broken.shardpack").write_bytes(b"SPAK" + bytes(range(256)) * 20)
     records = work / "bad-records"
     records.mkdir()
@@ -130,6 +131,9 @@ def fill(drystone, shardpack, place, work):
     (records / "a.html").write_text(SCRIPT)
     subprocess.run([shardpack, "create", "--input", records, "--output", hostile / "bad.shardpack"], check=True, stdout=subprocess.DEVNULL)
     push(drystone, place, hostile, "ann/hostile", SCRIPT)
+
+    # So that the dashboard has something to tell.
+    subprocess.run([drystone, "verify", "--data", place.objects.parent], check=True, stdout=subprocess.DEVNULL)
 
     secret = work / "secret"
     secret.mkdir()
@@ -142,5 +146,10 @@ def write_parquet(path):
     import pyarrow
     import pyarrow.parquet
 
-    table = pyarrow.table({"name": [f"stone {n}" for n in range(100)], "weight": list(range(100)), "tags": [["a", "b"]] * 100})
+    table = pyarrow.table({"name": [f"stone {n}" for n in range(100)], "weight": list(range(100)), "tags": [["a", "b"]] * 100,
+                           "found": pyarrow.array([None if n == 3 else n * 86_400 for n in range(100)], pyarrow.timestamp("s"))})
     pyarrow.parquet.write_table(table, path)
+    # Pages longer than what is read at first, and one that is longer than what is read at all.
+    numbers = [n * 2654435761 % 2**32 for n in range(300_000)]
+    table = pyarrow.table({"number": numbers, "zeros": [bytes(5_000_000)] + [b""] * (len(numbers) - 1)})
+    pyarrow.parquet.write_table(table, path.with_name("large.parquet"), use_dictionary=False)

@@ -135,7 +135,13 @@ await visit(anyone, pages["long folder"]);
 await page.getByRole("link", { name: "Next page" }).click();
 check("a long folder goes on", (await page.locator(".files tbody tr").count()) === 51);
 await visit(anyone, pages.parquet);
-check("columns of Parquet are listed", (await page.locator("table.data").first().innerText()).includes("tags.list.element"));
+check("columns of Parquet are listed", (await page.locator("table.data").nth(1).innerText()).includes("tags.list.element"));
+const rows = page.getByRole("region", { name: "The first 20 rows" }).locator("tbody tr");
+check("the first rows of Parquet are shown", (await rows.count()) === 20 && /^stone 1\s+1\s+–\s+1970-01-02 00:00:00$/.test(await rows.nth(1).innerText()), await rows.nth(1).innerText());
+check("what is missing and what cannot be shown is told", /null/.test(await rows.nth(3).innerText()) && /– \(a list\)/.test(await rows.first().innerText()));
+await visit(anyone, pages.parquet.replace("table", "large"));
+const large = await rows.allInnerTexts();
+check("pages that are read on are shown, and a large one is not", /^0\s+– \(a large page\)$/.test(large[0]) && /^2654435761\s+–$/.test(large[1]) && large.length === 20, large.slice(0, 3).join());
 await visit(anyone, pages.csv);
 check("cells of CSV may have commas", (await page.locator("table.data tbody tr").first().innerText()).includes("grey, round"));
 
@@ -166,6 +172,7 @@ await visit(keeper, "/");
 check("whoever has a token sees private ones", (await keeper.page.content()).includes("ann/secret"));
 await visit(keeper, "/-/dedup");
 check("the dashboard shows the whole server", (await keeper.page.locator(".plot polyline").count()) === 2);
+check("the dashboard tells of verifications", /verify\s+quick: \d+ objects.*nothing damaged/.test(await keeper.page.getByRole("region", { name: "Sweeps and verifications" }).innerText()));
 check("the dashboard names files", (await keeper.page.locator("#files-title").count()) === 1);
 const kept = { dashboard: "/-/dedup", "sign-in": "/-/sign-in", account: "/-/account", admin: "/-/admin", upload: `${repo}/upload/main` };
 for (const [name, path] of Object.entries(kept)) {
@@ -182,7 +189,7 @@ for (const [name, path] of Object.entries(kept)) {
 // Nothing that is stored becomes script, wherever one goes.
 const name = encodeURIComponent(process.env.HOSTILE_NAME);
 const bad = "/ann/hostile";
-const goTo = [bad, `${bad}/tree/main`, `${bad}/commits/main`, ...["page.html", "picture.svg", name, "table.csv", "broken.safetensors", "broken.shardpack", "README.md", "bad.shardpack"]
+const goTo = [bad, `${bad}/tree/main`, `${bad}/commits/main`, ...["page.html", "picture.svg", name, "table.csv", "broken.safetensors", "broken.parquet", "broken.shardpack", "README.md", "bad.shardpack"]
   .flatMap((file) => [`${bad}/blob/main/${file}`, `${bad}/raw/main/${file}`, `${bad}/resolve/main/${file}`]),
   `${bad}/blob/main/bad.shardpack?record=0`, `${bad}/entry/main/bad.shardpack?record=0&entry=a.svg`, `${bad}/entry/main/bad.shardpack?record=0&entry=a.html`];
 for (const path of goTo) {

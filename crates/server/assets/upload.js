@@ -56,10 +56,10 @@ async function base64(blob) {
 }
 
 // The one thing fetch does not tell is how much has been sent.
-function send(entry) {
+function send(entry, id) {
   return new Promise((done, failed) => {
     const request = new XMLHttpRequest();
-    request.open("PUT", `${box.dataset.upload}/-/file`);
+    request.open("PUT", `${box.dataset.upload}/-/file?id=${id}`);
     request.setRequestHeader("x-drystone-word", headers["x-drystone-word"]);
     request.upload.onprogress = (event) => { entry.bar.value = event.loaded; };
     request.onerror = () => failed(new Error(`${entry.file.name}: the connection broke`));
@@ -71,6 +71,16 @@ function send(entry) {
     };
     request.send(entry.file);
   });
+}
+
+// Tells what of a file that is on its way was new so far. A server that does not know has nothing to tell.
+async function follow(entry, id) {
+  while (entry.isSending) {
+    await new Promise((done) => setTimeout(done, 500));
+    const answer = entry.isSending && (await fetch(`${box.dataset.upload}/-/file?id=${id}`).catch(() => undefined));
+    const told = answer?.ok && (await answer.json().catch(() => undefined));
+    if (told && entry.isSending) entry.fresh.textContent = `${bytes(told.receivedBytes)} sent, ${bytes(told.newBytes)} new`;
+  }
 }
 
 async function upload() {
@@ -95,7 +105,10 @@ async function upload() {
       fresh += entry.file.size;
       entry.fresh.textContent = bytes(entry.file.size);
     } else {
-      const told = await send(entry);
+      const id = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+      entry.isSending = true;
+      follow(entry, id);
+      const told = await send(entry, id).finally(() => { entry.isSending = false; });
       lines.push({ key: "lfsFile", value: { path: entry.path, algo: "sha256", oid: told.oid, size: told.size } });
       fresh += told.newBytes;
       entry.fresh.textContent = bytes(told.newBytes);

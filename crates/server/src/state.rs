@@ -52,6 +52,8 @@ pub struct Shared {
     pub answers: Budget,
     /// The disk objects are on, if they are on one that is watched.
     pub(crate) disk: Option<Disk>,
+    /// Uploads of browsers that are under way.
+    pub(crate) running: crate::web::running::Running,
     /// Whether the server takes requests.
     pub health: Health,
     /// The numbers, if they are kept.
@@ -113,6 +115,7 @@ impl AppState {
             lfs: LfsSigner::new(keys),
             budget: Budget::new(shares.uploads_bytes, waiting_max),
             answers: Budget::new(shares.answers_bytes, waiting_max),
+            running: Default::default(),
             health: Health::default(),
             metrics: None,
             clock: Arc::new(system_clock),

@@ -21,9 +21,11 @@ mod page;
 mod preview;
 mod readme;
 mod repo;
+pub(crate) mod running;
 pub(crate) mod session;
 mod text;
 mod tree;
+mod undelete;
 mod upload;
 
 use std::ops::Deref;
@@ -80,9 +82,10 @@ fn of_kind(kind: Kind) -> Vec<Route> {
         (page("/entry/{revision}/{*path}"), get(pack::entry)),
         (page("/commits/{revision}"), get(history::show)),
         (page("/commit/{revision}"), get(commit::show)),
+        (page("/undelete"), get(undelete::show).post(undelete::act)),
         (page("/upload/{revision}"), get(upload::show)),
         (page("/upload/{revision}/-/decide"), post(upload::decide)),
-        (page("/upload/{revision}/-/file"), put(upload::file)),
+        (page("/upload/{revision}/-/file"), put(upload::file).get(upload::progress)),
         (page("/upload/{revision}/-/commit"), post(upload::commit)),
     ]
 }

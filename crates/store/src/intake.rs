@@ -4,6 +4,7 @@
 //! shard that tells of the file is proven like anybody's.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
@@ -39,6 +40,20 @@ const XORB_BYTES: u64 = 16 * 1024 * 1024;
 /// Chunks of other xorbs that are remembered.
 const KNOWN_CHUNKS_MAX: usize = 200_000;
 
+/// How far an intake is. Anyone may look.
+#[derive(Debug, Default)]
+pub struct IntakeProgress {
+    received_bytes: AtomicU64,
+    new_bytes: AtomicU64,
+}
+
+impl IntakeProgress {
+    /// Bytes that were looked at, and how many of them were not there before.
+    pub fn now(&self) -> (u64, u64) {
+        (self.received_bytes.load(Ordering::Relaxed), self.new_bytes.load(Ordering::Relaxed))
+    }
+}
+
 /// A file that was taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TakenIn {
@@ -58,18 +73,31 @@ impl Store {
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
-        self.take(grant, Some(sha256), bytes, pieces).await
+        self.take(grant, Some(sha256), bytes, pieces, &IntakeProgress::default()).await
     }
 
     /// Takes in a file of this length whose digest its sender does not know.
-    pub async fn take_in_any<S>(&self, grant: &Grant, bytes: u64, pieces: S) -> Result<TakenIn>
+    pub async fn take_in_any<S>(
+        &self,
+        grant: &Grant,
+        bytes: u64,
+        pieces: S,
+        progress: &IntakeProgress,
+    ) -> Result<TakenIn>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
-        self.take(grant, None, bytes, pieces).await
+        self.take(grant, None, bytes, pieces, progress).await
     }
 
-    async fn take<S>(&self, grant: &Grant, expected: Option<Sha256>, bytes: u64, pieces: S) -> Result<TakenIn>
+    async fn take<S>(
+        &self,
+        grant: &Grant,
+        expected: Option<Sha256>,
+        bytes: u64,
+        pieces: S,
+        progress: &IntakeProgress,
+    ) -> Result<TakenIn>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
@@ -79,9 +107,12 @@ impl Store {
         let mut cutter = Cutter::default();
         let mut intake = Intake::default();
         while let Some(segment) = arriving.next().await? {
+            let segment_bytes = segment.len() as u64;
             let (back, chunks) = self.workers.run(move || cutter.push(&segment)).await?;
             cutter = back;
             intake = self.place_chunks(grant, intake, chunks).await?;
+            progress.received_bytes.fetch_add(segment_bytes, Ordering::Relaxed);
+            progress.new_bytes.store(intake.new_bytes + intake.growing.raw_bytes(), Ordering::Relaxed);
         }
         let (found, last) = self.workers.run(move || cutter.finish()).await?;
         intake = self.place_chunks(grant, intake, last).await?;

@@ -185,12 +185,14 @@ impl Store {
         if self.audit_s > 0 {
             keep.forget_deeds(self.clock.now_s().saturating_sub(self.audit_s)).await?;
         }
-        let Swept { git_objects, files, deleted, deleted_bytes, .. } = swept;
-        if git_objects + files + deleted == 0 {
+        let Swept { git_objects, files, condemned, deleted, deleted_bytes, .. } = swept;
+        if git_objects + files + condemned + deleted == 0 {
             return Ok(());
         }
-        let detail =
-            format!("{git_objects} git objects, {files} files, {deleted} objects of {deleted_bytes} bytes");
+        let detail = format!(
+            "dropped {git_objects} git objects and {files} files, condemned {condemned} xorbs and shards, \
+             deleted {deleted} objects of {deleted_bytes} bytes"
+        );
         keep.note_deed(&Deed::new("sweep", "store", detail)).await
     }
 

@@ -15,6 +15,7 @@ use xet::ShardHash;
 use xet::xorb::XorbScanner;
 
 use crate::Store;
+use crate::audit::Deed;
 use crate::catalog::CareCatalog;
 use crate::catalog::records::{PeopleRecord, RepoRecord};
 use crate::catalog::rows::{XorbRow, XorbState};
@@ -56,6 +57,23 @@ pub struct Verified {
     pub bytes: u64,
     /// What is not as it should be.
     pub damages: Vec<Damage>,
+}
+
+impl Verified {
+    /// What is noted of it.
+    fn deed(&self, deep: bool) -> Deed {
+        let Self { objects, bytes, damages } = self;
+        let how = match deep {
+            true => format!("deep: {objects} objects, {bytes} bytes read"),
+            false => format!("quick: {objects} objects"),
+        };
+        let mended = damages.iter().filter(|damage| damage.mended == Mended::Restored).count();
+        let found = match damages.len() {
+            0 => "nothing damaged".to_owned(),
+            damaged => format!("{damaged} damaged, {mended} of them restored"),
+        };
+        Deed::new("verify", "store", format!("{how}, {found}"))
+    }
 }
 
 /// Something that is not as it should be.
@@ -124,6 +142,8 @@ impl Store {
         verify.bundles().await?;
         verify.files().await?;
         self.note_verify_place(options, None).await?;
+        let deed = verify.verified.deed(options.deep);
+        self.catalog.keep().note_deed(&deed).await?;
         Ok(verify.verified)
     }
 

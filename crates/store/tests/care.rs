@@ -11,6 +11,7 @@ use futures::TryStreamExt as _;
 use house::{House, Upload};
 use object_store::memory::InMemory;
 use store::catalog::SqliteCatalog;
+use store::catalog::keep::DeedQuery;
 use store::catalog::repo::RepoRow;
 use store::catalog::rows::XorbState;
 use store::clock::ManualClock;
@@ -98,6 +99,13 @@ async fn a_sound_store_is_sound() {
     let options = VerifyOptions { deep: true, since_s: house::NOW_S, ..VerifyOptions::default() };
     let again = house.store.verify(&options, &VerifyProgress::default()).await.unwrap();
     assert!(again.objects < deep.objects);
+    // Each is in the log, the newest first.
+    let query = DeedQuery { limit: 9, is_upkeep: true, ..DeedQuery::default() };
+    let deeds = house.catalog.keep().deeds(&query).await.unwrap();
+    let told: Vec<_> = deeds.iter().map(|row| row.deed.detail.split(':').next().unwrap()).collect();
+    assert_eq!(told, ["deep", "deep", "deep", "quick"]);
+    let expected = format!("deep: {} objects, {} bytes read, nothing damaged", deep.objects, deep.bytes);
+    assert_eq!(deeds[2].deed.detail, expected);
 }
 
 /// Missing, cut, one byte flipped: exactly that is named, everything else reads, and an upload heals it.

@@ -35,7 +35,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0030_sweep.sql"),
             include_str!("../migrations/sqlite/0040_keep.sql"),
             include_str!("../migrations/sqlite/0050_sizes.sql"),
-            include_str!("../migrations/sqlite/0060_passwords.sql")
+            include_str!("../migrations/sqlite/0060_passwords.sql"),
+            include_str!("../migrations/sqlite/0070_upkeep.sql")
         ),
         concat!(
             include_str!("../migrations/postgres/0001_cas.sql"),
@@ -49,7 +50,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/postgres/0030_sweep.sql"),
             include_str!("../migrations/postgres/0040_keep.sql"),
             include_str!("../migrations/postgres/0050_sizes.sql"),
-            include_str!("../migrations/postgres/0060_passwords.sql")
+            include_str!("../migrations/postgres/0060_passwords.sql"),
+            include_str!("../migrations/postgres/0070_upkeep.sql")
         ),
     ] {
         let statements = script.split("CREATE TABLE ").skip(1);

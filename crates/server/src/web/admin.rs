@@ -67,7 +67,7 @@ struct Audit {
 pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, PageError> {
     visit.expect_admin()?;
     let before = visit.query.value("before").and_then(|before| before.parse().ok());
-    let query = DeedQuery { since_s: 0, before, limit: DEEDS_MAX };
+    let query = DeedQuery { before, limit: DEEDS_MAX, ..DeedQuery::default() };
     let deeds = visit.store.catalog().keep().deeds(&query).await?;
     let next = deeds.last().filter(|_| deeds.len() as u64 == DEEDS_MAX).map(|last| last.id);
     Ok(answer(&Audit { frame: Frame::new(&visit, "admin", "Audit log"), deeds, next }))

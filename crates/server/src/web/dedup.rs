@@ -7,6 +7,7 @@ use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
 use store::catalog::browse::{BrowseQuery, Order, RepoSize, SizedRepo, Upkeep};
+use store::catalog::keep::{DeedQuery, DeedRow};
 use store::repo::RepoName;
 
 use super::page::{Frame, answer};
@@ -33,6 +34,8 @@ struct Server {
     upkeep: Upkeep,
     growth: Growth,
     largest: Vec<Large>,
+    /// The last sweeps and verifications.
+    deeds: Vec<DeedRow>,
 }
 
 /// A large file.
@@ -164,6 +167,7 @@ async fn server(visit: &Visit) -> Result<Server, PageError> {
         let lonely_bytes = lonely.get(&file).copied().unwrap_or(0);
         largest.push(Large { title, url, bytes, lonely_bytes });
     }
+    let deeds = DeedQuery { limit: DEEDS_MAX, is_upkeep: true, ..DeedQuery::default() };
     largest.sort_by_key(|file| std::cmp::Reverse(file.lonely_bytes));
     Ok(Server {
         logical_bytes: store.catalog().care().logical_bytes().await?,
@@ -173,11 +177,13 @@ async fn server(visit: &Visit) -> Result<Server, PageError> {
         upkeep: browse.upkeep().await?,
         growth: Growth::of(browse.growth().await?),
         largest,
+        deeds: store.catalog().keep().deeds(&deeds).await?,
     })
 }
 
 const REPOS_MAX: u64 = 20;
 const FILES_MAX: u64 = 20;
+const DEEDS_MAX: u64 = 10;
 const DAYS_MAX: usize = 30;
 const DAY_S: u64 = 86_400;
 /// The plot's size.

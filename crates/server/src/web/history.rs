@@ -6,7 +6,7 @@ use axum::http::Response;
 
 use super::page::{Frame, answer};
 use super::repo::{CommitLine, Place};
-use super::{PageError, Visit, repo, text};
+use super::{PageError, Visit, repo, text, undelete};
 
 #[derive(Template)]
 #[template(path = "history.html")]
@@ -18,6 +18,8 @@ struct HistoryPage {
     commits: Vec<CommitLine>,
     newer: Option<String>,
     older: Option<String>,
+    /// Where those who may write bring back what refs have left.
+    undelete: Option<String>,
 }
 
 /// `GET /{repo}/commits/{revision}`.
@@ -30,8 +32,10 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let newer = page.checked_sub(1).map(url);
     let older = (skip.saturating_add(COMMITS_MAX) < total).then(|| url(page.saturating_add(1)));
     let frame = Frame::new(&visit, place.section(), format!("History of {}", place.name().id()));
+    let undelete = visit.expect_write(place.name()).is_ok().then(|| undelete::page_of(place.name()));
     let commits = past.into_iter().map(CommitLine::from).collect();
-    Ok(answer(&HistoryPage { frame, place, now_s: visit.state.now_s(), total, commits, newer, older }))
+    let now_s = visit.state.now_s();
+    Ok(answer(&HistoryPage { frame, place, now_s, total, commits, newer, older, undelete }))
 }
 
 const COMMITS_MAX: u64 = 50;

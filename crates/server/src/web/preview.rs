@@ -15,13 +15,11 @@ use super::{PageError, Visit, content, readme, text};
 /// What is shown of a file.
 pub(super) enum Preview {
     /// Text, and whether there is more.
-    Text {
-        text: String,
-        is_cut: bool,
-    },
+    Text { text: String, is_cut: bool },
     /// Rendered Markdown.
     Markdown(readme::Readme),
-    Table(Table),
+    /// Rows, of one sort or more.
+    Tables(Vec<Table>),
     /// A picture, by its URL.
     Image(String),
     /// Why nothing is shown.
@@ -50,15 +48,15 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Prev
     }
     let reader = Reader { visit, place, item };
     let shown = match ending {
-        "safetensors" => safetensors::table(&reader, page(visit)).await?,
-        "parquet" => parquet::table(&reader).await?,
+        "safetensors" => safetensors::table(&reader, page(visit)).await?.map(|table| vec![table]),
+        "parquet" => parquet::tables(&reader).await?,
         _ => {
             let head = reader.read(0..item.bytes.min(HEAD_BYTES_MAX)).await?;
             return Ok(of_text(place, ending, &head, item.bytes > HEAD_BYTES_MAX));
         }
     };
     Ok(match shown {
-        Ok(table) => Preview::Table(table),
+        Ok(tables) => Preview::Tables(tables),
         Err(why) => Preview::Nothing(why),
     })
 }
@@ -74,8 +72,8 @@ fn of_text(place: &Place, ending: &str, head: &Bytes, is_cut: bool) -> Preview {
                 place.path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
             Preview::Markdown(readme::render(text, place, &prefix, is_cut))
         }
-        "csv" => Preview::Table(csv::table(text, ',', is_cut)),
-        "tsv" => Preview::Table(csv::table(text, '\t', is_cut)),
+        "csv" => Preview::Tables(vec![csv::table(text, ',', is_cut)]),
+        "tsv" => Preview::Tables(vec![csv::table(text, '\t', is_cut)]),
         "json" if !is_cut => match json().and_then(|value| serde_json::to_string_pretty(&value).ok()) {
             Some(pretty) => Preview::Text { text: pretty, is_cut },
             None => Preview::Text { text: text.to_owned(), is_cut },

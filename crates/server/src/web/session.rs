@@ -166,10 +166,17 @@ pub(super) async fn enter(
         true => {
             let password = form.value("password").unwrap_or_default();
             let is_right = state.is_password(&visit.store, &name, password).await?;
-            is_right.then(|| (name.clone(), Rights::Write, Bound::Namespace(name.clone()), None))
+            let bound = Bound::Namespace(name.clone());
+            is_right.then(|| Opened {
+                subject: name.clone(),
+                rights: Rights::Write,
+                bound,
+                ends_s: None,
+                by: None,
+            })
         }
     };
-    let Some((subject, rights, bound, ends_s)) = entered else {
+    let Some(Opened { subject, rights, bound, ends_s, by }) = entered else {
         tracing::info!(name, "somebody could not sign in");
         let problem = if token.is_empty() {
             "This name and password do not match."
@@ -187,20 +194,41 @@ pub(super) async fn enter(
     let expires_s = Some(state.now_s().saturating_add(SESSION_S).min(ends_s.unwrap_or(u64::MAX)));
     let label = if token.is_empty() { LABEL_BY_PASSWORD } else { LABEL };
     let wanted = Wanted { label: label.to_owned(), subject, rights, bound, expires_s };
-    visit.store.catalog().tokens().add(&wanted.row(&session, state.now_s())).await?;
+    let mut row = wanted.row(&session, state.now_s());
+    if let Some(by) = by {
+        // So that it ends when that token is revoked.
+        row.id = format!("{by}.{}", row.id);
+    }
+    visit.store.catalog().tokens().add(&row).await?;
     let mut response = see_other(&next);
     set_cookie(&state, &mut response, session.expose(), SESSION_S);
     Ok(response)
 }
 
-/// Who a token that people keep belongs to.
-async fn by_token(state: &AppState, token: &str) -> Option<(String, Rights, Bound, Option<u64>)> {
+/// What somebody has shown a right to.
+struct Opened {
+    subject: String,
+    rights: Rights,
+    bound: Bound,
+    ends_s: Option<u64>,
+    /// The id of the token that was shown.
+    by: Option<String>,
+}
+
+/// What a token that people keep opens.
+async fn by_token(state: &AppState, token: &str) -> Option<Opened> {
     if !personal::is_token(token) {
         return None;
     }
     let person = state.known(token).await.ok()?;
     let row = person.token();
-    Some((row.subject.clone(), row.rights, row.bound.clone(), row.expires_s))
+    Some(Opened {
+        subject: row.subject.clone(),
+        rights: row.rights,
+        bound: row.bound.clone(),
+        ends_s: row.expires_s,
+        by: Some(row.id.clone()),
+    })
 }
 
 /// `POST /-/sign-out`.

@@ -16,6 +16,7 @@ use xet::wire::ErrorCode;
 
 use super::page::{Frame, answer};
 use super::repo::Place;
+use super::running::Upload;
 use super::{PageError, Visit, session};
 use crate::http::{Asked, HubError, hub_commit, hub_decide, json as json_answer, upload};
 use crate::state::AppState;
@@ -74,14 +75,24 @@ pub(super) async fn file(
     let scope = repo.name.scope()?;
     asked.store.expect_quota(&scope, Need { logical_bytes: bytes, ..Need::default() }).await?;
     state.expect_room(bytes)?;
+    let upload = Upload::begin(&state, asked.name()?, asked.query.value("id"));
     let memory = intake_bytes(bytes).min(state.budget.usage().total_bytes);
     let permit = state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, bytes, state.body_timeout());
-    let taken = asked.store.take_in_any(&Grant::write(scope), bytes, pieces).await?;
+    let taken = asked.store.take_in_any(&Grant::write(scope), bytes, pieces, &upload.progress).await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let told = json!({"oid": pointer::hex(&taken.sha256), "size": taken.bytes, "newBytes": taken.new_bytes});
     Ok(json_answer(&told).into_response())
+}
+
+/// `GET /{repo}/upload/{revision}/-/file?id=`: how far the upload of that name is.
+pub(super) async fn progress(asked: Asked) -> Result<Response<Body>, HubError> {
+    asked.writable().await?;
+    let found = asked.state.running.of(asked.name()?, asked.query.value("id").unwrap_or_default());
+    let (received_bytes, new_bytes) =
+        found.ok_or_else(|| HubError::new(ErrorCode::NotFound, "no such upload is under way here"))?;
+    Ok(json_answer(&json!({"receivedBytes": received_bytes, "newBytes": new_bytes})).into_response())
 }
 
 fn length(headers: &HeaderMap) -> Result<u64, HubError> {

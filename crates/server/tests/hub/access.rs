@@ -103,9 +103,12 @@ POST   /-/account/{action}                signed
 GET    /-/admin                           admin 200
 GET    /-/admin/audit                     admin 200
 POST   /-/admin/{action}                  signed
+GET    {W}/undelete                       writes 200
+POST   {W}/undelete                       signed
 GET    {W}/upload/{revision}              writes 200
 POST   {W}/upload/{revision}/-/decide     signed
 PUT    {W}/upload/{revision}/-/file       signed
+GET    {W}/upload/{revision}/-/file       writes 404
 POST   {W}/upload/{revision}/-/commit     signed
 GET    {W}                                reads 200
 GET    {W}/tree/{revision}                reads 200

@@ -5,6 +5,7 @@ mod access;
 mod keep;
 mod parts;
 mod review;
+mod signed;
 mod web;
 
 use axum::Router;

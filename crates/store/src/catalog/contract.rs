@@ -49,6 +49,7 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
         a_token_is_found_by_its_digest_and_listed,
         a_token_is_added_once,
         a_revoked_token_stays_revoked,
+        a_revoked_token_takes_along_what_it_opened,
         batches_may_be_large_and_repeat_themselves,
         many_writers_at_once_agree,
         everyone_gets_the_secret_that_was_first,
@@ -324,6 +325,22 @@ async fn a_revoked_token_stays_revoked(catalog: Any) {
     assert!(!tokens.add(&token(1)).await.unwrap());
     assert_eq!(tokens.by_digest(&token(1).digest).await.unwrap(), Some(revoked));
     assert_eq!(tokens.by_digest(&token(2).digest).await.unwrap(), Some(token(2)));
+}
+
+async fn a_revoked_token_takes_along_what_it_opened(catalog: Any) {
+    let tokens = catalog.tokens();
+    let opened = |n, id: &str| TokenRow { id: id.to_owned(), ..token(n) };
+    let others = [opened(6, "id12"), opened(7, "id2.x"), opened(8, "x.id1")];
+    for row in [token(1), opened(4, "id1.a"), opened(5, "id1.a.b")].iter().chain(&others) {
+        assert!(tokens.add(row).await.unwrap());
+    }
+    tokens.revoke("id1.a.b", 2000).await.unwrap();
+    assert_eq!(tokens.revoke("id1", 3000).await.unwrap().unwrap().id, "id1");
+    let mut ended: Vec<_> =
+        tokens.all().await.unwrap().into_iter().filter_map(|row| Some((row.id, row.revoked_s?))).collect();
+    ended.sort();
+    let expected = [("id1", 3000), ("id1.a", 3000), ("id1.a.b", 2000)];
+    assert_eq!(ended, expected.map(|(id, time_s)| (id.to_owned(), time_s)));
 }
 
 async fn batches_may_be_large_and_repeat_themselves(catalog: Any) {

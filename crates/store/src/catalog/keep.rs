@@ -162,6 +162,8 @@ pub struct DeedQuery {
     pub before: Option<u64>,
     /// At most so many.
     pub limit: u64,
+    /// Only what was done to the store itself: sweeps and verifications.
+    pub is_upkeep: bool,
 }
 
 /// A deed that was noted.

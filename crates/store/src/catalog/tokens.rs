@@ -27,7 +27,7 @@ pub trait Tokens: std::fmt::Debug + Send + Sync {
     /// Every token, also those that were revoked, the oldest first.
     async fn all(&self) -> Result<Vec<TokenRow>>;
 
-    /// Revokes a token; `None` when there is none of that id. Tells how the row stands now.
+    /// Revokes a token, and with it those it opened; `None` when there is none of that id. Tells how the row stands now.
     async fn revoke(&self, id: &str, now_s: u64) -> Result<Option<TokenRow>>;
 
     /// Notes that a token was shown now. Time never goes back.
@@ -43,7 +43,7 @@ pub trait Tokens: std::fmt::Debug + Send + Sync {
 /// One token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRow {
-    /// Names it where it must not stand itself.
+    /// Names it where it must not stand itself. One that another opened has the other's id and a dot before its own.
     pub id: String,
     /// What its maker calls it. Two may be called the same.
     pub label: String,
@@ -149,6 +149,16 @@ impl TokenRow {
     }
 }
 
+/// Of the rows that were revoked the one that was meant, and what is noted of it.
+fn revoked(rows: Vec<TokenColumns>, id: &str) -> Option<(TokenColumns, Deed)> {
+    let detail = match rows.len() {
+        0 | 1 => String::new(),
+        many => format!("and {} it opened", many - 1),
+    };
+    let row = rows.into_iter().find(|row| row.0 == id)?;
+    Some((row, Deed::new("token.revoke", id, detail)))
+}
+
 /// The columns, in the order of [`COLUMNS`].
 type TokenColumns = (
     String,
@@ -166,6 +176,10 @@ type TokenColumns = (
 
 const SET_PASSWORD: &str = "INSERT INTO passwords (name, hash, changed_s) VALUES ($1, $2, $3) \
     ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, changed_s = excluded.changed_s";
+
+/// Takes back a token and what it opened that is not over.
+const REVOKE: &str = "UPDATE tokens SET revoked_s = COALESCE(revoked_s, $1) \
+    WHERE id = $2 OR (revoked_s IS NULL AND SUBSTR(id, 1, LENGTH($2) + 1) = $2 || '.')";
 
 const COLUMNS: &str =
     "id, label, digest, subject, rights, namespace, repo, created_s, expires_s, used_s, revoked_s";

@@ -124,7 +124,7 @@ async fn quotas(verb: QuotaVerb, store: &Store) -> store::Result<Vec<Value>> {
 }
 
 async fn deeds(audit: &Audit, store: &Store) -> store::Result<Vec<Value>> {
-    let mut query = DeedQuery { since_s: audit.since_s(), before: None, limit: 1000 };
+    let mut query = DeedQuery { since_s: audit.since_s(), limit: 1000, ..DeedQuery::default() };
     let mut values = Vec::new();
     loop {
         let rows = store.catalog().keep().deeds(&query).await?;

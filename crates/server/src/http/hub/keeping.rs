@@ -65,8 +65,12 @@ pub(super) async fn audit(asked: Asked) -> Answer {
         Some(Err(_)) => Err(HubError::invalid(format!("{key} should be a number"))),
     };
     let limit = asked.query.limit("limit", DEEDS_MAX, DEEDS_MAX);
-    let query =
-        DeedQuery { since_s: number("since")?.unwrap_or(0), before: number("before")?, limit: limit as u64 };
+    let query = DeedQuery {
+        since_s: number("since")?.unwrap_or(0),
+        before: number("before")?,
+        limit: limit as u64,
+        ..DeedQuery::default()
+    };
     let rows = asked.store.catalog().keep().deeds(&query).await?;
     let mut response = answer(&rows.iter().map(deed_json).collect::<Vec<_>>());
     if let Some(last) = rows.last().filter(|_| rows.len() == limit) {

@@ -220,11 +220,14 @@ async fn deeds_are_noted_with_what_they_change_and_told_by_pages(catalog: Any) {
     assert_eq!(told, expected);
     assert!(all[1..].iter().all(|row| (row.who.as_str(), row.request.as_str()) == ("ann", "r1")));
     assert_eq!((all[0].who.as_str(), all[0].request.as_str()), ("store", ""));
-    let page = |before| DeedQuery { before, limit: 4, since_s: 0 };
+    let page = |before| DeedQuery { before, limit: 4, ..DeedQuery::default() };
     let first = catalog.keep().deeds(&page(None)).await.unwrap();
     let second = catalog.keep().deeds(&page(Some(first[3].id))).await.unwrap();
     assert_eq!([first.as_slice(), second.as_slice()].concat(), all[..8]);
-    let later = DeedQuery { since_s: u64::MAX >> 1, before: None, limit: 9 };
+    let later = DeedQuery { since_s: u64::MAX >> 1, limit: 9, ..DeedQuery::default() };
+    let upkeep = DeedQuery { limit: 9, is_upkeep: true, ..DeedQuery::default() };
+    let upkeep = catalog.keep().deeds(&upkeep).await.unwrap();
+    assert_eq!(upkeep.iter().map(|row| row.deed.action.as_str()).collect::<Vec<_>>(), ["sweep"]);
     assert!(catalog.keep().deeds(&later).await.unwrap().is_empty());
     assert_eq!(catalog.keep().forget_deeds(u64::MAX >> 1).await.unwrap(), 9);
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{COLUMNS, SET_PASSWORD, TokenColumns, TokenRow, Tokens};
+use super::{COLUMNS, REVOKE, SET_PASSWORD, TokenColumns, TokenRow, Tokens, revoked};
 use crate::audit::Deed;
 use crate::catalog::rows::column;
 use crate::catalog::sqlite::SqliteCatalog;
@@ -40,16 +40,15 @@ impl SqliteCatalog {
     }
 
     async fn try_revoke_token(&self, id: &str, now_s: u64) -> Sql<Option<TokenColumns>> {
-        let update =
-            format!("UPDATE tokens SET revoked_s = COALESCE(revoked_s, ?) WHERE id = ? RETURNING {COLUMNS}");
+        let update = format!("{REVOKE} RETURNING {COLUMNS}");
         let update = sqlx::query_as(sqlx::AssertSqlSafe(update)).bind(column(now_s)).bind(id);
         let mut tx = self.writes.begin().await?;
-        let found = update.fetch_optional(&mut *tx).await?;
-        if found.is_some() {
-            note(&mut tx, &Deed::new("token.revoke", id, "")).await?;
+        let found = revoked(update.fetch_all(&mut *tx).await?, id);
+        if let Some((_, deed)) = &found {
+            note(&mut tx, deed).await?;
         }
         tx.commit().await?;
-        Ok(found)
+        Ok(found.map(|(row, _)| row))
     }
 
     async fn try_set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Sql<()> {

@@ -1,0 +1,82 @@
+//! What refs of a repository have left, and the way back, for those who may write to it.
+
+use askama::Template;
+use axum::body::Body;
+use axum::http::Response;
+use store::catalog::keep::LeftRow;
+use store::repo::{RepoName, refs};
+
+use super::page::{Frame, answer};
+use super::repo::url;
+use super::session::{Sent, see_other};
+use super::{PageError, Visit, repo, text};
+use crate::http::HubError;
+
+#[derive(Template)]
+#[template(path = "undelete.html")]
+struct Undelete {
+    frame: Frame,
+    name: RepoName,
+    now_s: u64,
+    revisions: Vec<Left>,
+    /// How many there are.
+    total: u64,
+}
+
+/// A revision that can be had back.
+struct Left {
+    row: LeftRow,
+    title: String,
+}
+
+impl Left {
+    /// The branch or tag that left it.
+    fn by(&self) -> &str {
+        refs::short(&self.row.name)
+    }
+}
+
+/// Where the page of a repository is.
+pub(super) fn page_of(name: &RepoName) -> String {
+    format!("/{name}/undelete")
+}
+
+/// `GET /{repo}/undelete`.
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+    let repo = visit.writable().await?;
+    let rows = visit.store.left_revisions(repo.id).await?;
+    let total = rows.len() as u64;
+    let mut revisions = Vec::new();
+    // What was left last is what somebody looks for.
+    for row in rows.into_iter().rev().take(REVISIONS_MAX) {
+        let (past, _) = visit.store.history(repo.id, row.oid, 0, 1).await?;
+        let title = past.into_iter().next().map(|past| repo::CommitLine::from(past).title);
+        revisions.push(Left { row, title: title.unwrap_or_default() });
+    }
+    let (name, now_s) = (repo.name, visit.state.now_s());
+    let frame = Frame::new(&visit, name.kind.plural(), format!("Undelete in {}", name.id()));
+    Ok(answer(&Undelete { frame, name, now_s, revisions, total }))
+}
+
+/// `POST /{repo}/undelete`: a revision, as the branch that is named or where it was; or a file.
+pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
+    let visit = &sent.visit;
+    let repo = visit.writable().await?;
+    let branch = sent.form.value("as").map(str::trim).filter(|branch| !branch.is_empty());
+    let shown = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
+        Some(path) => {
+            let branch = branch.unwrap_or("main");
+            visit.store.undelete_file(&repo, branch, path, visit.name()?).await?;
+            url(&repo.name, "blob", branch, path)
+        }
+        None => {
+            let revision = sent.field("revision")?;
+            let oid = revision.parse().map_err(|_| HubError::invalid("not a revision"))?;
+            let name = visit.store.undelete_revision(&repo, oid, branch).await?;
+            url(&repo.name, "commits", refs::short(&name), "")
+        }
+    };
+    Ok(see_other(&shown))
+}
+
+const REVISIONS_MAX: usize = 100;
