@@ -20,7 +20,7 @@ use crate::catalog::CareCatalog;
 use crate::catalog::records::{PeopleRecord, RepoRecord};
 use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
-use crate::objects::{Digest, ObjectKey, Objects, XorbKey, each_block};
+use crate::objects::{Digest, ObjectKey, Objects, XorbKey, each_piece};
 use crate::repo::bundle::Bundle;
 use place::{Place, Stage};
 
@@ -368,10 +368,8 @@ async fn scan(objects: &Objects, xorb: XorbKey, bytes: u64) -> Result<()> {
     let mut scanner = XorbScanner::new(Some(xorb.hash));
     match objects.path_of(&key) {
         Some(path) => {
-            let blocks = objects.blocks.clone();
-            let scan = move || {
-                each_block(&path, &blocks, |block| scanner.push(block).map_err(damaged)).map(|()| scanner)
-            };
+            let scan =
+                move || each_piece(&path, |piece| scanner.push(piece).map_err(damaged)).map(|()| scanner);
             let scanned = tokio::task::spawn_blocking(scan).await;
             scanner = scanned
                 .map_err(|source| Error::caused(ErrorKind::Internal, format!("read {key}"), source))??;

@@ -101,14 +101,10 @@ impl Objects {
     }
 }
 
-/// The bytes of a file, shown block by block to who looks at all of them once. Past the page cache where the system allows it:
-/// copying from there costs half as much as hashing, and would drive out what others read. May wait for a disk: not for
-/// threads that serve.
-pub(crate) fn each_block(
-    path: &Path,
-    blocks: &Blocks,
-    mut each: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
+/// The bytes of a file, shown piece by piece to who looks at all of them once. Past the page cache where the system allows it:
+/// what others read stays there. In large pieces: each costs a disk's attention. May wait for it: not for threads that
+/// serve.
+pub(crate) fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let failed = |source| Error::caused(ErrorKind::Unavailable, format!("read {}", path.display()), source);
     let missing = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "it is missing"),
@@ -118,15 +114,16 @@ pub(crate) fn each_block(
         Ok(file) => (file, true),
         Err(_) => (File::open(path).map_err(missing)?, false),
     };
+    let mut memory = vec![0; ONCE_BYTES + ALIGN_BYTES];
+    let start = memory.as_ptr().align_offset(ALIGN_BYTES).min(ALIGN_BYTES);
+    let room = memory.get_mut(start..start + ONCE_BYTES).unwrap_or_default();
     let mut at = 0;
     loop {
-        let mut block = blocks.take();
-        match read_at(&file, block.room(), at) {
+        match read_at(&file, room, at) {
             Ok(0) => return Ok(()),
             Ok(read) => {
-                block.filled(read);
                 at += read as u64;
-                each(block.as_ref())?;
+                each(room.get(..read).unwrap_or_default())?;
                 // The end of a file lies anywhere, and the next read would have to begin there.
                 if is_direct && read % ALIGN_BYTES != 0 {
                     return Ok(());
@@ -140,6 +137,9 @@ pub(crate) fn each_block(
         }
     }
 }
+
+/// Bytes that are read at once of a file that is read once.
+const ONCE_BYTES: usize = 4 * 1024 * 1024;
 
 #[cfg(target_os = "linux")]
 fn open_direct(path: &Path) -> io::Result<File> {
@@ -319,25 +319,24 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_a_file_are_all_of_it_however_long_it_is() {
+    fn pieces_of_a_file_are_all_of_it_however_long_it_is() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, blocks) = (folder.path().join("file"), Blocks::default());
-        let block_bytes = crate::blocks::BLOCK_BYTES;
+        let path = folder.path().join("file");
         for len in
-            [0, 1, 4095, 4096, 4097, block_bytes - 1, block_bytes, block_bytes + 4096, 3 * block_bytes + 17]
+            [0, 1, 4095, 4096, 4097, ONCE_BYTES - 1, ONCE_BYTES, ONCE_BYTES + 4096, 2 * ONCE_BYTES + 17]
         {
             let data = testkit::corpus::noise(1, len);
             std::fs::write(&path, &data).unwrap();
             let mut found = Vec::new();
-            each_block(&path, &blocks, |block| {
-                found.extend_from_slice(block);
+            each_piece(&path, |piece| {
+                found.extend_from_slice(piece);
                 Ok(())
             })
             .unwrap();
             assert!(found == data, "{len}");
         }
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(each_block(&path, &blocks, |_| Ok(())).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(each_piece(&path, |_| Ok(())).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[tokio::test]
