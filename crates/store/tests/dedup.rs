@@ -60,7 +60,8 @@ async fn the_xorbs_that_follow_in_a_file_are_told_of_and_kept_too() {
     let shard = verify_stored(&answer).unwrap();
     let mut told: Vec<_> = shard.xorbs.iter().map(|xorb| xorb.hash).collect();
     let mut expected = hashes[..16].to_vec();
-    (told.sort_unstable(), expected.sort_unstable());
+    told.sort_unstable();
+    expected.sort_unstable();
     assert_eq!(told, expected);
     for row in house.catalog.xorbs(&hashes).await.unwrap() {
         let expected = if told.contains(&row.key.hash) { NOW_S + TOUCH_S } else { NOW_S };

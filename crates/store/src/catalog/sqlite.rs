@@ -75,12 +75,14 @@ impl SqliteCatalog {
         let refuse = |source| translate(&format!("open {file}"), source);
         // A connection to a file does not break while it lies idle, and asking it costs as much as a question.
         let pool = || SqlitePoolOptions::new().test_before_acquire(false);
-        let writes = pool().max_connections(1).connect_with(options.clone());
+        // Two megabytes, as it would be else, are read and written again and again by whoever changes many rows.
+        let caching = |kib: u32| options.clone().pragma("cache_size", format!("-{kib}"));
+        let writes = pool().max_connections(1).connect_with(caching(WRITE_CACHE_KIB));
         let writes = writes.await.map_err(refuse)?;
         migrator(MIGRATIONS).run(&writes).await.map_err(|source| {
             Error::caused(ErrorKind::Internal, format!("catalog: bring {file} up to date"), source)
         })?;
-        let reads = pool().max_connections(8).connect_with(options).await.map_err(refuse)?;
+        let reads = pool().max_connections(8).connect_with(caching(READ_CACHE_KIB)).await.map_err(refuse)?;
         Ok(Self { writes, reads, index })
     }
 
@@ -432,6 +434,10 @@ impl Catalog for SqliteCatalog {
         self.index.stamp()
     }
 }
+
+/// Pages of the database that a connection keeps in memory.
+const WRITE_CACHE_KIB: u32 = 32 * 1024;
+const READ_CACHE_KIB: u32 = 6 * 1024;
 
 /// A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for others.
 const BEGIN: &str = "BEGIN IMMEDIATE";
