@@ -265,6 +265,21 @@ pub(crate) const GIT_COLUMNS: &str =
 /// A row of `git_objects` is wide: fewer fit into one statement.
 pub(crate) const GIT_BATCH_ROWS: usize = 500;
 
+/// Walks from commit `$2` of repository `$1` to the first parents, from the `$3`th to the `$4`th; `g` has the columns.
+///
+/// Line by line: joined as it likes, SQLite reads the whole repository and looks each object up in the line.
+pub(crate) fn history_statement(columns: &str) -> String {
+    format!(
+        "WITH RECURSIVE line (oid, parent, n) AS ( \
+            SELECT oid, parent, CAST(0 AS BIGINT) FROM git_objects WHERE repo = $1 AND oid = $2 \
+            UNION ALL \
+            SELECT p.oid, p.parent, line.n + 1 FROM line CROSS JOIN git_objects p \
+                WHERE p.repo = $1 AND p.oid = line.parent AND line.n < $4 \
+         ) SELECT {columns} FROM line CROSS JOIN git_objects g WHERE g.repo = $1 AND g.oid = line.oid \
+         AND line.n >= $3 AND line.n <= $4 ORDER BY line.n"
+    )
+}
+
 impl TryFrom<RepoColumns> for RepoRow {
     type Error = Error;
 

@@ -390,15 +390,7 @@ macro_rules! implement_repo_catalog {
 
             async fn history(&self, repo: RepoId, from: Oid, skip: u64, limit: u64) -> Result<Vec<GitRow>> {
                 let columns = format!("g.{}", GIT_COLUMNS.replace(", ", ", g."));
-                let query = format!(
-                    "WITH RECURSIVE line (oid, parent, n) AS ( \
-                        SELECT oid, parent, CAST(0 AS BIGINT) FROM git_objects WHERE repo = $1 AND oid = $2 \
-                        UNION ALL \
-                        SELECT p.oid, p.parent, line.n + 1 FROM line \
-                            JOIN git_objects p ON p.repo = $1 AND p.oid = line.parent WHERE line.n < $4 \
-                     ) SELECT {columns} FROM line JOIN git_objects g ON g.repo = $1 AND g.oid = line.oid \
-                     WHERE line.n >= $3 AND line.n <= $4 ORDER BY line.n"
-                );
+                let query = crate::catalog::repo::history_statement(&columns);
                 if limit == 0 {
                     return Ok(Vec::new());
                 }

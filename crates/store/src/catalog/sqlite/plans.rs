@@ -13,6 +13,18 @@ async fn plan(catalog: &SqliteCatalog, statement: &str) -> Vec<String> {
     rows.iter().map(|row| row.get::<String, _>("detail")).collect()
 }
 
+/// The history asks for commits one after another, and for what they say.
+#[tokio::test]
+async fn a_history_is_walked_by_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap();
+    let statement = crate::catalog::repo::history_statement("g.body");
+    let plan = plan(&catalog, &statement).await;
+    let by_key = plan.iter().filter(|step| step.contains("(repo=? AND oid=?)")).count();
+    let by_another = plan.iter().filter(|step| step.contains("git_objects_by")).count();
+    assert_eq!((by_key, by_another), (3, 0), "{plan:?}");
+}
+
 #[tokio::test]
 async fn git_objects_are_found_by_their_key_however_many_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
