@@ -138,8 +138,8 @@ pub(crate) fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> Result<()>)
     }
 }
 
-/// Bytes that are read at once of a file that is read once.
-const ONCE_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes that are read at once of a file that is read once: more would leave a core's own cache before they are hashed.
+const ONCE_BYTES: usize = 1024 * 1024;
 
 #[cfg(target_os = "linux")]
 fn open_direct(path: &Path) -> io::Result<File> {
