@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{Stream, stream};
+use futures::Stream;
 use xet::limits::XORB_STORED_BYTES_MAX;
 use xet::xorb::{Form, XorbInfo, XorbScanner};
 use xet::{FormatError, XorbHash};
@@ -93,24 +93,20 @@ impl Store {
             return Ok(Ingested { was_inserted: false });
         }
         let salt = Salt::over(&self.catalog.xorbs(&[info.hash()]).await?)?;
-        let footer = Bytes::from(salt.footer(&info));
-        let key = XorbKey { hash: info.hash(), digest: Digest::of(&footer) };
-        let object_bytes = found + footer.len() as u64;
-        if self.objects.stages_in_files() {
-            // Records lie anywhere in memory, a disk takes blocks.
-            let mut staged = Staged::begin(&self.objects, info.hash()).await?;
-            let what = format!("xorb {}", info.hash());
-            let pieces = stream::iter(records.into_iter().map(Ok));
-            let mut blocks = Segments::new(&what, &self.objects.blocks, found, pieces);
-            while let Some(block) = blocks.next().await? {
-                staged.push(block).await?;
+        let sealed = self.workers.run({
+            let info = info.clone();
+            move || {
+                let footer = salt.footer(&info);
+                let digest = Digest::of(&footer);
+                let mut parts = records;
+                parts.push(footer.into());
+                (digest, parts)
             }
-            staged.finish(key, found, footer).await?;
-        } else {
-            let mut parts = records;
-            parts.push(footer);
-            self.objects.put(&ObjectKey::Xorb(key), parts).await?;
-        }
+        });
+        let (digest, parts) = sealed.await?;
+        let key = XorbKey { hash: info.hash(), digest };
+        let object_bytes = parts.iter().map(|part| part.len() as u64).sum();
+        self.objects.put(&ObjectKey::Xorb(key), parts).await?;
         self.note(key, object_bytes, info, now_s, salt).await
     }
 
