@@ -126,7 +126,7 @@ pub(crate) fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> Result<()>)
                 each(room.get(..read).unwrap_or_default())?;
                 // The end of a file lies anywhere, and the next read would have to begin there.
                 if is_direct && read % ALIGN_BYTES != 0 {
-                    return Ok(());
+                    (file, is_direct) = (File::open(path).map_err(failed)?, false);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
