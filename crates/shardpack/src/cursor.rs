@@ -81,8 +81,20 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn skip_padding(&mut self, what: &'static str, len: u64) -> Result<(), FormatError> {
         let at = self.offset();
-        let dirty = self.take(what, len)?.iter().position(|&byte| byte != 0);
-        self.note_dirty_padding(dirty.map(|index| at + index as u64));
+        let padding = self.take(what, len)?;
+        // Most is shorter than 8 bytes, and after more than that: the 8 bytes that end with it are looked at together.
+        let before = self.bytes.get(..self.position).and_then(|read| read.last_chunk::<8>());
+        let is_clean = match before {
+            Some(word) if padding.len() <= 8 => {
+                let others = 8 * (8 - padding.len());
+                u64::from_le_bytes(*word).checked_shr(u32::try_from(others).unwrap_or(64)).unwrap_or(0) == 0
+            }
+            _ => padding.iter().all(|&byte| byte == 0),
+        };
+        if !is_clean {
+            let dirty = padding.iter().position(|&byte| byte != 0);
+            self.note_dirty_padding(dirty.map(|index| at + index as u64));
+        }
         Ok(())
     }
 

@@ -206,7 +206,12 @@ fn other_magic(at: u64, what: &'static str, expected: &[u8], found: &[u8]) -> Fo
 
 /// The string that `bytes`, which stand at `at`, are.
 #[inline]
+#[allow(unsafe_code)] // one call that spares a second look at ASCII; ADR 11 says why
 pub(crate) fn expect_text<'a>(at: u64, what: &'static str, bytes: &'a [u8]) -> Result<&'a str, FormatError> {
+    if bytes.is_ascii() {
+        // SAFETY: ASCII is UTF-8.
+        return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
+    }
     std::str::from_utf8(bytes).map_err(|error| {
         let bad = error.valid_up_to();
         let found = error.error_len().and_then(|_| bytes.get(bad).copied()).unwrap_or(0);

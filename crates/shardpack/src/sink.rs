@@ -215,4 +215,4 @@ fn sync_folder_of(_: &Path) -> io::Result<()> {
 }
 
 /// Bytes are handed to the file when there are this many.
-const FLUSH_BYTES: usize = 1 << 20;
+const FLUSH_BYTES: usize = 256 << 10;

@@ -9,6 +9,8 @@ mod tail;
 
 pub use block::{EntryDraft, RecordDraft, encode_block};
 
+use block::EntryPlace;
+
 use serde::Serialize;
 use twox_hash::XxHash3_64;
 
@@ -91,6 +93,8 @@ pub struct PackEncoder {
     keys_sorted: bool,
     directory: Directory,
     statistics: Statistics,
+    /// Where the entries of the last record are; kept for its memory.
+    places: Vec<EntryPlace>,
 }
 
 /// What section 6 holds: where entries and their frames begin.
@@ -163,6 +167,7 @@ impl PackEncoder {
             keys_sorted: true,
             directory: Directory::default(),
             statistics: Statistics::default(),
+            places: Vec::new(),
         })
     }
 
@@ -190,10 +195,19 @@ impl PackEncoder {
     /// Encodes a record and appends its bytes.
     pub fn push(&mut self, draft: &RecordDraft<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
-        let frames = encode_block(draft, &self.options, out)?;
-        let block = out.get(start..).unwrap_or_default();
-        let record = RecordRef::parse(block, self.at, Verify::Off).map_err(Error::from)?;
-        self.note(&record, frames)
+        let mut places = std::mem::take(&mut self.places);
+        let encoded = block::encode_noted(draft, &self.options, &mut places, out);
+        let noted = encoded.and_then(|frames| {
+            self.note(draft.key, out.get(start..).unwrap_or_default(), frames)?;
+            for (number, (entry, place)) in draft.entries.iter().zip(&places).enumerate() {
+                self.directory.headers.push(place.header_at);
+                let (payload, stored) = (entry.data.len() as u64, place.stored_bytes);
+                self.statistics.note(number, entry.name, entry.content_type, payload, stored);
+            }
+            Ok(())
+        });
+        self.places = places;
+        noted
     }
 
     /// Appends a record as it is, byte for byte: from another pack, or from [`encode_block`]. Every CRC is compared first
@@ -206,23 +220,26 @@ impl PackEncoder {
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let record = RecordRef::parse(block, self.at, verify)?;
-        if verify != Verify::Off {
-            record.check()?;
-        }
+        record.check()?;
         if self.options.align_bytes > 8 && !(block.len() as u64).is_multiple_of(self.options.align_bytes) {
             let align = self.options.align_bytes;
             let why =
                 format!("the record is not padded to {align} bytes; write it anew instead of copying it");
             return Err(Error::invalid(why).in_record(record.key()));
         }
-        self.note(&record, frames)?;
+        self.note(record.key(), block, frames)?;
+        for (number, entry) in record.entries().enumerate() {
+            let entry = entry?;
+            self.directory.headers.push(entry.header_offset() - record.offset());
+            let (payload, stored) = (entry.file_size(), entry.stored().len() as u64);
+            self.statistics.note(number, entry.name(), entry.content_type(), payload, stored);
+        }
         out.extend_from_slice(block);
         Ok(())
     }
 
-    /// Takes down what the index will say of a record.
-    fn note(&mut self, record: &RecordRef<'_>, frames: Vec<(u32, Vec<Frame>)>) -> Result<(), Error> {
-        let key = record.key();
+    /// Takes down what the index will say of a record; its entries come after it.
+    fn note(&mut self, key: &str, block: &[u8], frames: Vec<(u32, Vec<Frame>)>) -> Result<(), Error> {
         self.keys_sorted &= self.offsets.is_empty() || self.last_key.as_bytes() <= key.as_bytes();
         self.last_key.clear();
         self.last_key.push_str(key);
@@ -237,31 +254,25 @@ impl PackEncoder {
             self.keys.clear();
         }
         if self.options.digests {
-            self.record_digests.extend_from_slice(blake3::hash(record.block()).as_bytes());
+            self.record_digests.extend_from_slice(blake3::hash(block).as_bytes());
         }
         let first = self.directory.headers.len() as u64;
         self.directory.first_entries.push(first);
         self.statistics.records += 1;
-        for (place, entry) in record.entries().enumerate() {
-            let entry = entry?;
-            self.directory.headers.push(entry.header_offset() - record.offset());
-            self.statistics.note(place, &entry);
-        }
         for (number, frames) in frames {
             self.directory.frames.push((first + u64::from(number), frames));
         }
-        self.at += record.block().len() as u64;
+        self.at += block.len() as u64;
         Ok(())
     }
 }
 
 impl Statistics {
-    fn note(&mut self, place: usize, entry: &crate::record::EntryRef<'_>) {
-        let (payload, stored) = (entry.file_size(), entry.stored().len() as u64);
+    /// Counts the entry that stands at `place` in its record.
+    fn note(&mut self, place: usize, name: &str, content_type: &str, payload: u64, stored: u64) {
         self.entries += 1;
         self.payload_bytes = self.payload_bytes.saturating_add(payload);
         self.stored_bytes += stored;
-        let (name, content_type) = (entry.name(), entry.content_type());
         let is_it = |known: &NameStatistics| known.name == name && known.content_type == content_type;
         // Most samples have the same entries in the same order.
         let known = match self.names.get(place) {

@@ -76,7 +76,7 @@ impl<'a> EntryHeader<'a> {
         const WHAT: &str = "entry header";
         let at = r.offset();
         let fixed: [u8; 32] = r.clone().array(WHAT)?;
-        let (before_crc, _) = fixed.split_at(20);
+        let before_crc: &[u8; 20] = fixed.first_chunk().expect("20 of 32 bytes");
         let mut fields = Reader::at(&fixed, at);
         let file_size = fields.u64(WHAT)?;
         let stored_size = fields.u64(WHAT)?;
@@ -140,7 +140,7 @@ impl<'a> EntryHeader<'a> {
         out.extend_from_slice(self.name.as_bytes());
         out.extend_from_slice(text.as_bytes());
         let header = out.get_mut(start..).unwrap_or_default();
-        let covered = header.get(..20).zip(header.get(24..));
+        let covered = header.first_chunk::<20>().zip(header.get(24..));
         let found = covered.map_or(0, |(before, after)| crc_of_two(before, after)).to_le_bytes();
         if let Some(place) = header.get_mut(20..24) {
             place.copy_from_slice(&found);

@@ -128,7 +128,7 @@ impl<'a> RecordHeader<'a> {
         if let Some(place) = record.first_chunk_mut::<8>() {
             *place = record_size.to_le_bytes();
         }
-        let parts = record.get(..12).zip(record.get(16..header_len));
+        let parts = record.first_chunk::<12>().zip(record.get(16..header_len));
         let Some((before, after)) = parts else { return };
         let found = crc_of_two(before, after).to_le_bytes();
         if let Some(place) = record.get_mut(12..16) {

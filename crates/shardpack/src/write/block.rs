@@ -64,8 +64,26 @@ pub fn encode_block(
     options: &WriteOptions,
     out: &mut Vec<u8>,
 ) -> Result<Vec<(u32, Vec<Frame>)>, Error> {
+    encode_noted(draft, options, &mut Vec::new(), out)
+}
+
+/// Where an entry stands in its record, and how much of it there is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryPlace {
+    pub(super) header_at: u64,
+    pub(super) stored_bytes: u64,
+}
+
+/// [`encode_block`], which also says where the entries are; `places` are forgotten first.
+pub(super) fn encode_noted(
+    draft: &RecordDraft<'_>,
+    options: &WriteOptions,
+    places: &mut Vec<EntryPlace>,
+    out: &mut Vec<u8>,
+) -> Result<Vec<(u32, Vec<Frame>)>, Error> {
+    places.clear();
     let start = out.len();
-    let encoded = encode_at(draft, options, start, out);
+    let encoded = encode_at(draft, options, start, places, out);
     if encoded.is_err() {
         out.truncate(start);
     }
@@ -76,6 +94,7 @@ fn encode_at(
     draft: &RecordDraft<'_>,
     options: &WriteOptions,
     start: usize,
+    places: &mut Vec<EntryPlace>,
     out: &mut Vec<u8>,
 ) -> Result<Vec<(u32, Vec<Frame>)>, Error> {
     let entry_count = u32::try_from(draft.entries.len())
@@ -104,8 +123,10 @@ fn encode_at(
     let header_len = header.encode_unsealed(out)?;
     let mut frames = Vec::new();
     for (number, entry) in (0..entry_count).zip(&draft.entries) {
-        let found =
+        let header_at = (out.len() - start) as u64;
+        let (stored_bytes, found) =
             encode_entry(entry, options, align, start, out).map_err(|error| error.in_entry(entry.name))?;
+        places.push(EntryPlace { header_at, stored_bytes });
         if !found.is_empty() {
             frames.push((number, found));
         }
@@ -119,14 +140,14 @@ fn encode_at(
     Ok(frames)
 }
 
-/// Appends one entry of the record that begins at `start`.
+/// Appends one entry of the record that begins at `start`. Returns the bytes it is stored in, and its frames.
 fn encode_entry(
     entry: &EntryDraft<'_>,
     options: &WriteOptions,
     align: usize,
     start: usize,
     out: &mut Vec<u8>,
-) -> Result<Vec<Frame>, Error> {
+) -> Result<(u64, Vec<Frame>), Error> {
     let content_type = ContentType::new(entry.content_type);
     let strings_end = out.len() - start + EntryHeader::LEN + entry.name.len() + content_type.text_len();
     let data_pad = strings_end.next_multiple_of(align) - strings_end;
@@ -160,7 +181,7 @@ fn encode_entry(
     // The record begins at a multiple of 8 in the pack, not necessarily in the buffer.
     let len = (out.len() - start).next_multiple_of(8);
     out.resize(start + len, 0);
-    Ok(frames)
+    Ok((header.stored_size, frames))
 }
 
 fn expect_room(options: &WriteOptions, found: u64) -> Result<(), Error> {
