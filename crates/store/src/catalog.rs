@@ -83,6 +83,16 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// The rows of these shards; unknown ones are left out.
     async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>>;
 
+    /// Whether a chunk is within reach, if that is told without waiting for anyone; else [`dedup`](Self::dedup) tells.
+    fn peek_chunk(&self, _reach: &Reach, _chunk: ChunkHash) -> Option<bool> {
+        None
+    }
+
+    /// The file, if `scope` may read it, and if that is told without waiting for anyone; else [`files`](Self::files) tells.
+    fn peek_file(&self, _scope: &Scope, _hash: FileHash) -> Option<Option<FileRow>> {
+        None
+    }
+
     /// The tokens people keep.
     fn tokens(&self) -> &dyn Tokens;
 

@@ -115,6 +115,10 @@ impl Store {
     /// The shard that tells where a chunk is; `None` when no eligible chunk of that hash is within reach.
     pub async fn dedup(&self, grant: &Grant, chunk: ChunkHash) -> Result<Option<Bytes>> {
         let Some(reach) = self.dedup.policy.reach(grant.scope()) else { return Ok(None) };
+        // Of a new file nothing is known, and most files are new.
+        if self.catalog.peek_chunk(&reach, chunk) == Some(false) {
+            return Ok(None);
+        }
         let Some(hit) = self.chunks.ask((reach.clone(), chunk)).await? else { return Ok(None) };
         let now_s = self.clock.now_s();
         let mut rows = vec![hit.xorb.clone()];

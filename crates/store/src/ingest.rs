@@ -13,7 +13,7 @@ use xet::{FormatError, XorbHash};
 
 use crate::Store;
 use crate::access::Grant;
-use crate::blocks::BLOCK_BYTES;
+use crate::blocks::{BLOCK_BYTES, LARGE_BYTES};
 use crate::body::{self, BodyError, Segments};
 use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
@@ -59,14 +59,15 @@ impl Store {
 
         let mut scanner = XorbScanner::new(Some(hash));
         let refuse = |source| Error::invalid(what.clone(), source);
-        let mut arriving = Segments::new(&what, &self.objects.blocks, bytes_max, pieces);
-        while let Some(segment) = arriving.next().await? {
+        let is_small = bytes_max <= BLOCK_BYTES as u64;
+        let blocks = if is_small { &self.objects.blocks } else { &self.objects.large_blocks };
+        let mut arriving = Segments::new(&what, blocks, bytes_max, pieces);
+        // Looked at where it is: to hand it to another thread costs a tenth of the work, and other uploads have theirs. The
+        // little that decodes to much takes as long as a whole xorb at worst, since it is one.
+        while let Some(segment) = arriving.next_seen(|bytes| scanner.push(bytes).map_err(refuse)).await? {
             if let Some(staged) = &mut staged {
-                staged.push(segment.clone()).await?;
+                staged.push(segment).await?;
             }
-            // Where it is: to hand it to another thread costs a tenth of the work, and other uploads have theirs. The
-            // little that decodes to much takes as long as a whole xorb at worst, since it is one.
-            scanner.push(&segment).map_err(refuse)?;
         }
         let sealed = self.workers.run(move || seal(scanner, salt)).await?.map_err(refuse)?;
         self.keep(sealed, staged).await
@@ -163,9 +164,9 @@ impl Store {
     }
 }
 
-/// What an upload holds when its bytes are put aside: a block that fills, one that is looked at, one at the disk, the end of
-/// the one before, what a chunk decodes to, and the buffer of its connection.
-const STAGED_BYTES: u64 = 6 * BLOCK_BYTES as u64;
+/// What an upload holds when its bytes are put aside: a block that fills, one at the disk, one that waits for it, what a chunk
+/// decodes to, and the buffer of its connection.
+const STAGED_BYTES: u64 = 3 * LARGE_BYTES as u64 + 2 * BLOCK_BYTES as u64;
 
 /// The records as they came get a footer of our own: the one that came may be old or carry a nonce.
 fn seal(scanner: XorbScanner, salt: Salt) -> std::result::Result<Sealed, FormatError> {

@@ -6,7 +6,7 @@
 //! | `shards/ab/<hash>`          | one accepted shard in stored form                                     |
 //! | `commits/<repo>/<oid>`      | one bundle: the git objects a commit of a repository added            |
 //! | `repos/<repo>/<version>`    | what is known of a repository besides its git objects                 |
-//! | `people/<version>`          | users, organisations and their members                                |
+//! | `people/<version>`          | users, organisations, their members and quotas                        |
 //! | `parts/<repo>/<sha256>-<n>` | one part of a file that arrives by parts, until all are there         |
 //!
 //! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the xorb's footer in plain
@@ -223,6 +223,8 @@ pub struct Objects {
     /// Where they are, if that is a folder of this machine.
     folder: Option<Arc<FilePath>>,
     pub(crate) blocks: Blocks,
+    /// For what goes to disk, or is read from it, in order and in bulk.
+    pub(crate) large_blocks: Blocks,
     /// Signs for the same store, where that has a signature of its own.
     signer: Option<Arc<dyn Signer>>,
 }
@@ -251,7 +253,7 @@ impl Objects {
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
         let store = Arc::new(timed::TimedObjects(store));
-        Self { store, signer: None, folder: None, blocks: Blocks::default() }
+        Self { store, signer: None, folder: None, blocks: Blocks::small(), large_blocks: Blocks::large() }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again

@@ -160,6 +160,7 @@ impl Store {
 /// The layouts of files that are asked for, and for a moment those that were: clients ask for a file range by range.
 #[derive(Debug, Clone)]
 pub(crate) struct Layouts {
+    catalog: Arc<dyn Catalog>,
     ask: Gather<(Scope, FileHash), Arc<Layout>>,
     known: Cache<(Scope, FileHash), (Arc<Layout>, u64)>,
 }
@@ -172,7 +173,8 @@ impl Layouts {
     /// Asks this catalog, and keeps so many bytes.
     pub(crate) fn new(catalog: &Arc<dyn Catalog>, bytes_max: u64) -> Self {
         let weigh = |_: &_, (layout, _): &(Arc<Layout>, u64)| layout.weight_bytes();
-        Self { ask: gather(catalog), known: Cache::builder().max_capacity(bytes_max).weigher(weigh).build() }
+        let known = Cache::builder().max_capacity(bytes_max).weigher(weigh).build();
+        Self { catalog: catalog.clone(), ask: gather(catalog), known }
     }
 
     async fn of(&self, asked: (Scope, FileHash), now_s: u64) -> Result<Option<Arc<Layout>>> {
@@ -181,7 +183,10 @@ impl Layouts {
         {
             return Ok(Some(layout));
         }
-        let found = self.ask.ask(asked.clone()).await?;
+        let found = match self.catalog.peek_file(&asked.0, asked.1) {
+            Some(row) => row.map(|row| Arc::new(row.layout)),
+            None => self.ask.ask(asked.clone()).await?,
+        };
         if let Some(layout) = &found {
             self.known.insert(asked, (layout.clone(), now_s)).await;
         }

@@ -117,13 +117,15 @@ impl Store {
     pub async fn set_quota(&self, row: &QuotaRow) -> Result<()> {
         self.catalog.keep().set_quota(row).await?;
         self.quotas.rows.invalidate(&()).await;
-        Ok(())
+        self.write_people_down().await
     }
 
     /// Removes a quota. None is not found.
     pub async fn remove_quota(&self, of: &QuotaOf) -> Result<()> {
         let removed = self.catalog.keep().remove_quota(of).await?;
         self.quotas.rows.invalidate(&()).await;
+        // Also where there was none: it may be one that could not be written down the last time.
+        self.write_people_down().await?;
         match removed {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::NotFound, format!("{of} has no quota"))),

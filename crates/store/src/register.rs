@@ -73,7 +73,9 @@ impl Store {
         let shard = Arc::new(shard);
         let xorbs = Arc::new(self.live_xorbs(&shard).await?);
         self.check_sections(&shard, &xorbs)?;
-        let proven = self.prove(&shard, &xorbs, progress).await?;
+        let mut proven = self.prove(&shard, &xorbs, progress).await?;
+        // Rows that come in the order of their keys go to few pages each.
+        proven.files.sort_unstable_by_key(|file| file.hash);
         let stored: Vec<_> = xorbs.values().map(|row| (row.key.hash, row.object_bytes)).collect();
         self.expect_quota_for(grant.scope(), &proven.files, &stored).await?;
         let now_s = self.clock.now_s();
@@ -226,7 +228,10 @@ fn sha256s(shard: &Shard) -> Vec<(Sha256, FileHash)> {
         true => Some(EMPTY_SHA256),
         false => file.sha256,
     };
-    shard.files.iter().filter_map(|file| Some((digest(file)?, file.hash))).collect()
+    let mut digests: Vec<_> =
+        shard.files.iter().filter_map(|file| Some((digest(file)?, file.hash))).collect();
+    digests.sort_unstable();
+    digests
 }
 
 const EMPTY_SHA256: Sha256 = Sha256::new([
@@ -247,6 +252,7 @@ fn eligible(shard: &Shard, of_terms: Vec<DedupRow>) -> Vec<DedupRow> {
     };
     let mut rows = of_terms;
     rows.extend(shard.xorbs.iter().flat_map(of_xorb));
+    rows.sort_by_key(|row| row.chunk);
     rows
 }
 

@@ -263,7 +263,7 @@ impl Verify<'_> {
         keys: Vec<(ObjectKey, u64)>,
     ) -> Result<(Vec<ObjectKey>, Vec<(ObjectKey, String)>)> {
         let (store, deep) = (self.store, self.options.deep);
-        let at_once = if deep { DEEP_AT_ONCE } else { QUICK_AT_ONCE };
+        let at_once = if deep { deep_at_once() } else { QUICK_AT_ONCE };
         let looks = keys.into_iter().map(|(key, bytes)| async move {
             let found =
                 if deep { store.examine(key, bytes).await? } else { store.glance(key, bytes).await? };
@@ -368,8 +368,10 @@ async fn scan(objects: &Objects, xorb: XorbKey, bytes: u64) -> Result<()> {
     let mut scanner = XorbScanner::new(Some(xorb.hash));
     match objects.path_of(&key) {
         Some(path) => {
-            let scan =
-                move || each_piece(&path, |piece| scanner.push(piece).map_err(damaged)).map(|()| scanner);
+            let block = objects.large_blocks.take();
+            let scan = move || {
+                each_piece(&path, block, |piece| scanner.push(piece).map_err(damaged)).map(|()| scanner)
+            };
             let scanned = tokio::task::spawn_blocking(scan).await;
             scanner = scanned
                 .map_err(|source| Error::caused(ErrorKind::Internal, format!("read {key}"), source))??;
@@ -399,5 +401,9 @@ fn xorb_key(key: &ObjectKey) -> Option<XorbKey> {
 }
 
 const PAGE: u64 = 500;
-const DEEP_AT_ONCE: usize = 4;
 const QUICK_AT_ONCE: usize = 32;
+
+/// Objects that are hashed at once: half of the cores are left to those who are waited for.
+fn deep_at_once() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() / 2).clamp(1, 4)
+}

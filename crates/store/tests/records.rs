@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use house::House;
 use store::catalog::SqliteCatalog;
+use store::catalog::keep::{Limit, QuotaRow};
 use store::catalog::repo::{RefRow, RepoRow};
 use store::clock::ManualClock;
 use store::objects::Folder;
@@ -46,10 +47,19 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
     store.set_member("team", "cleo", true).await.unwrap();
     store.set_member("team", "dan", false).await.unwrap();
     store.remove_member("team", "dan").await.unwrap();
+    let limit = |soft, hard| Limit { soft, hard };
+    for (of, logical, physical) in [
+        ("team", limit(Some(1), Some(u64::MAX >> 1)), limit(None, None)),
+        ("datasets/team/later", limit(None, Some(7)), limit(Some(0), None)),
+        ("ann", limit(None, None), limit(None, Some(9))),
+    ] {
+        store.set_quota(&QuotaRow { of: of.parse().unwrap(), logical, physical }).await.unwrap();
+    }
+    store.remove_quota(&"ann".parse().unwrap()).await.unwrap();
 
     let before = state(store, [one.id, two.id]).await;
     assert_eq!(before.0[0].as_ref().unwrap().name, name("team/one"));
-    assert_eq!((before.1[0].len(), before.2.1, before.3.len()), (4, 1, 1));
+    assert_eq!((before.1[0].len(), before.2.1, before.3.len(), before.4.len()), (4, 1, 1, 2));
 
     // Two that changed their names with each other.
     for (from, to) in [("ann/x", "ann/z"), ("ann/y", "ann/x"), ("ann/z", "ann/y")] {
@@ -82,11 +92,12 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
     assert_eq!(store.objects().list(Folder::Repos).count().await, 3);
 }
 
-type State = ([Option<RepoRow>; 2], [Vec<RefRow>; 2], (Vec<PullRow>, u64), Vec<MemberRow>);
+type State = ([Option<RepoRow>; 2], [Vec<RefRow>; 2], (Vec<PullRow>, u64), Vec<MemberRow>, Vec<QuotaRow>);
 
 async fn state(store: &Store, [one, two]: [RepoId; 2]) -> State {
     let hub = store.hub();
     let repos = [hub.repo_of(one).await.unwrap(), hub.repo_of(two).await.unwrap()];
     let refs = [hub.refs(one, "").await.unwrap(), hub.refs(two, "").await.unwrap()];
-    (repos, refs, hub.list_pulls(one, 0, 9).await.unwrap(), hub.members("team").await.unwrap())
+    let quotas = store.quota_usage().await.unwrap().into_iter().map(|(quota, _)| quota).collect();
+    (repos, refs, hub.list_pulls(one, 0, 9).await.unwrap(), hub.members("team").await.unwrap(), quotas)
 }

@@ -1,6 +1,7 @@
 //! One id, one log line and a few numbers for every request.
 //!
-//! The line has the path but neither query nor headers: tokens and signatures are in those.
+//! A chunk that is not known is no news: its line is for those who look for a fault. The line has the path but neither
+//! query nor headers: tokens and signatures are in those.
 
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use axum::http::{HeaderName, HeaderValue, Method, Response};
 use axum::middleware::Next;
 use store::audit::{self, Actor};
 use tracing::Instrument as _;
-use xet::wire::routes::header as names;
+use xet::wire::routes::{Endpoint, header as names};
 
 use crate::secret::{hex, random};
 
@@ -24,7 +25,10 @@ pub(super) async fn observe(mut request: Request, next: Next) -> Response<Body> 
     let method = method_label(request.method());
     let route =
         request.extensions().get::<MatchedPath>().map_or("none".to_owned(), |path| path.as_str().to_owned());
-    let path: String = request.uri().path().chars().take(PATH_CHARS_MAX).collect();
+    let path = request.uri().path();
+    let (path, _) = path.split_at(path.floor_char_boundary(PATH_BYTES_MAX));
+    let path = path.to_owned();
+    let is_dedup = Endpoint::Chunk.templates().contains(&route.as_str());
     let span = tracing::info_span!("request", id, session = session(&request));
 
     let in_flight = InFlight::enter();
@@ -43,6 +47,7 @@ pub(super) async fn observe(mut request: Request, next: Next) -> Response<Body> 
         let ms = (seconds * 1e6).round() / 1e3;
         match status {
             500.. => tracing::warn!(method, path, status, ms, "answered"),
+            404 if is_dedup => tracing::debug!(method, path, status, ms, "answered"),
             _ => tracing::info!(method, path, status, ms, "answered"),
         }
     });
@@ -88,4 +93,4 @@ impl Drop for InFlight {
     }
 }
 
-const PATH_CHARS_MAX: usize = 512;
+const PATH_BYTES_MAX: usize = 512;

@@ -188,8 +188,11 @@ async fn a_registration_is_visible_in_its_repository_only(catalog: Any) {
     assert_eq!(done, Registered::Done { was_inserted: true });
 
     let expected = FileRow { hash: file(1), layout: layout(&[1]), created_s: 200 };
-    assert_eq!(catalog.files(&here, &[file(1), file(3)]).await.unwrap(), [expected]);
+    assert_eq!(catalog.files(&here, &[file(1), file(3)]).await.unwrap(), std::slice::from_ref(&expected));
     assert_eq!(catalog.files(&there, &[file(1)]).await.unwrap(), []);
+    for (scope, hash, seen) in [(&here, 1, Some(expected)), (&here, 3, None), (&there, 1, None)] {
+        assert!(catalog.peek_file(scope, file(hash)).is_none_or(|found| found == seen), "{scope} {hash}");
+    }
     assert_eq!(catalog.files_by_sha256(&here, &[sha256(2)]).await.unwrap(), [(sha256(2), file(2))]);
     assert_eq!(catalog.files_by_sha256(&there, &[sha256(2)]).await.unwrap(), []);
     assert_eq!(catalog.xorbs(&[xorb(1)]).await.unwrap()[0].referenced_s, 200);
@@ -243,6 +246,13 @@ async fn dedup_sees_as_far_as_it_may(catalog: Any) {
     let seen = async |reach: Reach| {
         let mut hits = catalog.dedup(&reach, &[chunk(1), chunk(2), chunk(3)]).await.unwrap();
         hits.sort_by_key(|hit| hit.chunk);
+        for chunk in [chunk(1), chunk(2), chunk(3)] {
+            let is_hit = hits.iter().any(|hit| hit.chunk == chunk);
+            assert!(
+                catalog.peek_chunk(&reach, chunk).is_none_or(|found| found == is_hit),
+                "{reach:?} {chunk}"
+            );
+        }
         hits.iter().map(|hit| (hit.xorb.key.hash, hit.chunk_index)).collect::<Vec<_>>()
     };
     assert_eq!(seen(Reach::All).await, [(xorb(1), 7), (xorb(2), 7)]);

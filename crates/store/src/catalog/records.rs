@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::keep::LeftRow;
+use super::keep::{LeftRow, QuotaRow};
 use super::repo::{MemberRow, NamespaceRow, RefRow, RepoRow};
 use super::review::PullRow;
 use crate::error::Result;
@@ -21,13 +21,15 @@ pub struct RepoRecord {
     pub left: Vec<LeftRow>,
 }
 
-/// Users, organisations and their members.
+/// Users, organisations and their members, and what they may take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PeopleRecord {
     /// Users and organisations.
     pub namespaces: Vec<NamespaceRow>,
     /// Who belongs to which.
     pub members: Vec<MemberRow>,
+    /// Quotas, of repositories too: these have one whether they exist yet or not.
+    pub quotas: Vec<QuotaRow>,
 }
 
 /// Gathers records.
@@ -110,7 +112,7 @@ macro_rules! implement_records {
                 for row in namespaces.iter().filter(|row| row.is_organisation) {
                     members.extend(self.members(&row.name).await?);
                 }
-                Ok((version, PeopleRecord { namespaces, members }))
+                Ok((version, PeopleRecord { namespaces, members, quotas: self.quotas().await? }))
             }
 
             async fn repo_of(&self, repo: RepoId) -> Result<Option<RepoRow>> {

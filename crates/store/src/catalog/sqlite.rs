@@ -5,6 +5,7 @@
 
 mod browse;
 mod care;
+mod direct;
 pub(in crate::catalog) mod keep;
 #[cfg(test)]
 mod plans;
@@ -38,6 +39,7 @@ use super::{
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
+use direct::Direct;
 use stamp::WalIndex;
 
 /// A catalog in a file.
@@ -46,6 +48,7 @@ pub struct SqliteCatalog {
     /// One connection.
     pub(super) writes: SqlitePool,
     pub(super) reads: SqlitePool,
+    direct: Arc<Direct>,
     index: Arc<WalIndex>,
 }
 
@@ -66,6 +69,7 @@ impl SqliteCatalog {
 
     async fn with_options(options: SqliteConnectOptions) -> Result<Self> {
         let index = Arc::new(WalIndex::beside(options.get_filename()));
+        let direct = Arc::new(Direct::new(options.get_filename()));
         let file = options.get_filename().display().to_string();
         let options = options
             .create_if_missing(true)
@@ -83,7 +87,7 @@ impl SqliteCatalog {
             Error::caused(ErrorKind::Internal, format!("catalog: bring {file} up to date"), source)
         })?;
         let reads = pool().max_connections(8).connect_with(caching(READ_CACHE_KIB)).await.map_err(refuse)?;
-        Ok(Self { writes, reads, index })
+        Ok(Self { writes, reads, direct, index })
     }
 
     async fn try_add_xorbs(&self, rows: &[XorbRow]) -> Sql<Vec<(XorbColumns, bool)>> {
@@ -389,6 +393,14 @@ impl Catalog for SqliteCatalog {
             }
         }
         Ok(shards)
+    }
+
+    fn peek_chunk(&self, reach: &Reach, chunk: ChunkHash) -> Option<bool> {
+        self.direct.chunk(reach, chunk)
+    }
+
+    fn peek_file(&self, scope: &Scope, hash: FileHash) -> Option<Option<FileRow>> {
+        self.direct.file(scope, hash)
     }
 
     fn tokens(&self) -> &dyn Tokens {

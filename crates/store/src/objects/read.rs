@@ -103,8 +103,12 @@ impl Objects {
 
 /// The bytes of a file, shown piece by piece to who looks at all of them once. Past the page cache where the system allows it:
 /// what others read stays there. In large pieces: each costs a disk's attention. May wait for it: not for threads that
-/// serve.
-pub(crate) fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+/// serve. `block` is the memory for it, a large one.
+pub(crate) fn each_piece(
+    path: &Path,
+    mut block: Block,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     let failed = |source| Error::caused(ErrorKind::Unavailable, format!("read {}", path.display()), source);
     let missing = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "it is missing"),
@@ -114,9 +118,9 @@ pub(crate) fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> Result<()>)
         Ok(file) => (file, true),
         Err(_) => (File::open(path).map_err(missing)?, false),
     };
-    let mut memory = vec![0; ONCE_BYTES + ALIGN_BYTES];
-    let start = memory.as_ptr().align_offset(ALIGN_BYTES).min(ALIGN_BYTES);
-    let room = memory.get_mut(start..start + ONCE_BYTES).unwrap_or_default();
+    let room = block.room();
+    let len = room.len().min(ONCE_BYTES);
+    let room = room.get_mut(..len).unwrap_or_default();
     let mut at = 0;
     loop {
         match read_at(&file, room, at) {
@@ -138,7 +142,7 @@ pub(crate) fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> Result<()>)
     }
 }
 
-/// Bytes that are read at once of a file that is read once: more would leave a core's own cache before they are hashed.
+/// Bytes that are read at once of a file that is read once: twice as many have left the caches before they are hashed.
 const ONCE_BYTES: usize = 1024 * 1024;
 
 #[cfg(target_os = "linux")]
@@ -328,7 +332,7 @@ mod tests {
             let data = testkit::corpus::noise(1, len);
             std::fs::write(&path, &data).unwrap();
             let mut found = Vec::new();
-            each_piece(&path, |piece| {
+            each_piece(&path, Blocks::large().take(), |piece| {
                 found.extend_from_slice(piece);
                 Ok(())
             })
@@ -336,7 +340,10 @@ mod tests {
             assert!(found == data, "{len}");
         }
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(each_piece(&path, |_| Ok(())).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            each_piece(&path, Blocks::large().take(), |_| Ok(())).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use xet::XorbHash;
 
 use super::timed::timed;
 use super::{ObjectKey, Objects, XorbKey};
-use crate::blocks::BLOCK_BYTES;
+use crate::blocks::ALIGN_BYTES;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The bytes of a xorb that is not proven yet. Dropped unfinished, it leaves nothing behind.
@@ -97,7 +97,7 @@ struct Draft {
     is_direct: bool,
     /// Where the next bytes go.
     at: u64,
-    /// What does not fill a block: the end.
+    /// What does not fill a page: the end.
     rest: Bytes,
     is_published: bool,
 }
@@ -144,21 +144,19 @@ impl Draft {
         }
     }
 
-    fn push(&mut self, segment: Bytes) -> io::Result<()> {
-        if segment.len() < BLOCK_BYTES {
-            self.rest = segment;
-            return Ok(());
-        }
-        match self.blocks.write_all(&segment) {
+    fn push(&mut self, mut segment: Bytes) -> io::Result<()> {
+        let even = segment.split_to(segment.len() / ALIGN_BYTES * ALIGN_BYTES);
+        self.rest = segment;
+        match self.blocks.write_all(&even) {
             Err(error) if self.is_direct && error.kind() == io::ErrorKind::InvalidInput => {
                 let mut plain = OpenOptions::new().write(true).open(&self.path)?;
                 io::Seek::seek(&mut plain, io::SeekFrom::Start(self.at))?;
-                plain.write_all(&segment)?;
+                plain.write_all(&even)?;
                 (self.blocks, self.is_direct) = (plain, false);
             }
             written => written?,
         }
-        self.at += segment.len() as u64;
+        self.at += even.len() as u64;
         Ok(())
     }
 
@@ -234,6 +232,7 @@ fn joined<T>(done: std::result::Result<io::Result<T>, tokio::task::JoinError>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::{BLOCK_BYTES, Blocks, LARGE_BYTES};
     use crate::objects::Digest;
 
     fn files(folder: &Path) -> Vec<String> {
@@ -246,11 +245,11 @@ mod tests {
     }
 
     /// Stages `data`, keeps `stored` bytes of it under a footer, and reads the object.
-    async fn stage(objects: &Objects, data: &[u8], stored: usize) -> Vec<u8> {
+    async fn stage(objects: &Objects, blocks: &Blocks, data: &[u8], stored: usize) -> Vec<u8> {
         let key = XorbKey { hash: hash(), digest: Digest::new([9; 32]) };
         let mut staged = Staged::begin(objects, hash()).await.unwrap();
-        for piece in data.chunks(BLOCK_BYTES) {
-            let mut block = objects.blocks.take();
+        for piece in data.chunks(blocks.block_bytes()) {
+            let mut block = blocks.take();
             block.fill(piece);
             staged.push(block.freeze()).await.unwrap();
         }
@@ -263,12 +262,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bucket = std::sync::Arc::new(object_store::memory::InMemory::new());
         for objects in [Objects::local(folder.path()).unwrap(), Objects::new(bucket)] {
-            for len in [1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES + 77] {
+            let lens =
+                [1, 4095, 4096, 4097, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * LARGE_BYTES + 77];
+            for (len, blocks) in
+                lens.into_iter().flat_map(|len| [(len, &objects.blocks), (len, &objects.large_blocks)])
+            {
                 let data = testkit::corpus::noise(3, len);
                 // The footer that came may lie in the last piece, or reach over several.
                 for stored in [len, len - len / 3, len / 4] {
                     let expected = [&data[..stored], b"footer"].concat();
-                    assert_eq!(stage(&objects, &data, stored).await, expected, "{len} {stored}");
+                    assert!(stage(&objects, blocks, &data, stored).await == expected, "{len} {stored}");
                 }
             }
         }

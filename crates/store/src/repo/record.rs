@@ -10,7 +10,7 @@ use xet::wire::{encode_json, parse_json};
 
 use super::{MemberRow, NamespaceRow, PullRow, PullState, RepoId, RepoName};
 use crate::Store;
-use crate::catalog::keep::LeftRow;
+use crate::catalog::keep::{LeftRow, Limit, QuotaRow};
 use crate::catalog::records::{PeopleRecord, RepoRecord};
 use crate::catalog::repo::{RefChange, RefRow, RepoRow};
 use crate::error::{Error, ErrorKind, Result};
@@ -54,6 +54,23 @@ struct PullJson {
 struct PeopleJson {
     namespaces: Vec<NamespaceJson>,
     members: Vec<MemberJson>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    quotas: Vec<QuotaJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct QuotaJson {
+    of: String,
+    logical: LimitJson,
+    physical: LimitJson,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LimitJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    soft: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hard: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -155,9 +172,16 @@ impl PeopleRecord {
             member: row.member.clone(),
             role: if row.writes { "write" } else { "read" }.to_owned(),
         };
+        let limit = |limit: Limit| LimitJson { soft: limit.soft, hard: limit.hard };
+        let quota = |row: &QuotaRow| QuotaJson {
+            of: row.of.to_string(),
+            logical: limit(row.logical),
+            physical: limit(row.physical),
+        };
         encode_json(&PeopleJson {
             namespaces: self.namespaces.iter().map(namespace).collect(),
             members: self.members.iter().map(member).collect(),
+            quotas: self.quotas.iter().map(quota).collect(),
         })
     }
 
@@ -180,9 +204,15 @@ impl PeopleRecord {
             };
             Ok(MemberRow { namespace: row.namespace, member: row.member, writes })
         };
+        let limit = |limit: LimitJson| Limit { soft: limit.soft, hard: limit.hard };
+        let quota = |row: QuotaJson| {
+            let of = row.of.parse().map_err(|_| wrong("name of a quota"))?;
+            Ok(QuotaRow { of, logical: limit(row.logical), physical: limit(row.physical) })
+        };
         Ok(Self {
             namespaces: json.namespaces.into_iter().map(namespace).collect::<Result<_>>()?,
             members: json.members.into_iter().map(member).collect::<Result<_>>()?,
+            quotas: json.quotas.into_iter().map(quota).collect::<Result<_>>()?,
         })
     }
 }
@@ -206,7 +236,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes down what is known of people.
+    /// Writes down what is known of people, and what they may take.
     pub(crate) async fn write_people_down(&self) -> Result<()> {
         let (version, record) = self.hub().note_people().await?;
         self.objects.put(&ObjectKey::People { version }, vec![record.encode().into()]).await?;
@@ -215,8 +245,8 @@ impl Store {
     }
 
     /// Makes the catalog's repositories what was written down of them, once their git objects are there: names, who sees
-    /// them, refs, pull requests, the trash; and people. A record whose repository has no row is left alone. Tells of how
-    /// many repositories there was a record.
+    /// them, refs, pull requests, the trash; and people and quotas. A record whose repository has no row is left alone.
+    /// Tells of how many repositories there was a record.
     pub async fn apply_records(&self) -> Result<u64> {
         let mut latest: BTreeMap<RepoId, u64> = BTreeMap::new();
         let mut listed = self.objects.list(Folder::Repos);
@@ -265,6 +295,9 @@ impl Store {
             let record = PeopleRecord::parse(&self.objects.whole(&ObjectKey::People { version }).await?)?;
             self.hub().add_namespaces(&record.namespaces).await?;
             self.hub().set_members(&record.members).await?;
+            for quota in &record.quotas {
+                self.catalog.keep().set_quota(quota).await?;
+            }
             self.hub().restore_people_version(version).await?;
         }
         Ok(applied)

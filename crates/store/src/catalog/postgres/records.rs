@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::super::keep::KeepCatalog as _;
 use super::super::records::implement_records;
 use super::super::records::{PEOPLE, PeopleRecord, Records, RepoRecord};
 use super::super::repo::statements::retried;
