@@ -1,10 +1,13 @@
 """git-lfs pushes to, fetches from and locks files on `drystone serve`; a bare git repository beside it has the refs.
 
+It pushes plainly, and by the transfer `xet`, as with git-xet: `xet_agent.py` then uploads with hf_xet.
+
 usage: git_lfs.py DRYSTONE
 
 Ends with a line `git_lfs: N passed, M failed`.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -48,13 +51,13 @@ def run(drystone, place, work):
     bare = work / "bare.git"
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", bare], check=True)
 
-    def clone(name, token):
+    def clone(name, token, **variables):
         folder, home = work / name, work / f"home-{name}"
         home.mkdir()
         Git(work, home)("lfs", "install", "--skip-repo")
         # Git would fetch the files before it is told where they are.
         Git(work, home, GIT_LFS_SKIP_SMUDGE="1")("clone", "-q", bare, folder)
-        git = Git(folder, home)
+        git = Git(folder, home, **variables)
         url = place.url.replace("http://", f"http://{name}:{token}@")
         git("config", "lfs.url", f"{url}/ann/weights.git/info/lfs")
         git("config", f"lfs.{url}/ann/weights.git/info/lfs.locksverify", "true")
@@ -103,6 +106,54 @@ def run(drystone, place, work):
     check("a wrong token fetches nothing", stranger("lfs", "pull", fails=True) and (stranger.folder / "a.bin").stat().st_size < 200)
     ann("lfs", "fsck")
     check("git lfs fsck", True)
+    by_xet(place, work, clone, ann)
+
+
+def by_xet(place, work, clone, plain):
+    """What git-xet is to git-lfs, pushes; plain git-lfs fetches."""
+    log = work / "agent.log"
+    log.touch()
+    dora = clone("dora", place.admin, XET_AGENT_LOG=str(log), HF_HOME=str(work / "hf"), HF_HUB_DISABLE_TELEMETRY="1")
+    dora("config", "lfs.customtransfer.xet.path", sys.executable)
+    dora("config", "lfs.customtransfer.xet.args", Path(__file__).parent / "xet_agent.py")
+    dora("config", "lfs.customtransfer.xet.concurrent", "true")
+    dora("lfs", "pull")
+    check("with a transfer xet at hand git lfs pull fetches plainly", (dora.folder / "a.bin").read_bytes() == b"mine")
+
+    files = {f"x/{n}.bin": noise(10 + n, size) for n, size in enumerate([1, 70_000, 3_000_000, 20_000_000])}
+    (dora.folder / "x").mkdir()
+    for name, data in files.items():
+        (dora.folder / name).write_bytes(data)
+    dora("add", "-A")
+    dora("commit", "-qm", "by xet")
+    dora("push", "-q", "origin", "main")
+    sent = log.read_text().split("\n")[:-1]
+    oids = {hashlib.sha256(data).hexdigest() for data in files.values()}
+    check("git push by xet uploads each new file once", {line.split()[0] for line in sent} == oids and len(sent) == 4, sent)
+    plain("pull", "-q")
+    check("plain git lfs fetches what came by xet", all((plain.folder / name).read_bytes() == data for name, data in files.items()))
+
+    before = bytes_under(place.objects / "xorbs")
+    edited = files["x/3.bin"][:9_000_000] + b"an insertion" + files["x/3.bin"][9_000_000:]
+    (dora.folder / "x/3.bin").chmod(0o644)
+    (dora.folder / "x/3.bin").write_bytes(edited)
+    dora("commit", "-qam", "edited by xet")
+    dora("push", "-q", "origin", "main")
+    grown = bytes_under(place.objects / "xorbs") - before
+    check("a new version by xet is stored by what changed", 0 < grown < 1_500_000, f"{grown} bytes")
+    dora("lfs", "push", "--all", "origin")
+    check("nothing is uploaded a second time", len(log.read_text().split("\n")[:-1]) == 5)
+    plain("pull", "-q")
+    check("plain git lfs fetches it", (plain.folder / "x/3.bin").read_bytes() == edited)
+
+    reader = clone("eve", "ds_wrong", XET_AGENT_LOG=str(log))
+    for key in ("path", "args", "concurrent"):
+        reader("config", f"lfs.customtransfer.xet.{key}", dora("config", f"lfs.customtransfer.xet.{key}").strip())
+    (reader.folder / "eve.bin").write_bytes(noise(20, 50_000))
+    reader("add", "-A")
+    reader("commit", "-qm", "with a wrong token")
+    reader("push", "-q", "origin", "main", fails=True)
+    check("a wrong token uploads nothing by xet", len(log.read_text().split("\n")[:-1]) == 5)
 
 
 def main(drystone):

@@ -145,6 +145,8 @@ fn a_killed_pull_goes_on() {
             // It was faster this time. That too must be right, and is tried again from the start.
             assert!(folder.read("out") == data);
             fs::remove_file(&out).unwrap();
+            // Killed before it removed its journal, it leaves claims about a file that is gone.
+            let _ = fs::remove_file(&journal);
             (claimed, wait_ms) = (0, 15);
             continue;
         }
@@ -154,13 +156,21 @@ fn a_killed_pull_goes_on() {
         claimed = now;
         wait_ms = (wait_ms * 7 / 5 + 10) % 600;
     }
+    let has_claim = fs::read(&journal).is_ok_and(|bytes| has_a_whole_record(&bytes));
     let totals = json(get(&folder, &[hash, "-o", &out, "--json"]));
     assert!(folder.read("out") == data);
     assert_eq!(folder.names(), ["in", "out", "store"]);
     let (fetched, reused) = (number(&totals, "fetched_bytes"), number(&totals, "reused_bytes"));
     // What came before is not fetched again, but for the chunks at the edges of what is missing.
     assert!(fetched + reused <= 61_000_000, "{totals}; went on {lived_on} times");
-    if claimed > 40 {
+    if has_claim {
         assert!(reused > 0, "{totals}");
     }
+}
+
+/// Whether the first record of a journal is all there; a kill may have cut it. Its count of chunks is at 44.
+fn has_a_whole_record(journal: &[u8]) -> bool {
+    let Some(count) = journal.get(44..48) else { return false };
+    let chunks = u32::from_le_bytes(count.try_into().unwrap()) as usize;
+    journal.len() >= 40 + 16 + 36 * chunks
 }
