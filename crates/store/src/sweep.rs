@@ -258,7 +258,7 @@ impl Store {
         let mut dropped = 0;
         let mut after = Vec::new();
         loop {
-            let files = self.swept().idle_repo_files(repo, times.old_s, &after, PAGE_ROWS).await?;
+            let files = self.swept().idle_repo_files(repo, times.old_s, &after, turn.rows()).await?;
             let Some(last) = files.last() else { break };
             after = last.as_bytes().to_vec();
             dropped += self.swept().drop_repo_files(repo, &files, times.old_s).await?;
@@ -269,7 +269,7 @@ impl Store {
             return Ok(0);
         }
         loop {
-            match self.swept().drop_digests(&scope).await? {
+            match self.swept().drop_digests(&scope, turn.rows()).await? {
                 0 => break,
                 digests => turn.pace(usize::try_from(digests).unwrap_or(usize::MAX)).await?,
             }
@@ -279,7 +279,7 @@ impl Store {
 
     async fn sweep_files(&self, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
         loop {
-            let files = self.swept().unread_files(turn.after(), PAGE_ROWS).await?;
+            let files = self.swept().unread_files(turn.after(), turn.rows()).await?;
             let Some(last) = files.last() else { return Ok(()) };
             swept.files += self.swept().drop_files(&files).await?;
             turn.step(files.len(), last.as_bytes()).await?;
@@ -290,7 +290,7 @@ impl Store {
         for of in Kept::ALL {
             let mut after = Vec::new();
             loop {
-                let hashes = self.swept().unused(of, times.settled_s, &after, PAGE_ROWS).await?;
+                let hashes = self.swept().unused(of, times.settled_s, &after, turn.rows()).await?;
                 let Some(last) = hashes.last() else { break };
                 after = last.to_vec();
                 swept.condemned += self.swept().condemn(of, &hashes, times.settled_s, times.now_s).await?;
@@ -304,7 +304,7 @@ impl Store {
         for of in Kept::ALL {
             let mut after = Vec::new();
             loop {
-                let hashes = self.swept().ripe(of, times.old_s, &after, PAGE_ROWS).await?;
+                let hashes = self.swept().ripe(of, times.old_s, &after, turn.rows()).await?;
                 let Some(last) = hashes.last() else { break };
                 after = last.to_vec();
                 self.swept().doom(of, &hashes, times.old_s, times.now_s).await?;

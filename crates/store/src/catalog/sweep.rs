@@ -62,7 +62,7 @@ pub trait SweepCatalog: Send + Sync {
     async fn drop_repo_files(&self, repo: &SweptRepo, files: &[FileHash], before_s: u64) -> Result<u64>;
 
     /// Drops some digests of a repository that lead to no file of it; tells how many, and 0 when there are none.
-    async fn drop_digests(&self, scope: &Scope) -> Result<u64>;
+    async fn drop_digests(&self, scope: &Scope, limit: u64) -> Result<u64>;
 
     /// Files that no repository may read.
     async fn unread_files(&self, after: &[u8], limit: u64) -> Result<Vec<FileHash>>;

@@ -33,7 +33,7 @@ impl Store {
             let Some(generation) = self.swept().begin_repo(repo.row.id).await? else { return Ok(dropped) };
             let loose = self.loose_git(repo, times, turn).await?;
             let mut is_still = true;
-            for objects in loose.objects.chunks(DROP_OBJECTS) {
+            for objects in loose.objects.chunks(usize::try_from(turn.rows()).unwrap_or(usize::MAX)) {
                 let oids: Vec<_> = objects.iter().map(|object| object.oid).collect();
                 is_still = self.swept().drop_git(repo.row.id, generation, &oids, times.left_s).await?;
                 if !is_still {
@@ -130,4 +130,3 @@ impl Store {
 const GIT_TRIES: u32 = 3;
 const PAGE_OBJECTS: u64 = 10_000;
 const MARK_OBJECTS: usize = 256;
-const DROP_OBJECTS: usize = 1000;

@@ -13,6 +13,7 @@ pub(super) struct Turn<'a> {
     store: &'a Store,
     progress: &'a SweepProgress,
     rate_per_s: Option<u64>,
+    rows: u64,
     holder: String,
     begin: Instant,
     seen: u64,
@@ -54,6 +55,7 @@ impl<'a> Turn<'a> {
             store,
             progress,
             rate_per_s: options.rate_per_s,
+            rows: if options.offline { ALONE_ROWS } else { super::PAGE_ROWS },
             holder: String::new(),
             begin: Instant::now(),
             seen: 0,
@@ -79,6 +81,11 @@ impl<'a> Turn<'a> {
         }
         self.keep().await?;
         Ok(true)
+    }
+
+    /// How many rows to change at once.
+    pub(super) const fn rows(&self) -> u64 {
+        self.rows
     }
 
     pub(super) fn after(&self) -> &[u8] {
@@ -136,6 +143,9 @@ fn parse(place: &str) -> Option<(usize, Vec<u8>)> {
 
 const LEASE: &str = "sweep";
 const LEASE_S: u64 = 600;
+/// Where nobody waits to write. Rows of one table are all over its indexes: the more go at once, the fewer pages are
+/// written again and again.
+const ALONE_ROWS: u64 = 50_000;
 
 #[cfg(test)]
 mod tests {

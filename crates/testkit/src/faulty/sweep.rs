@@ -39,7 +39,7 @@ faulty! {
     used_bundles(repo: RepoId, bundles: &[Oid]) -> Vec<Oid>;
     idle_repo_files(repo: &SweptRepo, before_s: u64, after: &[u8], limit: u64) -> Vec<FileHash>;
     drop_repo_files(repo: &SweptRepo, files: &[FileHash], before_s: u64) -> u64;
-    drop_digests(scope: &Scope) -> u64;
+    drop_digests(scope: &Scope, limit: u64) -> u64;
     unread_files(after: &[u8], limit: u64) -> Vec<FileHash>;
     drop_files(files: &[FileHash]) -> u64;
     unrelated_files(limit: u64) -> Vec<FileRow>;

@@ -161,11 +161,11 @@ async fn a_file_stays_while_a_pointer_or_a_repository_needs_it(catalog: Any) {
     // The second was registered again, the third has a pointer.
     let files = [1, 2, 3].map(|n| FileHash::new(hash(n)));
     assert_eq!(sweep.idle_repo_files(&repo, 300, &[], 10).await.unwrap(), [files[0]]);
-    assert_eq!(sweep.drop_digests(&scope()).await.unwrap(), 0);
+    assert_eq!(sweep.drop_digests(&scope(), 1000).await.unwrap(), 0);
     assert_eq!(sweep.drop_files(&files).await.unwrap(), 0);
     assert_eq!(sweep.drop_repo_files(&repo, &files, 300).await.unwrap(), 1);
     assert_eq!(catalog.files_by_sha256(&scope(), &[Sha256::new(hash(1))]).await.unwrap().len(), 1);
-    assert_eq!(sweep.drop_digests(&scope()).await.unwrap(), 1);
+    assert_eq!(sweep.drop_digests(&scope(), 1000).await.unwrap(), 1);
     assert_eq!(catalog.files_by_sha256(&scope(), &[Sha256::new(hash(1))]).await.unwrap(), []);
     // Nothing may point to it from now on.
     assert!(!hub.add_git_objects(repo.row.id, &[object(8, Some(1))], 400).await.unwrap());

@@ -9,9 +9,17 @@ macro_rules! implement_sweep_catalog {
 
         impl $catalog {
             /// One statement, and how many rows it changed.
-            async fn change(&self, mut query: Query) -> Sql<u64> {
+            async fn change(&self, query: Query) -> Sql<u64> {
+                self.change_all(std::iter::once(query)).await
+            }
+
+            /// Statements that take effect together, and how many rows they changed.
+            async fn change_all(&self, queries: impl Iterator<Item = Query> + Send) -> Sql<u64> {
                 let mut tx = self.$writes.begin_with($begin).await?;
-                let changed = query.build().persistent(false).execute(&mut *tx).await?.rows_affected();
+                let mut changed = 0;
+                for mut query in queries {
+                    changed += query.build().persistent(false).execute(&mut *tx).await?.rows_affected();
+                }
                 tx.commit().await?;
                 Ok(changed)
             }
@@ -224,26 +232,28 @@ macro_rules! implement_sweep_catalog {
                 Ok(retried!("take files from a repository", work()))
             }
 
-            async fn drop_digests(&self, scope: &Scope) -> Result<u64> {
+            async fn drop_digests(&self, scope: &Scope, limit: u64) -> Result<u64> {
                 const IDLE: &str = "NOT EXISTS (SELECT 1 FROM repo_files f WHERE f.namespace = repo_sha256s.namespace \
                     AND f.repo = repo_sha256s.repo AND f.file = repo_sha256s.file)";
                 let query = format!(
-                    "SELECT sha256 FROM repo_sha256s WHERE namespace = $1 AND repo = $2 AND {IDLE} LIMIT 1000"
+                    "SELECT sha256 FROM repo_sha256s WHERE namespace = $1 AND repo = $2 AND {IDLE} LIMIT $3"
                 );
                 let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(scope.namespace()).bind(scope.repo());
+                let query = query.bind(column(limit));
                 let idle: Sql<Vec<(Vec<u8>,)>> = query.fetch_all(&self.$reads).await;
                 let idle = idle.map_err(|source| translate("look for digests", source))?;
                 if idle.is_empty() {
                     return Ok(0);
                 }
-                let work = || {
+                let delete = |idle: &[(Vec<u8>,)]| {
                     let mut delete = Query::new("DELETE FROM repo_sha256s WHERE namespace = ");
                     delete.push_bind(scope.namespace().to_owned());
                     delete.push(" AND repo = ").push_bind(scope.repo().to_owned());
                     delete.push(" AND ").push(IDLE).push(" AND sha256");
                     push_in(&mut delete, idle.iter().map(|(digest,)| digest.as_slice()));
-                    self.change(delete)
+                    delete
                 };
+                let work = || self.change_all(idle.chunks(BATCH_ROWS).map(delete));
                 Ok(retried!("drop digests", work()))
             }
 
@@ -346,13 +356,14 @@ macro_rules! implement_sweep_catalog {
                 before_s: u64,
                 now_s: u64,
             ) -> Result<u64> {
-                let work = || {
+                let update = |hashes: &[[u8; 32]]| {
                     let mut update = Query::new(format!("UPDATE {} SET state = 1, condemned_s = ", of.table()));
                     update.push_bind(column(now_s)).push(" WHERE state = 0 AND ").push(of.seen());
                     update.push(" < ").push_bind(column(before_s)).push(of.unused()).push(" AND hash");
                     push_in(&mut update, hashes.iter().map(<[u8; 32]>::as_slice));
-                    self.change(update)
+                    update
                 };
+                let work = || self.change_all(hashes.chunks(BATCH_ROWS).map(update));
                 Ok(if hashes.is_empty() { 0 } else { retried!("condemn", work()) })
             }
 
@@ -367,29 +378,12 @@ macro_rules! implement_sweep_catalog {
             async fn doom(&self, of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
-                    let mut update = Query::new(format!("UPDATE {} SET state = 2, condemned_s = ", of.table()));
-                    update.push_bind(column(now_s)).push(" WHERE hash");
-                    push_in(&mut update, hashes.iter().map(<[u8; 32]>::as_slice));
-                    push_ripe(&mut update, of, before_s);
-                    let update = update.push(" RETURNING hash").build_query_as().persistent(false);
-                    let doomed: Vec<(Vec<u8>,)> = update.fetch_all(&mut *tx).await?;
-                    if of == Kept::Xorbs && !doomed.is_empty() {
-                        let mut less = Query::new(
-                            "INSERT INTO usage (namespace, repo, logical_bytes, physical_bytes) \
-                             SELECT r.namespace, r.repo, 0, -SUM(x.object_bytes) FROM repo_xorbs r \
-                             JOIN xorbs x ON x.hash = r.xorb WHERE r.xorb",
-                        );
-                        push_in(&mut less, doomed.iter().map(|(hash,)| hash.as_slice()));
-                        less.push(" GROUP BY r.namespace, r.repo");
-                        less.build().persistent(false).execute(&mut *tx).await?;
-                        for table in ["dedup", "repo_xorbs"] {
-                            let mut delete = Query::new(format!("DELETE FROM {table} WHERE xorb"));
-                            push_in(&mut delete, doomed.iter().map(|(hash,)| hash.as_slice()));
-                            delete.build().persistent(false).execute(&mut *tx).await?;
-                        }
+                    let mut doomed = 0;
+                    for hashes in hashes.chunks(BATCH_ROWS) {
+                        doomed += doom_some(&mut tx, of, hashes, before_s, now_s).await?;
                     }
                     tx.commit().await?;
-                    Ok(doomed.len() as u64)
+                    Ok(doomed)
                 };
                 Ok(if hashes.is_empty() { 0 } else { retried!("give up objects", work()) })
             }
@@ -412,12 +406,13 @@ macro_rules! implement_sweep_catalog {
             }
 
             async fn bury(&self, of: Kept, hashes: &[[u8; 32]], now_s: u64) -> Result<()> {
-                let work = || {
+                let update = |hashes: &[[u8; 32]]| {
                     let mut update = Query::new(format!("UPDATE {} SET state = 3, condemned_s = ", of.table()));
                     update.push_bind(column(now_s)).push(" WHERE state = 2 AND hash");
                     push_in(&mut update, hashes.iter().map(<[u8; 32]>::as_slice));
-                    self.change(update)
+                    update
                 };
+                let work = || self.change_all(hashes.chunks(BATCH_ROWS).map(update));
                 if !hashes.is_empty() {
                     retried!("note deletions", work());
                 }
@@ -516,6 +511,38 @@ macro_rules! implement_sweep_catalog {
                 }
                 Ok(found)
             }
+        }
+
+        /// Dooms those that are still ripe, and what names them goes with them; tells how many.
+        async fn doom_some(
+            tx: &mut sqlx::Transaction<'_, $database>,
+            of: Kept,
+            hashes: &[[u8; 32]],
+            before_s: u64,
+            now_s: u64,
+        ) -> Sql<u64> {
+            let mut update = Query::new(format!("UPDATE {} SET state = 2, condemned_s = ", of.table()));
+            update.push_bind(column(now_s)).push(" WHERE hash");
+            push_in(&mut update, hashes.iter().map(<[u8; 32]>::as_slice));
+            push_ripe(&mut update, of, before_s);
+            let update = update.push(" RETURNING hash").build_query_as().persistent(false);
+            let doomed: Vec<(Vec<u8>,)> = update.fetch_all(&mut **tx).await?;
+            if of == Kept::Xorbs && !doomed.is_empty() {
+                let mut less = Query::new(
+                    "INSERT INTO usage (namespace, repo, logical_bytes, physical_bytes) \
+                     SELECT r.namespace, r.repo, 0, -SUM(x.object_bytes) FROM repo_xorbs r \
+                     JOIN xorbs x ON x.hash = r.xorb WHERE r.xorb",
+                );
+                push_in(&mut less, doomed.iter().map(|(hash,)| hash.as_slice()));
+                less.push(" GROUP BY r.namespace, r.repo");
+                less.build().persistent(false).execute(&mut **tx).await?;
+                for table in ["dedup", "repo_xorbs"] {
+                    let mut delete = Query::new(format!("DELETE FROM {table} WHERE xorb"));
+                    push_in(&mut delete, doomed.iter().map(|(hash,)| hash.as_slice()));
+                    delete.build().persistent(false).execute(&mut **tx).await?;
+                }
+            }
+            Ok(doomed.len() as u64)
         }
 
         /// Dooms those that no row knows; answers with all their rows: hash, digest, state.
