@@ -374,6 +374,35 @@ impl Objects {
         }
     }
 
+    /// Deletes many: buckets are told of a thousand at a time, and a folder is left by one thread.
+    pub async fn delete_all(&self, keys: Vec<ObjectKey>) -> Result<()> {
+        let Some(folder) = self.folder.clone() else {
+            let paths = futures::stream::iter(keys).map(|key| Ok(path(&key))).boxed();
+            let mut deleted = self.store.delete_stream(paths);
+            while let Some(one) = deleted.next().await {
+                match one {
+                    Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                    Err(source) => return Err(translate("delete", "objects", source)),
+                }
+            }
+            return Ok(());
+        };
+        let remove = move || {
+            keys.iter().try_for_each(|key| match std::fs::remove_file(folder.join(key.to_string())) {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    Err(Error::caused(ErrorKind::Internal, format!("delete {key}"), source))
+                }
+                _ => Ok(()),
+            })
+        };
+        let removed = timed::timed("delete", async {
+            tokio::task::spawn_blocking(remove).await.map_err(|source| {
+                Error::caused(ErrorKind::Internal, "the thread that deletes broke off", source)
+            })?
+        });
+        removed.await
+    }
+
     /// Everything in a folder, in no order, as it is found.
     pub fn list(&self, folder: Folder) -> BoxStream<'static, Result<Listed>> {
         let prefix = match folder {

@@ -83,9 +83,8 @@ impl Store {
         });
         let pieces = parts.try_flatten().map_err(BodyError::from).boxed();
         let taken = self.take_in(grant, file.sha256, file.bytes, pieces).await?;
-        for number in numbers {
-            self.objects.delete(&file.key(repo, number)?).await?;
-        }
+        let parts = numbers.map(|number| file.key(repo, number));
+        self.objects.delete_all(parts.collect::<Result<_>>()?).await?;
         Ok(taken)
     }
 }

@@ -306,9 +306,9 @@ impl Store {
     pub async fn delete_repo(&self, repo: &RepoRow) -> Result<()> {
         let noted = self.hub().note_repo(repo.id).await?;
         // Row first: an object that is left over harms nobody.
-        for commit in self.hub().delete_repo(repo).await? {
-            self.objects.delete(&ObjectKey::Bundle { repo: repo.id, commit }).await?;
-        }
+        let bundles = self.hub().delete_repo(repo).await?;
+        let bundles = bundles.into_iter().map(|commit| ObjectKey::Bundle { repo: repo.id, commit });
+        self.objects.delete_all(bundles.collect()).await?;
         if let Some((version, _)) = noted {
             self.objects
                 .delete(&ObjectKey::Repo { repo: repo.id, version: version.saturating_sub(1) })

@@ -12,7 +12,7 @@ mod turn;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures::stream::TryStreamExt as _;
 
 use crate::Store;
 use crate::audit::Deed;
@@ -322,7 +322,7 @@ impl Store {
                 let doomed = self.swept().doomed(of, &after, PAGE_OBJECTS).await?;
                 let Some(last) = doomed.last() else { break };
                 after = last.hash.to_vec();
-                self.delete_objects(doomed.iter().map(|doomed| doomed.key)).await?;
+                self.objects.delete_all(doomed.iter().map(|doomed| doomed.key).collect()).await?;
                 let hashes: Vec<_> = doomed.iter().map(|doomed| doomed.hash).collect();
                 self.swept().bury(of, &hashes, self.clock.now_s()).await?;
                 swept.deleted += doomed.len() as u64;
@@ -353,7 +353,7 @@ impl Store {
                         self.swept().claim(&found, times.now_s).await?
                     }
                 };
-                self.delete_objects(loose.iter().copied()).await?;
+                self.objects.delete_all(loose.clone()).await?;
                 let bytes = old.iter().filter(|listed| listed.key.is_some_and(|key| loose.contains(&key)));
                 swept.deleted_bytes += bytes.map(|listed| listed.bytes).sum::<u64>();
                 swept.deleted += loose.len() as u64;
@@ -379,12 +379,6 @@ impl Store {
         }
         Ok(unused)
     }
-
-    async fn delete_objects(&self, keys: impl Iterator<Item = ObjectKey>) -> Result<()> {
-        let deletions = keys.map(|key| async move { self.objects.delete(&key).await });
-        let deletions: Vec<_> = deletions.collect();
-        stream::iter(deletions).buffer_unordered(DELETIONS_AT_ONCE).try_collect::<()>().await
-    }
 }
 
 /// A time that never comes, as databases can hold it.
@@ -399,4 +393,3 @@ const PAGE_FILES: u64 = 200;
 const PAGE_REPOS: u64 = 50;
 const PAGE_OBJECTS: u64 = 256;
 const PAGE_LISTED: usize = 500;
-const DELETIONS_AT_ONCE: usize = 16;

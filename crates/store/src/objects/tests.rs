@@ -63,6 +63,18 @@ async fn behaves(objects: Objects) {
     assert!(objects.list(Folder::Shards).try_collect::<Vec<_>>().await.unwrap().is_empty());
     objects.delete(&key).await.unwrap();
     assert_eq!(objects.head(&key).await.unwrap(), None);
+
+    // Many at once; one that is not there is no hindrance.
+    let many: Vec<_> = (0..3).map(|version| ObjectKey::People { version }).collect();
+    for key in [many[0], many[2], key] {
+        objects.put(&key, parts()).await.unwrap();
+    }
+    objects.delete_all(many).await.unwrap();
+    assert!(objects.list(Folder::People).try_collect::<Vec<_>>().await.unwrap().is_empty());
+    assert_eq!(objects.head(&key).await.unwrap(), Some(3));
+    objects.delete_all(vec![key]).await.unwrap();
+    objects.delete_all(Vec::new()).await.unwrap();
+    assert_eq!(objects.head(&key).await.unwrap(), None);
 }
 
 #[tokio::test]
