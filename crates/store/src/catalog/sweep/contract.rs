@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::catalog::Catalog;
+use crate::catalog::{BATCH_ROWS, Catalog};
 use crate::catalog::repo::{GitRow, LinkedFile, RefChange};
 use crate::catalog::rows::{DedupRow, Reach, Registered, Registration, ShardRow, XorbState};
 use crate::layout::LayoutBuilder;
@@ -18,6 +18,7 @@ on_each_catalog!(
     git_objects_go_in_their_generation_only,
     a_file_stays_while_a_pointer_or_a_repository_needs_it,
     the_way_out_is_condemned_doomed_buried_forgotten,
+    more_rows_than_a_statement_takes_go_at_once,
     an_unknown_object_is_doomed_and_a_known_one_left_alone,
     a_shard_that_is_being_deleted_is_not_registered,
     files_of_an_older_version_stop_the_sweep_until_they_are_related,
@@ -229,6 +230,47 @@ async fn the_way_out_is_condemned_doomed_buried_forgotten(catalog: Any) {
     assert!(catalog.add_xorbs(&[xorb(1)]).await.unwrap()[0].was_inserted);
     // What dedup answers told of it went with it; of others it stays.
     assert_eq!(catalog.dedup(&Reach::All, &[ChunkHash::new(hash(3))]).await.unwrap().len(), 1);
+}
+
+async fn more_rows_than_a_statement_takes_go_at_once(catalog: Any) {
+    const COUNT: u64 = 2 * BATCH_ROWS as u64 + 300;
+    let sweep = catalog.sweep();
+    let repo = made(&catalog).await;
+    let hashes: Vec<[u8; 32]> = (0..COUNT)
+        .map(|n| {
+            let mut hash = hash(7);
+            hash[..8].copy_from_slice(&n.to_be_bytes());
+            hash
+        })
+        .collect();
+    let key = |hash: &[u8; 32]| XorbKey { hash: XorbHash::new(*hash), digest: Digest::new(*hash) };
+    let xorbs: Vec<_> = hashes.iter().map(|hash| XorbRow { key: key(hash), ..xorb(1) }).collect();
+    catalog.add_xorbs(&xorbs).await.unwrap();
+    let one = registration(1, 100);
+    let files: Vec<FileHash> = hashes.iter().copied().map(FileHash::new).collect();
+    let file = |(hash, xorb): (&FileHash, &XorbRow)| {
+        let mut layout = LayoutBuilder::default();
+        layout.push(xorb.laid(), 0..2, 10, 0..18);
+        FileRow { hash: *hash, layout: layout.finish(), created_s: 100 }
+    };
+    let all = Registration {
+        xorbs: xorbs.iter().map(|row| row.key.hash).collect(),
+        files: files.iter().zip(&xorbs).map(file).collect(),
+        sha256s: files.iter().map(|file| (Sha256::new(*file.as_bytes()), *file)).collect(),
+        dedup: Vec::new(),
+        ..one
+    };
+    assert_eq!(catalog.register(&all).await.unwrap(), Registered::Done { was_inserted: true });
+
+    assert_eq!(sweep.idle_repo_files(&repo, 300, &[], 10_000).await.unwrap(), files);
+    assert_eq!(sweep.drop_repo_files(&repo, &files, 300).await.unwrap(), COUNT);
+    assert_eq!(sweep.drop_digests(&scope(), 10_000).await.unwrap(), COUNT);
+    assert_eq!(sweep.drop_files(&files).await.unwrap(), COUNT);
+    assert_eq!(sweep.condemn(Kept::Xorbs, &hashes, 300, 400).await.unwrap(), COUNT);
+    assert_eq!(sweep.doom(Kept::Xorbs, &hashes, 500, 600).await.unwrap(), COUNT);
+    assert_eq!(sweep.doomed(Kept::Xorbs, &[], 10_000).await.unwrap().len() as u64, COUNT);
+    sweep.bury(Kept::Xorbs, &hashes, 700).await.unwrap();
+    assert_eq!(sweep.forget_buried(Kept::Xorbs, 800).await.unwrap(), COUNT);
 }
 
 async fn an_unknown_object_is_doomed_and_a_known_one_left_alone(catalog: Any) {
