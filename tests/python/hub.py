@@ -292,7 +292,9 @@ def file_systems(client, folder):
 def interrupted(client, program, folder):
     """Ctrl-C reaches Python while it waits for a hub that does not answer."""
     code = (
-        "import drystone, socket, sys\n"
+        "import drystone, signal, socket, sys\n"
+        # Whoever runs the tests in the background has it ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "listener = socket.create_server(('127.0.0.1', 0))\n"
         "client = drystone.Client(f'http://127.0.0.1:{listener.getsockname()[1]}')\n"
         "print('ready', flush=True)\n"
