@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::catalog::{BATCH_ROWS, Catalog};
 use crate::catalog::repo::{GitRow, LinkedFile, RefChange};
 use crate::catalog::rows::{DedupRow, Reach, Registered, Registration, ShardRow, XorbState};
+use crate::catalog::{BATCH_ROWS, Catalog};
 use crate::layout::LayoutBuilder;
 use crate::repo::{Kind, RepoName};
 use xet::{ChunkHash, Sha256};
