@@ -3,18 +3,20 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use client::cas::{Batch, Cas, Xorb};
+use client::cas::{Batch, Cas, Growing, Xorb};
 use client::{Error, ErrorKind, Progress, Result};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use server::{House, Secret, ServeConfig};
 use store::plan::Planned;
-use store::{Grant, ObjectKey, Scope, Store};
+use store::{Grant, GrowingXorb, ObjectKey, Scope, Store};
 use xet::plan::Plan;
 use xet::wire::{Reconstruction, ReconstructionV2};
+use xet::xorb::XorbInfo;
 use xet::{ChunkHash, FileHash};
 
 /// A store directory, opened for one repository.
@@ -82,6 +84,11 @@ impl Cas for LocalCas {
         Ok(placed.map_err(translate)?.was_inserted)
     }
 
+    fn grow(&self) -> Option<Box<dyn Growing>> {
+        let xorb = self.store.grow()?;
+        Some(Box::new(LocalGrowing { store: self.store.clone(), grant: self.grant.clone(), xorb }))
+    }
+
     async fn put_shard(&self, shard: Bytes, _progress: &Progress) -> Result<()> {
         let (bytes, progress) = (shard.len() as u64, store::register::Progress::default());
         let body = stream::iter([Ok(shard)]);
@@ -106,6 +113,26 @@ impl Cas for LocalCas {
             Err(error) if error.kind() == store::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(translate(error)),
         }
+    }
+}
+
+/// A xorb that grows in the folder.
+#[derive(Debug)]
+struct LocalGrowing {
+    store: Store,
+    grant: Grant,
+    xorb: GrowingXorb,
+}
+
+#[async_trait]
+impl Growing for LocalGrowing {
+    fn write(&mut self, records: &[u8]) {
+        self.xorb.write(records);
+    }
+
+    async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool> {
+        let placed = self.store.place(&self.grant, info, self.xorb).await;
+        Ok(placed.map_err(translate)?.was_inserted)
     }
 }
 

@@ -53,11 +53,27 @@ pub trait Cas: Send + Sync + fmt::Debug {
     /// Stores a xorb. True when it was new.
     async fn put_xorb(&self, xorb: &Xorb) -> Result<bool>;
 
+    /// Room for the records of a xorb that has no name yet, where the store can take them as they are made; else `None`,
+    /// and they are kept in memory for [`put_xorb`](Self::put_xorb). Blocks, as its writes do.
+    fn grow(&self) -> Option<Box<dyn Growing>> {
+        None
+    }
+
     /// Registers a shard in upload form. Its xorbs must be stored. How far the other side is shows in `progress`.
     async fn put_shard(&self, shard: Bytes, progress: &Progress) -> Result<()>;
 
     /// The chunks of a file with their raw lengths, in order, where the store offers that; else `None`.
     async fn chunk_list(&self, file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>>;
+}
+
+/// A xorb that is written while it is made. Dropped unfinished, it leaves nothing behind.
+#[async_trait]
+pub trait Growing: Send + fmt::Debug {
+    /// Appends records. A failure is told by [`finish`](Self::finish).
+    fn write(&mut self, records: &[u8]);
+
+    /// All records were written, and this is what they are. True when the xorb was new.
+    async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool>;
 }
 
 /// How several files are put together.
@@ -87,9 +103,5 @@ impl Xorb {
     /// Bytes of all records.
     pub fn stored_bytes(&self) -> u64 {
         self.info.stored_bytes()
-    }
-    /// The same without its bytes, which are no longer needed once it was acknowledged.
-    pub fn without_records(self) -> Self {
-        Self { records: Vec::new(), ..self }
     }
 }

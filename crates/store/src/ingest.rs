@@ -17,7 +17,7 @@ use crate::blocks::{BLOCK_BYTES, LARGE_BYTES};
 use crate::body::{self, BodyError, Segments};
 use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
-use crate::objects::stage::Staged;
+use crate::objects::stage::{GrowingXorb, Staged};
 use crate::objects::{Digest, ObjectKey, XorbKey};
 use crate::quota::Need;
 
@@ -26,6 +26,36 @@ use crate::quota::Need;
 pub struct Ingested {
     /// Whether this upload stored it.
     pub was_inserted: bool,
+}
+
+/// The records of a xorb that this process has made.
+#[derive(Debug)]
+pub enum Records {
+    /// In memory, in pieces of any size.
+    Memory(Vec<Bytes>),
+    /// Written already.
+    Growing(GrowingXorb),
+}
+
+impl Records {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Memory(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+            Self::Growing(growing) => growing.stored_bytes(),
+        }
+    }
+}
+
+impl From<Vec<Bytes>> for Records {
+    fn from(parts: Vec<Bytes>) -> Self {
+        Self::Memory(parts)
+    }
+}
+
+impl From<GrowingXorb> for Records {
+    fn from(growing: GrowingXorb) -> Self {
+        Self::Growing(growing)
+    }
 }
 
 impl Store {
@@ -78,12 +108,23 @@ impl Store {
         if self.objects.stages_in_files() { body_bytes.min(STAGED_BYTES) } else { body_bytes }
     }
 
+    /// Room for the records of a xorb that this process is making, for [`Store::place`]; `None` when they are to be kept in
+    /// memory. Opens a file: not for a thread that serves others.
+    pub fn grow(&self) -> Option<GrowingXorb> {
+        GrowingXorb::begin(&self.objects)
+    }
+
     /// Takes in a xorb that this process has made itself, from chunks it has hashed: nothing is decompressed or hashed
     /// again, and all else is as in [`Store::ingest`]. `records` are its records, in order. Never for a stranger's bytes.
-    pub async fn place(&self, grant: &Grant, info: Arc<XorbInfo>, records: Vec<Bytes>) -> Result<Ingested> {
+    pub async fn place(
+        &self,
+        grant: &Grant,
+        info: Arc<XorbInfo>,
+        records: impl Into<Records>,
+    ) -> Result<Ingested> {
         grant.expect_write()?;
-        let (expected, found) =
-            (info.stored_bytes(), records.iter().map(|part| part.len() as u64).sum::<u64>());
+        let records = records.into();
+        let (expected, found) = (info.stored_bytes(), records.bytes());
         if expected != found {
             let message = format!("xorb {}: {found} bytes of records, expected {expected}", info.hash());
             return Err(Error::new(ErrorKind::Internal, message));
@@ -98,16 +139,19 @@ impl Store {
             let info = info.clone();
             move || {
                 let footer = salt.footer(&info);
-                let digest = Digest::of(&footer);
-                let mut parts = records;
-                parts.push(footer.into());
-                (digest, parts)
+                (Digest::of(&footer), footer)
             }
         });
-        let (digest, parts) = sealed.await?;
+        let (digest, footer) = sealed.await?;
         let key = XorbKey { hash: info.hash(), digest };
-        let object_bytes = parts.iter().map(|part| part.len() as u64).sum();
-        self.objects.put(&ObjectKey::Xorb(key), parts).await?;
+        let object_bytes = found + footer.len() as u64;
+        match records {
+            Records::Memory(mut parts) => {
+                parts.push(footer.into());
+                self.objects.put(&ObjectKey::Xorb(key), parts).await?;
+            }
+            Records::Growing(growing) => growing.finish(key, footer).await?,
+        }
         self.note(key, object_bytes, info, now_s, salt).await
     }
 

@@ -41,7 +41,7 @@ pub use catalog::Catalog;
 pub use clock::Clock;
 pub use dedup::{DedupOptions, DedupPolicy};
 pub use error::{Error, ErrorKind, Result};
-pub use objects::{Digest, FilePart, ObjectKey, Objects, PART_BYTES, XorbKey};
+pub use objects::{Digest, FilePart, GrowingXorb, ObjectKey, Objects, PART_BYTES, XorbKey};
 
 use catalog::rows::{DedupHit, Reach};
 use footers::Footers;

@@ -42,6 +42,7 @@ use crate::repo::oid::{Oid, parse_hex};
 pub use parts::{FilePart, PART_BYTES};
 pub use read::ObjectReader;
 pub(crate) use read::each_piece;
+pub use stage::GrowingXorb;
 
 /// The BLAKE3 of a xorb's footer, which says where in the object each chunk lies. Objects of one footer may differ in how
 /// a chunk is compressed, but not in where its record begins and ends, nor in what it decodes to.

@@ -1,12 +1,13 @@
 //! Xorbs being filled. Places are given out in file order; the records may be compressed in any order, by anyone.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use xet::xorb::{RecordInfo, XorbInfo};
 use xet::{ChunkHash, limits};
 
-use crate::cas::Xorb;
+use crate::cas::Growing;
 
 /// Chunks that will be a xorb, or a part of one.
 #[derive(Debug)]
@@ -14,16 +15,18 @@ pub(super) struct Bin {
     id: u64,
     chunks: Vec<(ChunkHash, u32)>,
     raw_bytes: u64,
-    /// Records in order; a missing segment is being compressed.
-    segments: Vec<Option<Segment>>,
+    /// Lengths of the records of each segment, in order; those of a missing one are not known yet.
+    segments: Vec<Option<Vec<u32>>>,
     missing: usize,
     closed: bool,
+    /// Has a lock of its own: it may take as long as a disk.
+    shelf: Arc<Mutex<Shelf>>,
 }
 
 /// Records of some consecutive chunks of a bin.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Segment {
-    pub(super) bytes: Bytes,
+    pub(super) bytes: Vec<u8>,
     /// Of each record.
     pub(super) record_bytes: Vec<u32>,
 }
@@ -31,8 +34,24 @@ pub(super) struct Segment {
 /// A bin that one worker fills and others complete.
 pub(super) type SharedBin = Arc<Mutex<Bin>>;
 
-pub(super) fn lock(bin: &SharedBin) -> MutexGuard<'_, Bin> {
-    bin.lock().expect("nobody panics with the lock")
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().expect("nobody panics with the lock")
+}
+
+/// Takes the records that were announced as `slot`, and the memory they are in if they stay there. The bin itself, when it is
+/// closed and these were the last. `grow` opens what takes records out of memory.
+pub(super) fn fill(
+    bin: &SharedBin,
+    slot: usize,
+    segment: &mut Segment,
+    grow: impl Fn() -> Option<Box<dyn Growing>>,
+) -> Option<Sealing> {
+    let shelf = lock(bin).shelf.clone();
+    lock(&shelf).take(slot, &mut segment.bytes, grow);
+    let mut bin = lock(bin);
+    bin.segments[slot] = Some(std::mem::take(&mut segment.record_bytes));
+    bin.missing -= 1;
+    bin.take_if_done()
 }
 
 impl Bin {
@@ -44,6 +63,7 @@ impl Bin {
             segments: Vec::new(),
             missing: 0,
             closed: false,
+            shelf: Arc::default(),
         }))
     }
 
@@ -75,13 +95,6 @@ impl Bin {
         self.segments.len() - 1
     }
 
-    /// Takes the records that were announced. The bin itself, when it is closed and these were the last.
-    pub(super) fn fill(&mut self, slot: usize, segment: Segment) -> Option<Sealing> {
-        self.segments[slot] = Some(segment);
-        self.missing -= 1;
-        self.take_if_done()
-    }
-
     /// Nothing more will be placed. The bin itself, when nothing is missing.
     pub(super) fn close(&mut self) -> Option<Sealing> {
         self.closed = true;
@@ -96,9 +109,96 @@ impl Bin {
             bins: vec![(self.id, 0)],
             chunks: std::mem::take(&mut self.chunks),
             raw_bytes: self.raw_bytes,
-            segments: self.segments.drain(..).map(|segment| segment.expect("none is missing")).collect(),
+            record_bytes: self.segments.drain(..).flat_map(|lens| lens.expect("none is missing")).collect(),
+            records: std::mem::take(&mut lock(&self.shelf).records),
         })
     }
+}
+
+/// The records of a bin, put in order.
+#[derive(Debug, Default)]
+struct Shelf {
+    records: Records,
+    /// The segment that is next.
+    next: usize,
+    /// Segments after it.
+    waiting: BTreeMap<usize, Vec<u8>>,
+}
+
+impl Shelf {
+    fn take(&mut self, slot: usize, bytes: &mut Vec<u8>, grow: impl Fn() -> Option<Box<dyn Growing>>) {
+        if slot != self.next {
+            self.waiting.insert(slot, trimmed(bytes));
+            return;
+        }
+        self.records.append(bytes, &grow);
+        self.next += 1;
+        while let Some(mut bytes) = self.waiting.remove(&self.next) {
+            self.records.append(&mut bytes, &grow);
+            self.next += 1;
+        }
+    }
+}
+
+/// Records one after another, where they wait for the xorb to be complete.
+#[derive(Debug)]
+pub(super) enum Records {
+    Memory(Vec<Bytes>),
+    Growing(Box<dyn Growing>),
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        Self::Memory(Vec::new())
+    }
+}
+
+impl Records {
+    /// Appends `bytes`, and takes the memory they are in if they stay there.
+    fn append(&mut self, bytes: &mut Vec<u8>, grow: impl Fn() -> Option<Box<dyn Growing>>) {
+        match self {
+            Self::Growing(growing) => growing.write(bytes),
+            Self::Memory(parts) => {
+                parts.push(trimmed(bytes).into());
+                // Not at once: what is left at the end can be joined into one xorb as long as it is in memory.
+                if self.memory_bytes() >= GROW_BYTES
+                    && let Some(growing) = grow()
+                {
+                    let parts = std::mem::replace(self, Self::Growing(growing));
+                    let _ = self.join(parts);
+                }
+            }
+        }
+    }
+
+    /// Puts others behind these, unless they are out of memory; then gives them back.
+    fn join(&mut self, other: Self) -> Result<(), Self> {
+        match (self, other) {
+            (_, Self::Growing(other)) => return Err(Self::Growing(other)),
+            (Self::Growing(growing), Self::Memory(parts)) => {
+                parts.iter().for_each(|part| growing.write(part));
+            }
+            (Self::Memory(all), Self::Memory(parts)) => all.extend(parts),
+        }
+        Ok(())
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Memory(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+            Self::Growing(_) => 0,
+        }
+    }
+}
+
+/// The bytes with the memory they are in. They wait until their xorb is sent, so what compressed well must not keep the room of
+/// what it was.
+fn trimmed(bytes: &mut Vec<u8>) -> Vec<u8> {
+    let mut bytes = std::mem::take(bytes);
+    if bytes.len() < bytes.capacity() / 8 * 7 {
+        bytes.shrink_to_fit();
+    }
+    bytes
 }
 
 /// A bin with all its records.
@@ -108,35 +208,41 @@ pub(super) struct Sealing {
     bins: Vec<(u64, u32)>,
     chunks: Vec<(ChunkHash, u32)>,
     raw_bytes: u64,
-    segments: Vec<Segment>,
+    record_bytes: Vec<u32>,
+    records: Records,
 }
 
 /// A sealed xorb, and which bins it was.
 #[derive(Debug)]
 pub(super) struct Sealed {
     pub(super) bins: Vec<(u64, u32)>,
-    pub(super) xorb: Xorb,
+    pub(super) info: Arc<XorbInfo>,
+    pub(super) records: Records,
 }
 
 impl Sealing {
     /// Puts the chunks of another behind these, if both fit into one xorb; else gives it back.
-    pub(super) fn append(&mut self, other: Self) -> Result<(), Self> {
+    pub(super) fn append(&mut self, mut other: Self) -> Result<(), Self> {
         let fits = self.raw_bytes + other.raw_bytes <= limits::XORB_BYTES_MAX
             && self.chunks.len() + other.chunks.len() <= limits::XORB_CHUNKS_MAX as usize;
         if !fits {
+            return Err(other);
+        }
+        if let Err(records) = self.records.join(other.records) {
+            other.records = records;
             return Err(other);
         }
         let base = u32::try_from(self.chunks.len()).expect("a xorb has few chunks");
         self.bins.extend(other.bins.into_iter().map(|(bin, start)| (bin, base + start)));
         self.chunks.extend(other.chunks);
         self.raw_bytes += other.raw_bytes;
-        self.segments.extend(other.segments);
+        self.record_bytes.extend(other.record_bytes);
         Ok(())
     }
 
-    /// Bytes of the records.
-    pub(super) fn stored_bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.bytes.len() as u64).sum()
+    /// Bytes of the records that are in memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.records.memory_bytes()
     }
 
     pub(super) fn raw_bytes(&self) -> u64 {
@@ -145,52 +251,131 @@ impl Sealing {
 
     /// The xorb.
     pub(super) fn seal(self) -> Sealed {
-        let record_bytes = self.segments.iter().flat_map(|segment| segment.record_bytes.iter().copied());
-        let records = self.chunks.iter().zip(record_bytes);
+        let records = self.chunks.iter().zip(self.record_bytes);
         let info = XorbInfo::from_records(records.map(|(&(hash, raw_bytes), record_bytes)| RecordInfo {
             hash,
             raw_bytes,
             record_bytes,
         }));
         let info = Arc::new(info.expect("a bin keeps the limits of a xorb and is not empty"));
-        let records = self.segments.into_iter().map(|segment| segment.bytes).collect();
-        Sealed { bins: self.bins, xorb: Xorb { info, records } }
+        Sealed { bins: self.bins, info, records: self.records }
     }
 }
 
+/// So many bytes of records are kept in memory before a store is asked to take them as they come.
+const GROW_BYTES: u64 = 4 * 1024 * 1024;
+
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
     use xet::compress::Policy;
-    use xet::xorb::{Form, XorbBuilder};
+    use xet::xorb::{Form, RecordWriter, SealedXorb, XorbBuilder};
 
     use super::super::record::records;
     use super::*;
+    use crate::error::Result;
 
-    fn noise(n: u64) -> Vec<u8> {
-        testkit::corpus::noise(n, 10_000)
+    fn noise(n: u64, len: usize) -> Vec<u8> {
+        testkit::corpus::noise(n, len)
+    }
+
+    fn segment(chunk: &[u8]) -> Segment {
+        let mut segment = Segment::default();
+        records(&mut RecordWriter::new(Policy::Auto), [chunk], &mut segment);
+        segment
+    }
+
+    fn expected(chunks: &[Vec<u8>]) -> SealedXorb {
+        let mut builder = XorbBuilder::new(Policy::Auto);
+        chunks.iter().for_each(|chunk| builder.push(ChunkHash::of(chunk), chunk).unwrap());
+        builder.seal(Form::Footerless).unwrap()
+    }
+
+    fn place(bin: &SharedBin, chunk: &[u8]) -> Option<u32> {
+        let place = lock(bin).place(ChunkHash::of(chunk), u32::try_from(chunk.len()).unwrap());
+        lock(bin).announce();
+        place
     }
 
     #[test]
     fn records_filled_in_any_order_and_bins_joined_are_one_xorb() {
-        let chunks: Vec<_> = (0..4).map(noise).collect();
+        let chunks: Vec<_> = (0..4).map(|n| noise(n, 10_000)).collect();
         let [one, two] = [Bin::new(7), Bin::new(9)];
         for (n, chunk) in chunks.iter().enumerate() {
             let bin = if n < 3 { &one } else { &two };
-            assert_eq!(lock(bin).place(ChunkHash::of(chunk), 10_000), Some(n as u32 % 3));
-            lock(bin).announce();
+            assert_eq!(place(bin, chunk), Some(n as u32 % 3));
         }
         assert!(lock(&one).close().is_none() && lock(&two).close().is_none(), "records are missing");
-        let segment = |n: usize| records(&mut xet::xorb::RecordWriter::new(Policy::Auto), [&chunks[n][..]]);
-        assert!(lock(&one).fill(2, segment(2)).is_none());
-        assert!(lock(&one).fill(0, segment(0)).is_none());
-        let mut sealing = lock(&one).fill(1, segment(1)).unwrap();
-        sealing.append(lock(&two).fill(0, segment(3)).unwrap()).unwrap();
+        let fill = |bin, slot, n: usize| fill(bin, slot, &mut segment(&chunks[n]), || None);
+        assert!(fill(&one, 2, 2).is_none());
+        assert!(fill(&one, 0, 0).is_none());
+        let mut sealing = fill(&one, 1, 1).unwrap();
+        sealing.append(fill(&two, 0, 3).unwrap()).unwrap();
         let sealed = sealing.seal();
         assert_eq!(sealed.bins, [(7, 0), (9, 3)]);
-        let mut builder = XorbBuilder::new(Policy::Auto);
-        chunks.iter().for_each(|chunk| builder.push(ChunkHash::of(chunk), chunk).unwrap());
-        let expected = builder.seal(Form::Footerless).unwrap();
-        assert_eq!(*sealed.xorb.info, expected.info);
-        assert_eq!(sealed.xorb.records.concat(), expected.bytes);
+        let expected = expected(&chunks);
+        assert_eq!(*sealed.info, expected.info);
+        let Records::Memory(records) = sealed.records else { panic!("nothing grows") };
+        assert_eq!(records.concat(), expected.bytes);
+    }
+
+    /// Writes into memory that the test can see.
+    #[derive(Debug, Clone, Default)]
+    struct Seen(Arc<Mutex<Vec<u8>>>);
+
+    #[async_trait]
+    impl Growing for Seen {
+        fn write(&mut self, records: &[u8]) {
+            lock(&self.0).extend_from_slice(records);
+        }
+
+        async fn finish(self: Box<Self>, _info: Arc<XorbInfo>) -> Result<bool> {
+            Ok(true)
+        }
+    }
+
+    #[test]
+    fn what_grows_gets_the_same_bytes_in_order_and_takes_what_is_in_memory() {
+        let chunks: Vec<_> = (0..60).map(|n| noise(n, 100_000)).collect();
+        let (seen, bin, rest) = (Seen::default(), Bin::new(1), Bin::new(2));
+        let grow = || Some(Box::new(seen.clone()) as Box<dyn Growing>);
+        chunks[..59].iter().for_each(|chunk| _ = place(&bin, chunk));
+        place(&rest, &chunks[59]);
+        // Each pair the wrong way round, and the last segment last.
+        let mut given_back = 0;
+        for slot in (0..58).map(|n| n ^ 1) {
+            let mut segment = segment(&chunks[slot]);
+            assert!(fill(&bin, slot, &mut segment, grow).is_none());
+            given_back += usize::from(segment.bytes.capacity() > 0);
+        }
+        assert_eq!(lock(&seen.0).len() as u64, expected(&chunks[..58]).info.stored_bytes());
+        assert!(given_back > 5, "what is written leaves its memory to the worker: {given_back}");
+        assert!(lock(&bin).close().is_none());
+        let mut sealing = fill(&bin, 58, &mut segment(&chunks[58]), grow).unwrap();
+        lock(&rest).close();
+        let rest = fill(&rest, 0, &mut segment(&chunks[59]), grow).unwrap();
+        assert_eq!(
+            (sealing.memory_bytes(), rest.memory_bytes()),
+            (0, segment(&chunks[59]).bytes.len() as u64)
+        );
+        sealing.append(rest).unwrap();
+        let expected = expected(&chunks);
+        assert_eq!(*sealing.seal().info, expected.info);
+        assert!(*lock(&seen.0) == expected.bytes);
+    }
+
+    #[test]
+    fn what_grows_is_not_put_behind_another() {
+        let grown = |id| {
+            let chunks: Vec<_> = (0..50).map(|n| noise(id * 100 + n, 100_000)).collect();
+            let bin = Bin::new(id);
+            chunks.iter().for_each(|chunk| _ = place(&bin, chunk));
+            lock(&bin).close();
+            let fill = |slot| fill(&bin, slot, &mut segment(&chunks[slot]), || Some(Box::<Seen>::default()));
+            (0..50).find_map(fill).unwrap()
+        };
+        let (mut one, two) = (grown(1), grown(2));
+        let two = one.append(two).unwrap_err();
+        assert_eq!((one.seal().bins, two.seal().bins), (vec![(1, 0)], vec![(2, 0)]));
     }
 }

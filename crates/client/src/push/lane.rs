@@ -1,4 +1,5 @@
-//! One file from start to end: read a block, digest, cut, hash and place it while it is in the cache.
+//! What one worker reads: a file from start to end, or many short ones at once. Each block is digested, cut, hashed and
+//! placed while it is in the cache.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,22 +11,10 @@ use xet::chunk::Chunker;
 use xet::{ChunkHash, Sha256, suite};
 
 use super::bins::{Sealing, SharedBin, lock};
-use super::draft::{Drafter, Home};
+use super::draft::{Draft, Drafter, Home};
 use super::known::Known;
 use super::pool::{Compress, Pool, Stopped, Worker};
 use crate::error::Error;
-
-/// Why a file was not read to its end.
-pub(super) enum LaneError {
-    Unread(Error),
-    Stopped,
-}
-
-impl From<Stopped> for LaneError {
-    fn from(_: Stopped) -> Self {
-        Self::Stopped
-    }
-}
 
 /// A chunk in a block.
 #[derive(Debug, Clone)]
@@ -35,171 +24,291 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    fn of(buffer: &[u8], bytes: Range<usize>) -> Self {
+        Self { hash: ChunkHash::of(&buffer[bytes.clone()]), bytes }
+    }
+
     fn len(&self) -> u32 {
         u32::try_from(self.bytes.len()).expect("a chunk is at most 128 KiB")
     }
 }
 
-/// Reads the file at `path` and hands it over.
-pub(super) fn read(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> Result<(), LaneError> {
-    let unread = |error| LaneError::Unread(Error::io(&path, error));
-    let mut file = open(&path).map_err(unread)?;
-    let mut lane = Lane {
-        bin: pool.take_bin(),
-        drafter: Drafter::default(),
-        chunker: Chunker::new(),
-        chunk_start: 0,
-        is_first: true,
-    };
-    let mut digest = pool.options.sha256.then(sha2::Sha256::new);
-    let mut open = 0; // bytes of the open chunk, at the front of the buffer
-
-    let read = loop {
-        worker.buffer.resize(BUFFER_BYTES, 0);
-        let filled = match fill(&mut worker.buffer[open..open + BLOCK_BYTES], &mut file) {
-            Ok(bytes) => open + bytes,
-            Err(error) => break Err(unread(error)),
-        };
-        let at_end = filled < open + BLOCK_BYTES;
-        let block = &worker.buffer[open..filled];
-        if let Some(digest) = &mut digest {
-            digest.update(block);
-        }
-        pool.progress.done_bytes.add(block.len() as u64);
-        let chunks = lane.cut(&worker.buffer[..filled], open, at_end, &mut worker.cuts);
-        let done = chunks.last().map_or(0, |chunk| chunk.bytes.end);
-        lane.ask(pool, &chunks);
-        let (jobs, full) = lane.place(pool, &chunks);
-        if let Err(stopped) = full.into_iter().try_for_each(|sealing| pool.ship(sealing)) {
-            break Err(stopped.into());
-        }
-        if let Err(stopped) = pool.compress_or_offer(worker, jobs, done..filled) {
-            break Err(stopped.into());
-        }
-        open = filled - done;
-        if at_end {
-            break Ok(());
-        }
-    };
+/// Reads the file at `path` and hands it over; with it the files after it, while they are short.
+pub(super) fn read(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> Result<(), Stopped> {
+    let (short, long) = gather(pool, worker, index, path);
+    let mut lane = Lane { bin: pool.take_bin() };
+    let done = lane.read_short(pool, worker, short).and_then(|()| match long {
+        Some(long) => lane.read_long(pool, worker, long),
+        None => Ok(()),
+    });
     pool.return_bin(lane.bin);
-    read?;
-    let sha256 = digest.map(|digest| Sha256::new(digest.finalize().into()));
-    Ok(pool.hand_over(lane.drafter.finish(index, path, sha256))?)
+    done
 }
 
+/// A file that is in the buffer as a whole.
+struct Short {
+    index: usize,
+    path: PathBuf,
+    bytes: Range<usize>,
+}
+
+/// A file whose first block is in the buffer.
+struct Long {
+    index: usize,
+    path: PathBuf,
+    file: Box<dyn Read>,
+    block: Range<usize>,
+}
+
+/// Fills the buffer with short files, this one and those after it, until it is full or one is not short.
+fn gather(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> (Vec<Short>, Option<Long>) {
+    worker.buffer.resize(BUFFER_BYTES, 0);
+    let (mut short, mut filled) = (Vec::new(), 0);
+    let mut next = Some((index, path));
+    while let Some((index, path)) = next {
+        let room = &mut worker.buffer[filled..filled + BLOCK_BYTES];
+        match open(&path).and_then(|mut file| Ok((fill(room, &mut *file)?, file))) {
+            Ok((BLOCK_BYTES, file)) => {
+                let block = filled..filled + BLOCK_BYTES;
+                return (short, Some(Long { index, path, file, block }));
+            }
+            Ok((len, _)) => {
+                short.push(Short { index, path, bytes: filled..filled + len });
+                filled += len;
+            }
+            Err(error) => pool.unread(index, Error::io(&path, error)),
+        }
+        next = if filled + BLOCK_BYTES <= BUFFER_BYTES { pool.next_path() } else { None };
+    }
+    (short, None)
+}
+
+/// Fills bins with the chunks of one file after another.
 struct Lane {
     bin: SharedBin,
-    drafter: Drafter,
-    chunker: Chunker,
-    /// In the file, as the chunker counts.
-    chunk_start: u64,
-    is_first: bool,
 }
 
 impl Lane {
+    fn read_short(&mut self, pool: &Pool, worker: &mut Worker, files: Vec<Short>) -> Result<(), Stopped> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let buffer = &worker.buffer;
+        let contents: Vec<_> = files.iter().map(|file| &buffer[file.bytes.clone()]).collect();
+        let digests = pool.options.sha256.then(|| digest_all(&contents));
+        let chunks: Vec<_> = files.iter().map(|file| cut(buffer, file.bytes.clone())).collect();
+        let read_bytes = contents.iter().map(|content| content.len() as u64).sum();
+        pool.progress.done_bytes.add(read_bytes);
+
+        let known = pool.known();
+        let asked = chunks.iter().flat_map(|chunks| worth_asking(&known, None, chunks, true)).collect();
+        drop(known);
+        pool.ask(asked, read_bytes);
+
+        let mut placing = Placing::default();
+        // Nobody else may look while a chunk is between unknown and placed, or it would be stored twice.
+        let mut known = pool.known();
+        let drafts = files.into_iter().zip(&chunks).enumerate().map(|(n, (file, chunks))| {
+            let mut drafter = Drafter::default();
+            self.place(pool, &mut known, &mut drafter, chunks, &mut placing);
+            drafter.finish(file.index, file.path, digests.as_ref().map(|digests| digests[n]))
+        });
+        let drafts: Vec<Draft> = drafts.collect();
+        drop(known);
+        let jobs = self.placed(pool, placing)?;
+        pool.compress(worker, jobs)?;
+        pool.hand_over(drafts)
+    }
+
+    fn read_long(&mut self, pool: &Pool, worker: &mut Worker, long: Long) -> Result<(), Stopped> {
+        let Long { index, path, mut file, block } = long;
+        let (mut drafter, mut cutter) = (Drafter::default(), Cutter::default());
+        let mut digest = pool.options.sha256.then(sha2::Sha256::new);
+        worker.buffer.copy_within(block, 0);
+        let (mut open, mut filled) = (0, BLOCK_BYTES); // the open chunk is at the front of the buffer
+        loop {
+            let at_end = filled < open + BLOCK_BYTES;
+            let block = &worker.buffer[open..filled];
+            if let Some(digest) = &mut digest {
+                digest.update(block);
+            }
+            pool.progress.done_bytes.add(block.len() as u64);
+            let starts_file = cutter.chunk_start == 0;
+            let chunks = cutter.cut(&worker.buffer[..filled], open, at_end);
+            let asked = worth_asking(&pool.known(), drafter.next_place(), &chunks, starts_file);
+            pool.ask(asked, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
+            let mut placing = Placing::default();
+            self.place(pool, &mut pool.known(), &mut drafter, &chunks, &mut placing);
+            let jobs = self.placed(pool, placing)?;
+            let done = chunks.last().map_or(0, |chunk| chunk.bytes.end);
+            pool.compress_or_offer(worker, jobs, done..filled)?;
+            open = filled - done;
+            if at_end {
+                break;
+            }
+            match fill(&mut worker.buffer[open..open + BLOCK_BYTES], &mut *file) {
+                Ok(bytes) => filled = open + bytes,
+                Err(error) => {
+                    pool.unread(index, Error::io(&path, error));
+                    return Ok(());
+                }
+            }
+        }
+        let sha256 = digest.map(|digest| Sha256::new(digest.finalize().into()));
+        pool.hand_over(vec![drafter.finish(index, path, sha256)])
+    }
+
+    /// Gives every chunk its place: where it is already, or in the bin.
+    fn place(
+        &mut self,
+        pool: &Pool,
+        known: &mut Known,
+        drafter: &mut Drafter,
+        chunks: &[Chunk],
+        placing: &mut Placing,
+    ) {
+        let hashes: Vec<_> = chunks.iter().map(|chunk| chunk.hash).collect();
+        let mut n = 0;
+        while n < chunks.len() {
+            if let Some((home, first, count)) = allowed_run(known, drafter, &hashes[n..]) {
+                for (place, chunk) in (first..).zip(&chunks[n..n + count]) {
+                    drafter.push(home, place, chunk.hash, chunk.len());
+                    placing.known_bytes += u64::from(chunk.len());
+                }
+                n += count;
+                continue;
+            }
+            let chunk = &chunks[n];
+            let mut bin = lock(&self.bin);
+            let Some(place) = bin.place(chunk.hash, chunk.len()) else {
+                drop(bin);
+                placing.announce(&self.bin);
+                placing.full.extend(lock(&self.bin).close());
+                self.bin = pool.new_bin();
+                continue;
+            };
+            known.placed(chunk.hash, bin.id(), place);
+            drafter.push(Home::Bin(bin.id()), place, chunk.hash, chunk.len());
+            placing.fresh.push(chunk.bytes.clone());
+            placing.new_bytes += u64::from(chunk.len());
+            n += 1;
+        }
+    }
+
+    /// Counts what was placed and ships what was full and complete. Returns what is to be compressed.
+    fn placed(&self, pool: &Pool, mut placing: Placing) -> Result<Vec<Compress>, Stopped> {
+        placing.announce(&self.bin);
+        pool.progress.known_bytes.add(placing.known_bytes);
+        pool.progress.new_bytes.add(placing.new_bytes);
+        placing.full.into_iter().try_for_each(|sealing| pool.ship(sealing))?;
+        Ok(placing.jobs)
+    }
+}
+
+/// What giving places comes to.
+#[derive(Default)]
+struct Placing {
+    /// To be compressed.
+    jobs: Vec<Compress>,
+    /// Chunks placed in the open bin that no job has yet.
+    fresh: Vec<Range<usize>>,
+    /// Bins that were complete when they became full.
+    full: Vec<Sealing>,
+    known_bytes: u64,
+    new_bytes: u64,
+}
+
+impl Placing {
+    fn announce(&mut self, bin: &SharedBin) {
+        let chunks = std::mem::take(&mut self.fresh);
+        if !chunks.is_empty() {
+            self.jobs.push(Compress { bin: bin.clone(), slot: lock(bin).announce(), chunks });
+        }
+    }
+}
+
+/// Cuts a file that comes in blocks.
+#[derive(Default)]
+struct Cutter {
+    chunker: Chunker,
+    cuts: Vec<u64>,
+    /// In the file, as the chunker counts.
+    chunk_start: u64,
+}
+
+impl Cutter {
     /// The chunks that end in this block, of which `open` bytes are old.
-    fn cut(&mut self, buffer: &[u8], open: usize, at_end: bool, cuts: &mut Vec<u64>) -> Vec<Chunk> {
-        cuts.clear();
-        self.chunker.push(&buffer[open..], cuts);
+    fn cut(&mut self, buffer: &[u8], open: usize, at_end: bool) -> Vec<Chunk> {
+        self.cuts.clear();
+        self.chunker.push(&buffer[open..], &mut self.cuts);
         let last = if at_end { std::mem::take(&mut self.chunker).finish() } else { None };
         let mut done = 0;
         let chunk = |cut: u64| {
             let len = usize::try_from(cut - self.chunk_start).expect("a chunk is at most 128 KiB");
             let bytes = done..done + len;
             (done, self.chunk_start) = (bytes.end, cut);
-            Chunk { hash: ChunkHash::of(&buffer[bytes.clone()]), bytes }
+            Chunk::of(buffer, bytes)
         };
-        cuts.iter().copied().chain(last).map(chunk).collect()
-    }
-
-    /// Asks the other side for the chunks it may be asked for.
-    fn ask(&mut self, pool: &Pool, chunks: &[Chunk]) {
-        let starts_file = std::mem::replace(&mut self.is_first, false);
-        let read_bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.len())).sum();
-        let eligible = |(n, chunk): (usize, &Chunk)| {
-            (starts_file && n == 0 || chunk.hash.is_dedup_eligible()).then_some(chunk.hash)
-        };
-        let mut asked: Vec<_> = chunks.iter().enumerate().filter_map(eligible).collect();
-        asked.extend(self.behind_ends(&pool.known(), chunks));
-        pool.ask(asked, read_bytes);
-    }
-
-    /// Unknown chunks behind the end of a stored xorb. A file is in its xorbs in order, so they may begin the next one, and
-    /// servers may know a xorb by its first chunk.
-    fn behind_ends(&self, known: &Known, chunks: &[Chunk]) -> Vec<ChunkHash> {
-        if !known.has_stored() {
-            return Vec::new();
-        }
-        let hashes: Vec<_> = chunks.iter().map(|chunk| chunk.hash).collect();
-        let (mut next, mut n, mut found) = (self.drafter.next_place(), 0, Vec::new());
-        while n < hashes.len() {
-            match known.find(&hashes[n..], next) {
-                Some(run) => {
-                    let last = u32::try_from(run.chunks).expect("a block has few chunks");
-                    (next, n) = (Some((run.home, run.first + last)), n + run.chunks);
-                }
-                None => {
-                    found.extend(next.take().filter(|next| known.is_end(*next)).map(|_| hashes[n]));
-                    n += 1;
-                }
-            }
-        }
-        found
-    }
-
-    /// Gives every chunk its place: where it is already, or in the bin. Returns what is to be compressed, and bins that
-    /// were complete when they became full.
-    fn place(&mut self, pool: &Pool, chunks: &[Chunk]) -> (Vec<Compress>, Vec<Sealing>) {
-        let hashes: Vec<_> = chunks.iter().map(|chunk| chunk.hash).collect();
-        let (mut jobs, mut full): (Vec<Compress>, Vec<Sealing>) = (Vec::new(), Vec::new());
-        let mut fresh: Vec<Range<usize>> = Vec::new();
-        let (mut known_bytes, mut new_bytes) = (0, 0);
-        // Nobody else may look while a chunk is between unknown and placed, or it would be stored twice.
-        let mut known = pool.known();
-        let mut n = 0;
-        while n < chunks.len() {
-            let run = self.allowed_run(&known, &hashes[n..]);
-            if let Some((home, first, count)) = run {
-                for (place, chunk) in (first..).zip(&chunks[n..n + count]) {
-                    self.drafter.push(home, place, chunk.hash, chunk.len());
-                    known_bytes += u64::from(chunk.len());
-                }
-                n += count;
-                continue;
-            }
-            let chunk = &chunks[n];
-            let place = lock(&self.bin).place(chunk.hash, chunk.len());
-            let Some(place) = place else {
-                jobs.extend(announce(&self.bin, &mut fresh));
-                full.extend(lock(&self.bin).close());
-                self.bin = pool.new_bin();
-                continue;
-            };
-            let bin = lock(&self.bin).id();
-            known.placed(chunk.hash, bin, place);
-            self.drafter.push(Home::Bin(bin), place, chunk.hash, chunk.len());
-            fresh.push(chunk.bytes.clone());
-            new_bytes += u64::from(chunk.len());
-            n += 1;
-        }
-        drop(known);
-        jobs.extend(announce(&self.bin, &mut fresh));
-        pool.progress.known_bytes.add(known_bytes);
-        pool.progress.new_bytes.add(new_bytes);
-        (jobs, full)
-    }
-
-    /// A run of known chunks that is worth a term.
-    fn allowed_run(&mut self, known: &Known, hashes: &[ChunkHash]) -> Option<(Home, u32, usize)> {
-        let run = known.find(hashes, self.drafter.next_place())?;
-        let goes_on = self.drafter.continues(run.home, run.first);
-        (goes_on || self.drafter.guard.allows(run.chunks)).then_some((run.home, run.first, run.chunks))
+        self.cuts.iter().copied().chain(last).map(chunk).collect()
     }
 }
 
-fn announce(bin: &SharedBin, fresh: &mut Vec<Range<usize>>) -> Option<Compress> {
-    let chunks = std::mem::take(fresh);
-    (!chunks.is_empty()).then(|| Compress { bin: bin.clone(), slot: lock(bin).announce(), chunks })
+/// The chunks of a file that is in the buffer as a whole.
+fn cut(buffer: &[u8], file: Range<usize>) -> Vec<Chunk> {
+    let mut start = file.start;
+    let chunk =
+        |cut: usize| Chunk::of(buffer, std::mem::replace(&mut start, file.start + cut)..file.start + cut);
+    xet::chunk::cut(&buffer[file.clone()]).into_iter().map(chunk).collect()
+}
+
+/// The chunks the other side may be asked for.
+fn worth_asking(
+    known: &Known,
+    next: Option<(Home, u32)>,
+    chunks: &[Chunk],
+    starts_file: bool,
+) -> Vec<ChunkHash> {
+    let eligible = |(n, chunk): (usize, &Chunk)| {
+        (starts_file && n == 0 || chunk.hash.is_dedup_eligible()).then_some(chunk.hash)
+    };
+    let mut asked: Vec<_> = chunks.iter().enumerate().filter_map(eligible).collect();
+    asked.extend(behind_ends(known, next, chunks));
+    asked
+}
+
+/// Unknown chunks behind the end of a stored xorb. A file is in its xorbs in order, so they may begin the next one, and
+/// servers may know a xorb by its first chunk.
+fn behind_ends(known: &Known, mut next: Option<(Home, u32)>, chunks: &[Chunk]) -> Vec<ChunkHash> {
+    if !known.has_stored() {
+        return Vec::new();
+    }
+    let hashes: Vec<_> = chunks.iter().map(|chunk| chunk.hash).collect();
+    let (mut n, mut found) = (0, Vec::new());
+    while n < hashes.len() {
+        match known.find(&hashes[n..], next) {
+            Some(run) => {
+                let last = u32::try_from(run.chunks).expect("a block has few chunks");
+                (next, n) = (Some((run.home, run.first + last)), n + run.chunks);
+            }
+            None => {
+                found.extend(next.take().filter(|next| known.is_end(*next)).map(|_| hashes[n]));
+                n += 1;
+            }
+        }
+    }
+    found
+}
+
+/// A run of known chunks that is worth a term.
+fn allowed_run(known: &Known, drafter: &mut Drafter, hashes: &[ChunkHash]) -> Option<(Home, u32, usize)> {
+    let run = known.find(hashes, drafter.next_place())?;
+    let goes_on = drafter.continues(run.home, run.first);
+    (goes_on || drafter.guard.allows(run.chunks)).then_some((run.home, run.first, run.chunks))
+}
+
+/// The digests of several files.
+fn digest_all(contents: &[&[u8]]) -> Vec<Sha256> {
+    contents.iter().map(|content| Sha256::new(sha2::Sha256::digest(content).into())).collect()
 }
 
 fn open(path: &Path) -> io::Result<Box<dyn Read>> {
@@ -225,5 +334,7 @@ fn fill(buffer: &mut [u8], file: &mut dyn Read) -> io::Result<usize> {
 
 /// Small enough that a block stays in a core's second-level cache from reading to compressing.
 const BLOCK_BYTES: usize = 512 * 1024;
-/// An open chunk is shorter than the longest, or it would be closed.
-pub(super) const BUFFER_BYTES: usize = BLOCK_BYTES + suite::CHUNK_BYTES_MAX;
+/// Room for a block behind an open chunk, which is shorter than the longest, or it would be closed; and for so many short files
+/// that they are worth taking together.
+pub(super) const BUFFER_BYTES: usize = 2 * 1024 * 1024;
+const _: () = assert!(BUFFER_BYTES >= BLOCK_BYTES + suite::CHUNK_BYTES_MAX);

@@ -14,10 +14,10 @@ use xet::shard::Shard;
 use xet::xorb::RecordWriter;
 use xet::{ChunkHash, limits};
 
-use super::bins::{Bin, Sealing, SharedBin, lock as lock_bin};
+use super::bins::{self, Bin, Sealing, Segment, SharedBin, lock};
 use super::draft::Draft;
 use super::known::Known;
-use super::lane::{self, BUFFER_BYTES, LaneError};
+use super::lane::{self, BUFFER_BYTES};
 use super::record::records;
 use super::send::Placed;
 use super::{PushOptions, shard_cache};
@@ -130,8 +130,8 @@ enum Taken {
 /// What a worker keeps from file to file.
 pub(super) struct Worker {
     pub(super) buffer: Vec<u8>,
-    pub(super) cuts: Vec<u64>,
     writer: RecordWriter,
+    segment: Segment,
 }
 
 /// Nobody takes what we make any more.
@@ -162,25 +162,21 @@ impl Pool {
     fn work(&self) {
         let _end = StopOnPanic(self);
         let writer = RecordWriter::new(self.options.compression);
-        let mut worker = Worker { buffer: Vec::new(), cuts: Vec::new(), writer };
+        let mut worker = Worker { buffer: Vec::new(), writer, segment: Segment::default() };
         while let Some(taken) = self.take() {
             match taken {
                 Taken::Job(Job { compress, buffer }) => {
-                    if self.compress(&mut worker.writer, &buffer, compress).is_err() {
+                    let own = std::mem::replace(&mut worker.buffer, buffer);
+                    if self.compress(&mut worker, compress).is_err() {
                         self.stop();
                     }
-                    lock(&self.buffers).push(buffer);
+                    lock(&self.buffers).push(std::mem::replace(&mut worker.buffer, own));
                 }
                 Taken::File(index, path) => {
                     let read = lane::read(self, &mut worker, index, path);
-                    self.progress.files.add(1);
                     let mut todo = self.todo();
                     todo.lanes -= 1;
-                    match read {
-                        Ok(()) => {}
-                        Err(LaneError::Unread(error)) => todo.unread.push((index, error)),
-                        Err(LaneError::Stopped) => todo.stopped = true,
-                    }
+                    todo.stopped |= read.is_err();
                     drop(todo);
                     self.moved.notify_all();
                 }
@@ -211,6 +207,18 @@ impl Pool {
         }
     }
 
+    /// One more file for whoever reads already.
+    pub(super) fn next_path(&self) -> Option<(usize, PathBuf)> {
+        let mut todo = self.todo();
+        if todo.stopped { None } else { todo.paths.next() }
+    }
+
+    /// A file could not be read.
+    pub(super) fn unread(&self, index: usize, error: Error) {
+        self.progress.files.add(1);
+        self.todo().unread.push((index, error));
+    }
+
     fn stop(&self) {
         self.todo().stopped = true;
         self.moved.notify_all();
@@ -233,7 +241,7 @@ impl Pool {
             self.moved.notify_one();
             return Ok(());
         }
-        self.compress(&mut worker.writer, &worker.buffer, compress)?;
+        self.compress(worker, compress)?;
         worker.buffer.copy_within(open, 0);
         Ok(())
     }
@@ -244,15 +252,16 @@ impl Pool {
         !todo.stopped && todo.jobs.len() < 2 * idle
     }
 
-    fn compress(
+    /// Compresses chunks that are in the worker's buffer.
+    pub(super) fn compress(
         &self,
-        writer: &mut RecordWriter,
-        buffer: &[u8],
+        Worker { buffer, writer, segment }: &mut Worker,
         compress: Vec<Compress>,
     ) -> std::result::Result<(), Stopped> {
         for Compress { bin, slot, chunks } in compress {
-            let segment = records(writer, chunks.iter().map(|range| &buffer[range.clone()]));
-            let sealing = lock_bin(&bin).fill(slot, segment);
+            records(writer, chunks.iter().map(|range| &buffer[range.clone()]), segment);
+            let grow = || if self.options.dry_run { None } else { self.cas.grow() };
+            let sealing = bins::fill(&bin, slot, segment, grow);
             sealing.map_or(Ok(()), |sealing| self.ship(sealing))?;
         }
         Ok(())
@@ -260,13 +269,14 @@ impl Pool {
 
     /// Sends a complete xorb on its way, once there is memory for it.
     pub(super) fn ship(&self, sealing: Sealing) -> std::result::Result<(), Stopped> {
-        let memory = self.runtime.block_on(self.memory.reserve(sealing.stored_bytes()));
+        let memory = self.runtime.block_on(self.memory.reserve(sealing.memory_bytes()));
         self.send(Placed::Xorb(sealing.seal(), memory))
     }
 
-    /// A file was read to its end.
-    pub(super) fn hand_over(&self, draft: Draft) -> std::result::Result<(), Stopped> {
-        self.send(Placed::File(draft))
+    /// Files were read to their end.
+    pub(super) fn hand_over(&self, drafts: Vec<Draft>) -> std::result::Result<(), Stopped> {
+        self.progress.files.add(drafts.len() as u64);
+        self.send(Placed::Files(drafts))
     }
 
     fn send(&self, placed: Placed) -> std::result::Result<(), Stopped> {
@@ -279,7 +289,7 @@ impl Pool {
             return;
         }
         let bins = std::mem::take(&mut *lock(&self.bins));
-        let mut rest: Vec<_> = bins.iter().filter_map(|bin| lock_bin(bin).close()).collect();
+        let mut rest: Vec<_> = bins.iter().filter_map(|bin| lock(bin).close()).collect();
         rest.sort_by_key(|sealing| std::cmp::Reverse(sealing.raw_bytes()));
         let mut joined: Vec<Sealing> = Vec::new();
         for sealing in rest {
@@ -304,7 +314,7 @@ impl Pool {
     }
 
     pub(super) fn return_bin(&self, bin: SharedBin) {
-        if !lock_bin(&bin).is_empty() {
+        if !lock(&bin).is_empty() {
             lock(&self.bins).push(bin);
         }
     }
@@ -401,10 +411,6 @@ impl Queries {
             Answer::Shard(..) => (self.failures, self.left) = (0, (self.left + 4).min(QUERIES_AT_ONCE)),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no worker panics with the lock")
 }
 
 /// Shorter blocks are compressed faster than handed over.

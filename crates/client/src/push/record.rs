@@ -4,21 +4,18 @@ use xet::xorb::RecordWriter;
 
 use super::bins::Segment;
 
-/// The records of these chunks, one after another.
+/// The records of these chunks, one after another, in place of what was in `segment`.
 pub(super) fn records<'a>(
     writer: &mut RecordWriter,
     chunks: impl IntoIterator<Item = &'a [u8]> + Clone,
-) -> Segment {
+    segment: &mut Segment,
+) {
     let raw_bytes: usize = chunks.clone().into_iter().map(|chunk| chunk.len() + 16).sum();
-    let mut bytes = Vec::with_capacity(raw_bytes);
+    segment.bytes.clear();
+    segment.bytes.reserve(raw_bytes);
     let record_bytes = chunks.into_iter().map(|chunk| {
-        let written = writer.push(chunk, &mut bytes);
+        let written = writer.push(chunk, &mut segment.bytes);
         written.expect("the cutter makes no chunk that is empty or too long")
     });
-    let record_bytes = record_bytes.collect();
-    // Segments wait until their xorb is sent, so what compressed well must not keep the room of what it was.
-    if bytes.len() < bytes.capacity() / 8 * 7 {
-        bytes.shrink_to_fit();
-    }
-    Segment { bytes: bytes.into(), record_bytes }
+    segment.record_bytes = record_bytes.collect();
 }

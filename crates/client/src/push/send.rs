@@ -10,10 +10,10 @@ use xet::XorbHash;
 use xet::shard::{ChunkEntry, FileEntry, Form, ShardBuilder, Term, XorbEntry};
 use xet::xorb::XorbInfo;
 
-use super::bins::Sealed;
+use super::bins::{Records, Sealed};
 use super::draft::{Draft, DraftTerm, Home};
 use super::{Failure, PushOptions, Pushed, PushedFile, shard_cache};
-use crate::cas::Cas;
+use crate::cas::{Cas, Xorb};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
@@ -21,8 +21,8 @@ use crate::progress::Progress;
 pub(super) enum Placed {
     /// A xorb, in memory reserved for it.
     Xorb(Sealed, OwnedSemaphorePermit),
-    /// A file that was read to its end.
-    File(Draft),
+    /// Files that were read to their end.
+    Files(Vec<Draft>),
 }
 
 /// From the workers to the sender. Short: xorbs wait where memory is counted.
@@ -52,7 +52,7 @@ pub(super) async fn all(
         noted: Vec::new(),
         pushed: Pushed::default(),
     };
-    let mut sends: JoinSet<Result<Sealed>> = JoinSet::new();
+    let mut sends: JoinSet<Result<Sent>> = JoinSet::new();
     let mut ended = false;
     while !ended || !sends.is_empty() {
         tokio::select! {
@@ -65,13 +65,16 @@ pub(super) async fn all(
                     let (cas, dry_run) = (cas.clone(), options.dry_run);
                     sends.spawn(async move {
                         let _memory = memory;
-                        if !dry_run {
-                            cas.put_xorb(&sealed.xorb).await?;
-                        }
-                        Ok(Sealed { xorb: sealed.xorb.without_records(), ..sealed })
+                        let Sealed { bins, info, records } = sealed;
+                        match records {
+                            _ if dry_run => false,
+                            Records::Memory(records) => cas.put_xorb(&Xorb { info: info.clone(), records }).await?,
+                            Records::Growing(growing) => growing.finish(info.clone()).await?,
+                        };
+                        Ok(Sent { bins, info })
                     });
                 }
-                Some(Placed::File(draft)) => sender.take(draft),
+                Some(Placed::Files(drafts)) => drafts.into_iter().for_each(|draft| sender.take(draft)),
                 None => ended = true,
             },
         }
@@ -81,6 +84,12 @@ pub(super) async fn all(
     }
     sender.register().await?;
     Ok(sender.finish())
+}
+
+/// A xorb the other side has, and which bins it was.
+struct Sent {
+    bins: Vec<(u64, u32)>,
+    info: Arc<XorbInfo>,
 }
 
 struct Sender<'a> {
@@ -120,15 +129,15 @@ impl Sender<'_> {
     }
 
     /// The other side has a xorb.
-    fn acknowledge(&mut self, Sealed { bins, xorb }: Sealed) {
+    fn acknowledge(&mut self, Sent { bins, info }: Sent) {
         self.pushed.xorbs += 1;
-        self.pushed.sent_bytes += xorb.stored_bytes();
-        self.progress.wire_bytes.add(xorb.stored_bytes());
-        let entry = entry(&xorb.info);
+        self.pushed.sent_bytes += info.stored_bytes();
+        self.progress.wire_bytes.add(info.stored_bytes());
+        let entry = entry(&info);
         self.note(entry.clone());
         self.shard.push_xorb(entry);
         for (bin, base) in bins {
-            self.acknowledged.insert(bin, (xorb.hash(), base));
+            self.acknowledged.insert(bin, (info.hash(), base));
             for index in self.waiting_for.remove(&bin).unwrap_or_default() {
                 let Some((_, missing)) = self.waiting.get_mut(&index) else { continue };
                 *missing -= 1;

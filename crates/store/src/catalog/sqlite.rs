@@ -81,7 +81,9 @@ impl SqliteCatalog {
         let pool = || SqlitePoolOptions::new().test_before_acquire(false);
         // Two megabytes, as it would be else, are read and written again and again by whoever changes many rows.
         let caching = |kib: u32| options.clone().pragma("cache_size", format!("-{kib}"));
-        let writes = pool().max_connections(1).connect_with(caching(WRITE_CACHE_KIB));
+        // What undoes one statement of a transaction, some pages, would be written to a file else.
+        let writing = caching(WRITE_CACHE_KIB).pragma("temp_store", "MEMORY");
+        let writes = pool().max_connections(1).connect_with(writing);
         let writes = writes.await.map_err(refuse)?;
         migrator(MIGRATIONS).run(&writes).await.map_err(|source| {
             Error::caused(ErrorKind::Internal, format!("catalog: bring {file} up to date"), source)

@@ -5,6 +5,7 @@
 //! copying it into pages nobody asked for costs more than everything else together, and drives out what is being read.
 //! For a bucket they are kept in memory: its parts may not be that small.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::hash::BuildHasher as _;
 use std::io::{self, Write as _};
@@ -34,7 +35,7 @@ impl Staged {
         let Some(folder) = objects.folder.clone() else {
             return Ok(Self::Memory(objects.clone(), Vec::new()));
         };
-        let draft = blocking(move || Draft::create(&folder, hash)).await?;
+        let draft = blocking(move || Draft::create(&folder, &hash.to_string(), true)).await?;
         Ok(Self::File(StagedFile { draft: Some(draft), writing: None }))
     }
 
@@ -73,6 +74,57 @@ impl Staged {
     }
 }
 
+/// The records of a xorb that this process makes, in a file while it makes them. Through the page cache, unlike what arrives:
+/// there is no copy to be saved, and whoever makes a xorb on this machine may well read it here. Dropped unfinished, it leaves
+/// nothing behind.
+pub struct GrowingXorb {
+    draft: Draft,
+    /// Since this nothing was written.
+    failed: Option<io::Error>,
+}
+
+impl fmt::Debug for GrowingXorb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GrowingXorb({} bytes)", self.draft.at)
+    }
+}
+
+impl GrowingXorb {
+    /// Opens the file; `None` when objects are not in a folder, or nothing can be written there.
+    pub(crate) fn begin(objects: &Objects) -> Option<Self> {
+        let draft = Draft::create(objects.folder.as_deref()?, NAMELESS, false).ok()?;
+        Some(Self { draft, failed: None })
+    }
+
+    /// Appends records, on the thread that calls. A failure is told when the xorb is placed.
+    pub fn write(&mut self, records: &[u8]) {
+        if self.failed.is_none() {
+            self.failed = self.draft.append(records).err();
+        }
+    }
+
+    /// Bytes that were written.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.draft.at
+    }
+
+    /// Makes an object of it. When this returns it is durable.
+    pub(crate) async fn finish(self, key: XorbKey, footer: Vec<u8>) -> Result<()> {
+        let Self { draft, failed } = self;
+        let publish = move || match failed {
+            Some(error) => Err(error),
+            None => {
+                let stored_bytes = draft.at;
+                draft.publish(key, stored_bytes, &footer)
+            }
+        };
+        timed("put", blocking(publish)).await
+    }
+}
+
+/// What a xorb is called in its draft's name before it has a name. Its folder is one that is there anyway.
+const NAMELESS: &str = "00";
+
 /// A draft, or the thread that writes to it: at most one block is with it.
 pub(crate) struct StagedFile {
     draft: Option<Draft>,
@@ -103,45 +155,34 @@ struct Draft {
 }
 
 impl Draft {
-    fn create(root: &Path, hash: XorbHash) -> io::Result<Self> {
+    /// A draft of `name`, in the folder that xorbs of that name are in; past the page cache if that is asked and can be.
+    fn create(root: &Path, name: &str, direct: bool) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         // Another process may write the same xorb into the same folder.
         let random = std::hash::RandomState::new();
-        let name = hash.to_string();
         let folder = root.join(super::XORBS).join(name.get(..2).unwrap_or_default());
         make_folder(root, &folder)?;
         loop {
             let number = random.hash_one(NUMBER.fetch_add(1, Ordering::Relaxed));
             let path = folder.join(format!("{name}#{number}"));
+            let created = if direct { create_direct(&path) } else { File::create_new(&path) };
+            let (blocks, is_direct) = match created {
+                Ok(blocks) => (blocks, direct),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                // Some file systems know no direct writes, and some of those leave an empty file behind.
+                Err(_) if direct => (File::create(&path)?, false),
+                Err(error) => return Err(error),
+            };
             let (root, rest) = (root.to_owned(), Bytes::new());
-            match create_direct(&path) {
-                Ok(blocks) => {
-                    return Ok(Self {
-                        root,
-                        path,
-                        blocks,
-                        is_direct: true,
-                        at: 0,
-                        rest,
-                        is_published: false,
-                    });
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(_) => {
-                    // Some file systems know no direct writes, and some of those leave an empty file behind.
-                    let blocks = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
-                    return Ok(Self {
-                        root,
-                        path,
-                        blocks,
-                        is_direct: false,
-                        at: 0,
-                        rest,
-                        is_published: false,
-                    });
-                }
-            }
+            return Ok(Self { root, path, blocks, is_direct, at: 0, rest, is_published: false });
         }
+    }
+
+    /// Writes bytes of any number.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.blocks.write_all(bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(())
     }
 
     fn push(&mut self, mut segment: Bytes) -> io::Result<()> {
@@ -172,9 +213,11 @@ impl Draft {
         plain.set_len(stored_bytes + footer.len() as u64)?;
         plain.sync_all()?;
         let place = self.root.join(ObjectKey::Xorb(key).to_string());
+        let folder = place.parent().unwrap_or(&self.root);
+        make_folder(&self.root, folder)?;
         fs::rename(&self.path, &place)?;
         self.is_published = true;
-        sync_folder(place.parent().unwrap_or(&self.root))
+        sync_folder(folder)
     }
 }
 
@@ -196,7 +239,7 @@ fn create_direct(path: &Path) -> io::Result<File> {
 
 #[cfg(not(target_os = "linux"))]
 fn create_direct(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
+    File::create_new(path)
 }
 
 /// Makes a folder below the root, and makes it last.
@@ -276,6 +319,50 @@ mod tests {
             }
         }
         assert_eq!(files(folder.path()).len(), 1, "no drafts are left");
+    }
+
+    #[tokio::test]
+    async fn a_xorb_that_grows_has_no_name_until_it_is_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Objects::local(folder.path()).unwrap();
+        let data = testkit::corpus::noise(3, 1_000_000);
+        let mut growing = GrowingXorb::begin(&objects).unwrap();
+        data.chunks(77_777).for_each(|piece| growing.write(piece));
+        assert_eq!(growing.stored_bytes(), 1_000_000);
+        let listed = async || -> Vec<_> {
+            futures::StreamExt::collect(objects.list(crate::objects::Folder::Xorbs)).await
+        };
+        assert!(listed().await.is_empty());
+        let key = XorbKey { hash: hash(), digest: Digest::new([9; 32]) };
+        growing.finish(key, b"footer".to_vec()).await.unwrap();
+        assert_eq!(listed().await.len(), 1);
+        assert!(objects.whole(&ObjectKey::Xorb(key)).await.unwrap() == [&data[..], b"footer"].concat());
+        assert_eq!(fs::read_dir(folder.path().join("xorbs/00")).unwrap().count(), 0);
+        // A bucket has no room for it.
+        assert!(
+            GrowingXorb::begin(&Objects::new(std::sync::Arc::new(object_store::memory::InMemory::new())))
+                .is_none()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_write_that_failed_is_told_at_the_end_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Objects::local(folder.path()).unwrap();
+        let mut growing = GrowingXorb::begin(&objects).unwrap();
+        growing.write(b"some records");
+        // Cannot be written to, as a full disk cannot.
+        growing.draft.blocks = File::open(&growing.draft.path).unwrap();
+        growing.write(b"lost");
+        growing.write(b"after it");
+        let key = XorbKey { hash: hash(), digest: Digest::new([9; 32]) };
+        let error = growing.finish(key, b"footer".to_vec()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(fs::read_dir(folder.path().join("xorbs/00")).unwrap().count(), 0);
+        assert_eq!(objects.head(&ObjectKey::Xorb(key)).await.unwrap(), None);
+        // Given up before its end.
+        drop(GrowingXorb::begin(&objects).unwrap());
+        assert_eq!(fs::read_dir(folder.path().join("xorbs/00")).unwrap().count(), 0);
     }
 
     #[tokio::test]
