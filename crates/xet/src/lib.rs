@@ -11,6 +11,7 @@ pub mod hash;
 pub mod limits;
 pub mod merkle;
 pub mod plan;
+pub mod sha256;
 pub mod shard;
 pub mod suite;
 pub mod wire;

@@ -1,0 +1,162 @@
+//! Which message is in which lane, and what is left of it.
+//!
+//! The longest messages begin, and a lane whose message has ended takes the next. So the last ones to end are short,
+//! unless one was longer than all others together; then it has at least advanced beside them, which costs a lane less
+//! than it would cost alone. At the end, when too few lanes are busy, each message is finished by itself.
+
+use std::cmp::Reverse;
+
+use sha2::block_api::compress256;
+
+use crate::hash::Sha256;
+
+/// The digest of each message, in the order of the messages. `compress` takes as many blocks into each lane's state as
+/// the shortest of the runs has.
+pub(super) fn digest_all(
+    messages: &[&[u8]],
+    compress: impl Fn(&mut States, &[&[Block]; LANES]),
+) -> Vec<Sha256> {
+    let mut digests = vec![Sha256::default(); messages.len()];
+    let mut note = |place: usize, state: State| {
+        if let Some(digest) = digests.get_mut(place) {
+            *digest = digest_of(state);
+        }
+    };
+    let mut waiting: Vec<(usize, &[u8])> = messages.iter().copied().enumerate().collect();
+    waiting.sort_unstable_by_key(|(_, message)| Reverse(message.len()));
+    let mut waiting = waiting.into_iter();
+
+    let mut states = States([[0; LANES]; 8]);
+    let mut lanes: [Option<Lane<'_>>; LANES] = std::array::from_fn(|lane| {
+        let (place, message) = waiting.next()?;
+        states.put(lane, START);
+        Some(Lane::new(place, message))
+    });
+
+    while let Some(blocks) = runs(&lanes) {
+        compress(&mut states, &blocks);
+        let taken = shortest(&blocks);
+        for (lane, busy) in lanes.iter_mut().enumerate() {
+            let Some(of) = busy else { continue };
+            of.advance(taken);
+            if !of.run().is_empty() {
+                continue;
+            }
+            note(of.place, states.take(lane));
+            *busy = waiting.next().map(|(place, message)| Lane::new(place, message));
+            states.put(lane, START);
+        }
+    }
+    for (lane, busy) in lanes.iter().enumerate() {
+        if let Some(of) = busy {
+            note(of.place, of.finish(states.take(lane)));
+        }
+    }
+    digests
+}
+
+/// What each lane takes next, unless so few are busy that each is faster alone. Idle lanes repeat what a busy one does.
+fn runs<'a>(lanes: &'a [Option<Lane<'_>>; LANES]) -> Option<[&'a [Block]; LANES]> {
+    let mut busy = lanes.iter().flatten();
+    let spare = busy.next()?.run();
+    if busy.count() + 1 < BUSY_MIN {
+        return None;
+    }
+    Some(lanes.each_ref().map(|lane| lane.as_ref().map_or(spare, Lane::run)))
+}
+
+/// How many blocks every lane has.
+pub(super) fn shortest(blocks: &[&[Block]; LANES]) -> usize {
+    blocks.iter().map(|run| run.len()).min().unwrap_or_default()
+}
+
+/// A message on its way, by what its lane has not taken yet.
+struct Lane<'m> {
+    /// Which message it is.
+    place: usize,
+    /// Whole blocks of the message.
+    body: &'m [Block],
+    /// After them: the rest of the message, padding and length.
+    tail: [Block; 2],
+    /// How many blocks of the tail are taken, and how many there are.
+    tail_taken: usize,
+    tail_len: usize,
+}
+
+impl<'m> Lane<'m> {
+    fn new(place: usize, message: &'m [u8]) -> Self {
+        let (body, rest) = message.as_chunks();
+        let bits = (message.len() as u64).wrapping_mul(8);
+        let mut tail = [[0; 64]; 2];
+        for (byte, value) in tail.as_flattened_mut().iter_mut().zip(rest.iter().chain(&[0x80])) {
+            *byte = *value;
+        }
+        // The length stands in the last eight bytes of a block.
+        let tail_len = if rest.len() < 64 - 8 { 1 } else { 2 };
+        if let Some(length) = tail.get_mut(tail_len - 1).and_then(|block| block.last_chunk_mut()) {
+            *length = bits.to_be_bytes();
+        }
+        Self { place, body, tail, tail_taken: 0, tail_len }
+    }
+
+    /// The blocks that lie together and come next; none when the message is done.
+    fn run(&self) -> &[Block] {
+        if self.body.is_empty() { self.tail() } else { self.body }
+    }
+
+    fn tail(&self) -> &[Block] {
+        self.tail.get(self.tail_taken..self.tail_len).unwrap_or_default()
+    }
+
+    /// Leaves out `taken` blocks of the run.
+    fn advance(&mut self, taken: usize) {
+        if self.body.is_empty() {
+            self.tail_taken += taken;
+        } else {
+            self.body = self.body.get(taken..).unwrap_or_default();
+        }
+    }
+
+    /// The state after all that is left.
+    fn finish(&self, mut state: State) -> State {
+        compress256(&mut state, self.body);
+        compress256(&mut state, self.tail());
+        state
+    }
+}
+
+/// The eight words of every lane's state: all first words, all second ones, and so on.
+#[repr(align(64))]
+pub(super) struct States(pub(super) [[u32; LANES]; 8]);
+
+#[allow(clippy::indexing_slicing, reason = "a lane is below LANES")]
+impl States {
+    pub(super) fn put(&mut self, lane: usize, state: State) {
+        for (words, word) in self.0.iter_mut().zip(state) {
+            words[lane] = word;
+        }
+    }
+
+    pub(super) fn take(&self, lane: usize) -> State {
+        self.0.map(|words| words[lane])
+    }
+}
+
+fn digest_of(state: State) -> Sha256 {
+    let mut digest = [0; 32];
+    for (bytes, word) in digest.as_chunks_mut().0.iter_mut().zip(state) {
+        *bytes = word.to_be_bytes();
+    }
+    Sha256::new(digest)
+}
+
+pub(super) type Block = [u8; 64];
+pub(super) type State = [u32; 8];
+
+pub(super) const LANES: usize = 16;
+/// With fewer busy lanes each message is faster alone.
+pub(super) const BUSY_MIN: usize = 7;
+
+/// The state before the first block.
+const START: State =
+    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
