@@ -34,6 +34,7 @@ def main():
         parquet_head,
         plan,
         routes_query,
+        sha256_many,
         shard_lookup,
         shard_parse,
         wire_frames,
@@ -207,6 +208,18 @@ def chunker(_):
         "too_late": steps(8192, 130) + (gap(65_535) + gap(131_073 - 65_535 - 128)) * 2,
         "triggers": steps(100, 1000) + run(trigger, 0) + run(again, 60_000, 63) * 4,
         "short_period": steps(5000, 1) + run(noise, 37, 1) + run(again, 65_000, 36) * 4,
+    }
+
+
+def sha256_many(_):
+    """The length of each message, in 13 bits."""
+    lens = lambda *numbers: struct.pack(f"<{len(numbers)}H", *numbers)
+    return {
+        "few": lens(0, 55, 56, 63, 64, 65, 1000),
+        "equal": lens(*[4096] * 16),
+        "ascending": lens(*range(50, 130)),
+        "descending": lens(*range(8190, 0, -130)),
+        "one_long": lens(*range(20), 8191, *range(20, 40)),
     }
 
 

@@ -1,7 +1,7 @@
 //! SHA-256 of many messages at once: the files of a commit that has many small ones.
 //!
 //! One stream cannot be made faster than a library makes it: every block needs the state after the one before. Many
-//! streams can. Where the processor has AVX-512, sixteen messages advance side by side, one to a [lane](lanes); what
+//! streams can. Where the processor has AVX-512, sixteen messages advance side by side, one to a lane; what
 //! is too little for that, and all on other processors, goes through `sha2`, one message after another.
 
 #[cfg(target_arch = "x86_64")]
