@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
 use xet::chunk::Chunker;
-use xet::{ChunkHash, Sha256, suite};
+use xet::{ChunkHash, Sha256, sha256, suite};
 
 use super::bins::{Sealing, SharedBin, lock};
 use super::draft::{Draft, Drafter, Home};
@@ -66,10 +66,10 @@ fn gather(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> (Vec
     let (mut short, mut filled) = (Vec::new(), 0);
     let mut next = Some((index, path));
     while let Some((index, path)) = next {
-        let room = &mut worker.buffer[filled..filled + BLOCK_BYTES];
+        let room = &mut worker.buffer[filled..filled + SHORT_BYTES];
         match open(&path).and_then(|mut file| Ok((fill(room, &mut *file)?, file))) {
-            Ok((BLOCK_BYTES, file)) => {
-                let block = filled..filled + BLOCK_BYTES;
+            Ok((SHORT_BYTES, file)) => {
+                let block = filled..filled + SHORT_BYTES;
                 return (short, Some(Long { index, path, file, block }));
             }
             Ok((len, _)) => {
@@ -78,7 +78,7 @@ fn gather(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> (Vec
             }
             Err(error) => pool.unread(index, Error::io(&path, error)),
         }
-        next = if filled + BLOCK_BYTES <= BUFFER_BYTES { pool.next_path() } else { None };
+        next = if filled + SHORT_BYTES <= BUFFER_BYTES { pool.next_path() } else { None };
     }
     (short, None)
 }
@@ -95,7 +95,7 @@ impl Lane {
         }
         let buffer = &worker.buffer;
         let contents: Vec<_> = files.iter().map(|file| &buffer[file.bytes.clone()]).collect();
-        let digests = pool.options.sha256.then(|| digest_all(&contents));
+        let digests = pool.options.sha256.then(|| sha256::digest_all(&contents));
         let chunks: Vec<_> = files.iter().map(|file| cut(buffer, file.bytes.clone())).collect();
         let read_bytes = contents.iter().map(|content| content.len() as u64).sum();
         pool.progress.done_bytes.add(read_bytes);
@@ -125,9 +125,9 @@ impl Lane {
         let (mut drafter, mut cutter) = (Drafter::default(), Cutter::default());
         let mut digest = pool.options.sha256.then(sha2::Sha256::new);
         worker.buffer.copy_within(block, 0);
-        let (mut open, mut filled) = (0, BLOCK_BYTES); // the open chunk is at the front of the buffer
+        // The open chunk is at the front of the buffer.
+        let (mut open, mut filled, mut at_end) = (0, SHORT_BYTES, false);
         loop {
-            let at_end = filled < open + BLOCK_BYTES;
             let block = &worker.buffer[open..filled];
             if let Some(digest) = &mut digest {
                 digest.update(block);
@@ -147,7 +147,7 @@ impl Lane {
                 break;
             }
             match fill(&mut worker.buffer[open..open + BLOCK_BYTES], &mut *file) {
-                Ok(bytes) => filled = open + bytes,
+                Ok(bytes) => (filled, at_end) = (open + bytes, bytes < BLOCK_BYTES),
                 Err(error) => {
                     pool.unread(index, Error::io(&path, error));
                     return Ok(());
@@ -306,11 +306,6 @@ fn allowed_run(known: &Known, drafter: &mut Drafter, hashes: &[ChunkHash]) -> Op
     (goes_on || drafter.guard.allows(run.chunks)).then_some((run.home, run.first, run.chunks))
 }
 
-/// The digests of several files.
-fn digest_all(contents: &[&[u8]]) -> Vec<Sha256> {
-    contents.iter().map(|content| Sha256::new(sha2::Sha256::digest(content).into())).collect()
-}
-
 fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin()));
@@ -334,7 +329,8 @@ fn fill(buffer: &mut [u8], file: &mut dyn Read) -> io::Result<usize> {
 
 /// Small enough that a block stays in a core's second-level cache from reading to compressing.
 const BLOCK_BYTES: usize = 512 * 1024;
-/// Room for a block behind an open chunk, which is shorter than the longest, or it would be closed; and for so many short files
-/// that they are worth taking together.
-pub(super) const BUFFER_BYTES: usize = 2 * 1024 * 1024;
-const _: () = assert!(BUFFER_BYTES >= BLOCK_BYTES + suite::CHUNK_BYTES_MAX);
+/// Files of fewer bytes are taken together: their digests, compressed records and messages cost less by the dozen.
+const SHORT_BYTES: usize = 1024 * 1024;
+/// Room for short files, and for a block behind an open chunk. That is shorter than the longest, or it would be closed.
+pub(super) const BUFFER_BYTES: usize = 3 * 1024 * 1024;
+const _: () = assert!(BUFFER_BYTES >= SHORT_BYTES && BUFFER_BYTES >= BLOCK_BYTES + suite::CHUNK_BYTES_MAX);

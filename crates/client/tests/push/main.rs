@@ -156,6 +156,35 @@ async fn a_file_that_cannot_be_read_does_not_stop_the_others() {
     assert!(pushed.unread[0].to_string().contains("no/such/file"));
 }
 
+/// Files of less than 1 MiB are taken together.
+#[tokio::test(flavor = "multi_thread")]
+async fn short_files_between_long_ones_and_missing_ones_arrive_in_their_order() {
+    let hub = Hub::start().await;
+    let block = 1 << 20;
+    let sizes = [0, 300_000, block, 5, block - 1, block + 1, 0, 300_000, 300_000, 300_000, 300_000, 300_000];
+    let sizes = sizes.into_iter().chain(3 * block..3 * block + 2).chain((0..200).map(|n| n * 97));
+    let data: Vec<_> = sizes.enumerate().map(|(n, size)| noise(n as u64, size)).collect();
+    let mut paths = hub.write(&data);
+    for threads in [1, 3] {
+        let missing = PathBuf::from("no/such/file");
+        [2, 5, 9].into_iter().for_each(|at| paths.insert(at, missing.clone()));
+        let options = PushOptions { threads: threads.try_into().unwrap(), cache: None, ..hub.options() };
+        let pushed = hub.push(&paths, options).await.unwrap();
+        assert_eq!(pushed.unread.len(), 3, "{:?}", pushed.unread);
+        paths.retain(|path| *path != missing);
+        assert_eq!(
+            pushed.files.iter().map(|file| &file.path).collect::<Vec<_>>(),
+            paths.iter().collect::<Vec<_>>()
+        );
+        for (file, data) in pushed.files.iter().zip(&data) {
+            let digest = <sha2::Sha256 as sha2::Digest>::digest(data);
+            assert_eq!(file.sha256.unwrap().as_bytes()[..], digest[..], "{} bytes", data.len());
+            assert_eq!((file.bytes, file.hash), (data.len() as u64, hash_of(data)));
+            assert!(hub.read(file.hash).await == *data, "{} bytes", data.len());
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_tells_the_same_and_changes_nothing() {
     let hub = Hub::start().await;

@@ -1,7 +1,7 @@
 //! Searching candidates: the gear hash over many places.
 //!
 //! Two ways. On processors with AVX-512 VBMI our own kernel ([`vbmi`]) judges every place of a block at once; its
-//! lanes are so fast that skipping the first 8 KiB of a chunk does not pay. Elsewhere the `gearhash` crate (AVX2,
+//! lanes are so fast that skipping the first 8 KiB of a chunk pays only where the block begins. Elsewhere the `gearhash` crate (AVX2,
 //! SSE 4.2, NEON or plain) runs from place to place and skips what cannot be cut.
 
 mod portable;
@@ -91,12 +91,12 @@ impl<'a> Search<'a> {
 
     /// Judges more places: a block of them where that is fast, else only as far as the next candidate.
     fn scan(&mut self, places: Range<usize>) {
+        let from = self.scanned.max(places.start.saturating_sub(1));
         if self.blocks {
-            let to = self.data.len().min(self.scanned + BLOCK_BYTES);
-            candidates(self.data, self.scanned, to, self.found);
+            let to = self.data.len().min(from + BLOCK_BYTES);
+            candidates(self.data, from, to, self.found);
             self.scanned = to;
         } else {
-            let from = self.scanned.max(places.start.saturating_sub(1));
             let found = first(self.data, from, places.end - 1);
             self.found.extend(found);
             self.scanned = found.unwrap_or(places.end - 1);

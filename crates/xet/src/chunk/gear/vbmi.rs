@@ -26,15 +26,13 @@ impl Kernel {
     /// See [`super::candidates`].
     pub(super) fn candidates(self, data: &[u8], from: usize, to: usize, found: &mut Vec<usize>) {
         assert!(from <= to && to <= data.len(), "the block lies in the data");
-        let stretch = (to - from) / LANES / STEP * STEP;
+        // Lanes warm up on the 64 bytes before their stretch.
+        let before = from.max(GEAR_WINDOW);
+        let stretch = to.saturating_sub(before) / LANES / STEP * STEP;
         if stretch < STRETCH_MIN {
             return portable::candidates(data, from, to, found);
         }
-        // Lanes warm up on the 64 bytes before their stretch.
-        let before = portable_until(data, from, GEAR_WINDOW, found);
-        if before + LANES * stretch > to {
-            return portable::candidates(data, before, to, found);
-        }
+        portable::candidates(data, from, before, found);
         let first = found.len();
         // SAFETY: `self` proves the features; `before >= 64`, and the lanes end at `before + LANES * stretch <= to`,
         // which is inside `data`.
@@ -44,15 +42,6 @@ impl Kernel {
         }
         portable::candidates(data, before + LANES * stretch, to, found);
     }
-}
-
-/// Judges the places up to `until` by the plain loop, and says where it stopped.
-fn portable_until(data: &[u8], from: usize, until: usize, found: &mut Vec<usize>) -> usize {
-    if from >= until {
-        return from;
-    }
-    portable::candidates(data, from, until, found);
-    until
 }
 
 /// Appends the candidates of `LANES` stretches, each of `stretch` bytes, the first at `from`; in no order.
