@@ -14,6 +14,7 @@ use futures::stream::{self, BoxStream};
 use server::{House, Secret, ServeConfig};
 use store::plan::Planned;
 use store::{Grant, GrowingXorb, ObjectKey, Scope, Store};
+use tokio::runtime::Handle;
 use xet::plan::Plan;
 use xet::wire::{Reconstruction, ReconstructionV2};
 use xet::xorb::XorbInfo;
@@ -23,6 +24,7 @@ use xet::{ChunkHash, FileHash};
 pub(crate) struct LocalCas {
     store: Store,
     grant: Grant,
+    runtime: Handle,
 }
 
 impl fmt::Debug for LocalCas {
@@ -46,7 +48,7 @@ impl LocalCas {
         let config =
             ServeConfig { objects: secret(objects), catalog: secret(catalog), ..ServeConfig::default() };
         let store = house.open(&config, &keys).await.map_err(translate)?;
-        Ok(Self { store, grant: Grant::write(scope) })
+        Ok(Self { store, grant: Grant::write(scope), runtime: Handle::current() })
     }
 }
 
@@ -85,7 +87,7 @@ impl Cas for LocalCas {
     }
 
     fn grow(&self) -> Option<Box<dyn Growing>> {
-        let xorb = self.store.grow()?;
+        let xorb = self.store.grow(self.runtime.clone())?;
         Some(Box::new(LocalGrowing { store: self.store.clone(), grant: self.grant.clone(), xorb }))
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::Stream;
+use tokio::runtime::Handle;
 use xet::limits::XORB_STORED_BYTES_MAX;
 use xet::xorb::{Form, XorbInfo, XorbScanner};
 use xet::{FormatError, XorbHash};
@@ -34,7 +35,7 @@ pub enum Records {
     /// In memory, in pieces of any size.
     Memory(Vec<Bytes>),
     /// Written already.
-    Growing(GrowingXorb),
+    Growing(Box<GrowingXorb>),
 }
 
 impl Records {
@@ -54,7 +55,7 @@ impl From<Vec<Bytes>> for Records {
 
 impl From<GrowingXorb> for Records {
     fn from(growing: GrowingXorb) -> Self {
-        Self::Growing(growing)
+        Self::Growing(Box::new(growing))
     }
 }
 
@@ -109,9 +110,9 @@ impl Store {
     }
 
     /// Room for the records of a xorb that this process is making, for [`Store::place`]; `None` when they are to be kept in
-    /// memory. Opens a file: not for a thread that serves others.
-    pub fn grow(&self) -> Option<GrowingXorb> {
-        GrowingXorb::begin(&self.objects)
+    /// memory. Opens a file: not for a thread that serves others. What is written goes to disk on the threads of `runtime`.
+    pub fn grow(&self, runtime: Handle) -> Option<GrowingXorb> {
+        GrowingXorb::begin(&self.objects, runtime)
     }
 
     /// Takes in a xorb that this process has made itself, from chunks it has hashed: nothing is decompressed or hashed

@@ -75,7 +75,9 @@ impl SqliteCatalog {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(Duration::from_secs(10));
+            .busy_timeout(Duration::from_secs(10))
+            // Rows come from a thread of their own: with all of a batch at once it is woken once.
+            .row_buffer_size(BATCH_ROWS);
         let refuse = |source| translate(&format!("open {file}"), source);
         // A connection to a file does not break while it lies idle, and asking it costs as much as a question.
         let pool = || SqlitePoolOptions::new().test_before_acquire(false);

@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use xet::XorbHash;
 
 use super::timed::timed;
 use super::{ObjectKey, Objects, XorbKey};
-use crate::blocks::ALIGN_BYTES;
+use crate::blocks::{ALIGN_BYTES, Block, Blocks};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The bytes of a xorb that is not proven yet. Dropped unfinished, it leaves nothing behind.
@@ -35,7 +36,7 @@ impl Staged {
         let Some(folder) = objects.folder.clone() else {
             return Ok(Self::Memory(objects.clone(), Vec::new()));
         };
-        let draft = blocking(move || Draft::create(&folder, &hash.to_string(), true)).await?;
+        let draft = blocking(move || Draft::create(&folder, &hash.to_string())).await?;
         Ok(Self::File(StagedFile { draft: Some(draft), writing: None }))
     }
 
@@ -74,51 +75,63 @@ impl Staged {
     }
 }
 
-/// The records of a xorb that this process makes, in a file while it makes them. Through the page cache, unlike what arrives:
-/// there is no copy to be saved, and whoever makes a xorb on this machine may well read it here. Dropped unfinished, it leaves
-/// nothing behind.
+/// The records of a xorb that this process makes, in a file while it makes them: past the page cache, as what arrives. Dropped
+/// unfinished, it leaves nothing behind.
 pub struct GrowingXorb {
-    draft: Draft,
+    staged: Staged,
+    blocks: Blocks,
+    /// What is not with the disk yet.
+    block: Block,
+    stored_bytes: u64,
     /// Since this nothing was written.
-    failed: Option<io::Error>,
+    failed: Option<Error>,
+    runtime: Handle,
 }
 
 impl fmt::Debug for GrowingXorb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GrowingXorb({} bytes)", self.draft.at)
+        write!(f, "GrowingXorb({} bytes)", self.stored_bytes)
     }
 }
 
 impl GrowingXorb {
     /// Opens the file; `None` when objects are not in a folder, or nothing can be written there.
-    pub(crate) fn begin(objects: &Objects) -> Option<Self> {
-        let draft = Draft::create(objects.folder.as_deref()?, NAMELESS, false).ok()?;
-        Some(Self { draft, failed: None })
+    pub(crate) fn begin(objects: &Objects, runtime: Handle) -> Option<Self> {
+        let draft = Draft::create(objects.folder.as_deref()?, NAMELESS).ok()?;
+        let staged = Staged::File(StagedFile { draft: Some(draft), writing: None });
+        let blocks = objects.large_blocks.clone();
+        Some(Self { staged, block: blocks.take(), blocks, stored_bytes: 0, failed: None, runtime })
     }
 
-    /// Appends records, on the thread that calls. A failure is told when the xorb is placed.
-    pub fn write(&mut self, records: &[u8]) {
-        if self.failed.is_none() {
-            self.failed = self.draft.append(records).err();
+    /// Appends records. Waits for the disk when it has not taken what came before: not for threads that serve. A failure is
+    /// told when the xorb is placed.
+    pub fn write(&mut self, mut records: &[u8]) {
+        self.stored_bytes += records.len() as u64;
+        while !records.is_empty() && self.failed.is_none() {
+            let taken = self.block.fill(records);
+            records = records.get(taken..).unwrap_or_default();
+            if self.block.room().is_empty() {
+                let full = std::mem::replace(&mut self.block, self.blocks.take());
+                self.failed = self.runtime.block_on(self.staged.push(full.freeze())).err();
+            }
         }
     }
 
     /// Bytes that were written.
     pub(crate) fn stored_bytes(&self) -> u64 {
-        self.draft.at
+        self.stored_bytes
     }
 
     /// Makes an object of it. When this returns it is durable.
     pub(crate) async fn finish(self, key: XorbKey, footer: Vec<u8>) -> Result<()> {
-        let Self { draft, failed } = self;
-        let publish = move || match failed {
-            Some(error) => Err(error),
-            None => {
-                let stored_bytes = draft.at;
-                draft.publish(key, stored_bytes, &footer)
-            }
-        };
-        timed("put", blocking(publish)).await
+        let Self { mut staged, block, stored_bytes, failed, .. } = self;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if block.len() > 0 {
+            staged.push(block.freeze()).await?;
+        }
+        staged.finish(key, stored_bytes, footer.into()).await
     }
 }
 
@@ -155,8 +168,8 @@ struct Draft {
 }
 
 impl Draft {
-    /// A draft of `name`, in the folder that xorbs of that name are in; past the page cache if that is asked and can be.
-    fn create(root: &Path, name: &str, direct: bool) -> io::Result<Self> {
+    /// A draft of `name`, in the folder that xorbs of that name are in.
+    fn create(root: &Path, name: &str) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         // Another process may write the same xorb into the same folder.
         let random = std::hash::RandomState::new();
@@ -165,24 +178,15 @@ impl Draft {
         loop {
             let number = random.hash_one(NUMBER.fetch_add(1, Ordering::Relaxed));
             let path = folder.join(format!("{name}#{number}"));
-            let created = if direct { create_direct(&path) } else { File::create_new(&path) };
-            let (blocks, is_direct) = match created {
-                Ok(blocks) => (blocks, direct),
+            let (blocks, is_direct) = match create_direct(&path) {
+                Ok(blocks) => (blocks, true),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 // Some file systems know no direct writes, and some of those leave an empty file behind.
-                Err(_) if direct => (File::create(&path)?, false),
-                Err(error) => return Err(error),
+                Err(_) => (File::create(&path)?, false),
             };
             let (root, rest) = (root.to_owned(), Bytes::new());
             return Ok(Self { root, path, blocks, is_direct, at: 0, rest, is_published: false });
         }
-    }
-
-    /// Writes bytes of any number.
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.blocks.write_all(bytes)?;
-        self.at += bytes.len() as u64;
-        Ok(())
     }
 
     fn push(&mut self, mut segment: Bytes) -> io::Result<()> {
@@ -275,7 +279,7 @@ fn joined<T>(done: std::result::Result<io::Result<T>, tokio::task::JoinError>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::{BLOCK_BYTES, Blocks, LARGE_BYTES};
+    use crate::blocks::{BLOCK_BYTES, LARGE_BYTES};
     use crate::objects::Digest;
 
     fn files(folder: &Path) -> Vec<String> {
@@ -321,48 +325,57 @@ mod tests {
         assert_eq!(files(folder.path()).len(), 1, "no drafts are left");
     }
 
-    #[tokio::test]
-    async fn a_xorb_that_grows_has_no_name_until_it_is_finished() {
-        let folder = tempfile::tempdir().unwrap();
-        let objects = Objects::local(folder.path()).unwrap();
-        let data = testkit::corpus::noise(3, 1_000_000);
-        let mut growing = GrowingXorb::begin(&objects).unwrap();
-        data.chunks(77_777).for_each(|piece| growing.write(piece));
-        assert_eq!(growing.stored_bytes(), 1_000_000);
-        let listed = async || -> Vec<_> {
-            futures::StreamExt::collect(objects.list(crate::objects::Folder::Xorbs)).await
+    /// Writes from a thread that may wait, as those who make xorbs do.
+    async fn written(mut growing: GrowingXorb, data: Vec<u8>) -> GrowingXorb {
+        let write = move || {
+            data.chunks(777_777).for_each(|piece| growing.write(piece));
+            growing
         };
-        assert!(listed().await.is_empty());
-        let key = XorbKey { hash: hash(), digest: Digest::new([9; 32]) };
-        growing.finish(key, b"footer".to_vec()).await.unwrap();
-        assert_eq!(listed().await.len(), 1);
-        assert!(objects.whole(&ObjectKey::Xorb(key)).await.unwrap() == [&data[..], b"footer"].concat());
-        assert_eq!(fs::read_dir(folder.path().join("xorbs/00")).unwrap().count(), 0);
-        // A bucket has no room for it.
-        assert!(
-            GrowingXorb::begin(&Objects::new(std::sync::Arc::new(object_store::memory::InMemory::new())))
-                .is_none()
-        );
+        tokio::task::spawn_blocking(write).await.unwrap()
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_xorb_that_grows_has_no_name_until_it_is_finished() {
+        for len in [1, 4096, LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1, 3 * LARGE_BYTES + 4097] {
+            let folder = tempfile::tempdir().unwrap();
+            let objects = Objects::local(folder.path()).unwrap();
+            let data = testkit::corpus::noise(3, len);
+            let growing =
+                written(GrowingXorb::begin(&objects, Handle::current()).unwrap(), data.clone()).await;
+            assert_eq!(growing.stored_bytes(), len as u64);
+            let listed = async || -> Vec<_> {
+                futures::StreamExt::collect(objects.list(crate::objects::Folder::Xorbs)).await
+            };
+            assert!(listed().await.is_empty());
+            let key = XorbKey { hash: hash(), digest: Digest::new([9; 32]) };
+            growing.finish(key, b"footer".to_vec()).await.unwrap();
+            assert_eq!(listed().await.len(), 1);
+            assert!(objects.whole(&ObjectKey::Xorb(key)).await.unwrap() == [&data[..], b"footer"].concat());
+            assert_eq!(fs::read_dir(folder.path().join("xorbs/00")).unwrap().count(), 0);
+        }
+        // A bucket has no room for it.
+        let bucket = Objects::new(std::sync::Arc::new(object_store::memory::InMemory::new()));
+        assert!(GrowingXorb::begin(&bucket, Handle::current()).is_none());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_write_that_failed_is_told_at_the_end_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::local(folder.path()).unwrap();
-        let mut growing = GrowingXorb::begin(&objects).unwrap();
-        growing.write(b"some records");
+        let left = || fs::read_dir(folder.path().join("xorbs/00")).unwrap().count();
+        let mut growing = GrowingXorb::begin(&objects, Handle::current()).unwrap();
         // Cannot be written to, as a full disk cannot.
-        growing.draft.blocks = File::open(&growing.draft.path).unwrap();
-        growing.write(b"lost");
-        growing.write(b"after it");
+        let Staged::File(StagedFile { draft: Some(draft), .. }) = &mut growing.staged else { panic!() };
+        draft.blocks = File::open(&draft.path).unwrap();
+        let growing = written(growing, testkit::corpus::noise(3, 3 * LARGE_BYTES)).await;
         let key = XorbKey { hash: hash(), digest: Digest::new([9; 32]) };
         let error = growing.finish(key, b"footer".to_vec()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        assert_eq!(fs::read_dir(folder.path().join("xorbs/00")).unwrap().count(), 0);
         assert_eq!(objects.head(&ObjectKey::Xorb(key)).await.unwrap(), None);
+        assert_eq!(left(), 0);
         // Given up before its end.
-        drop(GrowingXorb::begin(&objects).unwrap());
-        assert_eq!(fs::read_dir(folder.path().join("xorbs/00")).unwrap().count(), 0);
+        drop(GrowingXorb::begin(&objects, Handle::current()).unwrap());
+        assert_eq!(left(), 0);
     }
 
     #[tokio::test]
