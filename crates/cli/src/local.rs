@@ -123,13 +123,18 @@ impl Cas for LocalCas {
 struct LocalGrowing {
     store: Store,
     grant: Grant,
-    xorb: GrowingXorb,
+    xorb: Box<GrowingXorb>,
 }
 
 #[async_trait]
 impl Growing for LocalGrowing {
     fn write(&mut self, records: &[u8]) {
         self.xorb.write(records);
+    }
+
+    fn take_back(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn Growing>> {
+        let Self { store, grant, xorb } = *self;
+        xorb.take_back().map_err(|xorb| Box::new(Self { store, grant, xorb }) as Box<dyn Growing>)
     }
 
     async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool> {

@@ -72,6 +72,9 @@ pub trait Growing: Send + fmt::Debug {
     /// Appends records. A failure is told by [`finish`](Self::finish).
     fn write(&mut self, records: &[u8]);
 
+    /// Gives up, and gives the records back, to be a part of another xorb; itself, if it cannot. Blocks.
+    fn take_back(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn Growing>>;
+
     /// All records were written, and this is what they are. True when the xorb was new.
     async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool>;
 }

@@ -1,7 +1,8 @@
 //! Push: files become chunks, new chunks become xorbs, and a shard says what the files are made of.
 //!
 //! Each file is read once, from start to end, by one worker, which cuts, hashes and places its chunks while they are in
-//! the cache; compressing is shared with workers that have nothing to read. Xorbs are sent while reading goes on.
+//! the cache; short files are taken together, and compressing is shared with workers that have nothing to read. Xorbs are
+//! sent while reading goes on, or written while they are made where the other side is a folder.
 //! A file is registered only after every xorb it is made of was acknowledged.
 
 mod base;

@@ -53,9 +53,9 @@ impl From<Vec<Bytes>> for Records {
     }
 }
 
-impl From<GrowingXorb> for Records {
-    fn from(growing: GrowingXorb) -> Self {
-        Self::Growing(Box::new(growing))
+impl From<Box<GrowingXorb>> for Records {
+    fn from(growing: Box<GrowingXorb>) -> Self {
+        Self::Growing(growing)
     }
 }
 
@@ -111,8 +111,8 @@ impl Store {
 
     /// Room for the records of a xorb that this process is making, for [`Store::place`]; `None` when they are to be kept in
     /// memory. Opens a file: not for a thread that serves others. What is written goes to disk on the threads of `runtime`.
-    pub fn grow(&self, runtime: Handle) -> Option<GrowingXorb> {
-        GrowingXorb::begin(&self.objects, runtime)
+    pub fn grow(&self, runtime: Handle) -> Option<Box<GrowingXorb>> {
+        GrowingXorb::begin(&self.objects, runtime).map(Box::new)
     }
 
     /// Takes in a xorb that this process has made itself, from chunks it has hashed: nothing is decompressed or hashed

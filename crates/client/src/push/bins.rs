@@ -171,14 +171,15 @@ impl Records {
         }
     }
 
-    /// Puts others behind these, unless they are out of memory; then gives them back.
+    /// Puts others behind these, unless they are out of memory and stay there; then gives them back.
     fn join(&mut self, other: Self) -> Result<(), Self> {
-        match (self, other) {
-            (_, Self::Growing(other)) => return Err(Self::Growing(other)),
-            (Self::Growing(growing), Self::Memory(parts)) => {
-                parts.iter().for_each(|part| growing.write(part));
-            }
-            (Self::Memory(all), Self::Memory(parts)) => all.extend(parts),
+        let parts = match other {
+            Self::Memory(parts) => parts,
+            Self::Growing(growing) => vec![growing.take_back().map_err(Self::Growing)?.into()],
+        };
+        match self {
+            Self::Growing(growing) => parts.iter().for_each(|part| growing.write(part)),
+            Self::Memory(all) => all.extend(parts),
         }
         Ok(())
     }
@@ -321,12 +322,19 @@ mod tests {
 
     /// Writes into memory that the test can see.
     #[derive(Debug, Clone, Default)]
-    struct Seen(Arc<Mutex<Vec<u8>>>);
+    struct Seen {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        keeps: bool,
+    }
 
     #[async_trait]
     impl Growing for Seen {
         fn write(&mut self, records: &[u8]) {
-            lock(&self.0).extend_from_slice(records);
+            lock(&self.bytes).extend_from_slice(records);
+        }
+
+        fn take_back(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn Growing>> {
+            if self.keeps { Err(self) } else { Ok(lock(&self.bytes).clone()) }
         }
 
         async fn finish(self: Box<Self>, _info: Arc<XorbInfo>) -> Result<bool> {
@@ -348,7 +356,7 @@ mod tests {
             assert!(fill(&bin, slot, &mut segment, grow).is_none());
             given_back += usize::from(segment.bytes.capacity() > 0);
         }
-        assert_eq!(lock(&seen.0).len() as u64, expected(&chunks[..58]).info.stored_bytes());
+        assert_eq!(lock(&seen.bytes).len() as u64, expected(&chunks[..58]).info.stored_bytes());
         assert!(given_back > 5, "what is written leaves its memory to the worker: {given_back}");
         assert!(lock(&bin).close().is_none());
         let mut sealing = fill(&bin, 58, &mut segment(&chunks[58]), grow).unwrap();
@@ -361,20 +369,30 @@ mod tests {
         sealing.append(rest).unwrap();
         let expected = expected(&chunks);
         assert_eq!(*sealing.seal().info, expected.info);
-        assert!(*lock(&seen.0) == expected.bytes);
+        assert!(*lock(&seen.bytes) == expected.bytes);
     }
 
     #[test]
-    fn what_grows_is_not_put_behind_another() {
-        let grown = |id| {
+    fn what_grows_is_put_behind_another_if_it_is_given_back() {
+        let grown = |id, seen: &Seen| {
             let chunks: Vec<_> = (0..50).map(|n| noise(id * 100 + n, 100_000)).collect();
             let bin = Bin::new(id);
             chunks.iter().for_each(|chunk| _ = place(&bin, chunk));
             lock(&bin).close();
-            let fill = |slot| fill(&bin, slot, &mut segment(&chunks[slot]), || Some(Box::<Seen>::default()));
-            (0..50).find_map(fill).unwrap()
+            let fill = |slot| fill(&bin, slot, &mut segment(&chunks[slot]), || Some(Box::new(seen.clone())));
+            ((0..50).find_map(fill).unwrap(), chunks)
         };
-        let (mut one, two) = (grown(1), grown(2));
+        let (first, second) = (Seen::default(), Seen::default());
+        let ((mut one, mut chunks), (two, more)) = (grown(1, &first), grown(2, &second));
+        one.append(two).unwrap();
+        chunks.extend(more);
+        let expected = expected(&chunks);
+        let sealed = one.seal();
+        assert_eq!((sealed.bins, &*sealed.info), (vec![(1, 0), (2, 50)], &expected.info));
+        assert!(*lock(&first.bytes) == expected.bytes);
+
+        let (first, second) = (Seen::default(), Seen { keeps: true, ..Seen::default() });
+        let ((mut one, _), (two, _)) = (grown(1, &first), grown(2, &second));
         let two = one.append(two).unwrap_err();
         assert_eq!((one.seal().bins, two.seal().bins), (vec![(1, 0)], vec![(2, 0)]));
     }

@@ -117,6 +117,26 @@ impl GrowingXorb {
         }
     }
 
+    /// Gives up, and gives what was written back; itself, if that cannot be read. Waits for the disk, as [`Self::write`] does.
+    pub fn take_back(mut self: Box<Self>) -> std::result::Result<Vec<u8>, Box<Self>> {
+        let Staged::File(file) = &mut self.staged else { return Err(self) };
+        let draft = match self.runtime.block_on(file.idle()) {
+            Ok(draft) => draft,
+            Err(error) => {
+                self.failed.get_or_insert(error);
+                return Err(self);
+            }
+        };
+        let written = fs::read(&draft.path).map(|written| [&written, self.block.as_ref()].concat());
+        match written {
+            Ok(records) if records.len() as u64 == self.stored_bytes => Ok(records),
+            _ => {
+                file.draft = Some(draft);
+                Err(self)
+            }
+        }
+    }
+
     /// Bytes that were written.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.stored_bytes
@@ -373,7 +393,12 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert_eq!(objects.head(&ObjectKey::Xorb(key)).await.unwrap(), None);
         assert_eq!(left(), 0);
-        // Given up before its end.
+        // Given up before its end, or given back.
+        let data = testkit::corpus::noise(3, LARGE_BYTES + 77);
+        let growing = written(GrowingXorb::begin(&objects, Handle::current()).unwrap(), data.clone()).await;
+        let back = tokio::task::spawn_blocking(move || Box::new(growing).take_back()).await.unwrap();
+        assert!(back.unwrap() == data);
+        assert_eq!(left(), 0);
         drop(GrowingXorb::begin(&objects, Handle::current()).unwrap());
         assert_eq!(left(), 0);
     }
