@@ -1,9 +1,11 @@
 //! AVX-512 VBMI: eight lanes in one register and one in general registers, each on its own stretch of the block.
 //!
 //! A gather from the table of 256 words does not pay. The table is kept as eight planes of 256 bytes, and a plane is
-//! looked up for 64 bytes at once by four byte permutes. That leaves the load ports idle, so one more lane runs the
-//! plain loop between the permutes. Measured as a share of BLAKE3's speed on a core whose sibling was busy: no plain
-//! lane 0.66, one 0.69, two 0.61, three 0.52; at its best a core reached 2.7, 3.1, 3.4 and 3.1 GB/s.
+//! looked up for 64 bytes at once by two byte permutes of two registers each. That leaves the load ports idle, so one
+//! more lane runs the plain loop between the permutes. GB/s on an AMD EPYC (Zen 4): no plain lane 3.8, one 4.2, two 3.1,
+//! three 3.2; one plain lane beside four permutes of one register each 2.9. On an Intel Xeon (Ice Lake), where a permute
+//! of two registers costs as much as two of one, four permutes made 2.7, 3.1, 3.4 and 3.1 with none to three plain lanes,
+//! and with a busy sibling none to one were the best.
 #![allow(unsafe_code, clippy::indexing_slicing)]
 
 use std::arch::x86_64::*;
@@ -78,18 +80,16 @@ unsafe fn lanes(data: &[u8], from: usize, stretch: usize, found: &mut Vec<usize>
         );
         let bytes = _mm512_shuffle_epi8(bytes, pair_up);
 
-        // Which quarter of a plane each byte falls in, by its two top bits.
-        let bit7 = _mm512_movepi8_mask(bytes);
-        let bit6 = _mm512_movepi8_mask(_mm512_add_epi8(bytes, bytes));
+        // A permute of two registers knows seven bits of a byte; the eighth chooses between two permutes.
+        let upper = _mm512_movepi8_mask(bytes);
         let look_up = |plane: usize| {
             let quarter = |q: usize| {
                 // SAFETY: a plane is 256 bytes, aligned to 64.
                 unsafe { _mm512_load_si512(PLANES.0[plane].as_ptr().add(64 * q).cast()) }
             };
-            let r = _mm512_permutexvar_epi8(bytes, quarter(0));
-            let r = _mm512_mask_permutexvar_epi8(r, bit6 & !bit7, bytes, quarter(1));
-            let r = _mm512_mask_permutexvar_epi8(r, bit7 & !bit6, bytes, quarter(2));
-            _mm512_mask_permutexvar_epi8(r, bit6 & bit7, bytes, quarter(3))
+            let low = _mm512_permutex2var_epi8(quarter(0), bytes, quarter(1));
+            let high = _mm512_permutex2var_epi8(quarter(2), bytes, quarter(3));
+            _mm512_mask_blend_epi8(upper, low, high)
         };
         let p: [__m512i; 8] = std::array::from_fn(look_up);
 
