@@ -73,7 +73,7 @@ impl Cas for LocalCas {
 
     async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
         let key: ObjectKey = url.parse().map_err(translate)?;
-        let pieces = self.store.objects().stream(&key, stored).await.map_err(translate)?;
+        let pieces = self.store.objects().stream_once(&key, stored).await.map_err(translate)?;
         Ok(pieces.map(|piece| piece.map_err(translate)).boxed())
     }
 

@@ -13,6 +13,7 @@
 //! hexadecimal; the hash of a shard covers its bytes already. So a key says what can be read where, and writing it again
 //! changes nothing that anyone can tell.
 
+mod once;
 mod open;
 mod parts;
 mod presign;
@@ -39,9 +40,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::repo::RepoId;
 use crate::repo::oid::{Oid, parse_hex};
 
+pub(crate) use once::each_piece;
 pub use parts::{FilePart, PART_BYTES};
 pub use read::ObjectReader;
-pub(crate) use read::each_piece;
 pub use stage::GrowingXorb;
 
 /// The BLAKE3 of a xorb's footer, which says where in the object each chunk lies. Objects of one footer may differ in how

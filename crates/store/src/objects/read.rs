@@ -12,7 +12,7 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
 use super::parts::{self, FilePart};
 use super::{ObjectKey, Objects};
-use crate::blocks::{ALIGN_BYTES, Block, Blocks};
+use crate::blocks::{Block, Blocks};
 use crate::error::{Error, ErrorKind, Result};
 
 /// An object that was found. As long as this is there it can be read, also when it was deleted meanwhile from a folder.
@@ -39,6 +39,11 @@ impl ObjectReader {
         };
         let key = self.key.to_string();
         whole(key.clone(), range.clone(), file(key, opened, range, self.objects.blocks.clone()))
+    }
+
+    /// The file, for what is in a folder.
+    pub(super) fn into_file(self) -> Option<Arc<File>> {
+        self.file
     }
 
     /// The same range as parts of a file, for whoever can send them without reading them; `None` for what is not in a
@@ -99,61 +104,6 @@ impl Objects {
         let file = self.reader(key).await?.and_then(|reader| reader.file).ok_or_else(missing)?;
         Ok(Positioned::File { file, range })
     }
-}
-
-/// The bytes of a file, shown piece by piece to who looks at all of them once. Past the page cache where the system allows it:
-/// what others read stays there. In large pieces: each costs a disk's attention. May wait for it: not for threads that
-/// serve. `block` is the memory for it, a large one.
-pub(crate) fn each_piece(
-    path: &Path,
-    mut block: Block,
-    mut each: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
-    let failed = |source| Error::caused(ErrorKind::Unavailable, format!("read {}", path.display()), source);
-    let missing = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "it is missing"),
-        _ => failed(source),
-    };
-    let (mut file, mut is_direct) = match open_direct(path) {
-        Ok(file) => (file, true),
-        Err(_) => (File::open(path).map_err(missing)?, false),
-    };
-    let room = block.room();
-    let len = room.len().min(ONCE_BYTES);
-    let room = room.get_mut(..len).unwrap_or_default();
-    let mut at = 0;
-    loop {
-        match read_at(&file, room, at) {
-            Ok(0) => return Ok(()),
-            Ok(read) => {
-                at += read as u64;
-                each(room.get(..read).unwrap_or_default())?;
-                // The end of a file lies anywhere, and the next read would have to begin there.
-                if is_direct && read % ALIGN_BYTES != 0 {
-                    (file, is_direct) = (File::open(path).map_err(failed)?, false);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if is_direct && error.kind() == io::ErrorKind::InvalidInput => {
-                (file, is_direct) = (File::open(path).map_err(failed)?, false);
-            }
-            Err(error) => return Err(failed(error)),
-        }
-    }
-}
-
-/// Bytes that are read at once of a file that is read once: twice as many have left the caches before they are hashed.
-const ONCE_BYTES: usize = 1024 * 1024;
-
-#[cfg(target_os = "linux")]
-fn open_direct(path: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags};
-    Ok(File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())?))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_direct(_: &Path) -> io::Result<File> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 pub(super) async fn reader(objects: &Objects, key: &ObjectKey) -> Result<Option<ObjectReader>> {
@@ -230,14 +180,14 @@ pub(super) fn file(
 }
 
 /// What came of reading without waiting.
-enum Filled {
+pub(super) enum Filled {
     Now(Block),
     Later(Block),
 }
 
 /// Reads what the system has in memory: going to another thread and back would cost more than copying it.
 #[cfg(target_os = "linux")]
-fn fill_now(file: &File, mut block: Block, range: &Range<u64>) -> Filled {
+pub(super) fn fill_now(file: &File, mut block: Block, range: &Range<u64>) -> Filled {
     use rustix::io::{ReadWriteFlags, preadv2};
     let mut room = [io::IoSliceMut::new(room_for(&mut block, range))];
     match preadv2(file, &mut room, range.start, ReadWriteFlags::NOWAIT) {
@@ -251,12 +201,12 @@ fn fill_now(file: &File, mut block: Block, range: &Range<u64>) -> Filled {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn fill_now(_: &File, block: Block, _: &Range<u64>) -> Filled {
+pub(super) fn fill_now(_: &File, block: Block, _: &Range<u64>) -> Filled {
     Filled::Later(block)
 }
 
 /// Reads a block of the range, or what is left of it.
-fn fill(file: &File, mut block: Block, range: &Range<u64>) -> io::Result<Block> {
+pub(super) fn fill(file: &File, mut block: Block, range: &Range<u64>) -> io::Result<Block> {
     ask_for(file, range);
     loop {
         let at = range.start + block.len() as u64;
@@ -338,30 +288,6 @@ mod tests {
 
     fn read_exact_at(file: &File, room: &mut [u8], at: u64) {
         std::os::unix::fs::FileExt::read_exact_at(file, room, at).unwrap();
-    }
-
-    #[test]
-    fn pieces_of_a_file_are_all_of_it_however_long_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        for len in
-            [0, 1, 4095, 4096, 4097, ONCE_BYTES - 1, ONCE_BYTES, ONCE_BYTES + 4096, 2 * ONCE_BYTES + 17]
-        {
-            let data = testkit::corpus::noise(1, len);
-            std::fs::write(&path, &data).unwrap();
-            let mut found = Vec::new();
-            each_piece(&path, Blocks::large().take(), |piece| {
-                found.extend_from_slice(piece);
-                Ok(())
-            })
-            .unwrap();
-            assert!(found == data, "{len}");
-        }
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(
-            each_piece(&path, Blocks::large().take(), |_| Ok(())).unwrap_err().kind(),
-            ErrorKind::NotFound
-        );
     }
 
     #[tokio::test]
