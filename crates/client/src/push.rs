@@ -13,6 +13,7 @@ mod known;
 mod lane;
 mod pool;
 mod record;
+mod rooms;
 mod send;
 mod shard_cache;
 

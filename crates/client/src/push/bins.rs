@@ -7,6 +7,7 @@ use bytes::Bytes;
 use xet::xorb::{RecordInfo, XorbInfo};
 use xet::{ChunkHash, limits};
 
+use super::rooms::Rooms;
 use crate::cas::Growing;
 
 /// Chunks that will be a xorb, or a part of one.
@@ -55,7 +56,9 @@ pub(super) fn fill(
 }
 
 impl Bin {
-    pub(super) fn new(id: u64) -> SharedBin {
+    /// An empty bin. What waits in memory is in that of `rooms`.
+    pub(super) fn new(id: u64, rooms: Rooms) -> SharedBin {
+        let shelf = Shelf { records: Records::default(), next: 0, waiting: BTreeMap::new(), rooms };
         Arc::new(Mutex::new(Self {
             id,
             chunks: Vec::new(),
@@ -63,7 +66,7 @@ impl Bin {
             segments: Vec::new(),
             missing: 0,
             closed: false,
-            shelf: Arc::default(),
+            shelf: Arc::new(Mutex::new(shelf)),
         }))
     }
 
@@ -116,34 +119,46 @@ impl Bin {
 }
 
 /// The records of a bin, put in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shelf {
     records: Records,
     /// The segment that is next.
     next: usize,
     /// Segments after it.
-    waiting: BTreeMap<usize, Vec<u8>>,
+    waiting: BTreeMap<usize, Held>,
+    rooms: Rooms,
 }
 
 impl Shelf {
     fn take(&mut self, slot: usize, bytes: &mut Vec<u8>, grow: impl Fn() -> Option<Box<dyn Growing>>) {
-        if slot != self.next {
-            self.waiting.insert(slot, trimmed(bytes));
-            return;
+        if slot == self.next
+            && let Records::Growing(growing) = &mut self.records
+        {
+            growing.write(bytes);
+            self.next += 1;
+        } else {
+            let held_bytes = bytes.capacity() as u64;
+            let bytes = self.rooms.freeze(std::mem::take(bytes));
+            self.waiting.insert(slot, Held { bytes, held_bytes });
         }
-        self.records.append(bytes, &grow);
-        self.next += 1;
-        while let Some(mut bytes) = self.waiting.remove(&self.next) {
-            self.records.append(&mut bytes, &grow);
+        while let Some(segment) = self.waiting.remove(&self.next) {
+            self.records.append(segment, &grow);
             self.next += 1;
         }
     }
 }
 
+/// Records in memory, which may be more than they are.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) bytes: Bytes,
+    held_bytes: u64,
+}
+
 /// Records one after another, where they wait for the xorb to be complete.
 #[derive(Debug)]
 pub(super) enum Records {
-    Memory(Vec<Bytes>),
+    Memory(Vec<Held>),
     Growing(Box<dyn Growing>),
 }
 
@@ -154,12 +169,11 @@ impl Default for Records {
 }
 
 impl Records {
-    /// Appends `bytes`, and takes the memory they are in if they stay there.
-    fn append(&mut self, bytes: &mut Vec<u8>, grow: impl Fn() -> Option<Box<dyn Growing>>) {
+    fn append(&mut self, segment: Held, grow: impl Fn() -> Option<Box<dyn Growing>>) {
         match self {
-            Self::Growing(growing) => growing.write(bytes),
+            Self::Growing(growing) => growing.write(&segment.bytes),
             Self::Memory(parts) => {
-                parts.push(trimmed(bytes).into());
+                parts.push(segment);
                 // Not at once: what is left at the end can be joined into one xorb as long as it is in memory.
                 if self.memory_bytes() >= GROW_BYTES
                     && let Some(growing) = grow()
@@ -175,10 +189,13 @@ impl Records {
     fn join(&mut self, other: Self) -> Result<(), Self> {
         let parts = match other {
             Self::Memory(parts) => parts,
-            Self::Growing(growing) => vec![growing.take_back().map_err(Self::Growing)?.into()],
+            Self::Growing(growing) => {
+                let records = growing.take_back().map_err(Self::Growing)?;
+                vec![Held { held_bytes: records.capacity() as u64, bytes: records.into() }]
+            }
         };
         match self {
-            Self::Growing(growing) => parts.iter().for_each(|part| growing.write(part)),
+            Self::Growing(growing) => parts.iter().for_each(|part| growing.write(&part.bytes)),
             Self::Memory(all) => all.extend(parts),
         }
         Ok(())
@@ -186,20 +203,10 @@ impl Records {
 
     fn memory_bytes(&self) -> u64 {
         match self {
-            Self::Memory(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+            Self::Memory(parts) => parts.iter().map(|part| part.held_bytes).sum(),
             Self::Growing(_) => 0,
         }
     }
-}
-
-/// The bytes with the memory they are in. They wait until their xorb is sent, so what compressed well must not keep the room of
-/// what it was.
-fn trimmed(bytes: &mut Vec<u8>) -> Vec<u8> {
-    let mut bytes = std::mem::take(bytes);
-    if bytes.len() < bytes.capacity() / 8 * 7 {
-        bytes.shrink_to_fit();
-    }
-    bytes
 }
 
 /// A bin with all its records.
@@ -241,7 +248,7 @@ impl Sealing {
         Ok(())
     }
 
-    /// Bytes of the records that are in memory.
+    /// Memory that the records take.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.records.memory_bytes()
     }
@@ -280,9 +287,13 @@ mod tests {
         testkit::corpus::noise(n, len)
     }
 
+    fn bin(id: u64) -> SharedBin {
+        Bin::new(id, Rooms::default())
+    }
+
     fn segment(chunk: &[u8]) -> Segment {
         let mut segment = Segment::default();
-        records(&mut RecordWriter::new(Policy::Auto), [chunk], &mut segment);
+        records(&mut RecordWriter::new(Policy::Auto), &Rooms::default(), [chunk], &mut segment);
         segment
     }
 
@@ -301,7 +312,7 @@ mod tests {
     #[test]
     fn records_filled_in_any_order_and_bins_joined_are_one_xorb() {
         let chunks: Vec<_> = (0..4).map(|n| noise(n, 10_000)).collect();
-        let [one, two] = [Bin::new(7), Bin::new(9)];
+        let [one, two] = [bin(7), bin(9)];
         for (n, chunk) in chunks.iter().enumerate() {
             let bin = if n < 3 { &one } else { &two };
             assert_eq!(place(bin, chunk), Some(n as u32 % 3));
@@ -317,6 +328,7 @@ mod tests {
         let expected = expected(&chunks);
         assert_eq!(*sealed.info, expected.info);
         let Records::Memory(records) = sealed.records else { panic!("nothing grows") };
+        let records: Vec<_> = records.into_iter().map(|held| held.bytes).collect();
         assert_eq!(records.concat(), expected.bytes);
     }
 
@@ -345,7 +357,7 @@ mod tests {
     #[test]
     fn what_grows_gets_the_same_bytes_in_order_and_takes_what_is_in_memory() {
         let chunks: Vec<_> = (0..60).map(|n| noise(n, 100_000)).collect();
-        let (seen, bin, rest) = (Seen::default(), Bin::new(1), Bin::new(2));
+        let (seen, bin, rest) = (Seen::default(), self::bin(1), self::bin(2));
         let grow = || Some(Box::new(seen.clone()) as Box<dyn Growing>);
         chunks[..59].iter().for_each(|chunk| _ = place(&bin, chunk));
         place(&rest, &chunks[59]);
@@ -364,7 +376,7 @@ mod tests {
         let rest = fill(&rest, 0, &mut segment(&chunks[59]), grow).unwrap();
         assert_eq!(
             (sealing.memory_bytes(), rest.memory_bytes()),
-            (0, segment(&chunks[59]).bytes.len() as u64)
+            (0, segment(&chunks[59]).bytes.capacity() as u64)
         );
         sealing.append(rest).unwrap();
         let expected = expected(&chunks);
@@ -376,7 +388,7 @@ mod tests {
     fn what_grows_is_put_behind_another_if_it_is_given_back() {
         let grown = |id, seen: &Seen| {
             let chunks: Vec<_> = (0..50).map(|n| noise(id * 100 + n, 100_000)).collect();
-            let bin = Bin::new(id);
+            let bin = bin(id);
             chunks.iter().for_each(|chunk| _ = place(&bin, chunk));
             lock(&bin).close();
             let fill = |slot| fill(&bin, slot, &mut segment(&chunks[slot]), || Some(Box::new(seen.clone())));

@@ -19,6 +19,7 @@ use super::draft::Draft;
 use super::known::Known;
 use super::lane::{self, BUFFER_BYTES};
 use super::record::records;
+use super::rooms::Rooms;
 use super::send::Placed;
 use super::{PushOptions, shard_cache};
 use crate::cas::Cas;
@@ -74,6 +75,7 @@ pub(super) fn start(
         moved: Condvar::new(),
         bins: Mutex::default(),
         next_bin: AtomicU64::new(0),
+        rooms: Rooms::default(),
         buffers: Mutex::default(),
         memory: Memory::new(sending_bytes),
         placed,
@@ -95,6 +97,8 @@ pub(super) struct Pool {
     /// Bins that no lane fills at the moment.
     bins: Mutex<Vec<SharedBin>>,
     next_bin: AtomicU64,
+    /// Where records are until they are sent.
+    rooms: Rooms,
     buffers: Mutex<Vec<Vec<u8>>>,
     memory: Memory,
     placed: mpsc::Sender<Placed>,
@@ -259,7 +263,7 @@ impl Pool {
         compress: Vec<Compress>,
     ) -> std::result::Result<(), Stopped> {
         for Compress { bin, slot, chunks } in compress {
-            records(writer, chunks.iter().map(|range| &buffer[range.clone()]), segment);
+            records(writer, &self.rooms, chunks.iter().map(|range| &buffer[range.clone()]), segment);
             let grow = || if self.options.dry_run { None } else { self.cas.grow() };
             let sealing = bins::fill(&bin, slot, segment, grow);
             sealing.map_or(Ok(()), |sealing| self.ship(sealing))?;
@@ -310,7 +314,7 @@ impl Pool {
     }
 
     pub(super) fn new_bin(&self) -> SharedBin {
-        Bin::new(self.next_bin.fetch_add(1, Ordering::Relaxed))
+        Bin::new(self.next_bin.fetch_add(1, Ordering::Relaxed), self.rooms.clone())
     }
 
     pub(super) fn return_bin(&self, bin: SharedBin) {

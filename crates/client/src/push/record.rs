@@ -3,16 +3,17 @@
 use xet::xorb::RecordWriter;
 
 use super::bins::Segment;
+use super::rooms::Rooms;
 
-/// The records of these chunks, one after another, in place of what was in `segment`.
+/// The records of these chunks, one after another, in place of what was in `segment`, or in memory of `rooms`.
 pub(super) fn records<'a>(
     writer: &mut RecordWriter,
+    rooms: &Rooms,
     chunks: impl IntoIterator<Item = &'a [u8]> + Clone,
     segment: &mut Segment,
 ) {
     let raw_bytes: usize = chunks.clone().into_iter().map(|chunk| chunk.len() + 16).sum();
-    segment.bytes.clear();
-    segment.bytes.reserve(raw_bytes);
+    rooms.fit(&mut segment.bytes, raw_bytes);
     let record_bytes = chunks.into_iter().map(|chunk| {
         let written = writer.push(chunk, &mut segment.bytes);
         written.expect("the cutter makes no chunk that is empty or too long")

@@ -68,7 +68,10 @@ pub(super) async fn all(
                         let Sealed { bins, info, records } = sealed;
                         match records {
                             _ if dry_run => false,
-                            Records::Memory(records) => cas.put_xorb(&Xorb { info: info.clone(), records }).await?,
+                            Records::Memory(held) => {
+                                let records = held.into_iter().map(|held| held.bytes).collect();
+                                cas.put_xorb(&Xorb { info: info.clone(), records }).await?
+                            }
                             Records::Growing(growing) => growing.finish(info.clone()).await?,
                         };
                         Ok(Sent { bins, info })
