@@ -9,6 +9,7 @@ use std::hint::black_box;
 use xet::ChunkHash;
 use xet::chunk::{self, Chunker};
 use xet::compress::{Compressor, Decompressor, Policy, Scheme, bg4};
+use xet::sha256::Digester;
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse().expect("a number"));
@@ -43,6 +44,8 @@ fn table(data: &[u8], rounds: usize) {
         ("blake3, chunk by chunk", Box::new(|| chunks.iter().for_each(|c| _ = black_box(ChunkHash::of(c))))),
         ("gear", Box::new(|| drop(black_box(chunk::cut(data))))),
         ("gear + blake3, 512 KiB", Box::new(|| fused(data))),
+        ("sha256", Box::new(|| digest(data))),
+        ("gear + sha256, 512 KiB", Box::new(|| cut_and_digest(data))),
         ("group", Box::new(|| chunks.iter().for_each(|c| bg4::group(c, &mut scratch[..c.len()])))),
         ("ungroup", Box::new(|| chunks.iter().for_each(|c| bg4::ungroup(c, &mut grouped[..c.len()])))),
     ];
@@ -110,6 +113,18 @@ fn fused(data: &[u8]) {
         }
     }
     black_box(ChunkHash::of(&data[start..]));
+}
+
+fn digest(data: &[u8]) {
+    let mut digest = Digester::new();
+    digest.push(data);
+    black_box(digest.finish());
+}
+
+fn cut_and_digest(data: &[u8]) {
+    let (mut chunker, mut digest, mut cuts) = (Chunker::new(), Digester::new(), Vec::new());
+    data.chunks(512 << 10).for_each(|block| chunker.push_digested(block, &mut cuts, &mut digest));
+    black_box((digest.finish(), cuts));
 }
 
 fn compressed(chunks: &[&[u8]], scheme: Scheme) -> Vec<(Scheme, Vec<u8>, usize)> {

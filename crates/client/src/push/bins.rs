@@ -288,12 +288,12 @@ mod tests {
     }
 
     fn bin(id: u64) -> SharedBin {
-        Bin::new(id, Rooms::default())
+        Bin::new(id, Rooms::new(0))
     }
 
     fn segment(chunk: &[u8]) -> Segment {
         let mut segment = Segment::default();
-        records(&mut RecordWriter::new(Policy::Auto), &Rooms::default(), [chunk], &mut segment);
+        records(&mut RecordWriter::new(Policy::Auto), &Rooms::new(0), [chunk], &mut segment);
         segment
     }
 

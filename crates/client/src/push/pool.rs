@@ -75,7 +75,8 @@ pub(super) fn start(
         moved: Condvar::new(),
         bins: Mutex::default(),
         next_bin: AtomicU64::new(0),
-        rooms: Rooms::default(),
+        // What is kept was in use a moment ago, and counted.
+        rooms: Rooms::new(sending_bytes),
         buffers: Mutex::default(),
         memory: Memory::new(sending_bytes),
         placed,

@@ -8,10 +8,19 @@ use bytes::Bytes;
 use super::bins::lock;
 
 /// Memory that nobody uses at the moment. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Rooms(Arc<Mutex<VecDeque<Vec<u8>>>>);
+#[derive(Debug, Clone)]
+pub(super) struct Rooms {
+    kept: Arc<Mutex<VecDeque<Vec<u8>>>>,
+    kept_bytes_max: usize,
+}
 
 impl Rooms {
+    /// Keeps at most so many bytes that nobody uses.
+    pub(super) fn new(kept_bytes_max: u64) -> Self {
+        let kept_bytes_max = usize::try_from(kept_bytes_max).unwrap_or(usize::MAX);
+        Self { kept: Arc::default(), kept_bytes_max }
+    }
+
     /// Makes `room` an empty buffer that takes so many bytes without growing: itself, one that came back, or a new one.
     pub(super) fn fit(&self, room: &mut Vec<u8>, bytes: usize) {
         room.clear();
@@ -20,7 +29,7 @@ impl Rooms {
         }
         // Not what is far too large: it would be counted as used, and missing elsewhere.
         let fits = |kept: &Vec<u8>| (bytes..=2 * bytes).contains(&kept.capacity());
-        let mut kept = lock(&self.0);
+        let mut kept = lock(&self.kept);
         let found = kept.iter().rposition(fits).and_then(|at| kept.remove(at));
         drop(kept);
         *room = found.unwrap_or_else(|| Vec::with_capacity(bytes.next_multiple_of(STEP_BYTES)));
@@ -33,10 +42,10 @@ impl Rooms {
 
     fn take_back(&self, mut room: Vec<u8>) {
         room.clear();
-        let mut kept = lock(&self.0);
+        let mut kept = lock(&self.kept);
         kept.push_back(room);
         // The oldest goes first: what came back last is in the cache, and of the size that is needed now.
-        let mut over = kept.iter().map(Vec::capacity).sum::<usize>().saturating_sub(KEPT_BYTES_MAX);
+        let mut over = kept.iter().map(Vec::capacity).sum::<usize>().saturating_sub(self.kept_bytes_max);
         while over > 0
             && let Some(oldest) = kept.pop_front()
         {
@@ -65,8 +74,6 @@ impl Drop for Filled {
 
 /// Sizes are multiples of this, so that a buffer fits again.
 const STEP_BYTES: usize = 64 * 1024;
-/// What may lie unused: about what one xorb takes.
-const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -74,7 +81,7 @@ mod tests {
 
     #[test]
     fn memory_comes_back_once_nobody_looks_at_it_and_no_more_is_kept_than_allowed() {
-        let rooms = Rooms::default();
+        let rooms = Rooms::new(64 << 20);
         let mut room = Vec::new();
         rooms.fit(&mut room, 100_000);
         assert_eq!(room.capacity(), 2 * STEP_BYTES);
@@ -99,6 +106,6 @@ mod tests {
         let step = 1 << 20;
         let all: Vec<_> = (0..80).map(|_| rooms.freeze(Vec::with_capacity(step))).collect();
         drop(all);
-        assert_eq!(lock(&rooms.0).len(), KEPT_BYTES_MAX / step);
+        assert_eq!(lock(&rooms.kept).len(), 64);
     }
 }

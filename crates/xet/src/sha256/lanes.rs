@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 
 use sha2::block_api::compress256;
 
+use super::{Block, START, State, digest_of};
 use crate::hash::Sha256;
 
 /// The digest of each message, in the order of the messages. `compress` takes as many blocks into each lane's state as
@@ -86,16 +87,7 @@ struct Lane<'m> {
 impl<'m> Lane<'m> {
     fn new(place: usize, message: &'m [u8]) -> Self {
         let (body, rest) = message.as_chunks();
-        let bits = (message.len() as u64).wrapping_mul(8);
-        let mut tail = [[0; 64]; 2];
-        for (byte, value) in tail.as_flattened_mut().iter_mut().zip(rest.iter().chain(&[0x80])) {
-            *byte = *value;
-        }
-        // The length stands in the last eight bytes of a block.
-        let tail_len = if rest.len() < 64 - 8 { 1 } else { 2 };
-        if let Some(length) = tail.get_mut(tail_len - 1).and_then(|block| block.last_chunk_mut()) {
-            *length = bits.to_be_bytes();
-        }
+        let (tail, tail_len) = super::tail(rest, message.len() as u64);
         Self { place, body, tail, tail_taken: 0, tail_len }
     }
 
@@ -142,21 +134,6 @@ impl States {
     }
 }
 
-fn digest_of(state: State) -> Sha256 {
-    let mut digest = [0; 32];
-    for (bytes, word) in digest.as_chunks_mut().0.iter_mut().zip(state) {
-        *bytes = word.to_be_bytes();
-    }
-    Sha256::new(digest)
-}
-
-pub(super) type Block = [u8; 64];
-pub(super) type State = [u32; 8];
-
 pub(super) const LANES: usize = 16;
 /// With fewer busy lanes each message is faster alone. Measured: as fast with 7.2 of them.
 pub(super) const BUSY_MIN: usize = 8;
-
-/// The state before the first block.
-const START: State =
-    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
