@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 
-use super::read::{self, Filled, read_at};
+use super::read::{self, Filled, ObjectReader, read_at};
 use super::{ObjectKey, Objects};
 use crate::blocks::{ALIGN_BYTES, Block, Blocks};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,7 +28,7 @@ impl Objects {
         let Some(path) = self.path_of(key).filter(|_| is_bulk) else {
             return self.stream(key, range).await;
         };
-        let Some(file) = self.reader(key).await?.and_then(|reader| reader.into_file()) else {
+        let Some(file) = self.reader(key).await?.and_then(ObjectReader::into_file) else {
             return Err(Error::new(ErrorKind::NotFound, format!("read {key}: it is not there")));
         };
         let source = Source { key: key.to_string(), path, file, direct: Direct::Untried };
