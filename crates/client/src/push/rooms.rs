@@ -28,7 +28,8 @@ impl Rooms {
             return;
         }
         // Not what is far too large: it would be counted as used, and missing elsewhere.
-        let fits = |kept: &Vec<u8>| (bytes..=2 * bytes).contains(&kept.capacity());
+        let fits =
+            |kept: &Vec<u8>| (bytes..=bytes.next_multiple_of(STEP_BYTES) / 4 * 5).contains(&kept.capacity());
         let mut kept = lock(&self.kept);
         let found = kept.iter().rposition(fits).and_then(|at| kept.remove(at));
         drop(kept);
