@@ -5,7 +5,8 @@ usage: clients.py [--scale S] [--rounds N] [--only ROW,…]
 Rows: a local store (`--store` against hf_xet's own `local://`), and one `drystone serve` for both, each into a repository of its
 own. What counts is the client's CPU time, user and system; then its peak resident memory and what is stored. A ratio is the
 median over the rounds of one pair's ratio, and whoever begins changes from round to round. What is pushed is in the page cache:
-it is read once before each push. The results go to bench/results/ as JSON and Markdown. The status is 1 when bytes came back wrong or something failed, not when a target is missed.
+it is read once before each push. The results go to bench/results/ as JSON and Markdown. The status is 1 when bytes came back
+wrong or something failed, not when a target is missed.
 """
 
 import argparse

@@ -3,9 +3,8 @@
 //! A gather from the table of 256 words does not pay. The table is kept as eight planes of 256 bytes, and a plane is
 //! looked up for 64 bytes at once by two byte permutes of two registers each. That leaves the load ports idle, so one
 //! more lane runs the plain loop between the permutes. GB/s on an AMD EPYC (Zen 4): no plain lane 3.8, one 4.2, two 3.1,
-//! three 3.2; one plain lane beside four permutes of one register each 2.9. On an Intel Xeon (Ice Lake), where a permute
-//! of two registers costs as much as two of one, four permutes made 2.7, 3.1, 3.4 and 3.1 with none to three plain lanes,
-//! and with a busy sibling none to one were the best.
+//! three 3.2; one plain lane beside four permutes of one register each 2.9. On an Intel Xeon (Ice Lake) only those four
+//! were measured: 2.7, 3.1, 3.4 and 3.1 with none to three plain lanes, and with a busy sibling none or one was best.
 //!
 //! SHA-256 of one stream waits for itself most of the time, and what it uses of a core this kernel mostly leaves alone. So
 //! the rounds of a block are made between the steps of the search: digest and search take 0.68 ns for a byte, one after
