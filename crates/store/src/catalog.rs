@@ -226,8 +226,14 @@ impl Tries {
 
     /// Waits if trying again may help; otherwise says what went wrong.
     pub(crate) async fn again(&mut self, error: sqlx::Error) -> Result<()> {
-        if self.left == 0 || !is_collision(&error) {
-            return Err(translate(self.what, error));
+        let what = self.what;
+        self.wait(is_collision(&error), || translate(what, error)).await
+    }
+
+    /// Waits after a collision, but not for ever; otherwise says what went wrong.
+    pub(crate) async fn wait(&mut self, collided: bool, error: impl FnOnce() -> Error) -> Result<()> {
+        if self.left == 0 || !collided {
+            return Err(error());
         }
         self.left -= 1;
         // Those who collided must not wait alike, or they meet again.

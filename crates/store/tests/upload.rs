@@ -355,6 +355,33 @@ async fn a_shard_of_endless_terms_runs_out_of_budget() {
     }
 }
 
+/// Terms are proven in windows, which end behind so many xorbs or so many terms: none may be passed over.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_term_of_a_long_shard_is_proven_wherever_a_window_ends() {
+    let small: Vec<_> = (0..5000_u32).map(u32::to_le_bytes).collect();
+    let large = corpus::noise(1, 3_000_000);
+    let files: Vec<&[u8]> = small.iter().map(<[u8; 4]>::as_slice).chain([large.as_slice()]).collect();
+    for xorb_chunks in [50, 1500] {
+        let (house, grant) = (House::new().await, writer("ann/repo"));
+        let upload = Upload::of(&files, xorb_chunks, Policy::Auto);
+        for xorb in &upload.xorbs {
+            house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
+        }
+        for wrong in [0, 1599, 1600, 4095, 4096, 5000] {
+            let mut files = upload.files.clone();
+            let verification = files[wrong].verification.as_mut().unwrap();
+            *verification.last_mut().unwrap() = RangeHash::of(&[ChunkHash::of(b"another")]);
+            let error = house.register(&grant, &shard(&files, &[])).await.unwrap_err();
+            assert!(error.to_string().contains("range hash"), "{wrong}: {error}");
+        }
+        assert_eq!(house.register(&grant, &upload.shard()).await.unwrap().files, 5001);
+        for file in [0, 1600, 4096, 5000] {
+            let hash = upload.files[file].hash;
+            assert!(house.read(&grant, hash, None).await.unwrap() == files[file], "{file}");
+        }
+    }
+}
+
 /// 64 MiB of raw bytes, 8192 chunks, nothing shrinks: longer on the way than 64 MiB, and genuine clients send it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_xorb_is_taken() {

@@ -80,11 +80,11 @@ fn bytes(n: u64, of: u8) -> [u8; 32] {
     bytes
 }
 
-fn scope(text: &str) -> Scope {
+pub(super) fn scope(text: &str) -> Scope {
     text.parse().unwrap()
 }
 
-fn row(n: u64) -> XorbRow {
+pub(super) fn row(n: u64) -> XorbRow {
     XorbRow {
         key: XorbKey { hash: xorb(n), digest: Digest::new(bytes(n, 5)) },
         object_bytes: 1000 + n,
@@ -104,7 +104,7 @@ fn layout(of: &[u64]) -> Layout {
 }
 
 /// File `n` in xorb `n`, its digest, and chunk `n` to find it again.
-fn registration(scope: &Scope, ns: &[u64]) -> Registration {
+pub(super) fn registration(scope: &Scope, ns: &[u64]) -> Registration {
     let file_row = |n: &u64| FileRow { hash: file(*n), layout: layout(&[*n]), created_s: 200 };
     Registration {
         scope: scope.clone(),

@@ -165,7 +165,9 @@ impl PostgresCatalog {
                 touch.bind(namespace).bind(repo).bind(&hashes).execute(&mut *tx).await?;
             }
         }
-        keep::grow(&mut tx, &r.scope, new_bytes, &new_xorbs).await?;
+        let bytes = "SELECT CAST(COALESCE(SUM(object_bytes), 0) AS BIGINT) FROM xorbs WHERE hash = ANY($1)";
+        let (stored_bytes,): (i64,) = sqlx::query_as(bytes).bind(&new_xorbs).fetch_one(&mut *tx).await?;
+        keep::add_line(&mut tx, namespace, repo, new_bytes, stored_bytes).await?;
         for digests in r.sha256s.chunks(BATCH_ROWS) {
             let insert = "INSERT INTO repo_sha256s (namespace, repo, sha256, file) SELECT $1, $2, sha256, file \
                 FROM UNNEST($3::bytea[], $4::bytea[]) AS given (sha256, file) ON CONFLICT DO NOTHING";

@@ -10,6 +10,7 @@ pub(in crate::catalog) mod keep;
 #[cfg(test)]
 mod plans;
 mod records;
+mod register;
 mod repo;
 mod review;
 mod stamp;
@@ -34,12 +35,13 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, REVIVE_SHARD, RepoCatalog,
-    Stamp, SweepCatalog, TOUCH_REPO_FILES, Tries, XORB_COLUMNS, bytes_of, migrator, translate, unique, used,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, RepoCatalog, Stamp,
+    SweepCatalog, Tries, XORB_COLUMNS, migrator, translate, unique,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
 use direct::Direct;
+use register::Registrar;
 use stamp::WalIndex;
 
 /// A catalog in a file.
@@ -49,6 +51,7 @@ pub struct SqliteCatalog {
     pub(super) writes: SqlitePool,
     pub(super) reads: SqlitePool,
     direct: Arc<Direct>,
+    registrar: Registrar,
     index: Arc<WalIndex>,
 }
 
@@ -70,12 +73,13 @@ impl SqliteCatalog {
     async fn with_options(options: SqliteConnectOptions) -> Result<Self> {
         let index = Arc::new(WalIndex::beside(options.get_filename()));
         let direct = Arc::new(Direct::new(options.get_filename()));
+        let registrar = Registrar::new(options.get_filename());
         let file = options.get_filename().display().to_string();
         let options = options
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(Duration::from_secs(10))
+            .busy_timeout(BUSY_TIMEOUT)
             // Rows come from a thread of their own: with all of a batch at once it is woken once.
             .row_buffer_size(BATCH_ROWS);
         let refuse = |source| translate(&format!("open {file}"), source);
@@ -91,7 +95,7 @@ impl SqliteCatalog {
             Error::caused(ErrorKind::Internal, format!("catalog: bring {file} up to date"), source)
         })?;
         let reads = pool().max_connections(8).connect_with(caching(READ_CACHE_KIB)).await.map_err(refuse)?;
-        Ok(Self { writes, reads, direct, index })
+        Ok(Self { writes, reads, direct, registrar, index })
     }
 
     async fn try_add_xorbs(&self, rows: &[XorbRow]) -> Sql<Vec<(XorbColumns, bool)>> {
@@ -148,97 +152,6 @@ impl SqliteCatalog {
         let live = touch(&mut tx, hashes, now_s).await?;
         tx.commit().await?;
         Ok(live)
-    }
-
-    async fn try_register(&self, r: &Registration) -> Sql<Registered> {
-        let mut tx = self.writes.begin_with(BEGIN).await?;
-        let live = touch(&mut tx, &r.xorbs, r.now_s).await?;
-        if let Some(missing) =
-            r.xorbs.iter().find(|hash| live.binary_search(&hash.as_bytes().to_vec()).is_err())
-        {
-            return Ok(Registered::Missing(*missing));
-        }
-        let shard =
-            "INSERT INTO shards (hash, object_bytes, created_s) VALUES (?, ?, ?) ON CONFLICT DO NOTHING";
-        let shard = sqlx::query(shard)
-            .bind(r.shard.hash.as_bytes().as_slice())
-            .bind(column(r.shard.object_bytes))
-            .bind(column(r.shard.created_s));
-        let was_inserted = shard.execute(&mut *tx).await?.rows_affected() > 0;
-        if !was_inserted {
-            let revive = sqlx::query(REVIVE_SHARD).bind(r.shard.hash.as_bytes().as_slice());
-            if revive.execute(&mut *tx).await?.rows_affected() == 0 {
-                return Ok(Registered::ShardSwept);
-            }
-        }
-        let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
-        let (mut new_xorbs, mut new_bytes) = (Vec::new(), 0);
-
-        for xorbs in r.xorbs.chunks(BATCH_ROWS) {
-            let mut insert = QueryBuilder::new("INSERT INTO repo_xorbs (xorb, namespace, repo) ");
-            insert.push_values(xorbs, |mut values, xorb| {
-                values.push_bind(xorb.as_bytes().as_slice()).push_bind(namespace).push_bind(repo);
-            });
-            insert.push(" ON CONFLICT DO NOTHING RETURNING xorb");
-            let added: Vec<(Vec<u8>,)> =
-                insert.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
-            new_xorbs.extend(added.into_iter().map(|(xorb,)| xorb));
-        }
-        for files in r.files.chunks(BATCH_ROWS) {
-            let mut insert =
-                QueryBuilder::new("INSERT INTO files (hash, file_bytes, layout, created_s, shard) ");
-            insert.push_values(files, |mut values, file| {
-                values.push_bind(file.hash.as_bytes().as_slice()).push_bind(column(file.layout.file_bytes()));
-                values.push_bind(file.layout.encode()).push_bind(column(file.created_s));
-                values.push_bind(r.shard.hash.as_bytes().as_slice());
-            });
-            insert.push(" ON CONFLICT DO NOTHING RETURNING hash");
-            let added: Vec<(Vec<u8>,)> =
-                insert.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
-            for pairs in used(files, &added).chunks(BATCH_ROWS) {
-                let mut insert = QueryBuilder::new("INSERT INTO file_xorbs (xorb, file) ");
-                insert.push_values(pairs, |mut values, (xorb, file)| {
-                    values.push_bind(*xorb).push_bind(*file);
-                });
-                finish(&mut insert, &mut tx).await?;
-            }
-            let mut insert = QueryBuilder::new("INSERT INTO repo_files (namespace, repo, file, created_s) ");
-            insert.push_values(files, |mut values, file| {
-                values.push_bind(namespace).push_bind(repo);
-                values.push_bind(file.hash.as_bytes().as_slice()).push_bind(column(r.now_s));
-            });
-            insert.push(" ON CONFLICT DO NOTHING RETURNING file");
-            let added: Vec<(Vec<u8>,)> =
-                insert.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
-            new_bytes += bytes_of(files, &added);
-            if added.len() < files.len() {
-                let mut touch = QueryBuilder::new(TOUCH_REPO_FILES);
-                touch.push_bind(column(r.now_s)).push(" WHERE namespace = ").push_bind(namespace);
-                touch.push(" AND repo = ").push_bind(repo).push(" AND file");
-                let hashes: Vec<_> = files.iter().map(|file| file.hash.as_bytes().as_slice()).collect();
-                push_in(&mut touch, &hashes).build().persistent(false).execute(&mut *tx).await?;
-            }
-        }
-        keep::grow(&mut tx, &r.scope, new_bytes, &new_xorbs).await?;
-        for digests in r.sha256s.chunks(BATCH_ROWS) {
-            let mut insert = QueryBuilder::new("INSERT INTO repo_sha256s (namespace, repo, sha256, file) ");
-            insert.push_values(digests, |mut values, (sha256, file)| {
-                values.push_bind(namespace).push_bind(repo);
-                values.push_bind(sha256.as_bytes().as_slice()).push_bind(file.as_bytes().as_slice());
-            });
-            finish(&mut insert, &mut tx).await?;
-        }
-        for chunks in r.dedup.chunks(BATCH_ROWS) {
-            let mut insert =
-                QueryBuilder::new("INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) ");
-            insert.push_values(chunks, |mut values, row| {
-                values.push_bind(row.chunk.as_bytes().as_slice()).push_bind(namespace).push_bind(repo);
-                values.push_bind(row.xorb.as_bytes().as_slice()).push_bind(i64::from(row.chunk_index));
-            });
-            finish(&mut insert, &mut tx).await?;
-        }
-        tx.commit().await?;
-        Ok(Registered::Done { was_inserted })
     }
 
     /// Those of these chunks that are within reach. Most questions end here.
@@ -310,11 +223,23 @@ impl Catalog for SqliteCatalog {
     }
 
     async fn register(&self, registration: &Registration) -> Result<Registered> {
-        let mut tries = Tries::new("register a shard");
+        const WHAT: &str = "register a shard";
+        let mut tries = Tries::new(WHAT);
+        let registration = Arc::new(registration.clone());
         loop {
-            match self.try_register(registration).await {
+            // Others of this process wait for the connection, which does nothing meanwhile.
+            let turn = self.writes.acquire().await.map_err(|source| translate(WHAT, source))?;
+            let (registrar, registration) = (self.registrar.clone(), registration.clone());
+            let work = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                registrar.register(&registration)
+            });
+            match work.await.map_err(|source| Error::caused(ErrorKind::Internal, WHAT, source))? {
                 Ok(registered) => return Ok(registered),
-                Err(error) => tries.again(error).await?,
+                Err(error) => {
+                    let collided = register::is_collision(&error);
+                    tries.wait(collided, || register::translate(WHAT, error)).await?;
+                }
             }
         }
     }
@@ -451,6 +376,9 @@ impl Catalog for SqliteCatalog {
     }
 }
 
+/// How long another process on the same file is waited for.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Pages of the database that a connection keeps in memory.
 const WRITE_CACHE_KIB: u32 = 32 * 1024;
 const READ_CACHE_KIB: u32 = 6 * 1024;
@@ -523,10 +451,4 @@ fn push_in<'a>(query: &'a mut QueryBuilder<Sqlite>, keys: &[&[u8]]) -> &'a mut Q
         list.push_bind(*key);
     });
     query.push(")")
-}
-
-/// Runs an insert of rows of which some may be there.
-async fn finish(insert: &mut QueryBuilder<Sqlite>, connection: &mut SqliteConnection) -> Sql<()> {
-    let insert = insert.push(" ON CONFLICT DO NOTHING").build().persistent(false);
-    insert.execute(connection).await.map(|_| ())
 }

@@ -74,8 +74,12 @@ struct Prover {
     proven: Proven,
 }
 
-/// Terms in one step.
-const WINDOW_TERMS: usize = 32;
+/// Footers held at once: of so many xorbs.
+const WINDOW_XORBS: usize = 32;
+/// Terms looked at for those xorbs. Terms of small files name few.
+const WINDOW_TERMS: usize = 4096;
+/// A step ends behind so many chunks: as many as so many full xorbs have, since a thread cannot do anything else meanwhile.
+const STEP_CHUNKS: u64 = WINDOW_XORBS as u64 * xet::limits::XORB_CHUNKS_MAX as u64;
 
 impl Prover {
     fn new(shard: Arc<Shard>, rows: Arc<HashMap<XorbHash, XorbRow>>, now_s: u64, chunks_left: u64) -> Self {
@@ -101,19 +105,29 @@ impl Prover {
         let (file, later) = self.shard.files.get(self.file..)?.split_first()?;
         let rest = file.terms.get(self.term..).unwrap_or_default();
         let terms = rest.iter().chain(later.iter().flat_map(|file| &file.terms));
-        let xorbs: HashSet<_> = terms.take(WINDOW_TERMS).map(|term| term.xorb).collect();
+        let mut xorbs = HashSet::new();
+        for term in terms.take(WINDOW_TERMS) {
+            if xorbs.len() == WINDOW_XORBS && !xorbs.contains(&term.xorb) {
+                break;
+            }
+            xorbs.insert(term.xorb);
+        }
         (!xorbs.is_empty()).then_some(xorbs)
     }
 
-    /// Proves the terms of the window.
+    /// Proves terms of the window, at least one.
     fn step(&mut self, infos: &Infos) -> std::result::Result<(), FormatError> {
         let shard = self.shard.clone();
-        for _ in 0..WINDOW_TERMS {
+        let chunks_left = self.chunks_left;
+        for n in 0..WINDOW_TERMS {
             while let Some(file) = shard.files.get(self.file).filter(|file| file.terms.len() == self.term) {
                 self.close(file)?;
             }
             let Some(file) = shard.files.get(self.file) else { return Ok(()) };
             let Some(term) = file.terms.get(self.term) else { return Ok(()) };
+            if n > 0 && (!infos.contains_key(&term.xorb) || chunks_left - self.chunks_left >= STEP_CHUNKS) {
+                return Ok(());
+            }
             self.take(file, term, infos)?;
             self.term += 1;
             self.verified += 1;

@@ -5,7 +5,6 @@
 macro_rules! implement_keep_catalog {
     ($catalog:ty, $database:ty, $reads:ident, $writes:ident, $begin:expr) => {
         type Sql<T> = std::result::Result<T, sqlx::Error>;
-        type Query = sqlx::QueryBuilder<$database>;
         type Connection = <$database as sqlx::Database>::Connection;
 
         #[async_trait]
@@ -232,31 +231,6 @@ macro_rules! implement_keep_catalog {
         }
 
         /// Notes within a transaction that a repository takes more or less.
-        pub(in crate::catalog) async fn grow(
-            connection: &mut Connection,
-            scope: &Scope,
-            logical_bytes: i64,
-            new_xorbs: &[Vec<u8>],
-        ) -> Sql<()> {
-            let mut physical_bytes = 0;
-            for xorbs in new_xorbs.chunks(BATCH_ROWS) {
-                physical_bytes += xorb_bytes(connection, xorbs).await?;
-            }
-            add_line(connection, scope.namespace(), scope.repo(), logical_bytes, physical_bytes).await
-        }
-
-        async fn xorb_bytes(connection: &mut Connection, xorbs: &[Vec<u8>]) -> Sql<i64> {
-            let mut query =
-                Query::new("SELECT CAST(COALESCE(SUM(object_bytes), 0) AS BIGINT) FROM xorbs WHERE hash IN (");
-            let mut list = query.separated(", ");
-            for xorb in xorbs {
-                list.push_bind(xorb.clone());
-            }
-            query.push(")");
-            let (bytes,): (i64,) = query.build_query_as().persistent(false).fetch_one(connection).await?;
-            Ok(bytes)
-        }
-
         pub(in crate::catalog) async fn add_line(
             connection: &mut Connection,
             namespace: &str,

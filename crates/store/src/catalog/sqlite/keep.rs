@@ -7,10 +7,9 @@ use super::super::keep::{DeedQuery, DeedRow, KeepCatalog, LeftRow, Limit, QuotaO
 use super::super::repo::oid_of;
 use super::super::repo::statements::retried;
 use super::super::rows::{column, number};
-use super::super::{BATCH_ROWS, Tries, translate};
+use super::super::{Tries, translate};
 use super::SqliteCatalog;
 use super::repo::BEGIN;
-use crate::access::Scope;
 use crate::audit::Deed;
 use crate::error::Result;
 use crate::repo::{Kind, RepoId};
