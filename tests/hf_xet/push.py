@@ -1,4 +1,5 @@
-"""`drystone cas put` pushes, the published hf_xet wheel downloads: to a server, and into a folder that is then served.
+"""`drystone cas put` pushes, the published hf_xet wheel downloads: from a server, from a folder that is then served, and from the
+store that hf_xet itself keeps in a folder, with our xorbs and shards in place of its own.
 
 usage: push.py DRYSTONE
 
@@ -7,6 +8,8 @@ Ends with a line `push: N passed, M failed`.
 
 import json
 import os
+import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +20,7 @@ warnings.simplefilter("ignore")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import roundtrip
+from pull import SIZES
 from roundtrip import Server, check, edits, make_files, same, stored_bytes, token
 
 
@@ -36,6 +40,106 @@ def download(report, folder, url, access):
     ]
     roundtrip.hf_xet.download_files(wanted, url, access, None, None)
     return [folder / str(n) for n in range(len(wanted))]
+
+
+def every_size(drystone, work):
+    """Sizes around every limit of the chunker, large ones, and thousands of small ones."""
+    data = work / "data"
+    data.parent.mkdir()
+    server = Server(drystone, data)
+    write, read = (token(drystone, data, scope, "ann/sizes") for scope in ("write", "read"))
+    folder = work / "files"
+    folder.mkdir()
+    noise = b"".join(random.Random(seed).randbytes(7 << 20) for seed in range(43))
+    files = [folder / str(size) for size in SIZES]
+    for file, size in zip(files, SIZES, strict=True):
+        file.write_bytes(noise[size % 1000 : size % 1000 + size])
+    report = put(drystone, work, files, "--endpoint", server.url, env={"DRYSTONE_TOKEN": write[0]})
+    for file, copy in zip(files, download(report, work / "sizes", server.url, read), strict=True):
+        check(f"hf_xet downloads {file.name} bytes", file.read_bytes() == copy.read_bytes())
+
+    rng = random.Random(9)
+    small = [folder / f"small-{n}" for n in range(5000)]
+    for file in small:
+        start = rng.randrange(0, 60 << 20)
+        file.write_bytes(noise[start : start + int(rng.lognormvariate(9, 1))])
+    listed = work / "listed"
+    report = put(drystone, work, small, "--endpoint", server.url, env={"DRYSTONE_TOKEN": write[0]})
+    check("hf_xet downloads 5000 small files", same(small, download(report, listed, server.url, read)))
+    check("which share xorbs", report["xorbs"] <= 2, report["xorbs"])
+    server.stop()
+
+
+def their_store(drystone, work):
+    """hf_xet's own store in a folder, with what we made in place of what it made: its readers take it."""
+    work.mkdir()
+    rng = random.Random(7)
+    words = [rng.randbytes(rng.randrange(2, 9)).hex() for _ in range(3000)]
+    weights = b"".join((0x3C00 + rng.randrange(0, 0x800)).to_bytes(2, "little") for _ in range(2_000_000))
+    content = " ".join(rng.choices(words, k=600_000)).encode() + weights + rng.randbytes(3_000_000)
+    file = work / "file"
+    file.write_bytes(content)
+    theirs = work / "theirs"
+    theirs.mkdir()
+    ((file_hash, _),) = transfer(work, theirs, "upload", paths=[str(file)])
+    report = put(drystone, work, [file], "--store", work / "ours")
+    check("its store names the file as we do", report["files"][0]["hash"] == file_hash)
+
+    def only(folder, pattern):
+        (found,) = [path for path in folder.rglob(pattern) if path.is_file() and path.suffix != ".tagset"]
+        return found
+
+    def replace(path, content):
+        path.chmod(0o644)
+        path.write_bytes(content)
+
+    our_xorb, our_shard = (only(work / "ours" / "objects" / kind, "*") for kind in ("xorbs", "shards"))
+    xorb, shard = only(theirs / "xet" / "xorbs" / "xorbs", "default.*"), only(theirs / "xet" / "xorbs" / "shards", "*.mdb")
+    check("and the xorb", xorb.name == "default." + our_xorb.name.split("-")[0])
+    replace(xorb, our_xorb.read_bytes())
+    replace(shard, our_shard.read_bytes())
+
+    def comes_back(name):
+        (work / name).mkdir()
+        transfer(work, theirs, "download", folder=str(work / name), files=[[file_hash, len(content)]])
+        return (work / name / "0").read_bytes() == content
+
+    check("its reader of xorbs reads ours", comes_back("whole"))
+    damaged = bytearray(our_xorb.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    replace(xorb, damaged)
+    check("and sees another byte", not comes_back("damaged"))
+    replace(xorb, our_xorb.read_bytes())
+
+    edited = work / "edited"
+    edited.write_bytes(content[:1_000_000] + b"an insertion" + content[1_000_000:])
+
+    def upload_beside(name, shard_bytes):
+        store = shutil.copytree(theirs, work / name, ignore=shutil.ignore_patterns("shard-cache"))
+        replace(store / shard.relative_to(theirs), shard_bytes)
+        xorbs = store / xorb.parent.relative_to(theirs)
+        before = sum(path.stat().st_size for path in xorbs.iterdir())
+        uploaded = transfer(work, store, "upload", paths=[str(edited)])
+        return uploaded, sum(path.stat().st_size for path in xorbs.iterdir()) - before
+
+    uploaded, grown = upload_beside("with-ours", our_shard.read_bytes())
+    check("its reader of shards finds chunks by ours", uploaded and 0 < grown < 500_000, f"{grown} bytes more")
+    uploaded, _ = upload_beside("with-none", b"no shard")
+    check("and stumbles over one that is none", not uploaded)
+
+
+def transfer(work, store, verb, **job):
+    """In a process and with a cache of its own, so that nothing is known but what the store has. No files when it failed."""
+    transfer.calls += 1
+    home = work / f"home-{transfer.calls}"
+    env = {**os.environ, "HF_HOME": str(home), "HF_XET_CACHE": str(home / "xet")}
+    child = Path(__file__).parents[2] / "bench" / "hf_transfer.py"
+    job = {"verb": verb, "url": f"local://{store}", "token": "none", "expires_s": 2**40, **job}
+    done = subprocess.run([sys.executable, child], env=env, input=json.dumps(job), capture_output=True, text=True)
+    return json.loads(done.stdout)["files"] if done.returncode == 0 else []
+
+
+transfer.calls = 0
 
 
 def run(drystone, work):
@@ -87,7 +191,10 @@ if __name__ == "__main__":
 
         roundtrip.hf_xet = hf_xet
         try:
-            run(os.path.abspath(sys.argv[1]), Path(folder))
+            drystone = os.path.abspath(sys.argv[1])
+            run(drystone, Path(folder))
+            every_size(drystone, Path(folder) / "sizes")
+            their_store(drystone, Path(folder) / "theirs")
         except (Exception, SystemExit) as error:
             check("the rest", False, repr(error))
     print(f"push: {roundtrip.passed} passed, {roundtrip.failed} failed")
