@@ -1,8 +1,10 @@
 //! Flags that say which hub, how to reach it, and what to remember of it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
+use client::cache::Cache;
 use client::cas::http::HttpOptions;
 use client::hub::Hub;
 use client::hub::settings::Settings;
@@ -87,6 +89,38 @@ impl Memory {
         let root = self.named().or_else(user_cache)?;
         let digest = <sha2::Sha256 as sha2::Digest>::digest(store.as_bytes());
         Some(root.join(xet::hash::hex(digest.get(..8)?)))
+    }
+}
+
+/// What to keep of what is read.
+#[derive(Debug, Args)]
+pub(crate) struct Keeping {
+    /// Bytes to keep in the cache that --cache-dir names
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
+    cache_bytes: u64,
+
+    /// Take everything from that cache and ask nobody
+    #[arg(long, conflicts_with = "no_cache")]
+    pub(crate) offline: bool,
+}
+
+impl Keeping {
+    /// The cache, if there is one.
+    pub(crate) fn cache(&self, memory: &Memory) -> Result<Option<Arc<Cache>>, CliError> {
+        match memory.named() {
+            Some(folder) => Ok(Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?))),
+            None if self.offline => Err(CliError::Message("offline from where? say --cache-dir DIR".into())),
+            None => Ok(None),
+        }
+    }
+
+    /// A hub whose answers are kept in that cache, or found there.
+    pub(crate) fn hub(&self, remote: &Remote, cache: Option<&Arc<Cache>>) -> Result<Hub, CliError> {
+        let hub = remote.hub()?;
+        Ok(match cache {
+            Some(cache) => hub.with_cache(cache.clone(), self.offline),
+            None => hub,
+        })
     }
 }
 

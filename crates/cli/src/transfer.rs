@@ -37,6 +37,16 @@ pub(crate) fn run<T>(
     done
 }
 
+/// The same work, given up after so many seconds.
+pub(crate) async fn in_time<T>(
+    seconds: Option<u64>,
+    work: impl Future<Output = Result<T, CliError>>,
+) -> Result<T, CliError> {
+    let Some(seconds) = seconds else { return work.await };
+    let late = |_| CliError::Message(format!("not done after {seconds} s; run it again to go on"));
+    tokio::time::timeout(Duration::from_secs(seconds), work).await.map_err(late)?
+}
+
 /// Of a push.
 pub(crate) fn sent(progress: &Progress) -> String {
     format!(

@@ -1,9 +1,11 @@
-//! Cache: ranges of xorbs and recipes of files on disk, shared by all processes that name the same folder.
+//! Cache: ranges of xorbs, recipes of files and what hubs said of repositories, on disk, shared by all processes that name
+//! the same folder.
 //!
 //! An entry holds records of a xorb as they are stored, with the hash of every chunk; it is named by what it holds, so
 //! it never becomes wrong. Readers take no lock: files appear by rename and vanish by removal. What is read is checked; an
 //! entry that fails is removed and counts as not there. What was not used for longest goes first when the folder is full.
 
+mod answers;
 mod entry;
 mod evict;
 mod recipe;

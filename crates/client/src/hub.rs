@@ -9,6 +9,7 @@ mod digest;
 pub mod download;
 pub mod pattern;
 pub mod place;
+mod recall;
 pub mod settings;
 pub mod upload;
 
@@ -23,6 +24,9 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use xet::wire::routes::{TokenScope, segment, token};
 
+use recall::Recall;
+
+use crate::cache::Cache;
 use crate::cas::http::{HttpCas, HttpOptions};
 use crate::error::Result;
 use crate::http::Http;
@@ -32,13 +36,30 @@ use crate::token::{Token, Tokens, connect_with};
 #[derive(Debug, Clone)]
 pub struct Hub {
     http: Arc<Http>,
+    recall: Option<Recall>,
 }
 
 impl Hub {
     /// The hub at `endpoint`, such as `https://hub.example.com`. Without a token, what is public.
     pub fn new(endpoint: &str, personal: Option<Token>, options: HttpOptions) -> Result<Self> {
         let tokens = personal.map(|token| Arc::new(Tokens::fixed(token)));
-        Ok(Self { http: Arc::new(Http::new(endpoint, tokens, options)?) })
+        Ok(Self { http: Arc::new(Http::new(endpoint, tokens, options)?), recall: None })
+    }
+
+    /// The same, keeping in `cache` what it says of files that are read. `offline`, it is not asked, and what it said before holds.
+    pub fn with_cache(self, cache: Arc<Cache>, offline: bool) -> Self {
+        let recall = Recall::new(cache, offline, self.endpoint());
+        Self { recall: Some(recall), ..self }
+    }
+
+    /// Whether it is not asked.
+    pub fn is_offline(&self) -> bool {
+        self.recall.as_ref().is_some_and(|recall| recall.offline)
+    }
+
+    /// What it said before, if that is all there is.
+    fn offline(&self) -> Option<&Recall> {
+        self.recall.as_ref().filter(|recall| recall.offline)
     }
 
     /// Where it is.

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use client::Progress;
-use client::cache::Cache;
 use client::hub::{Place, download};
 use client::pull::PullOptions;
 
 use super::cas::parse_range;
 use crate::output::CliError;
-use crate::remote::{Memory, Remote};
+use crate::remote::{Keeping, Memory, Remote};
 use crate::transfer;
 
 /// Write a file of a repository, or a range of its bytes, to standard output
@@ -34,6 +33,13 @@ pub(crate) struct Cat {
 
     #[command(flatten)]
     memory: Memory,
+
+    #[command(flatten)]
+    keeping: Keeping,
+
+    /// Seconds after which to give up
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: Option<u64>,
 }
 
 impl Cat {
@@ -42,16 +48,14 @@ impl Cat {
             return Err(CliError::Message(format!("{}: which file? say {0}:PATH", self.from)));
         }
         let progress = Arc::new(Progress::default());
-        transfer::run(&progress, transfer::fetched, self.write())?;
+        transfer::run(&progress, transfer::fetched, transfer::in_time(self.deadline, self.write()))?;
         Ok(ExitCode::SUCCESS)
     }
 
     async fn write(&self) -> Result<(), CliError> {
-        let hub = self.remote.hub()?;
-        let mut options = PullOptions::default();
-        if let Some(folder) = self.memory.named() {
-            options.cache = Some(Arc::new(Cache::open(&folder.join("chunks"), 16 << 30)?));
-        }
+        let cache = self.keeping.cache(&self.memory)?;
+        let hub = self.keeping.hub(&self.remote, cache.as_ref())?;
+        let options = PullOptions { cache, ..PullOptions::default() };
         let range = self.range.clone().unwrap_or(0..u64::MAX);
         let mut out = Out { to: io::stdout(), broken: None };
         let written = download::cat(&hub, &self.from, range, options, &mut out).await;

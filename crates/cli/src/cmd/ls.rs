@@ -8,7 +8,7 @@ use client::hub::{Entry, Hub, Place};
 use serde::Serialize;
 
 use crate::output::CliError;
-use crate::remote::Remote;
+use crate::remote::{Keeping, Memory, Remote};
 
 /// List what is in a repository, or in a folder of it
 ///
@@ -32,6 +32,12 @@ pub(crate) struct Ls {
 
     #[command(flatten)]
     remote: Remote,
+
+    #[command(flatten)]
+    memory: Memory,
+
+    #[command(flatten)]
+    keeping: Keeping,
 }
 
 #[derive(Serialize)]
@@ -48,7 +54,8 @@ struct Line<'a> {
 
 impl Ls {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let hub = self.remote.hub()?;
+        let cache = self.keeping.cache(&self.memory)?;
+        let hub = self.keeping.hub(&self.remote, cache.as_ref())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.list(&hub)).map(|()| ExitCode::SUCCESS)
     }

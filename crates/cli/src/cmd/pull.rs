@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use client::Progress;
-use client::cache::Cache;
 use client::hub::Place;
 use client::hub::download::{DownloadOptions, Downloaded, Told, download};
 use client::hub::pattern::Selection;
@@ -18,7 +17,7 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use crate::output::{CliError, complain};
-use crate::remote::{Memory, Remote};
+use crate::remote::{Keeping, Memory, Remote};
 use crate::transfer;
 
 /// Download a repository, or a file or folder of it
@@ -29,7 +28,8 @@ use crate::transfer;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone pull ann/model model/\n  \
                         drystone pull datasets/ann/corpus@v1.0 corpus/ --include '*.parquet'\n  \
-                        drystone pull ann/model:config.json .")]
+                        drystone pull ann/model:config.json .\n  \
+                        drystone pull --cache-dir kept ann/model model/ && drystone pull --cache-dir kept --offline ann/model again/")]
 pub(crate) struct Pull {
     /// What to pull: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
@@ -61,9 +61,8 @@ pub(crate) struct Pull {
     #[command(flatten)]
     memory: Memory,
 
-    /// Bytes of chunks to keep in the cache that --cache-dir names
-    #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
-    cache_bytes: u64,
+    #[command(flatten)]
+    keeping: Keeping,
 
     /// Do not look at what is at the target already
     #[arg(long)]
@@ -110,30 +109,20 @@ impl Pull {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let started = Instant::now();
         let progress = Arc::new(Progress::default());
-        let work = async {
-            let work = self.download(&progress);
-            match self.deadline.map(Duration::from_secs) {
-                Some(deadline) => tokio::time::timeout(deadline, work).await.unwrap_or_else(|_| {
-                    let seconds = deadline.as_secs();
-                    Err(CliError::Message(format!("not done after {seconds} s; run it again to go on")))
-                }),
-                None => work.await,
-            }
-        };
+        let work = transfer::in_time(self.deadline, self.download(&progress));
         let downloaded = transfer::run(&progress, transfer::fetched, work)?;
         self.print(&downloaded, &progress, started.elapsed())?;
         Ok(ExitCode::from(u8::from(downloaded.failed > 0)))
     }
 
     async fn download(&self, progress: &Arc<Progress>) -> Result<Downloaded, CliError> {
-        let hub = self.remote.hub()?;
+        let cache = self.keeping.cache(&self.memory)?;
+        let hub = self.keeping.hub(&self.remote, cache.as_ref())?;
         let mut pull = PullOptions { sync: !self.no_sync, reuse: !self.no_reuse, ..PullOptions::default() };
         pull.memory_bytes_max = self.memory_bytes.unwrap_or(pull.memory_bytes_max);
         pull.connections_max = self.connections.map_or(pull.connections_max, NonZeroUsize::get);
         pull.threads = self.threads.unwrap_or(pull.threads);
-        if let Some(folder) = self.memory.named() {
-            pull.cache = Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?));
-        }
+        pull.cache = cache;
         let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
         let options = DownloadOptions { pull, selection, dry_run: self.dry_run };
         let tells = self.dry_run && !self.json;

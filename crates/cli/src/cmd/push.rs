@@ -79,6 +79,10 @@ pub(crate) struct Push {
     /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
     #[arg(long = "memory", value_name = "BYTES")]
     memory_bytes: Option<u64>,
+
+    /// Seconds after which to give up altogether
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -101,7 +105,11 @@ struct Totals<'a> {
 impl Push {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let progress = Arc::new(Progress::default());
-        let uploaded = transfer::run(&progress, transfer::sent, self.upload(&progress))?;
+        let uploaded = transfer::run(
+            &progress,
+            transfer::sent,
+            transfer::in_time(self.deadline, self.upload(&progress)),
+        )?;
         match self.json {
             true => self.print_json(&uploaded)?,
             false => self.print(&uploaded)?,

@@ -114,6 +114,84 @@ fn a_folder_goes_into_a_repository_and_comes_back() {
     assert!(site.folder.read("old.bin") == content(3, "deep/er/model.safetensors", 3_000_000));
 }
 
+/// With the server gone: listings, large and small files come from the cache, and what is not there is named.
+#[test]
+fn what_was_pulled_once_needs_no_hub() {
+    let mut site = Site::start();
+    for (n, (name, bytes)) in FILES.iter().enumerate() {
+        site.write(&format!("in/{name}"), content(n, name, *bytes));
+    }
+    let from = site.folder.at("in");
+    let pushed = json(site.call(&["push", "--json", "--create", &from, "ann/model"]));
+    site.call(&["push", "--create", &from, "ann/other"]).run().ok();
+    let early = site.call(&["pull", "--offline", "ann/model", &site.folder.at("early")]).run().fails(1);
+    assert!(early.contains("ann/model@main") && early.contains("without --offline"), "{early}");
+    site.call(&["pull", "ann/model", &site.folder.at("out")]).run().ok();
+    site.call(&["cat", "ann/other:README.md"]).run().ok();
+    let listed = site.call(&["ls", "ann/model:deep"]).run().ok();
+    site.server.stop();
+
+    let offline = |args: &[&str]| site.call(&[&args[..1], &["--offline"], &args[1..]].concat());
+    let pulled = json(offline(&["pull", "--json", "ann/model", &site.folder.at("again")]));
+    assert_eq!(counts(&pulled, &["files", "failed", "fetched_bytes"]), [8, 0, 0]);
+    assert_eq!(number(&pulled, "from_cache_bytes"), number(&pulled, "bytes"));
+    assert_eq!(text(&pulled, "commit"), text(&pushed["commit"], "oid"));
+    for (n, (name, bytes)) in FILES.iter().enumerate() {
+        assert!(site.folder.read(&format!("again/{name}")) == content(n, name, *bytes), "{name}");
+    }
+    // A folder and a single file are found in the listing of everything, by branch and by commit.
+    let commit = format!("ann/model@{}:deep", text(&pushed["commit"], "oid"));
+    let deep = json(offline(&["pull", "--json", &commit, &site.folder.at("deep")]));
+    assert_eq!(counts(&deep, &["files", "failed"]), [4, 0]);
+    assert_eq!(offline(&["ls", "ann/model:deep"]).run().ok(), listed);
+    assert_eq!(
+        offline(&["ls", "-r", "ann/model"]).run().ok().lines().filter(|line| !line.ends_with('/')).count(),
+        8
+    );
+    assert_eq!(offline(&["cat", "ann/model:README.md"]).run().ok().len(), 5_000);
+    let range = offline(&["cat", "ann/model:deep/huge.txt", "--range", "1000-1024"]).run().ok();
+    assert_eq!(range.as_bytes(), &content(6, "deep/huge.txt", 2_000_000)[1000..1024]);
+    // Of the other repository one file was read.
+    assert_eq!(offline(&["cat", "ann/other:README.md"]).run().ok().len(), 5_000);
+    let said = offline(&["cat", "ann/other:one.bin"]).run().fails(1);
+    assert!(said.contains("ann/other@main"), "{said}");
+    let said = offline(&["cat", "ann/model:none.bin"]).run().fails(1);
+    assert!(said.contains("no file or folder"), "{said}");
+    let said = site.call(&["pull", "ann/model", &site.folder.at("online"), "--deadline", "2"]).run().fails(1);
+    assert!(said.contains("not done after 2 s"), "{said}");
+    let said =
+        drystone(["pull", "--offline", "ann/model", "x", "--endpoint", &site.server.url]).run().fails(1);
+    assert!(said.contains("--cache-dir"), "{said}");
+
+    // Damaged answers and files are not believed.
+    let cache = site.folder.path().join("cache/chunks");
+    for kind in ["blobs", "answers"] {
+        let folders = fs::read_dir(cache.join(kind)).unwrap();
+        for entry in folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap()) {
+            let path = entry.unwrap().path();
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[0] ^= 1;
+            fs::write(path, bytes).unwrap();
+        }
+        let said = offline(&["cat", "ann/model:README.md"]).run().fails(1);
+        assert!(said.contains("without --offline"), "{kind}: {said}");
+    }
+}
+
+#[test]
+fn a_push_is_given_up_after_its_deadline() {
+    let folder = Folder::new();
+    let file = folder.put("file.bin", noise(1, 100_000));
+    // Takes connections and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    for args in [&["push", &file, "ann/m"][..], &["cas", "put", "--token", "x", &file], &["cat", "ann/m:x"]] {
+        let args = [args, &["--deadline", "1", "--no-cache", "--endpoint", &url]].concat();
+        let said = drystone(args).timeout(Duration::from_secs(60)).run().fails(1);
+        assert!(said.contains("not done after 1 s"), "{said}");
+    }
+}
+
 #[test]
 fn files_are_listed_shown_and_deleted() {
     let site = Site::start();

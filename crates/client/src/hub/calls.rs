@@ -10,12 +10,13 @@ use xet::wire::{encode_json, parse_json};
 use xet::{FileHash, Sha256};
 
 use super::commit::Commit;
+use super::recall::Question;
 use super::{Hub, Repo, RepoKind, api, segments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Ask;
 
 /// A file or folder of a repository.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Entry {
     /// Where it is.
     pub path: String,
@@ -32,7 +33,7 @@ pub struct Entry {
 }
 
 /// Some entries, and where there are more.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 pub struct Page {
     /// In the order of the hub.
     pub entries: Vec<Entry>,
@@ -125,9 +126,13 @@ impl Hub {
         struct Info {
             sha: String,
         }
+        if let Some(recall) = self.offline() {
+            return recall.commit_id(repo, revision);
+        }
         // Only the id: by itself the answer would list every file.
         let path = api(repo, &format!("/revision/{}?expand=sha", segment(revision)));
         let info: Info = self.parsed(&Ask::get(&path), &path).await?;
+        self.keep(repo, &Question::Commit(revision), &info.sha);
         Ok(info.sha)
     }
 
@@ -140,6 +145,10 @@ impl Hub {
         recursive: bool,
         next: Option<&str>,
     ) -> Result<Page> {
+        if let Some(recall) = self.offline() {
+            return recall.page(repo, revision, folder, recursive, next);
+        }
+        let question = Question::Page(revision, folder, recursive, next);
         let folder = if folder.is_empty() { String::new() } else { format!("/{}", segments(folder)) };
         let path = api(repo, &format!("/tree/{}{folder}", segment(revision)));
         let asked = match next {
@@ -151,7 +160,9 @@ impl Hub {
         let bytes = self.http.small(&path, answer, JSON_BYTES_MAX).await?;
         let rows: Vec<Row> = parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
         let entries = rows.into_iter().map(Row::into_entry).collect::<Result<_>>()?;
-        Ok(Page { entries, next: link })
+        let page = Page { entries, next: link };
+        self.keep(repo, &question, &page);
+        Ok(page)
     }
 
     /// What is at these paths; paths without anything are left out.
@@ -168,11 +179,22 @@ impl Hub {
 
     /// What is at this path.
     pub async fn entry(&self, repo: &Repo, revision: &str, path: &str) -> Result<Entry> {
+        if let Some(recall) = self.offline() {
+            return recall.entry(repo, revision, path);
+        }
         let found = self.paths_info(repo, revision, &[path]).await?;
-        found.into_iter().find(|entry| entry.path == path).ok_or_else(|| {
+        let entry = found.into_iter().find(|entry| entry.path == path).ok_or_else(|| {
             let message = format!("{repo}: no file or folder {path:?} at {revision}");
             Error::new(ErrorKind::NotFound, message)
-        })
+        })?;
+        self.keep(repo, &Question::Entry(revision, path), &entry);
+        Ok(entry)
+    }
+
+    fn keep<T: Serialize>(&self, repo: &Repo, question: &Question<'_>, answer: &T) {
+        if let Some(recall) = &self.recall {
+            recall.keep(repo, question, answer);
+        }
     }
 
     /// Asks how files get into a repository.

@@ -139,17 +139,25 @@ pub async fn cat<W: Write + Send>(
     let range = range.start..range.end.min(entry.bytes);
     match entry.xet {
         Some(file) if !range.is_empty() => {
-            let cas = hub.cas(&from.repo, from.revision(), TokenScope::Read).await?;
-            Puller::new(Arc::new(cas), options).stream(file, range, out).await
+            puller(hub, &from.repo, from.revision(), options).await?.stream(file, range, out).await
         }
         _ => {
             let write = |piece: &[u8]| {
                 out.write_all(piece)
                     .map_err(|error| Error::caused(ErrorKind::Io, "writing what was pulled", error))
             };
-            plain::read(hub, &from.repo, from.revision(), &entry, range, write).await
+            plain::read(hub, &from.repo, from.revision(), &entry, range, write).await.map(|read| read.bytes())
         }
     }
+}
+
+/// Pulls large files of a repository: from the hub's content store, or from the cache alone.
+async fn puller(hub: &Hub, repo: &Repo, revision: &str, options: PullOptions) -> Result<Puller> {
+    if hub.is_offline() {
+        return Ok(Puller::offline(options));
+    }
+    let cas = hub.cas(repo, revision, TokenScope::Read).await?;
+    Ok(Puller::new(Arc::new(cas), options))
 }
 
 fn file_target(to: &Path, path: &str) -> PathBuf {
@@ -246,10 +254,9 @@ impl Download<'_> {
         let (short, long) = wanted.split_at(short);
         let puller = match self.puller.take() {
             Some(puller) => puller,
-            None => {
-                let cas = self.hub.cas(self.repo, self.commit, TokenScope::Read).await?;
-                Puller::new(Arc::new(cas), self.options.pull.clone()).with_progress(self.progress.clone())
-            }
+            None => puller(self.hub, self.repo, self.commit, self.options.pull.clone())
+                .await?
+                .with_progress(self.progress.clone()),
         };
         let mut tell = |place: usize, result: Result<_>| {
             let Some((entry, _)) = stored.get(place) else { return };

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use client::Progress;
-use client::cache::Cache;
 use client::pull::{PullOptions, Puller, Wanted};
 use indicatif::BinaryBytes;
 use serde::Serialize;
@@ -21,6 +20,7 @@ use xet::{FileHash, Sha256};
 
 use super::Target;
 use crate::output::{CliError, complain};
+use crate::remote::Keeping;
 
 /// Download files by XET hash
 ///
@@ -58,13 +58,8 @@ pub(super) struct Get {
     #[command(flatten)]
     target: Target,
 
-    /// Bytes of chunks to keep in the cache
-    #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
-    cache_bytes: u64,
-
-    /// Take everything from the kept chunks and ask nobody
-    #[arg(long, conflicts_with = "no_cache")]
-    offline: bool,
+    #[command(flatten)]
+    keeping: Keeping,
 
     /// Do not look at what is at the target already
     #[arg(long)]
@@ -163,14 +158,9 @@ impl Get {
             options.patience.stall_after = stall;
             options.patience.hedge_after = options.patience.hedge_after.min(stall / 3);
         }
-        if let Some(folder) = self.target.memory.named() {
-            options.cache = Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?));
-        }
-        if self.offline {
-            return match options.cache {
-                Some(_) => Ok(Puller::offline(options)),
-                None => Err(CliError::Message("offline from where? say --cache-dir DIR".into())),
-            };
+        options.cache = self.keeping.cache(&self.target.memory)?;
+        if self.keeping.offline {
+            return Ok(Puller::offline(options));
         }
         let opened = self.target.open(TokenScope::Read).await?;
         Ok(Puller::new(opened.cas, options))

@@ -15,6 +15,7 @@ use xet::wire::routes::TokenScope;
 
 use super::Target;
 use crate::output::{CliError, complain};
+use crate::transfer;
 
 /// Upload files and print their XET hashes
 ///
@@ -46,6 +47,10 @@ pub(super) struct Put {
     /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
     #[arg(long, value_name = "BYTES")]
     memory: Option<u64>,
+
+    /// Seconds after which to give up altogether
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -66,6 +71,7 @@ struct Report<'a> {
     sent_bytes: u64,
     xorbs: u64,
     shards: u64,
+    saved_percent: f64,
     seconds: f64,
 }
 
@@ -87,7 +93,11 @@ impl Put {
             let sizes = paths.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len());
             progress.total_bytes.set(sizes.sum());
         }
-        let pushed = crate::transfer::run(&progress, crate::transfer::sent, self.push(paths, &progress))?;
+        let pushed = transfer::run(
+            &progress,
+            transfer::sent,
+            transfer::in_time(self.deadline, self.push(paths, &progress)),
+        )?;
         for error in &pushed.unread {
             complain(error);
             failed = true;
@@ -109,6 +119,11 @@ impl Put {
     }
 }
 
+/// Of the bytes of the files, how much was there already.
+fn saved_percent(pushed: &Pushed) -> f64 {
+    transfer::saved_percent(pushed.logical_bytes, pushed.new_bytes)
+}
+
 fn print_json(pushed: &Pushed) -> Result<(), CliError> {
     let line = |file: &'_ client::push::PushedFile| Line {
         path: file.path.to_string_lossy().into_owned().into(),
@@ -124,6 +139,7 @@ fn print_json(pushed: &Pushed) -> Result<(), CliError> {
         sent_bytes: pushed.sent_bytes,
         xorbs: pushed.xorbs,
         shards: pushed.shards,
+        saved_percent: saved_percent(pushed),
         seconds: pushed.elapsed.as_secs_f64(),
     };
     let mut out = io::BufWriter::new(io::stdout());
@@ -144,13 +160,14 @@ fn print_lines(pushed: &Pushed) -> Result<(), CliError> {
     let seconds = pushed.elapsed.as_secs_f64();
     let rate = pushed.logical_bytes as f64 / seconds.max(1e-9);
     complain(&format_args!(
-        "{} files, {}: {} new, {} known, {} sent in {} xorbs; {seconds:.1} s, {}/s",
+        "{} files, {}: {} new, {} known, {} sent in {} xorbs, saved {} %; {seconds:.1} s, {}/s",
         pushed.files.len(),
         BinaryBytes(pushed.logical_bytes),
         BinaryBytes(pushed.new_bytes),
         BinaryBytes(pushed.deduplicated_bytes),
         BinaryBytes(pushed.sent_bytes),
         pushed.xorbs,
+        saved_percent(pushed),
         BinaryBytes(rate as u64),
     ));
     Ok(())

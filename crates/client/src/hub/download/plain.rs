@@ -1,7 +1,7 @@
 //! Files as they are: one request for each, gone on with where it broke off, and verified.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::ops::Range;
 use std::path::Path;
 
@@ -9,6 +9,7 @@ use futures::StreamExt as _;
 
 use super::super::digest::Expected;
 use super::super::{Entry, Hub, Repo};
+use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
@@ -26,10 +27,27 @@ pub(super) async fn fetch(
     progress.total_bytes.add(entry.bytes);
     let write = |piece: &[u8]| {
         progress.done_bytes.add(piece.len() as u64);
-        progress.wire_bytes.add(piece.len() as u64);
         file.write_all(piece).map_err(named)
     };
-    read(hub, repo, revision, entry, 0..entry.bytes, write).await.map(|_| ())
+    match read(hub, repo, revision, entry, 0..entry.bytes, write).await? {
+        Read::Fetched(bytes) => progress.wire_bytes.add(bytes),
+        Read::Kept(bytes) => progress.known_bytes.add(bytes),
+    }
+    Ok(())
+}
+
+/// So many bytes, and where they came from.
+pub(super) enum Read {
+    Fetched(u64),
+    Kept(u64),
+}
+
+impl Read {
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Fetched(bytes) | Self::Kept(bytes) => *bytes,
+        }
+    }
 }
 
 /// Gives a file its name; folders are made.
@@ -44,7 +62,8 @@ pub(super) fn name(staged: &Path, target: &Path) -> Result<()> {
     moved.map_err(|error| Error::io(target, error))
 }
 
-/// Hands bytes of a file to `write` as they come, in order, and tells how many. A whole file is compared with its digest.
+/// Hands bytes of a file to `write` as they come, in order. A whole file is compared with its digest, and
+/// kept where there is a cache.
 pub(super) async fn read(
     hub: &Hub,
     repo: &Repo,
@@ -52,8 +71,22 @@ pub(super) async fn read(
     entry: &Entry,
     range: Range<u64>,
     mut write: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<u64> {
+) -> Result<Read> {
     let is_whole = range == (0..entry.bytes);
+    let blob = blob_name(entry).zip(hub.recall.as_ref().map(|recall| &recall.cache));
+    if let Some((name, cache)) = &blob
+        && let Some(content) = kept(cache, name, entry)
+    {
+        let part = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+        let part = part.and_then(|(start, end)| content.get(start..end)).unwrap_or_default();
+        write(part)?;
+        return Ok(Read::Kept(part.len() as u64));
+    }
+    if hub.is_offline() && !range.is_empty() {
+        let message = format!("{}: is not in the cache; pull it once without --offline", entry.path);
+        return Err(Error::new(ErrorKind::NotFound, message));
+    }
+    let mut keeping = blob.filter(|_| is_whole).and_then(|(name, cache)| cache.keep_blob(&name));
     let mut check = Expected::of(entry).check();
     let mut at = range.start;
     let retry = &hub.http.options.retry;
@@ -66,6 +99,9 @@ pub(super) async fn read(
                 let piece = piece?;
                 check.update(&piece);
                 write(&piece)?;
+                if let Some(keeping) = &mut keeping {
+                    keeping.write(&piece);
+                }
                 at += piece.len() as u64;
             }
             Ok(())
@@ -83,5 +119,35 @@ pub(super) async fn read(
             format!("{}: what the hub delivers has another digest than it says; pull it again", entry.path);
         return Err(Error::new(ErrorKind::Corrupt, message));
     }
-    Ok(at - range.start)
+    if let Some(keeping) = keeping {
+        keeping.finish();
+    }
+    Ok(Read::Fetched(at - range.start))
 }
+
+/// What the cache calls a file: its digest. Others are not kept, nor are those that are not small.
+fn blob_name(entry: &Entry) -> Option<String> {
+    let name = match Expected::of(entry) {
+        Expected::Sha256(sha256) => sha256.to_string(),
+        Expected::Blob(oid, _) => oid,
+        Expected::Anything => return None,
+    };
+    let is_name = name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_name && (1..=BLOB_BYTES_MAX).contains(&entry.bytes)).then_some(name)
+}
+
+/// A file of the cache, if it is there and right.
+fn kept(cache: &Cache, name: &str, entry: &Entry) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    cache.blob(name)?.take(entry.bytes + 1).read_to_end(&mut content).ok()?;
+    let mut check = Expected::of(entry).check();
+    check.update(&content);
+    if content.len() as u64 != entry.bytes || !check.finish() {
+        cache.forget_blob(name);
+        return None;
+    }
+    Some(content)
+}
+
+/// Hubs keep files up to this length as they are; longer ones are chunks.
+const BLOB_BYTES_MAX: u64 = 10 << 20;
