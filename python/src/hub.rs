@@ -41,19 +41,31 @@ pub(crate) struct Inner {
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) cache_bytes: u64,
     memory_bytes: Option<u64>,
+    offline: bool,
     hub: PerProcess<Hub>,
 }
 
 impl Inner {
     pub(crate) fn hub(&self) -> client::Result<Arc<Hub>> {
-        self.hub.of_this(|| Hub::new(&self.endpoint, self.token.clone(), self.http.clone()))
+        self.hub.of_this(|| {
+            let hub = Hub::new(&self.endpoint, self.token.clone(), self.http.clone())?;
+            Ok(match self.cache()? {
+                Some(cache) => hub.with_cache(cache, self.offline),
+                None => hub,
+            })
+        })
+    }
+
+    fn cache(&self) -> client::Result<Option<Arc<Cache>>> {
+        let open = |folder: &PathBuf| Cache::open(&folder.join("chunks"), self.cache_bytes).map(Arc::new);
+        self.cache_dir.as_ref().map(open).transpose()
     }
 
     pub(crate) fn pull_options(&self, keep_chunks: bool) -> client::Result<PullOptions> {
         let mut options = PullOptions::default();
         options.memory_bytes_max = self.memory_bytes.unwrap_or(options.memory_bytes_max);
-        if let Some(folder) = self.cache_dir.as_ref().filter(|_| keep_chunks) {
-            options.cache = Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?));
+        if keep_chunks {
+            options.cache = self.cache()?;
         }
         Ok(options)
     }
@@ -74,19 +86,24 @@ impl Inner {
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (endpoint=None, token=None, *, cache_dir=None, cache_bytes=16 << 30, memory_bytes=None, token_in_clear=false, proxy=None, ca_files=vec![], bandwidth=None))]
+    #[pyo3(signature = (endpoint=None, token=None, *, cache_dir=None, cache_bytes=16 << 30, offline=false, memory_bytes=None, token_in_clear=false, proxy=None, ca_files=vec![], bandwidth=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         endpoint: Option<String>,
         token: Option<String>,
         cache_dir: Option<PathBuf>,
         cache_bytes: u64,
+        offline: bool,
         memory_bytes: Option<u64>,
         token_in_clear: bool,
         proxy: Option<String>,
         ca_files: Vec<PathBuf>,
         bandwidth: Option<u64>,
     ) -> PyResult<Self> {
+        if offline && cache_dir.is_none() {
+            let message = "offline from where? say cache_dir";
+            return Err(raise_client(&client::Error::new(client::ErrorKind::Invalid, message)));
+        }
         let found = Settings::find(endpoint, token.map(Token::new)).map_err(|error| raise_client(&error))?;
         let http = HttpOptions {
             token_in_clear,
@@ -102,6 +119,7 @@ impl Client {
             cache_dir,
             cache_bytes,
             memory_bytes,
+            offline,
             hub: PerProcess::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -262,6 +280,7 @@ impl Client {
         let settings = PyDict::new(slf.py());
         settings.set_item("cache_dir", &inner.cache_dir)?;
         settings.set_item("cache_bytes", inner.cache_bytes)?;
+        settings.set_item("offline", inner.offline)?;
         settings.set_item("memory_bytes", inner.memory_bytes)?;
         settings.set_item("token_in_clear", inner.http.token_in_clear)?;
         settings.set_item("proxy", &inner.http.proxy)?;

@@ -13,7 +13,6 @@ use client::{Error, ErrorKind, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use xet::wire::routes::TokenScope;
 
 use self::kept::Kept;
 use crate::hub::Inner;
@@ -70,10 +69,10 @@ impl RemoteFile {
                 let puller = match puller.existing() {
                     Some(puller) => puller,
                     None => {
-                        let cas = hub.cas(&place.repo, place.revision(), TokenScope::Read).await?;
                         // What is kept as blocks is not kept as chunks as well.
                         let options = client.pull_options(kept.is_none())?;
-                        puller.of_this(|| Ok::<_, Error>(Puller::new(Arc::new(cas), options)))?
+                        let made = download::puller(&hub, &place.repo, place.revision(), options).await?;
+                        puller.of_this(|| Ok::<_, Error>(made))?
                     }
                 };
                 puller.stream(file, range, &mut out).await?

@@ -83,6 +83,25 @@ def limited_s(client, folder):
     return time.monotonic() - begin
 
 
+def offline(client, folder, tree):
+    cache = folder / "offline-cache"
+    drystone.Client(client.endpoint, cache_dir=cache).pull("admin/model", folder / "kept")
+    # Whatever it would ask would go to a proxy where nobody is.
+    alone = drystone.Client(client.endpoint, cache_dir=cache, offline=True, proxy="http://127.0.0.1:9")
+    alone = pickle.loads(pickle.dumps(alone))
+    told = alone.pull("admin/model", folder / "alone")
+    got = {path: (folder / "alone" / path).read_bytes() for path in tree}
+    check("what was pulled once needs no hub", got == tree and told["failed"] == [], told)
+    with alone.open("admin/model", "weights.bin") as file:
+        file.seek(1_000_000)
+        check("nor does a file that is opened", file.read(5000) == tree["weights.bin"][1_000_000:1_005_000])
+    check("nor a small one", alone.open("admin/model", "config.json").read() == tree["config.json"])
+    names = sorted(entry["path"] for entry in alone.ls("admin/model", recursive=True) if entry["type"] == "file")
+    check("nor a list", names == sorted([".gitattributes", *tree]), names)
+    check("what was not pulled is missed", raises(drystone.NotFoundError, lambda: alone.pull("admin/none", folder / "none")))
+    check("offline needs a cache", raises(drystone.InvalidError, lambda: drystone.Client(client.endpoint, offline=True)))
+
+
 def moving(client, folder):
     tree = {"config.json": b'{"a": 1}\n', "weights.bin": noise(1, 3_000_001), "deep/er/x.bin": noise(2, 700_000), "empty": b""}
     for path, content in tree.items():
@@ -120,6 +139,7 @@ def moving(client, folder):
     check("a missing file of certificates is named",
           "none.pem" in str(raises(drystone.DrystoneError, lambda: drystone.Client(client.endpoint, ca_files=["none.pem"]).ls("admin/model"))))
     check("options survive pickling", pickle.loads(pickle.dumps(nowhere)).__reduce__()[0].keywords["proxy"] == "http://127.0.0.1:9")
+    offline(client, folder, tree)
     check("a client does not show its token", os.environ["DRYSTONE_TOKEN"] not in repr(client))
     return tree
 

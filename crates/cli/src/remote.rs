@@ -1,13 +1,16 @@
 //! Flags that say which hub, how to reach it, and what to remember of it.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use client::cache::Cache;
 use client::cas::http::HttpOptions;
 use client::hub::Hub;
 use client::hub::settings::Settings;
+use client::pull::PullOptions;
 use client::token::Token;
 
 use crate::output::CliError;
@@ -121,6 +124,55 @@ impl Keeping {
             Some(cache) => hub.with_cache(cache.clone(), self.offline),
             None => hub,
         })
+    }
+}
+
+/// How to pull.
+#[derive(Debug, Args)]
+pub(crate) struct Pulling {
+    /// Do not look at what is at the target already
+    #[arg(long)]
+    no_reuse: bool,
+
+    /// Do not wait until the disk has everything
+    #[arg(long)]
+    no_sync: bool,
+
+    /// Memory for what is on its way, in bytes [default: a quarter of the machine's, at most 1 GiB]
+    #[arg(long = "memory", value_name = "BYTES")]
+    memory_bytes: Option<u64>,
+
+    /// Downloads at once, at most
+    #[arg(long, value_name = "N")]
+    connections: Option<NonZeroUsize>,
+
+    /// Workers [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Seconds after which a download without progress is given up and made again
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    stall: Option<u64>,
+
+    /// Seconds after which to give up altogether
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) deadline: Option<u64>,
+}
+
+impl Pulling {
+    /// As the flags say, with this cache.
+    pub(crate) fn options(&self, cache: Option<Arc<Cache>>) -> PullOptions {
+        let mut options = PullOptions { cache, ..PullOptions::default() };
+        options.memory_bytes_max = self.memory_bytes.unwrap_or(options.memory_bytes_max);
+        options.connections_max = self.connections.map_or(options.connections_max, NonZeroUsize::get);
+        options.threads = self.threads.unwrap_or(options.threads);
+        options.sync = !self.no_sync;
+        options.reuse = !self.no_reuse;
+        if let Some(stall) = self.stall.map(Duration::from_secs) {
+            options.patience.stall_after = stall;
+            options.patience.hedge_after = options.patience.hedge_after.min(stall / 3);
+        }
+        options
     }
 }
 

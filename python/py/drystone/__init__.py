@@ -36,6 +36,7 @@ class Client(_native.Client):
     token: a personal token; without one, what is public.
     cache_dir: where fetched chunks are kept and looked for first; else DRYSTONE_CACHE_DIR, else nowhere.
     cache_bytes: the most it may hold.
+    offline: whether everything is taken from there and nobody is asked.
     memory_bytes: the most that all transfers of a call may hold in memory.
     token_in_clear: whether the token may go over plain HTTP to another machine.
     proxy: for every request; else what HTTPS_PROXY and NO_PROXY say.

@@ -150,6 +150,7 @@ class Client:
         *,
         cache_dir: Union[str, PathLike[str], None] = None,
         cache_bytes: int = ...,
+        offline: bool = False,
         memory_bytes: Optional[int] = None,
         token_in_clear: bool = False,
         proxy: Optional[str] = None,

@@ -1,7 +1,6 @@
 //! `drystone pull`: files out of a repository.
 
 use std::io::{self, Write as _};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,12 +11,11 @@ use client::Progress;
 use client::hub::Place;
 use client::hub::download::{DownloadOptions, Downloaded, Told, download};
 use client::hub::pattern::Selection;
-use client::pull::PullOptions;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use crate::output::{CliError, complain};
-use crate::remote::{Keeping, Memory, Remote};
+use crate::remote::{Keeping, Memory, Pulling, Remote};
 use crate::transfer;
 
 /// Download a repository, or a file or folder of it
@@ -64,29 +62,8 @@ pub(crate) struct Pull {
     #[command(flatten)]
     keeping: Keeping,
 
-    /// Do not look at what is at the target already
-    #[arg(long)]
-    no_reuse: bool,
-
-    /// Do not wait until the disk has everything
-    #[arg(long)]
-    no_sync: bool,
-
-    /// Memory for what is on its way, in bytes [default: a quarter of the machine's, at most 1 GiB]
-    #[arg(long = "memory", value_name = "BYTES")]
-    memory_bytes: Option<u64>,
-
-    /// Downloads at once, at most
-    #[arg(long, value_name = "N")]
-    connections: Option<NonZeroUsize>,
-
-    /// Workers [default: one for each core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// Seconds after which to give up altogether
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    deadline: Option<u64>,
+    #[command(flatten)]
+    pulling: Pulling,
 }
 
 #[derive(Serialize)]
@@ -109,7 +86,7 @@ impl Pull {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let started = Instant::now();
         let progress = Arc::new(Progress::default());
-        let work = transfer::in_time(self.deadline, self.download(&progress));
+        let work = transfer::in_time(self.pulling.deadline, self.download(&progress));
         let downloaded = transfer::run(&progress, transfer::fetched, work)?;
         self.print(&downloaded, &progress, started.elapsed())?;
         Ok(ExitCode::from(u8::from(downloaded.failed > 0)))
@@ -118,11 +95,7 @@ impl Pull {
     async fn download(&self, progress: &Arc<Progress>) -> Result<Downloaded, CliError> {
         let cache = self.keeping.cache(&self.memory)?;
         let hub = self.keeping.hub(&self.remote, cache.as_ref())?;
-        let mut pull = PullOptions { sync: !self.no_sync, reuse: !self.no_reuse, ..PullOptions::default() };
-        pull.memory_bytes_max = self.memory_bytes.unwrap_or(pull.memory_bytes_max);
-        pull.connections_max = self.connections.map_or(pull.connections_max, NonZeroUsize::get);
-        pull.threads = self.threads.unwrap_or(pull.threads);
-        pull.cache = cache;
+        let pull = self.pulling.options(cache);
         let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
         let options = DownloadOptions { pull, selection, dry_run: self.dry_run };
         let tells = self.dry_run && !self.json;

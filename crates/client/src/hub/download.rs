@@ -152,7 +152,7 @@ pub async fn cat<W: Write + Send>(
 }
 
 /// Pulls large files of a repository: from the hub's content store, or from the cache alone.
-async fn puller(hub: &Hub, repo: &Repo, revision: &str, options: PullOptions) -> Result<Puller> {
+pub async fn puller(hub: &Hub, repo: &Repo, revision: &str, options: PullOptions) -> Result<Puller> {
     if hub.is_offline() {
         return Ok(Puller::offline(options));
     }

@@ -61,10 +61,8 @@ impl Recall {
     /// What was at a path.
     pub(super) fn entry(&self, repo: &Repo, revision: &str, path: &str) -> Result<Entry> {
         let commit = self.commit_id(repo, revision);
-        let revisions = [commit.as_deref().unwrap_or(revision), revision];
-        let mut named =
-            revisions.iter().filter_map(|revision| self.find(repo, &Question::Entry(revision, path)));
-        if let Some(entry) = named.next() {
+        let asked = |revision: &str| self.find(repo, &Question::Entry(revision, path));
+        if let Some(entry) = commit.as_deref().ok().and_then(asked).or_else(|| asked(revision)) {
             return Ok(entry);
         }
         let commit = commit?;
@@ -92,11 +90,15 @@ impl Recall {
         recursive: bool,
         next: Option<&str>,
     ) -> Result<Page> {
-        let commit = self.commit_id(repo, revision)?;
-        if let Some(page) = self.find(repo, &Question::Page(&commit, folder, recursive, next)) {
+        let commit = self.commit_id(repo, revision);
+        let asked = |folder: &str, recursive: bool| {
+            let of = |revision: &str| self.find(repo, &Question::Page(revision, folder, recursive, next));
+            commit.as_deref().ok().and_then(of).or_else(|| of(revision))
+        };
+        if let Some(page) = asked(folder, recursive) {
             return Ok(page);
         }
-        let all = self.find(repo, &Question::Page(&commit, "", true, next));
+        let all = asked("", true);
         let Page { mut entries, next } = all.ok_or_else(|| unknown(repo, revision))?;
         entries.retain(|entry| {
             let below = match folder {

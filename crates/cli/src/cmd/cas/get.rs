@@ -3,16 +3,15 @@
 mod list;
 
 use std::io::{self, Write as _};
-use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use client::Progress;
-use client::pull::{PullOptions, Puller, Wanted};
+use client::pull::{Puller, Wanted};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use xet::wire::routes::TokenScope;
@@ -20,7 +19,8 @@ use xet::{FileHash, Sha256};
 
 use super::Target;
 use crate::output::{CliError, complain};
-use crate::remote::Keeping;
+use crate::remote::{Keeping, Pulling};
+use crate::transfer;
 
 /// Download files by XET hash
 ///
@@ -61,33 +61,8 @@ pub(super) struct Get {
     #[command(flatten)]
     keeping: Keeping,
 
-    /// Do not look at what is at the target already
-    #[arg(long)]
-    no_reuse: bool,
-
-    /// Do not wait until the disk has everything
-    #[arg(long)]
-    no_sync: bool,
-
-    /// Memory for what is on its way, in bytes [default: a quarter of the machine's, at most 1 GiB]
-    #[arg(long, value_name = "BYTES")]
-    memory: Option<u64>,
-
-    /// Downloads at once, at most
-    #[arg(long, value_name = "N")]
-    connections: Option<NonZeroUsize>,
-
-    /// Workers [default: one for each core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// Seconds after which a download without progress is given up and made again
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    stall: Option<u64>,
-
-    /// Seconds after which to give up altogether
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    deadline: Option<u64>,
+    #[command(flatten)]
+    pulling: Pulling,
 
     /// Print totals as JSON
     #[arg(long)]
@@ -124,10 +99,12 @@ impl Get {
         }
         let started = Instant::now();
         let progress = Arc::new(Progress::default());
-        let outcome = crate::transfer::run(&progress, crate::transfer::fetched, async {
+        let work = async {
             let puller = self.puller().await?.with_progress(progress.clone());
             self.pull(&puller).await
-        })?;
+        };
+        let work = transfer::in_time(self.pulling.deadline, work);
+        let outcome = transfer::run(&progress, transfer::fetched, work)?;
         let totals = Totals {
             files: outcome.files,
             failed: outcome.failed,
@@ -147,18 +124,7 @@ impl Get {
     }
 
     async fn puller(&self) -> Result<Puller, CliError> {
-        let mut options = PullOptions::default();
-        options.memory_bytes_max = self.memory.unwrap_or(options.memory_bytes_max);
-        options.connections_max = self.connections.map_or(options.connections_max, NonZeroUsize::get);
-        options.threads = self.threads.unwrap_or(options.threads);
-        options.sync = !self.no_sync;
-        options.reuse = !self.no_reuse;
-        options.deadline = self.deadline.map(Duration::from_secs);
-        if let Some(stall) = self.stall.map(Duration::from_secs) {
-            options.patience.stall_after = stall;
-            options.patience.hedge_after = options.patience.hedge_after.min(stall / 3);
-        }
-        options.cache = self.keeping.cache(&self.target.memory)?;
+        let options = self.pulling.options(self.keeping.cache(&self.target.memory)?);
         if self.keeping.offline {
             return Ok(Puller::offline(options));
         }
