@@ -28,7 +28,7 @@ use recall::Recall;
 
 use crate::cache::Cache;
 use crate::cas::http::{HttpCas, HttpOptions};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::http::Http;
 use crate::token::{Token, Tokens, connect_with};
 
@@ -104,6 +104,19 @@ fn web(repo: &Repo, what: &str, revision: &str, path: &str) -> String {
     };
     let (namespace, name) = (segment(&repo.namespace), segment(&repo.name));
     format!("{prefix}/{namespace}/{name}/{what}/{}/{}", segment(revision), segments(path))
+}
+
+/// Nothing is there.
+fn no_entry(repo: &Repo, revision: &str, path: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("{repo}: no file or folder {path:?} at {revision}"))
+}
+
+/// A path as it is seen from a folder; none when it is not below it. The root is the empty path.
+fn below<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
+    match folder {
+        "" => Some(path),
+        folder => path.strip_prefix(folder)?.strip_prefix('/'),
+    }
 }
 
 /// A path, its slashes left as they are.

@@ -11,7 +11,7 @@ use xet::{FileHash, Sha256};
 
 use super::commit::Commit;
 use super::recall::Question;
-use super::{Hub, Repo, RepoKind, api, segments};
+use super::{Hub, Repo, RepoKind, api, no_entry, segments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Ask;
 
@@ -183,10 +183,8 @@ impl Hub {
             return recall.entry(repo, revision, path);
         }
         let found = self.paths_info(repo, revision, &[path]).await?;
-        let entry = found.into_iter().find(|entry| entry.path == path).ok_or_else(|| {
-            let message = format!("{repo}: no file or folder {path:?} at {revision}");
-            Error::new(ErrorKind::NotFound, message)
-        })?;
+        let found = found.into_iter().find(|entry| entry.path == path);
+        let entry = found.ok_or_else(|| no_entry(repo, revision, path))?;
         self.keep(repo, &Question::Entry(revision, path), &entry);
         Ok(entry)
     }

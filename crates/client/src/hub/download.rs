@@ -16,7 +16,7 @@ use xet::wire::routes::TokenScope;
 use super::digest::{Expected, unchanged};
 use super::pattern::Selection;
 use super::place::is_path;
-use super::{Entry, Hub, Place, Repo};
+use super::{Entry, Hub, Place, Repo, below};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::pull::{PullOptions, Puller, Stage, Wanted};
@@ -183,12 +183,8 @@ type Targets = Vec<(Entry, PathBuf)>;
 impl Download<'_> {
     /// Takes a file that is wanted, to where it shall be.
     fn choose(&mut self, entry: Entry, folder: &str, to: &Path, batch: &mut Targets) {
-        let below = match folder {
-            "" => Some(entry.path.as_str()),
-            folder => entry.path.strip_prefix(folder).and_then(|path| path.strip_prefix('/')),
-        };
         // The hub's word for a path is a stranger's: it must not lead out of the folder.
-        match below.filter(|path| is_path(path)) {
+        match below(folder, &entry.path).filter(|path| is_path(path)) {
             Some(path) if !self.options.selection.takes(path) => {}
             Some(path) => {
                 let target = path.split('/').fold(to.to_owned(), |target, name| target.join(name));

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xet::wire::{encode_json, parse_json};
 
-use super::{Entry, Page, Repo};
+use super::{Entry, Page, Repo, below, no_entry};
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -75,8 +75,7 @@ impl Recall {
             }
             next = page.next;
             if next.is_none() {
-                let message = format!("{repo}: no file or folder {path:?} at {revision}");
-                return Err(Error::new(ErrorKind::NotFound, message));
+                return Err(no_entry(repo, revision, path));
             }
         }
     }
@@ -101,11 +100,7 @@ impl Recall {
         let all = asked("", true);
         let Page { mut entries, next } = all.ok_or_else(|| unknown(repo, revision))?;
         entries.retain(|entry| {
-            let below = match folder {
-                "" => Some(entry.path.as_str()),
-                folder => entry.path.strip_prefix(folder).and_then(|path| path.strip_prefix('/')),
-            };
-            below.is_some_and(|below| recursive || !below.contains('/'))
+            below(folder, &entry.path).is_some_and(|below| recursive || !below.contains('/'))
         });
         Ok(Page { entries, next })
     }
