@@ -5,6 +5,7 @@ usage: hub.py DRYSTONE
 Ends with a line `hub from python: N passed, M failed`.
 """
 
+import asyncio
 import io
 import json
 import multiprocessing
@@ -197,6 +198,31 @@ def read_in_child(client, file, dataset, results):
         results.put(traceback.format_exc())
 
 
+def beside_others(client, tree, folder):
+    """In a notebook a loop runs already, and other threads want to go on while bytes come."""
+
+    async def cell():
+        told = client.pull("admin/model:config.json", folder / "cell.json")
+        with client.open("admin/model", "weights.bin") as file:
+            return told["files"], file.read(10)
+
+    check("calls work where a loop runs already, as in notebooks", asyncio.run(cell()) == (1, tree["weights.bin"][:10]))
+    slow = drystone.Client(client.endpoint, os.environ["DRYSTONE_TOKEN"], bandwidth=1_500_000)
+    ticks, ended = [], threading.Event()
+
+    def tick():
+        while not ended.wait(0.01):
+            ticks.append(time.monotonic())
+
+    ticking = threading.Thread(target=tick)
+    ticking.start()
+    slow.pull("admin/model:weights.bin", folder / "beside.bin")
+    ended.set()
+    ticking.join()
+    longest = max(later - earlier for earlier, later in zip(ticks, ticks[1:]))
+    check("other threads go on meanwhile", len(ticks) > 20 and longest < 0.5, (len(ticks), longest))
+
+
 def forks(client, tree, dataset):
     # There are a runtime, connections and threads before the fork.
     file = client.open("admin/model", "weights.bin")
@@ -294,6 +320,8 @@ def file_systems(client, folder):
     fs = fsspec.filesystem("drystone", **options)
     tables = [name for name in sorted(fs.ls(root, detail=False)) if name.endswith(("csv", "parquet"))]
     check("listing", tables == ["datasets/admin/tables/a.csv", "datasets/admin/tables/a.parquet"], tables)
+    nowhere = fsspec.filesystem("drystone", **options, proxy="http://127.0.0.1:9")
+    check("options are those of the client", raises(drystone.DrystoneError, lambda: nowhere.ls(root)))
     check("globs", fs.glob(f"{root}/*.csv") == ["datasets/admin/tables/a.csv"])
     text = (folder / "tables" / "a.csv").read_bytes()
     check("ranges", fs.cat_file(f"{root}/a.csv", 10, 20) == text[10:20] and fs.cat_file(f"{root}/a.csv", -7) == text[-7:])
@@ -307,6 +335,17 @@ def file_systems(client, folder):
     arrow = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(fs))
     table = pyarrow.dataset.dataset("datasets/admin/tables/a.parquet", filesystem=arrow).to_table(filter=pyarrow.dataset.field("n") == 7777)
     check("pyarrow reads what it needs", table.to_pylist() == [{"n": 7777, "text": "row 7777"}])
+    for name, value in [("HF_HOME", str(folder / "hf")), ("HF_HUB_DISABLE_TELEMETRY", "1"), ("HF_ENDPOINT", client.endpoint)]:
+        os.environ[name] = value
+    import datasets
+
+    loaded = {
+        kind: datasets.load_dataset(kind, data_files=f"{root}/a.{kind}", storage_options=options, split="train", cache_dir=str(folder / "hf" / kind))
+        for kind in ("parquet", "csv")
+    }
+    check("datasets reads both", all(data.num_rows == 10_000 and data[7777] == {"n": 7777, "text": "row 7777"} for data in loaded.values()), loaded)
+    rows = datasets.load_dataset("parquet", data_files=f"{root}/a.parquet", storage_options=options, split="train", streaming=True)
+    check("and streams", [row["n"] for row in rows.take(3)] == [0, 1, 2])
 
 
 def interrupted(client, program, folder):
@@ -342,6 +381,7 @@ def main(program):
             errors(client, server, folder)
             reading(client, tree)
             dataset = packs(client, folder)
+            beside_others(client, tree, folder)
             forks(client, tree, dataset)
             file_systems(client, folder)
             restart(server, client, folder, dataset)

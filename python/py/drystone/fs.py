@@ -14,6 +14,7 @@ from fsspec.spec import AbstractFileSystem
 from . import Client
 from .file import open_file
 
+_OPTIONS = ("cache_dir", "cache_bytes", "offline", "memory_bytes", "token_in_clear", "proxy", "ca_files", "bandwidth")
 _KINDS = ("datasets", "models", "spaces")
 
 
@@ -24,7 +25,7 @@ class DrystoneFileSystem(AbstractFileSystem):
     root_marker = ""
 
     def __init__(self, endpoint: Optional[str] = None, token: Optional[str] = None, client: Optional[Client] = None, **options: Any) -> None:
-        ours = {name: options.pop(name) for name in ("cache_dir", "cache_bytes", "memory_bytes", "token_in_clear") if name in options}
+        ours = {name: options.pop(name) for name in _OPTIONS if name in options}
         super().__init__(**options)
         self.client = client or Client(endpoint, token, **ours)
 
