@@ -166,6 +166,11 @@ web() {
     fi
 }
 
+# Callers who know the protocol, against the real program.
+attacks() {
+    python3 tests/security/attacks.py "$target_dir/debug/drystone"
+}
+
 # Packs read by a reader in plain Python that knows the page and not the code.
 pack_reader() {
     python3 tests/shardpack/reader.py "$target_dir/debug/shardpack"
@@ -250,6 +255,7 @@ rust_tests
 hf_xet_agreement
 run "shardpack reader" count_plain pack_reader
 run "one record more" count_plain python3 tests/shardpack/dedup.py "$target_dir/debug/shardpack" "$target_dir/debug/drystone"
+run "attacks" count_plain attacks
 web
 python_tests
 pages_and_packages
