@@ -214,6 +214,15 @@ def steal(folder, policy):
             if not allowed:
                 read = hub.request("GET", f"/v1/reconstructions/{secret.file}", bob)
                 check(f"{name}: and the file stays closed", read.status == 404, str(read))
+        # What one repository uploads does not show whether another has it.
+        hub.repo("eve/own", private=True)
+        eve = hub.token("--scope", "write", "--repo", "eve/own")
+        for what, upload in (("stored by another", secret), ("new", Upload(folder, noise(3, 1_200_000)))):
+            said = [hub.request("POST", f"/v1/xorbs/default/{name}", eve, body) for name, body in upload.xorbs.items()]
+            said.append(hub.request("POST", "/v1/shards", eve, upload.shard))
+            if what == "new":
+                check(f"{policy}: uploads of new and of stored content get the same answers", [(a.status, a.body) for a in said] == before, f"{before} / {[str(a) for a in said]}")
+            before = [(a.status, a.body) for a in said]
         # Dedup answers and HEAD are for those who write.
         hub.repo("ann/public")
         anonymous = hub.cas_token("ann/public", None, "read").json()["accessToken"]
