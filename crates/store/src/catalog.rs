@@ -99,6 +99,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// Keeps a secret under a name, unless there is one already. Answers with what is kept: the same for everyone, ever.
     async fn agree(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
 
+    /// The value that [`agree`](Self::agree) stored under a name.
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>>;
+
     /// How many rows there are. Counts everything: not for every request.
     async fn counts(&self) -> Result<Counts>;
 
@@ -127,21 +130,35 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 /// How far a catalog has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    opened: u64,
-    head: [u8; Stamp::HEAD_LEN],
+    /// Counts the connections that were asked: versions of two of them cannot be compared.
+    connection: u64,
+    version: i64,
 }
 
-impl Stamp {
-    const HEAD_LEN: usize = 48;
-}
-
-/// Opens the catalog a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date.
+/// Opens the catalog that a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date. One that does
+/// not exist, or a database without our tables, is an error.
 pub async fn open(url: &str) -> Result<Arc<dyn Catalog>> {
+    match exists(url).await? {
+        true => open_or_create(url).await,
+        false => Err(Error::new(ErrorKind::NotFound, "there is no catalog")),
+    }
+}
+
+/// Opens the catalog that a URL names, and creates it where there is none.
+pub async fn open_or_create(url: &str) -> Result<Arc<dyn Catalog>> {
     match url.split(':').next() {
         Some("sqlite") => Ok(Arc::new(SqliteCatalog::open_url(url).await?)),
         Some("postgres" | "postgresql") => Ok(Arc::new(PostgresCatalog::open(url).await?)),
         _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
     }
+}
+
+/// Whether the catalog that a URL names was created: a file, or a database with our tables. Creates and changes nothing.
+pub async fn exists(url: &str) -> Result<bool> {
+    if url.starts_with("sqlite:") && !sqlite::is_file_there(url)? {
+        return Ok(false);
+    }
+    Ok(probe(url).await?.schema.is_some())
 }
 
 /// Rows in one statement of a batch: well below what either database allows in parameters, few enough to stay small.

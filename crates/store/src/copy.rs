@@ -38,9 +38,22 @@ impl CopyProgress {
     }
 }
 
-/// Copies what `to` does not have. `dry_run` only counts it.
+/// Copies what `to` does not have. `dry_run` only counts it. A target that belongs to another store is refused: its catalog
+/// would not know the objects.
 pub async fn copy(from: &Objects, to: &Objects, dry_run: bool, progress: &CopyProgress) -> Result<Copied> {
     let mut copied = Copied::default();
+    match (from.store_id().await?, to.store_id().await?) {
+        (Some(id), Some(other)) if id != other => {
+            let message = format!(
+                "the objects to copy belong to store {}, those at the target to store {}; name another target",
+                id.short(),
+                other.short()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        (Some(id), None) if !dry_run => to.put_store_id(&id).await?,
+        _ => {}
+    }
     // Xorbs first: a copy that broke off has nothing that refers to what it has not.
     for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits] {
         let ones = from.list(folder).map(|listed| async move {

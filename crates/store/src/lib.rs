@@ -18,6 +18,7 @@ pub mod edits;
 pub mod error;
 mod footers;
 mod gather;
+pub mod identity;
 pub mod ingest;
 pub mod intake;
 pub mod layout;
@@ -41,6 +42,7 @@ pub use catalog::Catalog;
 pub use clock::Clock;
 pub use dedup::{DedupOptions, DedupPolicy};
 pub use error::{Error, ErrorKind, Result};
+pub use identity::StoreId;
 pub use objects::{Digest, FilePart, GrowingXorb, ObjectKey, Objects, PART_BYTES, XorbKey};
 
 use catalog::rows::{DedupHit, Reach};

@@ -8,6 +8,7 @@
 //! | `repos/<repo>/<version>`    | what is known of a repository besides its git objects                 |
 //! | `people/<version>`          | users, organisations, their members and quotas                        |
 //! | `parts/<repo>/<sha256>-<n>` | one part of a file that arrives by parts, until all are there         |
+//! | `store.json`                | the id of the store, which its catalog has too                        |
 //!
 //! `ab` are the first two digits of the hash in its string form. The digest is the BLAKE3 of the xorb's footer in plain
 //! hexadecimal; the hash of a shard covers its bytes already. So a key says what can be read where, and writing it again
@@ -19,6 +20,7 @@ mod parts;
 mod presign;
 mod read;
 pub(crate) mod stage;
+mod store_id;
 mod timed;
 
 use std::fmt;

@@ -20,6 +20,7 @@ use crate::access::Scope;
 use crate::catalog::repo::{GitRow, LinkedFile, RefRow, RepoRow};
 use crate::catalog::rows::{ShardRow, XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
+use crate::identity;
 use crate::objects::{Folder, Listed, ObjectKey};
 use crate::repo::bundle::{Bundle, INLINE_BYTES_MAX, Opened};
 use crate::repo::commit::Commit;
@@ -67,7 +68,7 @@ impl RebuildProgress {
 }
 
 impl Store {
-    /// Fills the catalog, which must be empty.
+    /// Fills the catalog, which must be empty. Until that is finished the catalog cannot be opened.
     pub async fn rebuild(&self, progress: &RebuildProgress) -> Result<Rebuilt> {
         let is_empty = self.catalog.counts().await? == Default::default()
             && self.catalog.sweep().all_repos(&[], 1).await?.is_empty();
@@ -75,12 +76,14 @@ impl Store {
             let message = "the catalog is not empty: move it away, then rebuild";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        identity::begin_rebuild(&self.objects, &*self.catalog).await?;
         let mut rebuilt = Rebuilt::default();
         self.rebuild_xorbs(&mut rebuilt, progress).await?;
         self.rebuild_repos(&mut rebuilt, progress).await?;
         self.rebuild_shards(&mut rebuilt, progress).await?;
         self.apply_records().await?;
         self.catalog.keep().recount_usage().await?;
+        identity::finish_rebuild(&self.objects, &*self.catalog).await?;
         Ok(rebuilt)
     }
 

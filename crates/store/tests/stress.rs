@@ -85,7 +85,7 @@ async fn run(catalog: &str, length: Duration) {
         let objects = FaultyObjects::dated(local.clone(), Faults::default(), dates.clone());
         let dedup = DedupOptions { answer_s: 60, ..DedupOptions::default() };
         let options = Options { dedup, threads: 2, ..Options::default() };
-        let catalog = store::catalog::open(catalog).await.unwrap();
+        let catalog = store::catalog::open_or_create(catalog).await.unwrap();
         stores.push(Store::new(Objects::new(Arc::new(objects)), catalog, clock.clone(), &options));
     }
     for n in 0..WRITERS {

@@ -40,7 +40,7 @@ async fn what_goes_in_comes_out_of_postgres_too() {
     let Some(server) = Postgres::start() else { return };
     let url = server.fresh_database();
     // Servers that start together bring the tables up to date together.
-    let opened = futures::future::join_all((0..4).map(|_| store::catalog::open(&url))).await;
+    let opened = futures::future::join_all((0..4).map(|_| store::catalog::open_or_create(&url))).await;
     let catalog = opened.into_iter().map(Result::unwrap).next().unwrap();
     comes_out(House::over(tempfile::tempdir().unwrap(), catalog, &Options::default())).await;
 }

@@ -361,6 +361,10 @@ impl Catalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.agree(name, value)).await
     }
 
+    async fn agreed(&self, name: &str) -> store::Result<Option<Vec<u8>>> {
+        self.faults.run(catalog_fault, self.inner.agreed(name)).await
+    }
+
     async fn counts(&self) -> store::Result<Counts> {
         self.inner.counts().await
     }

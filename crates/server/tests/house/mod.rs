@@ -80,7 +80,7 @@ impl Place<'_> {
             false => Objects::local(folder.path()).unwrap(),
         };
         let catalog = match (&self.places.postgres, self.in_postgres) {
-            (Some(postgres), true) => catalog::open(&postgres.fresh_database()).await.unwrap(),
+            (Some(postgres), true) => catalog::open_or_create(&postgres.fresh_database()).await.unwrap(),
             _ => Arc::new(catalog::SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap()),
         };
         let store = House::store(&config, &keys, objects, catalog);

@@ -33,7 +33,7 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
     macro_rules! clauses {
         ($($clause:ident),* $(,)?) => { $(
             println!("{}", stringify!($clause));
-            $clause(super::open(&fresh()).await.unwrap()).await;
+            $clause(super::open_or_create(&fresh()).await.unwrap()).await;
         )* };
     }
     clauses!(
@@ -412,12 +412,14 @@ async fn everyone_gets_the_secret_that_was_first(catalog: Any) {
     assert!(answers.iter().all(|answer| answer.len() == 32 && *answer == answers[0]), "{answers:?}");
     assert_eq!(catalog.agree("key", b"late").await.unwrap(), answers[0]);
     assert_eq!(catalog.agree("another", b"").await.unwrap(), b"");
+    assert_eq!(catalog.agreed("key").await.unwrap().as_ref(), Some(&answers[0]));
+    assert_eq!(catalog.agreed("none").await.unwrap(), None);
 }
 
 async fn a_catalog_opened_again_is_the_same(url: &str) {
-    let first = super::open(url).await.unwrap();
+    let first = super::open_or_create(url).await.unwrap();
     with_xorbs(&first, [1]).await;
-    let second = super::open(url).await.unwrap();
+    let second = super::open_or_create(url).await.unwrap();
     assert_eq!(second.xorbs(&[xorb(1)]).await.unwrap(), [row(1)]);
     let done = second.register(&registration(&scope("ann/repo"), &[1])).await.unwrap();
     assert_eq!(done, Registered::Done { was_inserted: true });
@@ -426,7 +428,7 @@ async fn a_catalog_opened_again_is_the_same(url: &str) {
 
 /// As two processes would: nothing is shared but the database.
 async fn writers_of_two_handles_wait_for_each_other(url: &str) {
-    let handles = [super::open(url).await.unwrap(), super::open(url).await.unwrap()];
+    let handles = [super::open_or_create(url).await.unwrap(), super::open_or_create(url).await.unwrap()];
     let writers = (0..8).map(|writer: u64| {
         let catalog = handles[writer as usize % 2].clone();
         tokio::spawn(async move {
@@ -450,7 +452,7 @@ async fn writers_of_two_handles_wait_for_each_other(url: &str) {
 #[tokio::test]
 async fn a_catalog_of_no_known_kind_is_refused() {
     for url in ["", "mysql://x", "plain/path", "postgres://[", "sqlite://x?mode=nonsense"] {
-        assert_eq!(super::open(url).await.unwrap_err().kind(), ErrorKind::Invalid, "{url}");
+        assert_eq!(super::open_or_create(url).await.unwrap_err().kind(), ErrorKind::Invalid, "{url}");
     }
 }
 

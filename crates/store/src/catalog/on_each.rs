@@ -12,7 +12,7 @@ macro_rules! on_each_catalog {
             };
             $(
                 println!("{}", stringify!($clause));
-                $clause(crate::catalog::open(&fresh()).await.unwrap()).await;
+                $clause(crate::catalog::open_or_create(&fresh()).await.unwrap()).await;
             )*
         }
 
@@ -21,7 +21,7 @@ macro_rules! on_each_catalog {
             let Some(server) = testkit::postgres::Postgres::start() else { return };
             $(
                 println!("{}", stringify!($clause));
-                $clause(crate::catalog::open(&server.fresh_database()).await.unwrap()).await;
+                $clause(crate::catalog::open_or_create(&server.fresh_database()).await.unwrap()).await;
             )*
         }
     };

@@ -325,6 +325,12 @@ impl Catalog for PostgresCatalog {
         }
     }
 
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let query = sqlx::query_as("SELECT value FROM secrets WHERE name = $1").bind(name);
+        let row: Sql<Option<(Vec<u8>,)>> = query.fetch_optional(&self.pool).await;
+        Ok(row.map_err(|source| translate("find a secret", source))?.map(|(value,)| value))
+    }
+
     async fn counts(&self) -> Result<Counts> {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.pool).await;
         row.map_err(|source| translate("count rows", source))?.try_into()

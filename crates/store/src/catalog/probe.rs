@@ -69,7 +69,7 @@ mod tests {
     use testkit::postgres::Postgres;
 
     use super::*;
-    use crate::catalog::{SqliteCatalog, open};
+    use crate::catalog::{SqliteCatalog, open, open_or_create};
 
     #[tokio::test]
     async fn tables_are_not_there_then_up_to_date_then_too_new() {
@@ -96,6 +96,8 @@ mod tests {
         let empty = probe(&url).await.unwrap();
         assert_eq!(empty.schema, None);
         assert!(empty.now_s.unwrap() > 1_700_000_000);
+        assert!(open(&url).await.is_err(), "no tables were made");
+        open_or_create(&url).await.unwrap();
         open(&url).await.unwrap();
         let made = probe(&url).await.unwrap();
         assert_eq!(made.schema, Some(made.known_schema));

@@ -5,6 +5,7 @@
 
 mod browse;
 mod care;
+mod change_token;
 mod direct;
 pub(in crate::catalog) mod keep;
 #[cfg(test)]
@@ -13,7 +14,6 @@ mod records;
 mod register;
 mod repo;
 mod review;
-mod stamp;
 mod sweep;
 
 use std::collections::HashSet;
@@ -40,9 +40,9 @@ use super::{
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
+use change_token::ChangeToken;
 use direct::Direct;
 use register::Registrar;
-use stamp::WalIndex;
 
 /// A catalog in a file.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub struct SqliteCatalog {
     pub(super) reads: SqlitePool,
     direct: Arc<Direct>,
     registrar: Registrar,
-    index: Arc<WalIndex>,
+    changes: Arc<ChangeToken>,
 }
 
 type Sql<T> = std::result::Result<T, sqlx::Error>;
@@ -71,7 +71,7 @@ impl SqliteCatalog {
     }
 
     async fn with_options(options: SqliteConnectOptions) -> Result<Self> {
-        let index = Arc::new(WalIndex::beside(options.get_filename()));
+        let changes = Arc::new(ChangeToken::new(options.get_filename()));
         let direct = Arc::new(Direct::new(options.get_filename()));
         let registrar = Registrar::new(options.get_filename());
         let file = options.get_filename().display().to_string();
@@ -95,7 +95,7 @@ impl SqliteCatalog {
             Error::caused(ErrorKind::Internal, format!("catalog: bring {file} up to date"), source)
         })?;
         let reads = pool().max_connections(8).connect_with(caching(READ_CACHE_KIB)).await.map_err(refuse)?;
-        Ok(Self { writes, reads, direct, registrar, index })
+        Ok(Self { writes, reads, direct, registrar, changes })
     }
 
     async fn try_add_xorbs(&self, rows: &[XorbRow]) -> Sql<Vec<(XorbColumns, bool)>> {
@@ -346,6 +346,12 @@ impl Catalog for SqliteCatalog {
         }
     }
 
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let query = sqlx::query_as("SELECT value FROM secrets WHERE name = $1").bind(name);
+        let row: Sql<Option<(Vec<u8>,)>> = query.fetch_optional(&self.reads).await;
+        Ok(row.map_err(|source| translate("find a secret", source))?.map(|(value,)| value))
+    }
+
     async fn counts(&self) -> Result<Counts> {
         let row: Sql<CountColumns> = sqlx::query_as(COUNT_ROWS).fetch_one(&self.reads).await;
         row.map_err(|source| translate("count rows", source))?.try_into()
@@ -372,8 +378,15 @@ impl Catalog for SqliteCatalog {
     }
 
     fn stamp(&self) -> Option<Stamp> {
-        self.index.stamp()
+        self.changes.stamp()
     }
+}
+
+/// Whether the file that a URL names exists.
+pub(super) fn is_file_there(url: &str) -> Result<bool> {
+    let options = SqliteConnectOptions::from_str(url)
+        .map_err(|source| Error::caused(ErrorKind::Invalid, format!("catalog {url:?}"), source))?;
+    Ok(options.get_filename().is_file())
 }
 
 /// How long another process on the same file is waited for.

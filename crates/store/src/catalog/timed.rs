@@ -80,6 +80,10 @@ impl Catalog for TimedCatalog {
         timed("agree", self.0.agree(name, value)).await
     }
 
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        timed("agreed", self.0.agreed(name)).await
+    }
+
     fn hub(&self) -> &dyn RepoCatalog {
         self.0.hub()
     }

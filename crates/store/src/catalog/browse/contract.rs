@@ -29,7 +29,7 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
     macro_rules! clauses {
         ($($clause:ident),* $(,)?) => { $(
             println!("{}", stringify!($clause));
-            $clause(crate::catalog::open(&fresh()).await.unwrap()).await;
+            $clause(crate::catalog::open_or_create(&fresh()).await.unwrap()).await;
         )* };
     }
     clauses!(

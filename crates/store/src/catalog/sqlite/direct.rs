@@ -56,7 +56,7 @@ impl Direct {
 
     fn look<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = kept.map_or_else(|| self.open(), Ok).ok()?;
+        let connection = kept.map_or_else(|| connect(&self.file), Ok).ok()?;
         let seen = look(&connection).ok()?;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_MAX {
@@ -64,15 +64,15 @@ impl Direct {
         }
         Some(seen)
     }
+}
 
-    /// A connection that writes nothing. Were it for reading only, and the last to be closed, the log would stay.
-    fn open(&self) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.file, flags)?;
-        connection.busy_timeout(Duration::ZERO)?;
-        connection.pragma_update(None, "query_only", true)?;
-        Ok(connection)
-    }
+/// A connection that writes nothing. Were it for reading only, and the last to be closed, the log would stay.
+pub(super) fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
 }
 
 /// As many as look at once on a large machine.
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(catalog.peek_chunk(&Reach::Namespace("bob".into()), chunk), Some(false));
         let refused = catalog.direct.look(|connection| connection.execute("DELETE FROM dedup", []));
         assert_eq!((refused, catalog.peek_chunk(&Reach::All, chunk)), (None, Some(true)));
-        let all: Vec<_> = (0..20).map(|_| catalog.direct.open().unwrap()).collect();
+        let all: Vec<_> = (0..20).map(|_| connect(&file).unwrap()).collect();
         catalog.direct.idle.lock().unwrap().extend(all.into_iter().take(IDLE_MAX));
         assert_eq!(catalog.peek_chunk(&Reach::All, chunk), Some(true));
         assert!(catalog.direct.idle.lock().unwrap().len() <= IDLE_MAX + 1);

@@ -1,0 +1,304 @@
+//! Store id: objects and catalog carry the same one, so that a command never pairs a catalog with objects of another store.
+//!
+//! The id is in the object `store.json` and in the catalog under [`CATALOG_NAME`]. Where one of the two has none yet, it is
+//! written only if both are empty or the catalog's rows were found among the objects:
+//!
+//! | objects        | catalog             | outcome                                                         |
+//! |----------------|---------------------|-----------------------------------------------------------------|
+//! | id a           | id a                | opened                                                          |
+//! | id a           | id b                | refused                                                         |
+//! | empty          | without rows        | a new store: the id that either has, else a new one, is written |
+//! | not empty      | without rows        | refused: the catalog is lost; `rebuild` makes one               |
+//! | empty          | with rows           | refused: the objects are elsewhere, or lost                     |
+//! | not empty      | rows found          | the id that either has, else a new one, is written              |
+//! | not empty      | rows not found      | refused                                                         |
+//!
+//! The catalog decides between servers that start at once: [`Catalog::agree`] returns one id to all of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use futures::stream::{StreamExt as _, TryStreamExt as _};
+
+use crate::catalog::Catalog;
+use crate::error::{Error, ErrorKind, Result};
+use crate::objects::{Folder, ObjectKey, Objects};
+use crate::repo::oid::parse_hex;
+
+/// The id of a store: 16 random bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoreId([u8; 16]);
+
+impl StoreId {
+    /// A new id.
+    pub fn random() -> Result<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|source| Error::caused(ErrorKind::Internal, "the system has no randomness", source))?;
+        Ok(Self(bytes))
+    }
+
+    /// The first digits, enough to tell stores apart in a message.
+    pub fn short(&self) -> String {
+        let text = self.to_string();
+        format!("{}…", text.get(..8).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&xet::hash::hex(&self.0))
+    }
+}
+
+impl FromStr for StoreId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bytes = parse_hex(text);
+        bytes.map(Self).ok_or_else(|| Error::new(ErrorKind::Corrupt, "a store id should be 32 hexadecimal digits"))
+    }
+}
+
+/// Names of a catalog and of objects as messages show them: without passwords.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// The catalog.
+    pub catalog: String,
+    /// The objects.
+    pub objects: String,
+}
+
+/// Ids of both sides, as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ids {
+    /// That of the objects.
+    pub objects: Option<StoreId>,
+    /// That of the catalog.
+    pub catalog: Option<StoreId>,
+}
+
+/// The name under which a catalog has the id.
+pub const CATALOG_NAME: &str = "store_id";
+
+/// Reads both ids; changes nothing.
+pub async fn ids(objects: &Objects, catalog: &dyn Catalog) -> Result<Ids> {
+    let catalog = catalog.agreed(CATALOG_NAME).await?.map(parse_catalog).transpose()?;
+    Ok(Ids { objects: objects.store_id().await?, catalog })
+}
+
+/// Checks that the catalog belongs to the objects, and returns the id of both. Writes it where it is missing.
+pub async fn identify(objects: &Objects, catalog: &dyn Catalog, names: &Names) -> Result<StoreId> {
+    refuse_unfinished_rebuild(catalog, names).await?;
+    let ids = ids(objects, catalog).await?;
+    let found = match (ids.objects, ids.catalog) {
+        (Some(of_objects), Some(of_catalog)) if of_objects == of_catalog => return Ok(of_objects),
+        (Some(of_objects), Some(of_catalog)) => return Err(mismatch(of_objects, of_catalog, names)),
+        (objects, catalog) => objects.or(catalog),
+    };
+    match compare(objects, catalog).await? {
+        Comparison::BothEmpty | Comparison::RowsFound => {}
+        Comparison::NoRows => return Err(no_rows(ids.objects, names)),
+        Comparison::NoObjects => return Err(no_objects(names)),
+        Comparison::RowsNotFound { found, sampled } => return Err(rows_not_found(found, sampled, names)),
+    }
+    write(found, objects, catalog, names).await
+}
+
+/// Checks that there is nothing but the id, before a catalog is created for these objects.
+pub async fn require_empty(objects: &Objects, names: &Names) -> Result<()> {
+    match is_empty(objects).await? {
+        true => Ok(()),
+        false => Err(no_rows(objects.store_id().await?, names)),
+    }
+}
+
+/// Begins to fill a catalog from the objects. Until [`finish_rebuild`] nobody opens it: objects that it does not list yet
+/// would be taken for unused.
+pub(crate) async fn begin_rebuild(objects: &Objects, catalog: &dyn Catalog) -> Result<()> {
+    let ids = ids(objects, catalog).await?;
+    if let (Some(of_objects), Some(of_catalog)) = (ids.objects, ids.catalog)
+        && of_objects != of_catalog
+    {
+        let (objects, catalog) = (of_objects.short(), of_catalog.short());
+        let message = format!(
+            "the catalog belongs to store {catalog}, the objects to store {objects}: move the catalog away, then rebuild"
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    catalog.agree(REBUILD_BEGUN, b"1").await?;
+    Ok(())
+}
+
+/// The catalog has all that the objects tell.
+pub(crate) async fn finish_rebuild(objects: &Objects, catalog: &dyn Catalog) -> Result<StoreId> {
+    let ids = ids(objects, catalog).await?;
+    let names = Names { catalog: "the new catalog".to_owned(), objects: "these objects".to_owned() };
+    let id = write(ids.objects.or(ids.catalog), objects, catalog, &names).await?;
+    catalog.agree(REBUILD_FINISHED, b"1").await?;
+    Ok(id)
+}
+
+async fn refuse_unfinished_rebuild(catalog: &dyn Catalog, names: &Names) -> Result<()> {
+    if catalog.agreed(REBUILD_BEGUN).await?.is_none() || catalog.agreed(REBUILD_FINISHED).await?.is_some() {
+        return Ok(());
+    }
+    let message = format!(
+        "the rebuild of the catalog at {} did not finish, so it lists only part of the objects; move it away (PostgreSQL: \
+         empty the database) and run \"drystone rebuild\" again",
+        names.catalog
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+/// Catalog first: it decides between two writers. Of an interrupted write the next opening finds the catalog's id.
+async fn write(
+    found: Option<StoreId>,
+    objects: &Objects,
+    catalog: &dyn Catalog,
+    names: &Names,
+) -> Result<StoreId> {
+    let offered = found.map_or_else(StoreId::random, Ok)?;
+    let agreed = parse_catalog(catalog.agree(CATALOG_NAME, &offered.0).await?)?;
+    if objects.store_id().await? != Some(agreed) {
+        // Another catalog may have been quicker over the same objects.
+        if let Some(other) = found.filter(|found| *found != agreed) {
+            return Err(mismatch(other, agreed, names));
+        }
+        objects.put_store_id(&agreed).await?;
+    }
+    match objects.store_id().await? {
+        Some(written) if written == agreed => Ok(agreed),
+        Some(other) => Err(mismatch(other, agreed, names)),
+        None => Err(Error::new(ErrorKind::Unavailable, format!("{}: the store id was not kept", names.objects))),
+    }
+}
+
+/// What a sample of the catalog's rows and a sample of the objects say about each other.
+enum Comparison {
+    BothEmpty,
+    NoRows,
+    NoObjects,
+    RowsFound,
+    RowsNotFound { found: usize, sampled: usize },
+}
+
+async fn compare(objects: &Objects, catalog: &dyn Catalog) -> Result<Comparison> {
+    let rows = sample_rows(catalog).await?;
+    let are_objects_empty = is_empty(objects).await?;
+    if rows.is_empty() {
+        if are_objects_empty {
+            return Ok(Comparison::BothEmpty);
+        }
+        let is_known = knows_some_object(objects, catalog).await?;
+        return Ok(if is_known { Comparison::RowsFound } else { Comparison::NoRows });
+    }
+    if are_objects_empty {
+        return Ok(Comparison::NoObjects);
+    }
+    let heads = futures::stream::iter(rows.clone()).map(|key| async move { objects.head(&key).await });
+    let heads: Vec<_> = heads.buffer_unordered(HEADS_AT_ONCE).try_collect().await?;
+    let (found, sampled) = (heads.iter().filter(|head| head.is_some()).count(), rows.len());
+    Ok(match found * 2 >= sampled {
+        true => Comparison::RowsFound,
+        false => Comparison::RowsNotFound { found, sampled },
+    })
+}
+
+/// Objects that the catalog says are stored, at most a few dozen of each sort.
+async fn sample_rows(catalog: &dyn Catalog) -> Result<Vec<ObjectKey>> {
+    let care = catalog.care();
+    let mut keys = Vec::new();
+    keys.extend(care.xorb_page(&[], SAMPLE_ROWS).await?.iter().filter(|row| row.is_live()).map(|row| ObjectKey::Xorb(row.key)));
+    keys.extend(care.shard_page(&[], SAMPLE_ROWS).await?.iter().map(|row| ObjectKey::Shard(row.hash)));
+    for repo in catalog.sweep().all_repos(&[], SAMPLE_ROWS).await? {
+        let bundles = care.bundle_page(repo.row.id, &[], 1).await?;
+        keys.extend(bundles.into_iter().map(|commit| ObjectKey::Bundle { repo: repo.row.id, commit }));
+    }
+    Ok(keys)
+}
+
+/// Whether there are objects of a store. One page of each listing is enough.
+pub async fn is_empty(objects: &Objects) -> Result<bool> {
+    for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Repos, Folder::People] {
+        if objects.list(folder).try_next().await?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a catalog that has nothing left to serve still has rows of what was deleted from these objects, or users.
+async fn knows_some_object(objects: &Objects, catalog: &dyn Catalog) -> Result<bool> {
+    let mut listed = objects.list(Folder::Xorbs).take(SAMPLE_OBJECTS);
+    let mut xorbs = Vec::new();
+    while let Some(listed) = listed.try_next().await? {
+        if let Some(ObjectKey::Xorb(key)) = listed.key {
+            xorbs.push(key);
+        }
+    }
+    let hashes: Vec<_> = xorbs.iter().map(|key| key.hash).collect();
+    if catalog.xorbs(&hashes).await?.iter().any(|row| xorbs.contains(&row.key)) {
+        return Ok(true);
+    }
+    for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Repos] {
+        if objects.list(folder).try_next().await?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(!catalog.hub().namespaces().await?.is_empty())
+}
+
+fn parse_catalog(value: Vec<u8>) -> Result<StoreId> {
+    let bytes = value.try_into();
+    bytes.map(StoreId).map_err(|_| Error::new(ErrorKind::Corrupt, "catalog: the store id is not 16 bytes"))
+}
+
+fn mismatch(of_objects: StoreId, of_catalog: StoreId, names: &Names) -> Error {
+    let Names { catalog, objects } = names;
+    let message = format!(
+        "the catalog at {catalog} belongs to store {}, the objects at {objects} to store {}; pass the right --catalog or \
+         --objects, or run \"drystone rebuild\" with a new catalog to make one from these objects",
+        of_catalog.short(),
+        of_objects.short()
+    );
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn no_rows(of_objects: Option<StoreId>, names: &Names) -> Error {
+    let Names { catalog, objects } = names;
+    let id = of_objects.map_or_else(String::new, |id| format!(" of store {}", id.short()));
+    let message = format!(
+        "there is no catalog, or an empty one, at {catalog}, but there are objects{id} at {objects}; pass the right \
+         --catalog, restore its backup, or run \"drystone rebuild\" to make a catalog from these objects"
+    );
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn no_objects(names: &Names) -> Error {
+    let Names { catalog, objects } = names;
+    let message = format!(
+        "the catalog at {catalog} lists objects, but there are none at {objects}; pass the right --objects, mount the \
+         disk, or restore the objects from a copy"
+    );
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn rows_not_found(found: usize, sampled: usize, names: &Names) -> Error {
+    let Names { catalog, objects } = names;
+    let message = format!(
+        "the catalog at {catalog} does not belong to the objects at {objects}: of {sampled} objects that it lists {found} \
+         were found there; pass the right --catalog or --objects, or run \"drystone rebuild\" with a new catalog to make \
+         one from these objects"
+    );
+    Error::new(ErrorKind::Invalid, message)
+}
+
+const REBUILD_BEGUN: &str = "rebuild_begun";
+const REBUILD_FINISHED: &str = "rebuild_finished";
+const SAMPLE_ROWS: u64 = 32;
+const SAMPLE_OBJECTS: usize = 64;
+const HEADS_AT_ONCE: usize = 16;
+
+#[cfg(test)]
+mod tests;
