@@ -11,6 +11,7 @@ use client::cas::{Batch, Cas, Growing, Xorb};
 use client::{Error, ErrorKind, Progress, Result};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
+use server::house::{OpenStore, Opening};
 use server::{House, Secret, ServeConfig};
 use store::plan::Planned;
 use store::{Grant, GrowingXorb, ObjectKey, Scope, Store};
@@ -34,20 +35,22 @@ impl fmt::Debug for LocalCas {
 }
 
 impl LocalCas {
-    /// Opens the data folder of a server, which need not run; makes it when it is not there. Objects and catalog are in it
-    /// unless they are elsewhere.
+    /// Opens the data folder of a server, which need not run. Objects and catalog are in it unless they are elsewhere.
     pub(crate) async fn open(
         folder: &Path,
         objects: Option<&str>,
         catalog: Option<&str>,
         scope: Scope,
+        opening: Opening,
     ) -> Result<Self> {
         let house = House::new(folder);
-        let keys = house.keys_or_new().map_err(|error| Error::io(folder, error))?;
         let secret = |url: Option<&str>| url.map(|url| Secret::new(url.to_owned()));
         let config =
             ServeConfig { objects: secret(objects), catalog: secret(catalog), ..ServeConfig::default() };
-        let store = house.open(&config, &keys).await.map_err(translate)?;
+        let OpenStore { objects, catalog, .. } =
+            house.open_parts(&config, opening).await.map_err(translate)?;
+        let keys = house.keys_or_new().map_err(|error| Error::io(folder, error))?;
+        let store = House::store(&config, &keys, objects, catalog);
         Ok(Self { store, grant: Grant::write(scope), runtime: Handle::current() })
     }
 }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use store::{ObjectKey, catalog};
+use store::{ObjectKey, catalog, identity};
 use xet::ShardHash;
 
 use crate::config::ServeConfig;
@@ -28,6 +28,7 @@ pub async fn check(config: &ServeConfig) -> Vec<Checked> {
         Checked { what: "data folder", outcome: data(config) },
         Checked { what: "objects", outcome: objects(config).await },
         Checked { what: "catalog", outcome: catalog_of(config).await },
+        Checked { what: "store", outcome: store_of(config).await },
     ];
     if let Some(files) = &config.tls {
         let outcome = Tls::open(files).map(|_| "the key fits the certificate".to_owned());
@@ -89,6 +90,36 @@ async fn catalog_of(config: &ServeConfig) -> Result<String, String> {
         }
     };
     catalog::probe(&url).await.map(|_| "it answers".to_owned()).map_err(|error| error.to_string())
+}
+
+/// Whether catalog and objects belong to one store, and to which. Changes nothing.
+pub async fn store_of(config: &ServeConfig) -> Result<String, String> {
+    let house = House::new(&config.data);
+    let found = compare_ids(&house, config).await;
+    found.map_err(|error| error.to_string())
+}
+
+async fn compare_ids(house: &House, config: &ServeConfig) -> store::Result<String> {
+    let names = house.names(config);
+    let catalog = match house.is_catalog_there(config).await? {
+        true => Some(catalog::probe(&house.catalog_url(config)).await?.store_id),
+        false => None,
+    };
+    let objects = match house.existing_objects(config)? {
+        Some(objects) => Some((objects.store_id().await?, identity::is_empty(&objects).await?)),
+        None => None,
+    };
+    Ok(match (objects, catalog) {
+        (Some((Some(of_objects), _)), Some(Some(of_catalog))) if of_objects == of_catalog => {
+            format!("objects and catalog belong to store {of_objects}")
+        }
+        (Some((Some(of_objects), _)), Some(Some(of_catalog))) => {
+            return Err(identity::mismatch(of_objects, of_catalog, &names));
+        }
+        (Some((id, false)), None) => return Err(identity::no_rows(id, &names)),
+        (None | Some((_, true)), None) => "there is none yet; \"drystone serve\" creates it".to_owned(),
+        (_, Some(_)) => "objects and catalog have no common id yet; the next start compares them".to_owned(),
+    })
 }
 
 /// The folder, or the nearest one above that is there.

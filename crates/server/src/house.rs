@@ -7,6 +7,7 @@
 //! | `objects/`    | xorbs and shards                                         |
 //! | `catalog.db`  | the catalog                                              |
 
+mod opening;
 mod shared;
 
 use std::fs::{self, OpenOptions};
@@ -16,11 +17,13 @@ use std::sync::Arc;
 
 use store::catalog::tokens::{Bound, Rights};
 use store::clock::SystemClock;
-use store::{Catalog, DedupOptions, Objects, Options, Store, catalog};
+use store::{Catalog, DedupOptions, Objects, Options, Store};
 
 use crate::auth::personal::{self, Wanted};
 use crate::config::{DedupPolicy, ServeConfig};
 use crate::secret::{Key, KeyRing, Secret, hex, parse_hex};
+
+pub use opening::{OpenStore, Opening};
 
 /// A data folder.
 #[derive(Debug, Clone)]
@@ -96,37 +99,6 @@ impl House {
     /// Where the first admin token was written for whoever keeps the server.
     pub fn admin_token_file(&self) -> PathBuf {
         self.folder.join(ADMIN_FILE)
-    }
-
-    /// Opens what the settings say is served: by default what is in the folder.
-    pub async fn open(&self, config: &ServeConfig, keys: &KeyRing) -> store::Result<Store> {
-        let catalog = self.open_catalog(config).await?;
-        self.open_over(config, keys, catalog)
-    }
-
-    /// Opens the catalog the settings name, or the one in the folder.
-    pub async fn open_catalog(&self, config: &ServeConfig) -> store::Result<Arc<dyn Catalog>> {
-        if let Some(url) = &config.catalog {
-            return catalog::open(url.expose()).await;
-        }
-        fs::create_dir_all(&self.folder).map_err(|source| {
-            store::Error::caused(store::ErrorKind::Internal, self.folder.display().to_string(), source)
-        })?;
-        Ok(Arc::new(catalog::SqliteCatalog::open(&self.catalog_file()).await?))
-    }
-
-    /// Opens the objects the settings name, or those in the folder, under a catalog.
-    pub fn open_over(
-        &self,
-        config: &ServeConfig,
-        keys: &KeyRing,
-        catalog: Arc<dyn Catalog>,
-    ) -> store::Result<Store> {
-        let objects = match &config.objects {
-            Some(url) => open_bucket(url)?,
-            None => Objects::local(&self.folder.join("objects"))?,
-        };
-        Ok(Self::store(config, keys, objects, catalog))
     }
 
     /// A store over these objects and their catalog, as the settings want it.

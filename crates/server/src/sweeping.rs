@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store::audit::{self, Actor};
+use store::audit::{self, Actor, Deed};
 use store::sweep::{SweepOptions, SweepProgress};
 use store::{ErrorKind, Store};
 
@@ -14,7 +14,8 @@ pub async fn sweep_at_intervals(store: Store, config: &ServeConfig) {
     if interval_s == 0 {
         return std::future::pending().await;
     }
-    let options = SweepOptions { grace_s, offline: false, rate_per_s: Some(RATE_PER_S) };
+    let options = SweepOptions { grace_s, rate_per_s: Some(RATE_PER_S), ..SweepOptions::default() };
+    let mut refused = None;
     loop {
         // Not at the start: a server that is restarted again and again has better things to do.
         tokio::time::sleep(Duration::from_secs(interval_s)).await;
@@ -34,11 +35,29 @@ pub async fn sweep_at_intervals(store: Store, config: &ServeConfig) {
             }
             // Another server is at it.
             Err(error) if error.kind() == ErrorKind::Conflict => {}
+            Err(error) if error.kind() == ErrorKind::Denied => {
+                metrics::counter!("drystone_sweeps_total", "result" => "refused").increment(1);
+                let message = error.to_string();
+                // Once for each cause: the next run finds the same.
+                if refused.as_ref() != Some(&message) {
+                    tracing::warn!("{message}");
+                    note_refusal(&store, &message).await;
+                    refused = Some(message);
+                }
+            }
             Err(error) => {
                 metrics::counter!("drystone_sweeps_total", "result" => "failed").increment(1);
                 tracing::warn!(%error, "the sweep broke off; the next one takes it up");
             }
         }
+    }
+}
+
+async fn note_refusal(store: &Store, message: &str) {
+    let deed = Deed::new("upkeep", "store", message);
+    let noted = audit::by(Actor::named("background sweep"), store.catalog().keep().note_deed(&deed)).await;
+    if let Err(error) = noted {
+        tracing::warn!(%error, "the audit log was not written");
     }
 }
 

@@ -155,8 +155,8 @@ pub async fn open_or_create(url: &str) -> Result<Arc<dyn Catalog>> {
 
 /// Whether the catalog that a URL names was created: a file, or a database with our tables. Creates and changes nothing.
 pub async fn exists(url: &str) -> Result<bool> {
-    if url.starts_with("sqlite:") && !sqlite::is_file_there(url)? {
-        return Ok(false);
+    if url.starts_with("sqlite:") {
+        return sqlite::exists(url).await;
     }
     Ok(probe(url).await?.schema.is_some())
 }

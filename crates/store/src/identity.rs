@@ -38,6 +38,12 @@ impl StoreId {
         Ok(Self(bytes))
     }
 
+    /// The id as a catalog keeps it.
+    pub(crate) fn from_catalog(value: Vec<u8>) -> Result<Self> {
+        let bytes = value.try_into();
+        bytes.map(Self).map_err(|_| Error::new(ErrorKind::Corrupt, "catalog: the store id is not 16 bytes"))
+    }
+
     /// The first digits, enough to tell stores apart in a message.
     pub fn short(&self) -> String {
         let text = self.to_string();
@@ -56,7 +62,9 @@ impl FromStr for StoreId {
 
     fn from_str(text: &str) -> Result<Self> {
         let bytes = parse_hex(text);
-        bytes.map(Self).ok_or_else(|| Error::new(ErrorKind::Corrupt, "a store id should be 32 hexadecimal digits"))
+        bytes
+            .map(Self)
+            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "a store id should be 32 hexadecimal digits"))
     }
 }
 
@@ -83,7 +91,7 @@ pub const CATALOG_NAME: &str = "store_id";
 
 /// Reads both ids; changes nothing.
 pub async fn ids(objects: &Objects, catalog: &dyn Catalog) -> Result<Ids> {
-    let catalog = catalog.agreed(CATALOG_NAME).await?.map(parse_catalog).transpose()?;
+    let catalog = catalog.agreed(CATALOG_NAME).await?.map(StoreId::from_catalog).transpose()?;
     Ok(Ids { objects: objects.store_id().await?, catalog })
 }
 
@@ -159,7 +167,7 @@ async fn write(
     names: &Names,
 ) -> Result<StoreId> {
     let offered = found.map_or_else(StoreId::random, Ok)?;
-    let agreed = parse_catalog(catalog.agree(CATALOG_NAME, &offered.0).await?)?;
+    let agreed = StoreId::from_catalog(catalog.agree(CATALOG_NAME, &offered.0).await?)?;
     if objects.store_id().await? != Some(agreed) {
         // Another catalog may have been quicker over the same objects.
         if let Some(other) = found.filter(|found| *found != agreed) {
@@ -170,7 +178,9 @@ async fn write(
     match objects.store_id().await? {
         Some(written) if written == agreed => Ok(agreed),
         Some(other) => Err(mismatch(other, agreed, names)),
-        None => Err(Error::new(ErrorKind::Unavailable, format!("{}: the store id was not kept", names.objects))),
+        None => {
+            Err(Error::new(ErrorKind::Unavailable, format!("{}: the store id was not kept", names.objects)))
+        }
     }
 }
 
@@ -209,7 +219,13 @@ async fn compare(objects: &Objects, catalog: &dyn Catalog) -> Result<Comparison>
 async fn sample_rows(catalog: &dyn Catalog) -> Result<Vec<ObjectKey>> {
     let care = catalog.care();
     let mut keys = Vec::new();
-    keys.extend(care.xorb_page(&[], SAMPLE_ROWS).await?.iter().filter(|row| row.is_live()).map(|row| ObjectKey::Xorb(row.key)));
+    keys.extend(
+        care.xorb_page(&[], SAMPLE_ROWS)
+            .await?
+            .iter()
+            .filter(|row| row.is_live())
+            .map(|row| ObjectKey::Xorb(row.key)),
+    );
     keys.extend(care.shard_page(&[], SAMPLE_ROWS).await?.iter().map(|row| ObjectKey::Shard(row.hash)));
     for repo in catalog.sweep().all_repos(&[], SAMPLE_ROWS).await? {
         let bundles = care.bundle_page(repo.row.id, &[], 1).await?;
@@ -249,12 +265,8 @@ async fn knows_some_object(objects: &Objects, catalog: &dyn Catalog) -> Result<b
     Ok(!catalog.hub().namespaces().await?.is_empty())
 }
 
-fn parse_catalog(value: Vec<u8>) -> Result<StoreId> {
-    let bytes = value.try_into();
-    bytes.map(StoreId).map_err(|_| Error::new(ErrorKind::Corrupt, "catalog: the store id is not 16 bytes"))
-}
-
-fn mismatch(of_objects: StoreId, of_catalog: StoreId, names: &Names) -> Error {
+/// Why a catalog of another store is refused.
+pub fn mismatch(of_objects: StoreId, of_catalog: StoreId, names: &Names) -> Error {
     let Names { catalog, objects } = names;
     let message = format!(
         "the catalog at {catalog} belongs to store {}, the objects at {objects} to store {}; pass the right --catalog or \
@@ -265,7 +277,8 @@ fn mismatch(of_objects: StoreId, of_catalog: StoreId, names: &Names) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-fn no_rows(of_objects: Option<StoreId>, names: &Names) -> Error {
+/// Why objects without a catalog are refused.
+pub fn no_rows(of_objects: Option<StoreId>, names: &Names) -> Error {
     let Names { catalog, objects } = names;
     let id = of_objects.map_or_else(String::new, |id| format!(" of store {}", id.short()));
     let message = format!(

@@ -8,6 +8,7 @@
 mod drafts;
 mod estimate;
 mod git;
+mod large;
 mod turn;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,7 @@ use crate::dedup::TOUCH_S;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{Folder, Listed, ObjectKey};
 use crate::repo::RepoId;
+use large::Deletion;
 use turn::Turn;
 
 pub use estimate::Estimate;
@@ -35,11 +37,13 @@ pub struct SweepOptions {
     pub offline: bool,
     /// Rows and objects to look at in a second; `None` for as many as possible.
     pub rate_per_s: Option<u64>,
+    /// Delete also what is a large part of the store.
+    pub allow_large_deletion: bool,
 }
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { grace_s: GRACE_S, offline: false, rate_per_s: None }
+        Self { grace_s: GRACE_S, offline: false, rate_per_s: None, allow_large_deletion: false }
     }
 }
 
@@ -144,13 +148,28 @@ struct Times {
 }
 
 impl Store {
-    /// Sweeps once. Another sweep that is under way is a conflict; one that broke off is taken up where it was.
+    /// Sweeps once. Another sweep that is under way is a conflict; one that broke off is taken up where it was. One that would
+    /// delete a large part of the store is denied and changes nothing, unless the options allow it.
     pub async fn sweep(&self, options: &SweepOptions, progress: &SweepProgress) -> Result<Swept> {
         let times = self.sweep_times(options)?;
         let mut turn = Turn::begin(self, options, progress).await?;
         let mut swept = Swept::default();
+        let deletion = match options.allow_large_deletion {
+            true => None,
+            false => Some(self.count_deletion(options, times, &mut turn).await?),
+        };
+        if let Some(message) = deletion.as_ref().and_then(Deletion::refusal) {
+            return Err(turn.refuse(message).await);
+        }
         for (number, stage) in (0..).zip(Stage::ALL) {
             progress.stage.store(number, Ordering::Relaxed);
+            if let (Stage::Doom, Some(deletion)) = (stage, &deletion) {
+                // What this run found unused counts too.
+                let deletion = self.count_again(deletion, times, &swept, &mut turn).await?;
+                if let Some(message) = deletion.refusal() {
+                    return Err(turn.refuse(message).await);
+                }
+            }
             if !turn.enter(stage).await? {
                 continue;
             }

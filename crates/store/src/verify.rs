@@ -37,6 +37,8 @@ pub struct VerifyOptions {
     pub since_s: u64,
     /// Go on where the last run of this depth was cut, or at the first damage it found.
     pub resume: bool,
+    /// Mark also a large part of the store.
+    pub allow_large_repair: bool,
 }
 
 /// What to do about damage.
@@ -57,12 +59,14 @@ pub struct Verified {
     pub bytes: u64,
     /// What is not as it should be.
     pub damages: Vec<Damage>,
+    /// Why damaged xorbs were not marked: they are so many that the objects are likely to be those of another store.
+    pub refused: Option<String>,
 }
 
 impl Verified {
     /// What is noted of it.
     fn deed(&self, deep: bool) -> Deed {
-        let Self { objects, bytes, damages } = self;
+        let Self { objects, bytes, damages, .. } = self;
         let how = match deep {
             true => format!("deep: {objects} objects, {bytes} bytes read"),
             false => format!("quick: {objects} objects"),
@@ -128,6 +132,8 @@ struct Verify<'a> {
     verified: Verified,
     /// Where the run before was cut.
     resumed: Option<Place>,
+    /// Xorbs to mark, with the number of the damage. Marked together, when it is known how many they are.
+    unmarked: Vec<(XorbKey, usize)>,
 }
 
 impl Store {
@@ -135,9 +141,17 @@ impl Store {
     pub async fn verify(&self, options: &VerifyOptions, progress: &VerifyProgress) -> Result<Verified> {
         let begin = Instant::now();
         let resumed = if options.resume { self.verify_place(options).await? } else { None };
-        let mut verify =
-            Verify { store: self, options, progress, begin, verified: Verified::default(), resumed };
+        let mut verify = Verify {
+            store: self,
+            options,
+            progress,
+            begin,
+            verified: Verified::default(),
+            resumed,
+            unmarked: vec![],
+        };
         verify.xorbs().await?;
+        verify.mark().await?;
         verify.shards().await?;
         verify.bundles().await?;
         verify.files().await?;
@@ -179,6 +193,9 @@ impl Verify<'_> {
                 }
                 let (files, repos) = self.touched(xorb).await?;
                 let mended = self.mend(key).await?;
+                if mended == Mended::No && self.options.repair.is_some() {
+                    self.unmarked.push((xorb, self.verified.damages.len()));
+                }
                 self.note(Damage { what: key.to_string(), why, files, repos, mended });
             }
         }

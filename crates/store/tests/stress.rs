@@ -244,7 +244,7 @@ async fn read(store: &Store, repo: u64, file: FileHash) -> Vec<u8> {
 }
 
 async fn sweeper(world: Arc<World>, n: usize) {
-    let options = SweepOptions { grace_s: GRACE_S, ..SweepOptions::default() };
+    let options = SweepOptions { grace_s: GRACE_S, allow_large_deletion: true, ..SweepOptions::default() };
     while !world.is_over.load(Ordering::SeqCst) {
         match world.stores[n].sweep(&options, &SweepProgress::default()).await {
             Ok(swept) => {

@@ -151,7 +151,8 @@ async fn a_deletion_that_is_late_finds_nothing_of_what_came_again() {
 async fn a_grace_shorter_than_dedup_answers_live_is_refused_beside_servers() {
     let house = House::new().await;
     let sweep = async |grace_s, offline| {
-        let options = SweepOptions { grace_s, offline, ..SweepOptions::default() };
+        let options =
+            SweepOptions { grace_s, offline, allow_large_deletion: true, ..SweepOptions::default() };
         house.store.sweep(&options, &SweepProgress::default()).await.map_err(|error| error.kind())
     };
     assert_eq!(sweep(86_400, false).await, Err(ErrorKind::Invalid));

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use store::repo::{RepoId, RepoName};
 
-use super::keep::keeper;
+use super::keep::{Place, keeper};
 use crate::output::CliError;
 
 /// Manage users, organisations, members, repositories, the trash and quotas; read the audit log
@@ -29,25 +29,20 @@ use crate::output::CliError;
 )]
 pub(crate) struct Admin {
     #[command(flatten)]
-    place: Place,
+    target: Target,
 
     #[command(subcommand)]
     verb: Verb,
 }
 
-/// Which server's catalog.
+/// Which server: its store, or the server itself.
 #[derive(Debug, Args)]
-struct Place {
-    /// The server's data folder [default: `$DRYSTONE_DATA`, else drystone-data]
-    #[arg(long, value_name = "DIR", global = true)]
-    data: Option<String>,
-
-    /// The server's catalog, where it is not in the data folder [default: `$DRYSTONE_CATALOG`]
-    #[arg(long, value_name = "URL", global = true)]
-    catalog: Option<String>,
+struct Target {
+    #[command(flatten)]
+    place: Place,
 
     /// A running server to ask instead
-    #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["data", "catalog"])]
+    #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["data", "objects", "catalog", "config"])]
     endpoint: Option<String>,
 
     /// An admin token, with --endpoint [default: `$DRYSTONE_TOKEN`, else `$HF_TOKEN`]
@@ -184,16 +179,16 @@ impl Admin {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let runtime = tokio::runtime::Runtime::new();
         let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
-        let Self { place, verb } = self;
+        let Self { target, verb } = self;
         let values = runtime.block_on(async {
-            match &place.endpoint {
-                Some(endpoint) => remote::Remote::new(endpoint, place.token.clone())?.run(verb).await,
-                None => store::audit::by(keeper(), local::run(&place, verb)).await,
+            match &target.endpoint {
+                Some(endpoint) => remote::Remote::new(endpoint, target.token.clone())?.run(verb).await,
+                None => store::audit::by(keeper(), local::run(&target.place, verb)).await,
             }
         })?;
         let mut out = io::stdout().lock();
         for value in values {
-            match place.json {
+            match target.json {
                 true => writeln!(out, "{value}")?,
                 false => writeln!(out, "{}", text(&value))?,
             }

@@ -13,6 +13,7 @@ use client::Cas;
 use client::cas::http::HttpCas;
 use client::hub::settings::Settings;
 use client::token::{self, Tokens};
+use server::house::Opening;
 use server::{RepoKind, Repository};
 use store::Scope;
 use xet::wire::routes::TokenScope;
@@ -79,8 +80,13 @@ impl Target {
     /// Opens the store, for reading or for writing too.
     pub(super) async fn open(&self, scope: TokenScope) -> Result<Opened, CliError> {
         if let Some(store) = &self.store {
-            let cas = LocalCas::open(store, self.objects.as_deref(), self.catalog.as_deref(), self.scope()?)
-                .await?;
+            // What is read must be there.
+            let opening = match scope {
+                TokenScope::Read => Opening::Existing,
+                TokenScope::Write => Opening::Create,
+            };
+            let (objects, catalog) = (self.objects.as_deref(), self.catalog.as_deref());
+            let cas = LocalCas::open(store, objects, catalog, self.scope()?, opening).await?;
             let place = std::fs::canonicalize(store).unwrap_or_else(|_| store.clone());
             return Ok(Opened { cas: Arc::new(cas), cache: self.memory.of(&place.to_string_lossy()) });
         }

@@ -88,6 +88,7 @@ async fn examine(config: &ServeConfig) -> Vec<Finding> {
     let (bucket, bucket_off_s) = services::objects(config).await;
     findings.push(catalog);
     findings.extend(bucket);
+    findings.push(services::store(config).await);
     findings.push(services::clock(super::keep::now_s(), catalog_off_s, bucket_off_s));
     findings.extend(services::certificate(config));
     findings

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use store::compact::{CompactOptions, CompactProgress, Compacted};
-use store::sweep::{Estimate, GRACE_S, SweepOptions, SweepProgress, Swept};
+use store::sweep::{Estimate, SweepOptions, SweepProgress, Swept};
 
 use super::keep::{Place, human, said, seconds, watched};
 use crate::output::CliError;
@@ -14,19 +14,21 @@ use crate::output::CliError;
 /// Delete what no repository leads to any more, beside running servers or without
 ///
 /// What is unused is condemned first and deleted when the grace is over; until then whoever refers to it gets it back.
-/// A server sweeps by itself once a day (`sweep_interval_s`).
+/// A server sweeps by itself once a day (`sweep_interval_s`). A run that would delete more than 20 % of all objects, or finds many that the
+/// catalog does not know, changes nothing and ends with 1.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  drystone gc --data /srv/drystone --dry-run\n  drystone gc --data /srv/drystone\n  \
-                        drystone gc --data /srv/drystone --offline --grace 0   (no server may run)"
+                        drystone gc --data /srv/drystone --offline --grace 0   (no server may run)\n  \
+                        drystone gc --allow-large-deletion   (after a large repository was deleted)"
 )]
 pub(crate) struct Gc {
     #[command(flatten)]
     place: Place,
 
-    /// How long what is unused is kept, such as 22d or 36h
-    #[arg(long, value_name = "TIME", value_parser = seconds, default_value_t = GRACE_S)]
-    grace: u64,
+    /// How long what is unused is kept, such as 22d or 36h [default: `sweep_grace_s` of the settings, else 22d]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    grace: Option<u64>,
 
     /// No server and no push uses the store: any grace will do, also 0
     #[arg(long)]
@@ -44,6 +46,10 @@ pub(crate) struct Gc {
     #[arg(long, value_name = "SHARE", value_parser = share, default_value_t = 0.5, requires = "compact")]
     live_share: f64,
 
+    /// Delete also more than 20 % of all objects, or many that the catalog does not know
+    #[arg(long)]
+    allow_large_deletion: bool,
+
     /// Only say what would go
     #[arg(long)]
     dry_run: bool,
@@ -55,7 +61,12 @@ pub(crate) struct Gc {
 
 impl Gc {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let options = SweepOptions { grace_s: self.grace, offline: self.offline, rate_per_s: self.rate };
+        let options = SweepOptions {
+            grace_s: self.grace.map_or_else(|| Ok(self.place.config()?.sweep_grace_s), Ok::<_, CliError>)?,
+            offline: self.offline,
+            rate_per_s: self.rate,
+            allow_large_deletion: self.allow_large_deletion,
+        };
         let progress = SweepProgress::default();
         let now = || {
             let (stage, seen) = progress.now();

@@ -1,85 +1,118 @@
 //! What the verbs that keep a store share: which store, and a line that moves while they work.
 
+use std::fs;
 use std::future::Future;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use server::house::Opening;
 use server::{House, Key, KeyRing, Layers, ServeConfig};
-use store::Store;
 use store::audit::Actor;
+use store::{Catalog, Store};
 
 use crate::output::CliError;
 
-/// Which store.
+/// Which store. Flags outweigh the environment, and that the file of settings.
 #[derive(Debug, Args)]
 pub(super) struct Place {
     /// The server's data folder [default: `$DRYSTONE_DATA`, else drystone-data]
-    #[arg(long, value_name = "DIR")]
-    data: Option<String>,
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(super) data: Option<String>,
 
     /// Where objects are, when not in the data folder [default: `$DRYSTONE_OBJECTS`]
-    #[arg(long, value_name = "URL")]
-    objects: Option<String>,
+    #[arg(long, value_name = "URL", global = true)]
+    pub(super) objects: Option<String>,
 
     /// Where the catalog is, when not in the data folder [default: `$DRYSTONE_CATALOG`]
-    #[arg(long, value_name = "URL")]
-    catalog: Option<String>,
+    #[arg(long, value_name = "URL", global = true)]
+    pub(super) catalog: Option<String>,
+
+    /// The server's file of settings [default: `$DRYSTONE_CONFIG`, else /etc/drystone/drystone.toml where it exists and nothing else names a store]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(super) config: Option<PathBuf>,
 }
 
 impl Place {
-    /// The settings, as `serve` would understand them.
+    /// The settings, as `serve` reads them.
     pub(super) fn config(&self) -> Result<ServeConfig, CliError> {
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let mut layers = Layers::new().with_environment(variables);
         let flags = [("data", &self.data), ("objects", &self.objects), ("catalog", &self.catalog)];
-        for (name, value) in flags {
-            if let Some(value) = value {
-                layers = layers.with_flag(name, value);
-            }
-        }
-        ServeConfig::load(&layers).map_err(said)
+        ServeConfig::load(&layers(self.config.as_deref(), &flags)?).map_err(said)
     }
 
     /// Opens a store that is there: one made by mistake would be empty, and so would seem sound.
     pub(super) async fn open(&self) -> Result<Store, CliError> {
+        self.open_as(Opening::Existing).await
+    }
+
+    /// Opens objects that are there under a catalog that need not be.
+    pub(super) async fn open_for_rebuild(&self) -> Result<Store, CliError> {
+        self.open_as(Opening::Rebuild).await
+    }
+
+    /// Opens the catalog alone.
+    pub(super) async fn open_catalog(&self) -> Result<Arc<dyn Catalog>, CliError> {
         let config = self.config()?;
-        let house = House::new(&config.data);
-        let data = config.data.display();
-        if config.catalog.is_none() && !house.catalog_file().exists() {
-            let message =
-                format!("{data}: no catalog of a server; name another folder with --data, or --catalog");
-            return Err(CliError::Message(message));
-        }
-        if config.objects.is_none() && !config.data.join("objects").is_dir() {
-            let message =
-                format!("{data}: no objects of a server; name another folder with --data, or --objects");
-            return Err(CliError::Message(message));
-        }
-        let catalog = house.open_catalog(&config).await.map_err(said)?;
-        // What answers are keyed with does not matter here.
+        House::new(&config.data).open_existing_catalog(&config).await.map_err(said)
+    }
+
+    async fn open_as(&self, opening: Opening) -> Result<Store, CliError> {
+        let config = self.config()?;
+        // The key of dedup answers does not matter here.
         let keys = KeyRing::new(Key::random());
-        house.open_over(&config, &keys, catalog).map_err(said)
+        House::new(&config.data).open_as(&config, &keys, opening).await.map_err(said)
     }
 }
 
-impl Place {
-    /// Opens objects that are there under a catalog that need not be.
-    pub(super) async fn open_for_rebuild(&self) -> Result<Store, CliError> {
-        let config = self.config()?;
-        let house = House::new(&config.data);
-        if config.objects.is_none() && !config.data.join("objects").is_dir() {
-            let data = config.data.display();
-            let message =
-                format!("{data}: no objects of a server; name another folder with --data, or --objects");
-            return Err(CliError::Message(message));
+/// The settings in the file, the environment and these flags.
+pub(super) fn layers(file: Option<&Path>, flags: &[(&str, &Option<String>)]) -> Result<Layers, CliError> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let named = file.map(Path::to_owned).or_else(|| variable("DRYSTONE_CONFIG").map(PathBuf::from));
+    let names_store = flags.iter().any(|(name, value)| STORE.contains(name) && value.is_some())
+        || ["DRYSTONE_DATA", "DRYSTONE_OBJECTS", "DRYSTONE_CATALOG"]
+            .iter()
+            .any(|name| variable(name).is_some());
+    let mut layers = Layers::new();
+    if let Some((path, text)) = settings_file(named.as_deref(), names_store, Path::new(SYSTEM_FILE))? {
+        layers = layers.with_file(&path.display().to_string(), &text).map_err(said)?;
+    }
+    // Variables that are not text cannot be ours.
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    layers = layers.with_environment(variables);
+    for (name, value) in flags {
+        if let Some(value) = value {
+            layers = layers.with_flag(name, value);
         }
-        let catalog = house.open_catalog(&config).await.map_err(said)?;
-        house.open_over(&config, &KeyRing::new(Key::random()), catalog).map_err(said)
+    }
+    Ok(layers)
+}
+
+/// The file of settings: the one that is named, else the system's. That is not read when a flag or variable names a store:
+/// it would add the objects of one store to the catalog of another.
+fn settings_file(
+    named: Option<&Path>,
+    names_store: bool,
+    system: &Path,
+) -> Result<Option<(PathBuf, String)>, CliError> {
+    let path = match named {
+        Some(path) => path,
+        None if names_store => return Ok(None),
+        None => system,
+    };
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some((path.to_owned(), text))),
+        Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(CliError::io(path, error)),
     }
 }
+
+const SYSTEM_FILE: &str = "/etc/drystone/drystone.toml";
+/// Settings that say where a store is.
+const STORE: [&str; 3] = ["data", "objects", "catalog"];
 
 /// Runs work that waits, with a line on a terminal that says how far it is.
 pub(super) fn watched<T>(
@@ -144,6 +177,22 @@ pub(super) fn said(error: impl std::fmt::Display) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_systems_settings_are_read_unless_a_file_or_a_store_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (system, named) = (folder.path().join("system.toml"), folder.path().join("named.toml"));
+        let read = |named: Option<&Path>, names_store| {
+            settings_file(named, names_store, &system).map(|found| found.map(|(_, text)| text))
+        };
+        assert_eq!(read(None, false).unwrap(), None, "it need not be there");
+        assert!(read(Some(&named), false).is_err(), "one that is named must be");
+        fs::write(&system, "system").unwrap();
+        fs::write(&named, "named").unwrap();
+        assert_eq!(read(None, false).unwrap().as_deref(), Some("system"));
+        assert_eq!(read(None, true).unwrap(), None);
+        assert_eq!(read(Some(&named), true).unwrap().as_deref(), Some("named"));
+    }
 
     #[test]
     fn a_time_is_a_number_with_or_without_a_unit() {

@@ -1,16 +1,17 @@
 //! `drystone serve`: a XET server in one command.
 
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use server::house::{OpenStore, Opening};
 use server::shutdown::{Stopped, asked_to_end, reload_when_told, serve};
 use server::sweeping::sweep_at_intervals;
 use server::{AppState, DataUrls, House, Layers, Metrics, ServeConfig, Tls};
 use tokio::net::TcpListener;
 
+use super::keep::layers;
 use crate::output::{CliError, complain};
 
 /// Serve the XET protocol, by default from a folder
@@ -51,7 +52,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ON|OFF")]
     auth: Option<String>,
 
-    /// A file of settings, in TOML [default: `$DRYSTONE_CONFIG`, if set]
+    /// A file of settings, in TOML [default: `$DRYSTONE_CONFIG`, else /etc/drystone/drystone.toml where it exists and nothing else names a store]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -66,16 +67,6 @@ impl Serve {
 
     /// What was said in the file, the environment and the flags.
     pub(super) fn layers(&self) -> Result<Layers, CliError> {
-        let mut layers = Layers::new();
-        let file = self.config.clone().or_else(|| std::env::var_os("DRYSTONE_CONFIG").map(PathBuf::from));
-        if let Some(path) = &file {
-            let text = fs::read_to_string(path).map_err(|error| CliError::io(path, error))?;
-            layers = layers.with_file(&path.display().to_string(), &text).map_err(said)?;
-        }
-        // Variables that are not text cannot be ours.
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        layers = layers.with_environment(variables);
         let flags = [
             ("listen", &self.listen),
             ("data", &self.data),
@@ -85,22 +76,16 @@ impl Serve {
             ("public_url", &self.public_url),
             ("auth", &self.auth),
         ];
-        for (name, value) in flags {
-            if let Some(value) = value {
-                layers = layers.with_flag(name, value);
-            }
-        }
-        Ok(layers)
+        layers(self.config.as_deref(), &flags)
     }
 }
 
 async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let house = House::new(&config.data);
-    let catalog = house.open_catalog(&config).await.map_err(said)?;
+    let OpenStore { objects, catalog, .. } =
+        house.open_parts(&config, Opening::Create).await.map_err(said)?;
     let keys = house.shared_keys(&config, &*catalog).await.map_err(said)?;
-    let store = house.open_over(&config, &keys, catalog).map_err(said)?;
-    // A bucket that refuses is found out now and not by the first client.
-    store.objects().check().await.map_err(said)?;
+    let store = House::store(&config, &keys, objects, catalog);
     let is_first = house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(said)?;
     let data_urls = DataUrls::choose(&config, &store).await.map_err(said)?;
     let tls = config.tls.as_ref().map(Tls::open).transpose().map_err(said)?;

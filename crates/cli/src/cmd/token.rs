@@ -4,17 +4,14 @@ mod create;
 mod list;
 mod revoke;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use server::{House, ServeConfig};
-use store::Catalog;
 use store::catalog::tokens::{Bound, TokenRow};
 
+use super::keep::Place;
 use crate::output::CliError;
 
 pub(crate) use create::parse_repo;
@@ -42,48 +39,6 @@ impl Token {
             Verb::List(verb) => verb.run(),
             Verb::Revoke(verb) => verb.run(),
         }
-    }
-}
-
-/// Which server's tokens.
-#[derive(Debug, Args)]
-struct Place {
-    /// The server's data folder [default: `$DRYSTONE_DATA`, else drystone-data]
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-
-    /// The server's catalog, where it is not in the data folder [default: `$DRYSTONE_CATALOG`]
-    #[arg(long, value_name = "URL")]
-    catalog: Option<String>,
-}
-
-impl Place {
-    fn house(&self) -> (House, PathBuf) {
-        let named = self.data.clone().or_else(|| std::env::var_os("DRYSTONE_DATA").map(PathBuf::from));
-        let data = named.unwrap_or_else(|| ServeConfig::default().data);
-        (House::new(&data), data)
-    }
-
-    /// Opens the catalog, which must be there: a new one would be nobody's.
-    async fn open(&self) -> Result<Arc<dyn Catalog>, CliError> {
-        // A flag for the folder outweighs a variable for the catalog.
-        let variable = || std::env::var("DRYSTONE_CATALOG").ok().filter(|url| !url.is_empty());
-        let url = self.catalog.clone().or_else(|| self.data.is_none().then(variable).flatten());
-        let opened = match url {
-            Some(url) => store::catalog::open(&url).await,
-            None => {
-                let (house, data) = self.house();
-                let file = house.catalog_file();
-                if !file.exists() {
-                    let data = data.display();
-                    return Err(CliError::Message(format!(
-                        "{data}: no catalog of a server; `drystone serve` makes one, or name another with --catalog"
-                    )));
-                }
-                store::catalog::SqliteCatalog::open(&file).await.map(|catalog| Arc::new(catalog) as _)
-            }
-        };
-        opened.map_err(|error| CliError::Message(error.to_string()))
     }
 }
 

@@ -43,6 +43,10 @@ pub(crate) struct Verify {
     #[arg(long)]
     repair: bool,
 
+    /// With --repair: mark also more than 20 % of all xorbs
+    #[arg(long, requires = "repair")]
+    allow_large_repair: bool,
+
     /// With --repair: fetch what is damaged from this store, such as `s3://bucket/prefix` or `file:///copy`
     #[arg(long, value_name = "URL", requires = "repair")]
     from: Option<String>,
@@ -64,6 +68,7 @@ impl Verify {
             rate_bytes_per_s: self.rate.map(|mib| mib.saturating_mul(1 << 20)),
             repair,
             resume: self.resume,
+            allow_large_repair: self.allow_large_repair,
             since_s: self.within.map_or(0, |within| now_s().saturating_sub(within)),
         };
         let progress = VerifyProgress::default();
@@ -101,13 +106,17 @@ impl Verify {
             repos.iter().try_for_each(|repo| writeln!(out, "  repository {repo}"))?;
         }
         let left = verified.damages.iter().filter(|damage| damage.mended != Mended::Restored).count();
-        let Verified { objects, bytes, damages } = verified;
+        let Verified { objects, bytes, damages, refused } = verified;
         if self.json {
             let value = json!({"objects": objects, "bytes": bytes, "damages": damages.len(), "left": left});
             writeln!(out, "{value}")?;
         } else {
             let read = if self.deep { format!(", {} read", human(*bytes)) } else { String::new() };
             writeln!(out, "{objects} objects{read}: {} damaged", damages.len())?;
+        }
+        out.flush()?;
+        if let Some(refused) = refused {
+            return Err(CliError::Message(refused.clone()));
         }
         Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }

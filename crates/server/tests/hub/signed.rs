@@ -77,7 +77,7 @@ async fn the_dashboard_tells_of_sweeps_and_verifications_to_those_who_are_known(
     let repo = store::repo::RepoName::parse("ann/a").unwrap();
     let repo = hub.store.repo(&repo).await.unwrap().unwrap();
     hub.store.delete_repo(&repo).await.unwrap();
-    let sweep = SweepOptions { grace_s: 0, offline: true, rate_per_s: None };
+    let sweep = SweepOptions { grace_s: 0, offline: true, ..SweepOptions::default() };
     hub.store.sweep(&sweep, &SweepProgress::default()).await.unwrap();
     // One that finds nothing is not told of.
     hub.store.sweep(&sweep, &SweepProgress::default()).await.unwrap();

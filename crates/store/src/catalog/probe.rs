@@ -4,6 +4,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::{postgres, sqlite, translate};
 use crate::error::{Error, ErrorKind, Result};
+use crate::identity::StoreId;
 
 /// What a catalog tells of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,45 +15,59 @@ pub struct Probed {
     pub known_schema: i64,
     /// Its clock, Unix seconds, where it has one of its own.
     pub now_s: Option<u64>,
+    /// The store it belongs to; `None` where that was not written yet.
+    pub store_id: Option<StoreId>,
 }
 
 /// Whether the catalog a URL names answers, and what it tells.
 pub async fn probe(url: &str) -> Result<Probed> {
     let invalid = |source: sqlx::Error| Error::caused(ErrorKind::Invalid, "catalog URL", source);
-    let known = |scripts: &[(i64, &str, &str)]| scripts.iter().map(|(version, ..)| *version).max();
     match url.split(':').next() {
         Some("sqlite") => {
             let options: sqlx::sqlite::SqliteConnectOptions = url.parse().map_err(invalid)?;
-            let asked = async {
-                let mut connection = options.read_only(true).connect().await?;
-                let schema = sqlx::query_scalar(SCHEMA).fetch_one(&mut connection).await;
-                connection.close().await?;
-                unless_missing(schema)
-            };
-            let schema = asked.await.map_err(|source| translate("open", source))?;
-            Ok(Probed { schema, known_schema: known(sqlite::MIGRATIONS).unwrap_or(0), now_s: None })
+            probe_options(options).await
         }
         Some("postgres" | "postgresql") => {
             let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(invalid)?;
             let asked = async {
                 let mut connection = options.connect().await?;
-                let schema = sqlx::query_scalar(SCHEMA).fetch_one(&mut connection).await;
+                let schema = unless_missing(sqlx::query_scalar(SCHEMA).fetch_one(&mut connection).await)?;
+                let store_id = sqlx::query_scalar(STORE_ID).fetch_optional(&mut connection).await;
                 let now_s: i64 = sqlx::query_scalar("SELECT CAST(EXTRACT(EPOCH FROM now()) AS BIGINT)")
                     .fetch_one(&mut connection)
                     .await?;
                 connection.close().await?;
-                Ok((unless_missing(schema)?, u64::try_from(now_s).ok()))
+                Ok((schema, unless_missing(store_id)?, u64::try_from(now_s).ok()))
             };
-            let (schema, now_s) = asked.await.map_err(|source| translate("connect", source))?;
-            Ok(Probed { schema, known_schema: known(postgres::MIGRATIONS).unwrap_or(0), now_s })
+            let (schema, store_id, now_s) = asked.await.map_err(|source| translate("connect", source))?;
+            let store_id = store_id.map(StoreId::from_catalog).transpose()?;
+            Ok(Probed { schema, known_schema: newest(postgres::MIGRATIONS), now_s, store_id })
         }
         _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
     }
 }
 
+/// The same for a catalog in a file.
+pub(super) async fn probe_options(options: sqlx::sqlite::SqliteConnectOptions) -> Result<Probed> {
+    let asked = async {
+        let mut connection = options.read_only(true).connect().await?;
+        let schema = unless_missing(sqlx::query_scalar(SCHEMA).fetch_one(&mut connection).await);
+        let store_id = unless_missing(sqlx::query_scalar(STORE_ID).fetch_optional(&mut connection).await);
+        connection.close().await?;
+        Ok((schema?, store_id?))
+    };
+    let (schema, store_id) = asked.await.map_err(|source| translate("open", source))?;
+    let store_id = store_id.map(StoreId::from_catalog).transpose()?;
+    Ok(Probed { schema, known_schema: newest(sqlite::MIGRATIONS), now_s: None, store_id })
+}
+
+fn newest(scripts: &[(i64, &str, &str)]) -> i64 {
+    scripts.iter().map(|(version, ..)| *version).max().unwrap_or(0)
+}
+
 /// A database without our tables is empty, not broken.
-fn unless_missing(schema: sqlx::Result<Option<i64>>) -> sqlx::Result<Option<i64>> {
-    match schema {
+fn unless_missing<T>(row: sqlx::Result<Option<T>>) -> sqlx::Result<Option<T>> {
+    match row {
         Err(sqlx::Error::Database(error))
             if error.code().as_deref() == Some("42P01") || error.message().starts_with("no such table") =>
         {
@@ -62,6 +77,7 @@ fn unless_missing(schema: sqlx::Result<Option<i64>>) -> sqlx::Result<Option<i64>
     }
 }
 
+const STORE_ID: &str = "SELECT value FROM secrets WHERE name = 'store_id'";
 const SCHEMA: &str = "SELECT MAX(version) FROM _sqlx_migrations WHERE success";
 
 #[cfg(test)]

@@ -63,6 +63,11 @@ impl SqliteCatalog {
         Self::with_options(SqliteConnectOptions::new().filename(file)).await
     }
 
+    /// Whether there is a catalog in the file.
+    pub async fn exists(file: &Path) -> Result<bool> {
+        has_tables(SqliteConnectOptions::new().filename(file)).await
+    }
+
     /// Opens the file of a URL `sqlite:///…`.
     pub async fn open_url(url: &str) -> Result<Self> {
         let options = SqliteConnectOptions::from_str(url)
@@ -382,11 +387,18 @@ impl Catalog for SqliteCatalog {
     }
 }
 
-/// Whether the file that a URL names exists.
-pub(super) fn is_file_there(url: &str) -> Result<bool> {
+/// Whether there is a catalog in the file that a URL names.
+pub(super) async fn exists(url: &str) -> Result<bool> {
     let options = SqliteConnectOptions::from_str(url)
         .map_err(|source| Error::caused(ErrorKind::Invalid, format!("catalog {url:?}"), source))?;
-    Ok(options.get_filename().is_file())
+    has_tables(options).await
+}
+
+async fn has_tables(options: SqliteConnectOptions) -> Result<bool> {
+    match options.get_filename().is_file() {
+        true => Ok(super::probe::probe_options(options).await?.schema.is_some()),
+        false => Ok(false),
+    }
 }
 
 /// How long another process on the same file is waited for.

@@ -87,10 +87,7 @@ async fn a_catalog_of_another_store_is_refused_by_both_ids() {
 async fn an_empty_catalog_over_objects_is_refused_with_the_way_out() {
     let (catalogs, objects) = (Catalogs::new(), objects());
     identify(&objects, &catalogs.open("lost.db").await, &names()).await.unwrap();
-    for key in [
-        ObjectKey::Shard(ShardHash::ZERO),
-        ObjectKey::People { version: 1 },
-    ] {
+    for key in [ObjectKey::Shard(ShardHash::ZERO), ObjectKey::People { version: 1 }] {
         objects.put(&key, vec![Bytes::from_static(b"x")]).await.unwrap();
         let message = refused(&objects, &catalogs.open("new.db").await).await;
         assert!(message.contains("drystone rebuild") && message.contains("CATALOG"), "{message}");
@@ -186,7 +183,9 @@ async fn a_damaged_id_is_an_error_and_not_a_new_store() {
     let objects = Objects::local(folder.path()).unwrap();
     let catalog = catalogs.open("a.db").await;
     identify(&objects, &catalog, &names()).await.unwrap();
-    for text in ["", "{}", "{\"store_id\":\"12\",\"format\":1}", "{\"store_id\":\"12\",\"format\":2}", "\u{0}"] {
+    for text in
+        ["", "{}", "{\"store_id\":\"12\",\"format\":1}", "{\"store_id\":\"12\",\"format\":2}", "\u{0}"]
+    {
         std::fs::write(folder.path().join("store.json"), text).unwrap();
         assert!(identify(&objects, &catalog, &names()).await.is_err(), "{text}");
     }

@@ -217,7 +217,7 @@ impl Store {
     }
 
     /// Those that no row counts.
-    async fn unknown(&self, keys: impl Iterator<Item = ObjectKey>) -> Result<HashSet<ObjectKey>> {
+    pub(super) async fn unknown(&self, keys: impl Iterator<Item = ObjectKey>) -> Result<HashSet<ObjectKey>> {
         let mut unknown: HashSet<_> = keys.collect();
         let xorbs = unknown.iter().filter_map(|key| match key {
             ObjectKey::Xorb(key) => Some(key.hash),

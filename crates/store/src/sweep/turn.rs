@@ -112,6 +112,12 @@ impl<'a> Turn<'a> {
         if now_s.abs_diff(self.kept_s) >= LEASE_S / 4 { self.keep().await } else { Ok(()) }
     }
 
+    /// Ends with nothing done.
+    pub(super) async fn refuse(self, message: String) -> Error {
+        let denied = Error::new(ErrorKind::Denied, message);
+        self.end().await.err().unwrap_or(denied)
+    }
+
     pub(super) async fn end(self) -> Result<()> {
         let sweep = self.store.catalog.sweep();
         sweep.keep_lease(LEASE, &self.holder, 0, "").await.map(|_| ())

@@ -26,10 +26,31 @@ impl Verify<'_> {
             }
             return Ok(Mended::Restored);
         }
-        match xorb_key(&key) {
-            Some(xorb) if self.store.care().mark_damaged(&[xorb], now_s).await? > 0 => Ok(Mended::Marked),
-            _ => Ok(Mended::No),
+        Ok(Mended::No)
+    }
+
+    /// Marks the damaged xorbs, unless they are a large part of all: then these are likely to be the wrong objects.
+    pub(super) async fn mark(&mut self) -> Result<()> {
+        let unmarked = std::mem::take(&mut self.unmarked);
+        if unmarked.len() > FEW && !self.options.allow_large_repair {
+            let (damaged, all) = (unmarked.len() as u64, self.store.catalog.counts().await?.xorbs);
+            if damaged.saturating_mul(100) > all.saturating_mul(SHARE_MAX) {
+                self.verified.refused = Some(format!(
+                    "{damaged} of {all} xorbs are damaged or missing, more than {SHARE_MAX} %: none was marked. Check that the \
+                     objects are the right ones and their disk is mounted; if they are lost, pass --allow-large-repair"
+                ));
+                return Ok(());
+            }
         }
+        let now_s = self.store.clock.now_s();
+        for (xorb, damage) in unmarked {
+            if self.store.care().mark_damaged(&[xorb], now_s).await? > 0
+                && let Some(damage) = self.verified.damages.get_mut(damage)
+            {
+                damage.mended = Mended::Marked;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -82,3 +103,6 @@ fn relaid(layout: &Layout, damaged: &XorbRow, row: &XorbRow, info: &XorbInfo) ->
 }
 
 const PAGE: u64 = 500;
+/// Percent of all xorbs that one run marks at most, and how many are never too many.
+const SHARE_MAX: u64 = 20;
+const FEW: usize = 10;

@@ -1,8 +1,8 @@
 //! `drystone admin` in the catalog itself.
 
 use serde_json::{Value, json};
+use server::ServeConfig;
 use server::http::{deed_json, left_json, quota_json};
-use server::{House, Layers, ServeConfig};
 use store::Store;
 use store::catalog::keep::{DeedQuery, Limit, QuotaRow};
 use store::catalog::repo::{RepoQuery, RepoRow};
@@ -10,10 +10,9 @@ use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
 
 use super::keeping::{Audit, QuotaVerb, Undelete};
 use super::{MemberVerb, NamespaceVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
-use crate::output::CliError;
 
 pub(super) async fn run(place: &Place, verb: Verb) -> Values {
-    let (config, store) = open(place).await?;
+    let (config, store) = (place.config()?, place.open().await?);
     match verb {
         Verb::User(verb) => namespaces(verb, &store, false).await,
         Verb::Org(verb) => namespaces(verb, &store, true).await,
@@ -25,26 +24,6 @@ pub(super) async fn run(place: &Place, verb: Verb) -> Values {
         Verb::Undelete(verb) => undelete(&verb, &store).await,
     }
     .map_err(said)
-}
-
-/// The store of a server that was started before.
-async fn open(place: &Place) -> Result<(ServeConfig, Store), CliError> {
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let mut layers = Layers::new().with_environment(variables);
-    for (name, value) in [("data", &place.data), ("catalog", &place.catalog)] {
-        if let Some(value) = value {
-            layers = layers.with_flag(name, value);
-        }
-    }
-    let config = ServeConfig::load(&layers).map_err(said)?;
-    let house = House::new(&config.data);
-    let keys = house.keys().map_err(|error| {
-        let data = config.data.display();
-        CliError::Message(format!("{data}: no key of a server ({error}); `drystone serve` makes one"))
-    })?;
-    let store = house.open(&config, &keys).await.map_err(said)?;
-    Ok((config, store))
 }
 
 async fn namespaces(verb: NamespaceVerb, store: &Store, is_organisation: bool) -> store::Result<Vec<Value>> {

@@ -53,6 +53,18 @@ pub(super) async fn catalog_of(config: &ServeConfig) -> (Finding, Option<u64>) {
     (finding, probed.now_s.map(|catalog_s| now_s().abs_diff(catalog_s)))
 }
 
+/// Whether catalog and objects belong together.
+pub(super) async fn store(config: &ServeConfig) -> Finding {
+    match server::check::store_of(config).await {
+        Ok(found) => Finding::ok("store", found),
+        Err(wrong) => Finding::fail(
+            "store",
+            wrong,
+            "no command works on this pair: correct the settings, or rebuild the catalog",
+        ),
+    }
+}
+
 /// Whether objects can be written, read by range, signed for and deleted; and how far the bucket's clock is from ours.
 pub(super) async fn objects(config: &ServeConfig) -> (Vec<Finding>, Option<u64>) {
     let Some(url) =

@@ -1,7 +1,6 @@
 //! `drystone token create`.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -112,7 +111,8 @@ impl Create {
         };
         let token = personal::make();
         let row = wanted.row(&token, now_s);
-        let added = block_on(async { self.place.open().await?.tokens().add(&row).await.map_err(said) })?;
+        let added =
+            block_on(async { self.place.open_catalog().await?.tokens().add(&row).await.map_err(said) })?;
         if !added {
             return Err(CliError::Message("the new token's id is taken: try again".to_owned()));
         }
@@ -121,13 +121,13 @@ impl Create {
 
     /// Makes a token that says everything itself.
     fn sign(&self, repo: Repository) -> Result<ExitCode, CliError> {
-        let (house, data) = self.place.house();
-        let keys = match std::env::var_os("DRYSTONE_SIGNING_KEY_FILE").filter(|file| !file.is_empty()) {
-            Some(file) => House::keys_of(&PathBuf::from(file)),
-            None => house.keys(),
+        let config = self.place.config()?;
+        let keys = match &config.signing_key_file {
+            Some(file) => House::keys_of(file),
+            None => House::new(&config.data).keys(),
         };
         let keys = keys.map_err(|error| {
-            let data = data.display();
+            let data = config.data.display();
             CliError::Message(format!("{data}: no key of a server ({error}); `drystone serve` makes one"))
         })?;
         let scope = if self.scope == ScopeChoice::Read { TokenScope::Read } else { TokenScope::Write };

@@ -30,7 +30,7 @@ pub(super) struct List {
 impl List {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let now_s = now_s();
-        let rows = block_on(async { self.place.open().await?.tokens().all().await.map_err(said) })?;
+        let rows = block_on(async { self.place.open_catalog().await?.tokens().all().await.map_err(said) })?;
         let rows: Vec<_> = rows.iter().filter(|row| self.all || row.is_live(now_s)).collect();
         let mut out = io::stdout().lock();
         if self.json {

@@ -33,7 +33,7 @@ impl Revoke {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let now_s = now_s();
         let row = block_on(async {
-            let catalog = self.place.open().await?;
+            let catalog = self.place.open_catalog().await?;
             let id = pick(&catalog.tokens().all().await.map_err(said)?, &self.which, now_s)?;
             let row = catalog.tokens().revoke(&id, now_s).await.map_err(said)?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))

@@ -128,7 +128,8 @@ mod tests {
                     token.stamp()
                 })
             });
-            let stamps: Vec<_> = threads.collect::<Vec<_>>().into_iter().map(|it| it.join().unwrap()).collect();
+            let stamps: Vec<_> =
+                threads.collect::<Vec<_>>().into_iter().map(|it| it.join().unwrap()).collect();
             assert!(stamps.iter().all(|stamp| stamp.is_some() && *stamp == stamps[0]), "{stamps:?}");
             drop(token);
             assert!(is_held(), "the lock of the database is gone");
