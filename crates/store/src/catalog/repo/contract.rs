@@ -303,7 +303,12 @@ async fn the_trash_keeps_a_repository_and_frees_its_name(catalog: Any) {
 
 async fn members_come_and_go(catalog: Any) {
     let hub = catalog.hub();
-    let org = NamespaceRow { name: "org".into(), is_organisation: true, created_s: 1 };
+    let org = NamespaceRow {
+        name: "org".into(),
+        is_organisation: true,
+        created_s: 1,
+        state: NamespaceState::Active,
+    };
     assert_eq!(hub.add_namespaces(&[org.clone(), org.clone()]).await.unwrap(), ["org"]);
     assert_eq!(hub.namespaces().await.unwrap(), [org]);
     let member =
