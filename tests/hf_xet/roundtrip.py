@@ -53,8 +53,9 @@ def stored_bytes(data):
     return bytes_under(data / "objects" / "xorbs")
 
 
-def token(drystone, data, scope, repo, ttl=3600):
-    command = [drystone, "token", "create", "--data", data, "--cas", "--scope", scope, "--repo", repo, "--ttl", str(ttl), "--json"]
+def token(drystone, data, scope, repo, ttl=3600, flags=()):
+    catalog = [word for flag, value in zip(flags[::2], flags[1::2]) if flag == "--catalog" for word in (flag, value)]
+    command = [drystone, "token", "create", "--data", data, *catalog, "--cas", "--scope", scope, "--repo", repo, "--ttl", str(ttl), "--json"]
     made = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return made["token"], made["exp"]
 
@@ -131,7 +132,7 @@ def run(drystone, work, place):
     server = Server(drystone, data, *place.flags, variables=place.variables)
     check("the key and the admin token are for their owner alone", all(
         (data / name).stat().st_mode & 0o777 == 0o600 for name in ("signing.key", "admin.token")))
-    write, read = (token(drystone, data, scope, "ann/model") for scope in ("write", "read"))
+    write, read = (token(drystone, data, scope, "ann/model", flags=place.flags) for scope in ("write", "read"))
 
     files = make_files(work / "files", place.number, place.big)
     infos = upload(files, server.url, write)
@@ -166,7 +167,7 @@ def run(drystone, work, place):
 
     new = work / "new"
     new.write_bytes(random.Random(5).randbytes(100_000))
-    other = token(drystone, data, "read", "bob/other")
+    other = token(drystone, data, "read", "bob/other", flags=place.flags)
     bad = (write[0][:-4] + ("AAAA" if write[0][-4:] != "AAAA" else "BBBB"), write[1])
     before = place.stored_bytes()
     for name, work_ in [

@@ -12,9 +12,11 @@ use client::push::PushOptions;
 use client::retry::RetryPolicy;
 use client::token::{Token, Tokens};
 use client::{Cas, ErrorKind, Progress};
+use server::auth::Origin;
 use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
 use tempfile::TempDir;
 use testkit::corpus::noise;
+use testkit::origin::{ORIGIN, add_origin};
 use testkit::proxy::{Fault, Proxy, Way};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -37,7 +39,8 @@ impl Hub {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
         let seen_at = proxy.url().strip_prefix("http://").unwrap().parse().unwrap();
-        let state = AppState::new(config, &keys, seen_at).with_store(store);
+        let state = AppState::new(config, &keys, seen_at).with_store(store.clone());
+        add_origin(store.catalog()).await;
         let serving = tokio::spawn({
             let state = state.clone();
             async move {
@@ -51,7 +54,7 @@ impl Hub {
     /// A client of its own, with connections of its own.
     fn cas(&self, repo: &str, scope: TokenScope) -> Arc<dyn Cas> {
         let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: repo.into() };
-        let claims = Claims::new("ann", scope, repo, self.state.now_s(), 3600);
+        let claims = Claims::new("ann", Origin::Token(ORIGIN.into()), scope, repo, self.state.now_s(), 3600);
         let token = Token::new(self.state.tokens.issue(&claims).token.expose().clone());
         let retry = RetryPolicy { wait: Duration::from_millis(20), ..RetryPolicy::default() };
         let options = HttpOptions { retry, answer_timeout: Duration::from_secs(3), ..HttpOptions::default() };

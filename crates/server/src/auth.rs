@@ -4,19 +4,22 @@
 //! whoever proves to be somebody. A personal token lives until it is revoked and is stored as a hash only; one that is
 //! bound to a repository opens the CAS routes as well.
 
+pub mod access;
 pub mod cas;
 pub mod identity;
 pub mod password;
 pub mod people;
 pub mod personal;
+pub mod sign_in_limit;
 
-pub use cas::{CasTokens, Claims, Issued};
+pub use cas::{CasTokens, Claims, Issued, Origin};
 pub use identity::{Identity, Role};
 pub use people::{People, Person};
 pub use personal::TokenHash;
 
 use std::fmt;
 
+use store::repo::{Kind, RepoName};
 use xet::wire::ErrorCode;
 
 /// What sort of repository; each has names of its own.
@@ -66,6 +69,14 @@ impl Repository {
     }
 }
 
+impl Repository {
+    /// The repository as the Hub side names it; `None` for a bucket and for a name that no repository can have.
+    pub fn hub_name(&self) -> Option<RepoName> {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.plural() == self.kind.segment())?;
+        RepoName::new(kind, &self.namespace, &self.name).ok()
+    }
+}
+
 impl fmt::Display for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.kind.segment(), self.namespace, self.name)
@@ -93,6 +104,15 @@ pub enum Refusal {
     /// Taken back by whoever keeps the server.
     #[error("the token was revoked")]
     Revoked,
+    /// Its owner is disabled.
+    #[error("the token's owner is disabled")]
+    Disabled,
+    /// The access it was issued for has ended.
+    #[error("the access this token was issued for has ended: request a new token from the token route")]
+    Void,
+    /// A CAS token on a route that is not about content.
+    #[error("a CAS token opens only the content routes (/v1, /v2): use a personal token here")]
+    CasToken,
     /// It reads, but this writes.
     #[error("the token does not allow writing")]
     Scope,
@@ -116,8 +136,12 @@ impl Refusal {
             | Self::Signature
             | Self::Unknown
             | Self::Expired
-            | Self::Revoked => ErrorCode::Unauthorized,
-            Self::Scope | Self::Repository | Self::NoRepository | Self::Admin => ErrorCode::Forbidden,
+            | Self::Revoked
+            | Self::Disabled
+            | Self::Void => ErrorCode::Unauthorized,
+            Self::CasToken | Self::Scope | Self::Repository | Self::NoRepository | Self::Admin => {
+                ErrorCode::Forbidden
+            }
         }
     }
 
@@ -130,6 +154,9 @@ impl Refusal {
             Self::Unknown => "unknown",
             Self::Expired => "expired",
             Self::Revoked => "revoked",
+            Self::Disabled => "disabled",
+            Self::Void => "void",
+            Self::CasToken => "cas_token",
             Self::Scope => "scope",
             Self::Repository => "repository",
             Self::NoRepository => "no_repository",

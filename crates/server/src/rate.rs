@@ -64,7 +64,7 @@ impl<K> fmt::Debug for RateLimit<K> {
 }
 
 /// What counts as one address: with IPv6, the network that one customer has.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();

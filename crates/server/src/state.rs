@@ -11,7 +11,8 @@ use store::Store;
 use xet::wire::routes::TokenScope;
 use xet::wire::{ErrorCode, HttpRange};
 
-use crate::auth::{self, CasTokens, People, Person, people, personal};
+use crate::auth::sign_in_limit::SignInLimit;
+use crate::auth::{self, CasTokens, Claims, People, Person, people, personal};
 use crate::budget::Budget;
 use crate::config::ServeConfig;
 use crate::disk::Disk;
@@ -62,6 +63,8 @@ pub struct Shared {
     pub(crate) rate: Option<RateLimit>,
     /// The limit on requests with one token, if there is one.
     pub(crate) token_rate: Option<RateLimit<String>>,
+    /// The limit on password attempts.
+    pub(crate) sign_ins: SignInLimit,
     /// What the limit counts from.
     pub(crate) started: Instant,
     /// The time.
@@ -107,6 +110,7 @@ impl AppState {
             rate: RateLimit::new(config.limits.requests_per_s),
             token_rate: RateLimit::new(config.limits.token_requests_per_s),
             disk: Disk::of(&config),
+            sign_ins: SignInLimit::default(),
             started: Instant::now(),
             config,
             signer: Signer::new(keys),
@@ -211,25 +215,38 @@ impl AppState {
             // Nobody is refused; a good token still says which repository is meant.
             let text = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
             let token = auth::bearer(text).ok();
-            let claims = token.and_then(|token| self.tokens.verify(token, self.now_s()).ok());
-            return Ok(claims.and_then(|claims| claims.repo.scope().ok()));
+            return match token.and_then(|token| self.tokens.verify(token, self.now_s()).ok()) {
+                Some(claims) => self.open_scope(&claims).await.map(Some),
+                None => Ok(None),
+            };
         }
         let token = token_in(headers)?;
         if personal::is_token(token) {
-            let person = self.known(token).await?;
-            person.allow_anywhere(people::rights_for(needed))?;
-            return Ok(Some(person.only_repo()?.clone()));
+            let person = self.known(token, false).await?;
+            let scope = person.only_scope(people::rights_for(needed))?;
+            store::audit::name(&auth::Identity::from(person.principal()).actor);
+            return Ok(Some(scope.clone()));
         }
         let claims = self.tokens.verify(token, self.now_s())?;
-        claims.allow(needed, None)?;
+        claims.allow(needed)?;
         self.admit(&claims.jti)?;
-        Ok(Some(claims.repo.scope()?))
+        let access = self.people()?.access(&claims, self.now_s()).await?;
+        let access = access.filter(|access| access.allows(needed)).ok_or(auth::Refusal::Void)?;
+        store::audit::name(&claims.sub);
+        Ok(Some(access.scope))
+    }
+
+    /// The scope that claims name where access control is off: the repository follows its id.
+    async fn open_scope(&self, claims: &Claims) -> Result<store::Scope, Refused> {
+        let (Some(id), Some(store)) = (claims.repo_id, &self.store) else { return Ok(claims.repo.scope()?) };
+        let repo = store.hub().repo_of(id).await?.filter(|repo| repo.reclaim_s.is_none());
+        Ok(repo.ok_or(auth::Refusal::Void)?.name.scope()?)
     }
 
     /// Whoever showed a personal token; `None` where tokens are off.
     pub async fn person(&self, headers: &HeaderMap) -> Result<Option<Person>, Refused> {
         match self.config.auth {
-            true => Ok(Some(self.known(token_in(headers)?).await?)),
+            true => Ok(Some(self.known(token_in(headers)?, false).await?)),
             false => Ok(None),
         }
     }
@@ -253,13 +270,16 @@ impl AppState {
         admitted.map_err(|wait| Refused::too_many("too many requests with this token", wait))
     }
 
-    /// Whose personal token this is; counts the request.
-    pub(crate) async fn known(&self, token: &str) -> Result<Person, Refused> {
-        let none = || Refused::new(ErrorCode::Unavailable, "there is no store behind this server");
-        let people = self.people.as_ref().ok_or_else(none)?;
-        let person = people.of(token, self.now_s()).await??;
+    /// Whose personal token this is; counts the request. See [`People::of`] for `fresh`.
+    pub(crate) async fn known(&self, token: &str, fresh: bool) -> Result<Person, Refused> {
+        let person = self.people()?.of(token, self.now_s(), fresh).await??;
         self.admit(&person.token().id)?;
         Ok(person)
+    }
+
+    fn people(&self) -> Result<&People, Refused> {
+        let none = || Refused::new(ErrorCode::Unavailable, "there is no store behind this server");
+        self.people.as_ref().ok_or_else(none)
     }
 
     /// A URL of this server that opens `ranges` of an object for at least as long as URLs are good.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use axum::body::Body;
 use axum::http::Request;
 use house::{Hub, Place, Places, build, chunks_of};
+use server::auth::Origin;
 use server::config::DedupPolicy;
 use server::{Claims, RepoKind, Repository, ServeConfig};
 use testkit::Vectors;
@@ -324,7 +325,14 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
             [("ann", "a"), ("ann", "b"), ("bob", "a")].into_iter().zip(expected)
         {
             let repo = Repository { kind: RepoKind::Models, namespace: namespace.into(), name: name.into() };
-            let claims = Claims::new("x", TokenScope::Read, repo, hub.state.now_s(), 60);
+            let claims = Claims::new(
+                "x",
+                Origin::Token(testkit::origin::ORIGIN.into()),
+                TokenScope::Read,
+                repo,
+                hub.state.now_s(),
+                60,
+            );
             let token = format!("Bearer {}", hub.state.tokens.issue(&claims).token.expose());
             let auth = [("authorization", token.as_str())];
             let got = hub.send("HEAD", &format!("/v1/xorbs/default/{xorb}"), &auth, Vec::new()).await;

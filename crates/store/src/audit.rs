@@ -62,11 +62,13 @@ impl Deed {
         let (who, request) =
             ACTOR.try_with(|actor| (actor.who.get().cloned(), actor.request.clone())).unwrap_or_default();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let who = who.unwrap_or_else(|| NOBODY.to_owned());
+        let who = who.unwrap_or_else(|| if request.is_empty() { STORE } else { ANONYMOUS }.to_owned());
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         (now, who, &self.action, &self.target, &self.detail, request)
     }
 }
 
-/// Who did what nobody said they did: the store itself.
-const NOBODY: &str = "store";
+/// Actor of background work.
+const STORE: &str = "store";
+/// Actor of a request without a token.
+const ANONYMOUS: &str = "anonymous";

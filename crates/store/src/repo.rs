@@ -37,7 +37,7 @@ use edit::Edits;
 use oid::{ObjectKind, Oid};
 use tree::Tree;
 
-pub use crate::catalog::repo::{LinkedFile, MemberRow, NamespaceRow};
+pub use crate::catalog::repo::{LinkedFile, MemberRow, NamespaceRow, NamespaceState};
 pub use crate::catalog::review::{LockQuery, LockRow, PullRow, PullState};
 
 /// What sort of repository; each has names of its own.

@@ -47,6 +47,11 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
     store.set_member("team", "cleo", true).await.unwrap();
     store.set_member("team", "dan", false).await.unwrap();
     store.remove_member("team", "dan").await.unwrap();
+    for user in ["eve", "fay"] {
+        store.add_namespace(user, false).await.unwrap();
+    }
+    store.disable_user("eve").await.unwrap();
+    store.delete_namespace("fay", false).await.unwrap();
     let limit = |soft, hard| Limit { soft, hard };
     for (of, logical, physical) in [
         ("team", limit(Some(1), Some(u64::MAX >> 1)), limit(None, None)),
@@ -76,6 +81,11 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
     let rebuilt = again.rebuild(&RebuildProgress::default()).await.unwrap();
     assert_eq!((rebuilt.repos, rebuilt.skipped), (4, Vec::new()));
     assert_eq!(state(&again, [one.id, two.id]).await, before);
+    let people = again.hub().namespaces().await.unwrap();
+    assert_eq!(people, store.hub().namespaces().await.unwrap());
+    let states: Vec<_> = people.iter().map(|row| (row.name.as_str(), row.state.as_str())).collect();
+    let expected = [("cleo", "active"), ("eve", "disabled"), ("fay", "deleted"), ("team", "active")];
+    assert_eq!(states, expected, "a disabled user stays disabled, a deleted name reserved");
     for swapped in ["ann/x", "ann/y"] {
         let id = |row: Option<RepoRow>| row.unwrap().id;
         assert_eq!(

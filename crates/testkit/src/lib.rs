@@ -12,6 +12,8 @@ pub mod damage;
 #[cfg(feature = "store")]
 pub mod faulty;
 pub mod http;
+#[cfg(feature = "store")]
+pub mod origin;
 pub mod postgres;
 #[cfg(feature = "proxy")]
 pub mod proxy;

@@ -4,6 +4,7 @@
 mod keeping;
 mod local;
 mod remote;
+mod users;
 
 pub(super) use keeping::text as quota_text;
 
@@ -22,7 +23,7 @@ use crate::output::CliError;
 /// Works on the server's catalog, whether the server runs or not; with --endpoint through a server, with an admin token.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  drystone admin org create team\n  drystone admin member add team ann --write\n  \
+    after_help = "Examples:\n  drystone admin user create ann\n  drystone admin user password ann\n  drystone admin user disable ann\n  drystone admin org create team\n  drystone admin member add team ann --write\n  \
                         drystone admin repo create datasets/team/corpus --private\n  drystone admin repo list\n  drystone admin --endpoint https://hub.example --token ds_… trash list\n  \
                         drystone admin quota set ann --logical 2TB --physical 500GB\n  drystone admin audit --since 7d\n  \
                         drystone admin undelete ann/model weights.bin"
@@ -58,10 +59,10 @@ struct Target {
 enum Verb {
     /// Users
     #[command(subcommand)]
-    User(NamespaceVerb),
+    User(users::UserVerb),
     /// Organisations
     #[command(subcommand)]
-    Org(NamespaceVerb),
+    Org(users::OrgVerb),
     /// Members of organisations
     #[command(subcommand)]
     Member(MemberVerb),
@@ -78,17 +79,6 @@ enum Verb {
     Audit(keeping::Audit),
     /// Have back a revision that a branch or tag has left, or a file that was deleted
     Undelete(keeping::Undelete),
-}
-
-#[derive(Debug, Subcommand)]
-enum NamespaceVerb {
-    /// Add one
-    Create {
-        /// Its name
-        name: String,
-    },
-    /// List all that were added
-    List,
 }
 
 #[derive(Debug, Subcommand)]
@@ -213,6 +203,7 @@ fn text(value: &Value) -> String {
         }
         _ if value.get("repo").is_some() => format!("{} {visibility}", field("repo")),
         _ if value.get("user").is_some() => format!("{} {} {}", field("org"), field("user"), field("role")),
+        _ if field("state") == "disabled" => format!("{} disabled", field("name")),
         _ => field("name").to_owned(),
     }
 }

@@ -146,9 +146,8 @@ pub(super) fn watched<T>(
 /// Whoever gives commands on this machine, for the audit log.
 pub(super) fn keeper() -> Actor {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-    Actor::named(
-        user.map_or_else(|_| "command line".to_owned(), |user| format!("{user} on the command line")),
-    )
+    let user = user.map_or_else(|_| String::new(), |user| format!(" as {user}"));
+    Actor::named(format!("operator (command line){user}"))
 }
 
 /// A number of bytes as people read it.

@@ -107,7 +107,7 @@ fn tokens_are_made_listed_and_revoked_while_the_server_runs() {
 fn where_no_server_was_no_catalog_is_made() {
     let folder = Folder::new();
     let data = folder.at("data");
-    for args in [&["create", "--scope", "read"][..], &["list"], &["revoke", "x"]] {
+    for args in [&["create", "--scope", "read", "--everywhere"][..], &["list"], &["revoke", "x"]] {
         let complaint =
             drystone(["token"].iter().chain(args).copied().chain(["--data", &data])).run().fails(1);
         assert!(complaint.contains("drystone serve"), "{complaint}");

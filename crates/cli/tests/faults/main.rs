@@ -95,7 +95,8 @@ impl Plan {
     fn client(&self, url: &str) -> Cas {
         let args =
             ["token", "create", "--scope", "write", "--repo", "ann/model", "--cas", "--json", "--data"];
-        let made = quiet(DRYSTONE).args(args).arg(&self.data).output().unwrap();
+        let catalog = self.flags.iter().skip_while(|flag| *flag != "--catalog").take(2);
+        let made = quiet(DRYSTONE).args(args).arg(&self.data).args(catalog).output().unwrap();
         let made: Value = serde_json::from_slice(&made.stdout).unwrap();
         Cas::new(url, made["token"].as_str().unwrap())
     }

@@ -18,8 +18,10 @@ use client::token::{Token, Tokens};
 use client::{Error, ErrorKind, Progress, Result};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use server::auth::Origin;
 use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
 use tempfile::TempDir;
+use testkit::origin::{ORIGIN, add_origin};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use xet::wire::Reconstruction;
@@ -56,7 +58,8 @@ impl Hub {
         let store = House::new(&folder.path().join("data")).open(&config, &keys).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let state = AppState::new(config, &keys, address).with_store(store);
+        let state = AppState::new(config, &keys, address).with_store(store.clone());
+        add_origin(store.catalog()).await;
         let app = app(state.clone());
         let serving = tokio::spawn({
             let state = state.clone();
@@ -69,7 +72,7 @@ impl Hub {
 
     pub(crate) fn token(&self, scope: TokenScope) -> Token {
         let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: "a".into() };
-        let claims = Claims::new("ann", scope, repo, self.state.now_s(), 3600);
+        let claims = Claims::new("ann", Origin::Token(ORIGIN.into()), scope, repo, self.state.now_s(), 3600);
         Token::new(self.state.tokens.issue(&claims).token.expose().clone())
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
+use store::repo::RepoId;
 use xet::wire::routes::TokenScope;
 
 use super::{Refusal, Repository};
@@ -19,8 +20,13 @@ pub struct Claims {
     /// What it allows. Writing includes reading.
     #[serde(with = "scope")]
     pub scope: TokenScope,
-    /// Where.
+    /// Name of the repository when the token was issued.
     pub repo: Repository,
+    /// Id of the repository; `None` for content of a name that has no repository on the Hub side.
+    #[serde(with = "repo_id")]
+    pub repo_id: Option<RepoId>,
+    /// Access that the token was issued for. The token is void when that ends.
+    pub origin: Origin,
     /// The branch, tag or commit it was asked for; a bucket has none.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
@@ -33,22 +39,44 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Claims that hold for `ttl_s` from now, under a new name.
-    pub fn new(sub: impl Into<String>, scope: TokenScope, repo: Repository, now_s: u64, ttl_s: u64) -> Self {
-        let exp = now_s.saturating_add(ttl_s);
-        Self { sub: sub.into(), scope, repo, revision: None, exp, iat: now_s, jti: hex(&random::<16>()) }
+    /// Claims that hold for `ttl_s` from now, under a new id, about a name without repository.
+    pub fn new(
+        sub: impl Into<String>,
+        origin: Origin,
+        scope: TokenScope,
+        repo: Repository,
+        now_s: u64,
+        ttl_s: u64,
+    ) -> Self {
+        let (sub, exp, jti) = (sub.into(), now_s.saturating_add(ttl_s), hex(&random::<16>()));
+        Self { sub, scope, repo, repo_id: None, origin, revision: None, exp, iat: now_s, jti }
     }
 
-    /// Whether they allow this, here.
-    pub fn allow(&self, needed: TokenScope, repo: Option<&Repository>) -> Result<(), Refusal> {
-        if needed == TokenScope::Write && self.scope == TokenScope::Read {
-            return Err(Refusal::Scope);
-        }
-        if repo.is_some_and(|repo| *repo != self.repo) {
-            return Err(Refusal::Repository);
-        }
-        Ok(())
+    /// The same about the repository with this id.
+    #[must_use]
+    pub fn for_repo(self, id: RepoId) -> Self {
+        Self { repo_id: Some(id), ..self }
     }
+
+    /// Refuses writing with a token that reads.
+    pub fn allow(&self, needed: TokenScope) -> Result<(), Refusal> {
+        match (needed, self.scope) {
+            (TokenScope::Write, TokenScope::Read) => Err(Refusal::Scope),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Access that a CAS token was issued for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// A public repository, read without a token.
+    Anonymous,
+    /// A server without access control (`auth = false`).
+    Open,
+    /// The personal token or browser session with this id.
+    Token(String),
 }
 
 /// A new token.
@@ -141,6 +169,26 @@ impl CasTokens {
 /// Tokens that are remembered. Each is at most 8 KiB long.
 const CHECKED_MAX: usize = 1024;
 
+/// The id of a repository is text, empty for none. A token without the field is malformed.
+mod repo_id {
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use store::repo::RepoId;
+
+    pub(super) fn serialize<S: Serializer>(id: &Option<RepoId>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&id.map(|id| id.to_string()).unwrap_or_default())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<RepoId>, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "" => Ok(None),
+            id => id.parse().map(Some).map_err(D::Error::custom),
+        }
+    }
+}
+
 /// A scope is one word in a token.
 mod scope {
     use serde::de::Error as _;
@@ -185,7 +233,9 @@ mod tests {
     }
 
     fn claims(scope: TokenScope) -> Claims {
-        Claims { revision: Some("refs/pr/1".into()), ..Claims::new("ada", scope, repo("a"), NOW, 600) }
+        let origin = Origin::Token("t1".into());
+        let claims = Claims::new("ada", origin, scope, repo("a"), NOW, 600).for_repo(RepoId::new([5; 16]));
+        Claims { revision: Some("refs/pr/1".into()), ..claims }
     }
 
     /// A token with this header and these claims, rightly signed with the key for tokens.
@@ -211,20 +261,10 @@ mod tests {
     #[test]
     fn writing_includes_reading_and_not_the_other_way() {
         let (read, write) = (claims(TokenScope::Read), claims(TokenScope::Write));
-        assert_eq!(write.allow(TokenScope::Read, None), Ok(()));
-        assert_eq!(write.allow(TokenScope::Write, Some(&repo("a"))), Ok(()));
-        assert_eq!(read.allow(TokenScope::Read, None), Ok(()));
-        assert_eq!(read.allow(TokenScope::Write, None), Err(Refusal::Scope));
-    }
-
-    #[test]
-    fn a_token_opens_its_own_repository_only() {
-        let claims = claims(TokenScope::Write);
-        let dataset = Repository { kind: RepoKind::Datasets, ..repo("a") };
-        let elsewhere = Repository { namespace: "other".into(), ..repo("a") };
-        for other in [repo("b"), dataset, elsewhere] {
-            assert_eq!(claims.allow(TokenScope::Read, Some(&other)), Err(Refusal::Repository), "{other}");
-        }
+        assert_eq!(write.allow(TokenScope::Read), Ok(()));
+        assert_eq!(write.allow(TokenScope::Write), Ok(()));
+        assert_eq!(read.allow(TokenScope::Read), Ok(()));
+        assert_eq!(read.allow(TokenScope::Write), Err(Refusal::Scope));
     }
 
     #[test]
@@ -263,7 +303,7 @@ mod tests {
         let header = json!({"alg": "HS256", "kid": Key::new([7; 32]).id()});
         let secret = *ring().derive("cas tokens")[0].1.expose();
         let whole = serde_json::to_value(claims(TokenScope::Read)).unwrap();
-        for name in ["sub", "scope", "repo", "exp", "iat", "jti"] {
+        for name in ["sub", "scope", "repo", "repo_id", "origin", "exp", "iat", "jti"] {
             let mut body = whole.clone();
             body.as_object_mut().unwrap().remove(name);
             assert_eq!(
@@ -272,9 +312,14 @@ mod tests {
                 "{name}"
             );
         }
-        for (name, value) in
-            [("exp", json!("soon")), ("exp", json!(-1)), ("scope", json!("admin")), ("repo", json!("x"))]
-        {
+        for (name, value) in [
+            ("exp", json!("soon")),
+            ("exp", json!(-1)),
+            ("scope", json!("admin")),
+            ("repo", json!("x")),
+            ("repo_id", json!("x")),
+            ("origin", json!("operator")),
+        ] {
             let mut body = whole.clone();
             body[name] = value;
             assert_eq!(

@@ -1,30 +1,25 @@
 //! Passwords: what people sign in to the pages with. Slow to check, so that they are slow to guess.
 
+use std::net::IpAddr;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
-use moka::sync::Cache;
 use tokio::sync::Semaphore;
 
 use crate::http::error::Refused;
 use crate::state::AppState;
 use store::Store;
-use xet::wire::ErrorCode;
+use store::repo::NamespaceState;
 
 /// The shortest password somebody may choose.
 pub const CHARACTERS_MIN: usize = 10;
 /// Longer ones would be a way to keep the server busy.
 const BYTES_MAX: usize = 1000;
-/// Wrong passwords for one name in a minute.
-const MISSES_MAX: u32 = 10;
 
 /// Each check takes some 20 MB and a core for a moment.
 static CHECKS: Semaphore = Semaphore::const_new(2);
-static MISSES: LazyLock<Cache<String, u32>> =
-    LazyLock::new(|| Cache::builder().max_capacity(100_000).time_to_live(Duration::from_secs(60)).build());
 
 /// The hash to keep of a password that may be chosen.
 pub fn hash(password: &str) -> Result<String, String> {
@@ -44,26 +39,31 @@ fn is_right(password: &str, hash: &str) -> bool {
 }
 
 impl AppState {
-    /// Whether this is the password of somebody. Who has none costs as much as who has another.
+    /// Whether this is the password of a user who is not disabled. Every other name costs as much as a user's. The attempt
+    /// counts for its address before it is checked; a caller without one is a test.
     pub(crate) async fn is_password(
         &self,
         store: &Store,
+        address: IpAddr,
         name: &str,
         password: &str,
     ) -> Result<bool, Refused> {
-        if MISSES.get(name).is_some_and(|misses| misses >= MISSES_MAX) {
-            return Err(Refused::new(ErrorCode::TooManyRequests, "too many wrong passwords: wait a minute"));
-        }
+        let attempt = self.sign_ins.begin(address, name, self.started.elapsed());
+        let attempt = attempt.map_err(|wait| {
+            Refused::too_many("too many attempts to sign in from this address: wait a minute", wait)
+        })?;
         let found = store.catalog().tokens().password(name).await?;
-        let is_known = found.is_some();
+        let user = store.hub().namespace(name).await?;
+        let is_active =
+            user.is_some_and(|user| user.state == NamespaceState::Active && !user.is_organisation);
+        let is_known = found.is_some() && is_active;
         let hash = found.unwrap_or_else(|| NOBODYS.clone());
         let password = password.to_owned();
         let _turn = CHECKS.acquire().await;
         let checked = tokio::task::spawn_blocking(move || is_right(&password, &hash)).await;
         let is_right = is_known && checked.unwrap_or(false);
-        if !is_right {
-            let misses = MISSES.get(name).unwrap_or(0);
-            MISSES.insert(name.to_owned(), misses + 1);
+        if is_right {
+            self.sign_ins.succeed(&attempt);
         }
         Ok(is_right)
     }

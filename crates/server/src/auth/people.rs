@@ -1,7 +1,6 @@
-//! Whose token it is: the tokens people keep, looked up in the catalog.
+//! Personal tokens: their rows, owners and repositories, looked up in the catalog.
 //!
-//! What was looked up is believed for [`BELIEVED`]: so long a token that was just revoked may still open something, and
-//! so seldom is the catalog asked.
+//! What was looked up is cached for [`BELIEVED`]: so long a token that was just revoked may still open something.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,99 +8,215 @@ use std::time::Duration;
 use moka::future::Cache;
 use store::Store;
 use store::catalog::tokens::{Bound, Rights, TokenRow};
+use store::repo::{MemberRow, NamespaceState, RepoName};
 use xet::wire::routes::TokenScope;
 
-use super::{Refusal, Repository, TokenHash};
+use super::access::{Access, Place};
+use super::identity::{Owner, TokenReach};
+use super::{Claims, Origin, Refusal, TokenHash};
 
-/// How long an answer of the catalog is believed.
+/// How long an answer of the catalog is cached.
 pub const BELIEVED: Duration = Duration::from_secs(2);
 
-/// Looks up tokens. Clones share what they know.
+/// Looks up tokens. Clones share one cache.
 #[derive(Debug, Clone)]
 pub struct People {
     store: Store,
-    /// What the catalog said of a digest, also that it knows none.
-    seen: Cache<TokenHash, Option<Arc<TokenRow>>>,
+    /// By digest of the token, unknown ones too.
+    seen: Cache<TokenHash, Option<Arc<Principal>>>,
+    /// What CAS tokens of one origin may do in one place; `None` for nothing.
+    accesses: Cache<(Origin, Place), Option<Access>>,
 }
 
 impl People {
-    /// The people of a store.
+    /// The tokens of a store.
     pub fn new(store: Store) -> Self {
         let seen = Cache::builder().max_capacity(SEEN_MAX).time_to_live(BELIEVED).build();
-        Self { store, seen }
+        let accesses = Cache::builder().max_capacity(SEEN_MAX).time_to_live(BELIEVED).build();
+        Self { store, seen, accesses }
     }
 
-    /// Whose token this is, if it opens anything now. The outer error is the catalog's.
-    pub async fn of(&self, token: &str, now_s: u64) -> store::Result<Result<Person, Refusal>> {
+    /// Whose token this is, if it opens anything now. The outer error is the catalog's. With `fresh`, a token for a name
+    /// without repository is looked up again: the repository may have been created a moment ago.
+    pub async fn of(&self, token: &str, now_s: u64, fresh: bool) -> store::Result<Result<Person, Refusal>> {
         let Some(hash) = TokenHash::of(token) else { return Ok(Err(Refusal::Malformed)) };
-        let found = self.seen.try_get_with(hash, self.look_up(hash, now_s)).await;
-        // The one error is shared by all who waited for the answer.
-        let found =
-            found.map_err(|error: Arc<store::Error>| store::Error::new(error.kind(), error.to_string()))?;
-        Ok(found.ok_or(Refusal::Unknown).and_then(|row| Person::new(row, now_s)))
+        let mut found =
+            self.seen.try_get_with(hash, self.look_up(hash, now_s)).await.map_err(shared_error)?;
+        let is_unbound = |principal: &Arc<Principal>| matches!(principal.reach, TokenReach::Unbound(_));
+        if fresh && found.as_ref().is_some_and(is_unbound) {
+            found = self.look_up(hash, now_s).await?;
+            self.seen.insert(hash, found.clone()).await;
+        }
+        Ok(found.ok_or(Refusal::Unknown).and_then(|principal| Person::new(principal, now_s)))
     }
 
-    async fn look_up(&self, hash: TokenHash, now_s: u64) -> store::Result<Option<Arc<TokenRow>>> {
+    /// What a CAS token may do now: `None` when the access that it was issued for has ended.
+    pub async fn access(&self, claims: &Claims, now_s: u64) -> store::Result<Option<Access>> {
+        let place = match claims.repo_id {
+            Some(id) => Place::Repo(id),
+            None => Place::Name(claims.repo.clone()),
+        };
+        let key = (claims.origin.clone(), place);
+        let found = match self.accesses.get(&key).await {
+            Some(found) => found,
+            None => {
+                let load = self.load_access(key.0.clone(), key.1.clone(), now_s);
+                self.accesses.try_get_with(key, load).await.map_err(shared_error)?
+            }
+        };
+        Ok(found.filter(|access| access.expires_s.is_none_or(|expires_s| now_s < expires_s)))
+    }
+
+    async fn load_access(&self, origin: Origin, place: Place, now_s: u64) -> store::Result<Option<Access>> {
+        let person = match origin {
+            Origin::Anonymous => None,
+            // Access control was off when the token was issued.
+            Origin::Open => return Ok(None),
+            Origin::Token(id) => {
+                let Some(row) = self.store.catalog().tokens().by_id(&id).await? else { return Ok(None) };
+                match Person::new(Arc::new(self.principal(row).await?), now_s) {
+                    Ok(person) => Some(person),
+                    Err(_) => return Ok(None),
+                }
+            }
+        };
+        Access::load(&self.store, person.as_ref(), &place).await
+    }
+
+    async fn look_up(&self, hash: TokenHash, now_s: u64) -> store::Result<Option<Arc<Principal>>> {
         let tokens = self.store.catalog().tokens();
         let Some(row) = tokens.by_digest(hash.as_bytes()).await? else { return Ok(None) };
         let is_noted = row.used_s.is_some_and(|used_s| now_s < used_s.saturating_add(NOTED_S));
-        // That somebody could not be noted must not lock them out.
+        // A use that could not be noted must not lock the caller out.
         if !is_noted
             && row.is_live(now_s)
             && let Err(error) = tokens.note_use(&row.id, now_s).await
         {
             tracing::warn!(%error, token = row.id, "the use of a token was not noted");
         }
-        Ok(Some(Arc::new(row)))
+        self.principal(row).await.map(|principal| Some(Arc::new(principal)))
+    }
+
+    /// The owner and the reach of a token, from the catalog as it is now.
+    async fn principal(&self, token: TokenRow) -> store::Result<Principal> {
+        let hub = self.store.hub();
+        let found = hub.namespace(&token.subject).await?;
+        let owner = match &found {
+            Some(row) if row.is_organisation => Owner::Organisation,
+            Some(_) => Owner::User,
+            None => Owner::Name,
+        };
+        let is_active = found.is_none_or(|row| row.state == NamespaceState::Active);
+        let memberships = match owner {
+            Owner::User => hub.memberships(&token.subject).await?,
+            _ => Vec::new(),
+        };
+        let reach = match (&token.bound, token.repo_id) {
+            (Bound::Everywhere, _) => TokenReach::Everywhere,
+            (Bound::Namespace(namespace), _) => TokenReach::Namespace(namespace.clone()),
+            (Bound::Repo(_), Some(id)) => {
+                match hub.repo_of(id).await?.filter(|repo| repo.reclaim_s.is_none()) {
+                    Some(repo) => TokenReach::Repo(id, repo.name.scope()?),
+                    None => TokenReach::Nothing,
+                }
+            }
+            (Bound::Repo(scope), None) => match repo_name(scope) {
+                // It came by its name otherwise than by creation.
+                Some(name) if self.store.repo(&name).await?.is_some() => TokenReach::Nothing,
+                _ => TokenReach::Unbound(scope.clone()),
+            },
+        };
+        // A session acts in the name of the token that opened it.
+        let opened_by = match token.id.rsplit_once('.') {
+            Some((by, _)) if token.session.is_some() => {
+                self.store.catalog().tokens().by_id(by).await?.map(|row| row.label)
+            }
+            _ => None,
+        };
+        Ok(Principal { token, owner, is_active, memberships, reach, opened_by })
     }
 }
 
-/// Somebody who showed a token that opens something.
+/// The repository that a scope of the content store belongs to, if it can be one.
+fn repo_name(scope: &store::Scope) -> Option<RepoName> {
+    let (kind, name) = scope.repo().split_once('/')?;
+    RepoName::parse(&format!("{kind}/{}/{name}", scope.namespace())).ok()
+}
+
+/// The one error is shared by all who waited for the answer.
+fn shared_error(error: Arc<store::Error>) -> store::Error {
+    store::Error::new(error.kind(), error.to_string())
+}
+
+/// A token with its owner and its repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Person(Arc<TokenRow>);
+pub struct Principal {
+    /// The row of the token.
+    pub token: TokenRow,
+    /// Kind of owner.
+    pub owner: Owner,
+    /// Whether the owner is neither disabled nor deleted.
+    pub is_active: bool,
+    /// Organisations of a user.
+    pub memberships: Vec<MemberRow>,
+    /// Part of the server that the token is for.
+    pub reach: TokenReach,
+    /// Label of the token that opened a session.
+    pub opened_by: Option<String>,
+}
+
+/// A caller whose token opens something now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person(Arc<Principal>);
 
 impl Person {
-    /// Whoever shows this token.
-    pub fn new(row: Arc<TokenRow>, now_s: u64) -> Result<Self, Refusal> {
-        match row.revoked_s {
+    /// The caller who shows this token.
+    pub fn new(principal: Arc<Principal>, now_s: u64) -> Result<Self, Refusal> {
+        match principal.token.revoked_s {
             Some(_) => Err(Refusal::Revoked),
-            None if !row.is_live(now_s) => Err(Refusal::Expired),
-            None => Ok(Self(row)),
+            None if !principal.token.is_live(now_s) => Err(Refusal::Expired),
+            None if !principal.is_active => Err(Refusal::Disabled),
+            None => Ok(Self(principal)),
         }
+    }
+
+    /// The token and its owner.
+    pub fn principal(&self) -> &Principal {
+        &self.0
     }
 
     /// The token's row.
     pub fn token(&self) -> &TokenRow {
-        &self.0
+        &self.0.token
     }
 
-    /// Whether they may do this in a repository.
-    pub fn allow(&self, needed: Rights, repo: &Repository) -> Result<(), Refusal> {
-        // A name the store cannot hold is nobody's.
-        let covered = repo.scope().is_ok_and(|scope| self.0.bound.covers(&scope));
-        self.allow_anywhere(needed)?;
-        covered.then_some(()).ok_or(Refusal::Repository)
-    }
-
-    /// Whether they may do this at all.
+    /// Refuses a token without these rights.
     pub fn allow_anywhere(&self, needed: Rights) -> Result<(), Refusal> {
-        match (needed, self.0.rights) {
+        match (needed, self.token().rights) {
             (needed, has) if needed <= has => Ok(()),
             (Rights::Admin, _) => Err(Refusal::Admin),
             _ => Err(Refusal::Scope),
         }
     }
 
-    /// The one repository the token is bound to, as the store names it.
-    pub fn only_repo(&self) -> Result<&store::Scope, Refusal> {
-        match &self.0.bound {
-            Bound::Repo(scope) => Ok(scope),
-            _ => Err(Refusal::NoRepository),
+    /// The one scope of content that the token opens by itself.
+    pub fn only_scope(&self, needed: Rights) -> Result<&store::Scope, Refusal> {
+        self.allow_anywhere(needed)?;
+        let identity = super::Identity::from(self.principal());
+        match &self.0.reach {
+            TokenReach::Repo(_, scope) | TokenReach::Unbound(scope) => {
+                match identity.owner_may(needed, scope.namespace(), &self.0.memberships) {
+                    true => Ok(scope),
+                    false => Err(Refusal::Repository),
+                }
+            }
+            TokenReach::Nothing => Err(Refusal::Void),
+            TokenReach::Everywhere | TokenReach::Namespace(_) => Err(Refusal::NoRepository),
         }
     }
 }
 
-/// What a scope of the protocol takes.
+/// Rights that a scope of the protocol takes.
 pub fn rights_for(scope: TokenScope) -> Rights {
     match scope {
         TokenScope::Read => Rights::Read,
@@ -111,5 +226,5 @@ pub fn rights_for(scope: TokenScope) -> Rights {
 
 /// A use is noted once in so long: a busy token would be written all the time.
 const NOTED_S: u64 = 3600;
-/// Tokens that are remembered; some megabytes.
+/// Entries of each cache; some megabytes.
 const SEEN_MAX: u64 = 10_000;

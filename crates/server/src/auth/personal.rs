@@ -58,6 +58,8 @@ impl Wanted {
             expires_s,
             used_s: None,
             revoked_s: None,
+            repo_id: None,
+            session: None,
         }
     }
 }

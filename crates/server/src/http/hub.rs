@@ -44,6 +44,9 @@ pub(super) fn routes() -> Vec<Route> {
         ("/api/validate-yaml".to_owned(), post(admin::validate_yaml)),
         ("/api/admin/users".to_owned(), get(keep::users).post(keep::add_user)),
         ("/api/admin/orgs".to_owned(), get(keep::orgs).post(keep::add_org)),
+        ("/api/admin/users/{user}".to_owned(), put(keep::set_user).delete(keep::delete_user)),
+        ("/api/admin/users/{user}/password".to_owned(), put(keep::set_password)),
+        ("/api/admin/orgs/{org}".to_owned(), delete(keep::delete_org)),
         ("/api/admin/orgs/{org}/members".to_owned(), get(keep::members)),
         (
             "/api/admin/orgs/{org}/members/{user}".to_owned(),

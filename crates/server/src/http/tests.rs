@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::HeaderMap;
 use http_body_util::BodyExt as _;
+use testkit::origin::{ORIGIN, add_origin};
 use tower::ServiceExt as _;
 use tracing_subscriber::fmt::MakeWriter;
 use xet::wire::routes::TokenScope;
 use xet::wire::{ErrorBody, parse_json};
 
 use super::*;
-use crate::auth::{Claims, RepoKind, Repository};
+use crate::auth::{Claims, Origin, RepoKind, Repository};
 use crate::config::{LogFormat, LogLevel, ServeConfig};
 use crate::metrics::Metrics;
 use crate::secret::{Key, KeyRing};
@@ -22,13 +23,22 @@ fn state() -> AppState {
     AppState::new(ServeConfig::default(), &keys, bound()).with_clock(Arc::new(|| NOW))
 }
 
+/// The same over a store, with the token that [`token`] is issued for.
+async fn state_with_store(folder: &std::path::Path) -> AppState {
+    let keys = KeyRing::new(Key::new([7; 32]));
+    let store = crate::House::new(folder).open(&ServeConfig::default(), &keys).await.unwrap();
+    add_origin(store.catalog()).await;
+    state().with_store(store)
+}
+
 fn bound() -> std::net::SocketAddr {
     "127.0.0.1:8080".parse().unwrap()
 }
 
 fn token(state: &AppState, ttl_s: u64) -> String {
     let repo = Repository { kind: RepoKind::Models, namespace: "org".into(), name: "a".into() };
-    let issued = state.tokens.issue(&Claims::new("ada", TokenScope::Read, repo, NOW, ttl_s));
+    let origin = Origin::Token(ORIGIN.to_owned());
+    let issued = state.tokens.issue(&Claims::new("ada", origin, TokenScope::Read, repo, NOW, ttl_s));
     issued.token.expose().clone()
 }
 
@@ -103,7 +113,8 @@ async fn health_says_when_the_server_stops() {
 
 #[tokio::test]
 async fn telemetry_is_taken_from_those_with_a_token_up_to_a_mebibyte() {
-    let state = state();
+    let folder = tempfile::tempdir().unwrap();
+    let state = state_with_store(folder.path()).await;
     let post = |token: &str, body: Vec<u8>| {
         let builder = Request::builder().method(Method::POST).uri("/v1/telemetry");
         builder.header("authorization", format!("Bearer {token}")).body(Body::from(body)).unwrap()
@@ -237,13 +248,14 @@ impl<'a> MakeWriter<'a> for Kept {
 
 #[test]
 fn logs_name_the_request_and_neither_token_nor_signature() {
-    for format in [LogFormat::Text, LogFormat::Json] {
+    let folder = tempfile::tempdir().unwrap();
+    for (n, format) in [LogFormat::Text, LogFormat::Json].into_iter().enumerate() {
         let kept = Kept::default();
         let subscriber = crate::logs::subscriber(format, LogLevel::Debug, kept.clone());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let id = tracing::subscriber::with_default(subscriber, || {
             runtime.block_on(async {
-                let state = state();
+                let state = state_with_store(&folder.path().join(n.to_string())).await;
                 let request = Request::builder()
                     .method(Method::POST)
                     .uri("/v1/telemetry?X-Xet-Signature=secretsignature")

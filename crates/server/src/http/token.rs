@@ -9,7 +9,7 @@ use xet::wire::{ErrorCode, TokenAnswer, encode_json};
 
 use super::error::Refused;
 use super::hub::{self, HubError};
-use crate::auth::{self, Claims, Issued, RepoKind, Repository, Role};
+use crate::auth::{self, Claims, Identity, Issued, Origin, RepoKind, Repository, Role};
 use crate::state::AppState;
 
 /// Hands a token to whoever asked for it.
@@ -46,6 +46,7 @@ pub(super) async fn give(
     let (mut parts, _) = request.into_parts();
     let hub = hub::Asked::from_request_parts(&mut parts, &state).await?;
     let who = hub.who.as_ref();
+    let mut repo_id = None;
     if asked.repo.kind == RepoKind::Buckets {
         // Buckets have no owners yet: they are for whoever keeps the server.
         match who {
@@ -55,17 +56,34 @@ pub(super) async fn give(
         }
     } else {
         match asked.scope {
-            TokenScope::Write => drop(hub.writable().await?),
+            TokenScope::Write => repo_id = Some(hub.writable().await?.id),
             TokenScope::Read => {
                 let repo = hub.readable().await?;
                 hub.revision_must_be(&repo).await?;
+                repo_id = Some(repo.id);
             }
         }
     }
-    let sub = who.map_or("anonymous", |who| who.name.as_str());
-    let mut claims = Claims::new(sub, asked.scope, asked.repo, state.now_s(), state.config.token_ttl_s);
-    claims.revision = asked.revision;
+    let claims = Claims { repo_id, revision: asked.revision, ..claims(&state, who, asked.scope, asked.repo) };
     Ok(answer(&state.base_url, &state.tokens.issue(&claims)))
+}
+
+/// Claims for a caller, or with `None` an anonymous one. They expire with the token that they are issued for.
+pub(super) fn claims(
+    state: &AppState,
+    who: Option<&Identity>,
+    scope: TokenScope,
+    repo: Repository,
+) -> Claims {
+    let (sub, origin) = match who {
+        Some(who) => (who.actor.as_str(), who.origin.clone()),
+        None => ("anonymous", Origin::Anonymous),
+    };
+    let mut claims = Claims::new(sub, origin, scope, repo, state.now_s(), state.config.token_ttl_s);
+    if let Some(expires_s) = who.and_then(|who| who.expires_s) {
+        claims.exp = claims.exp.min(expires_s);
+    }
+    claims
 }
 
 /// The paths of the route: one for each kind and scope, with a revision or, for buckets, without.

@@ -8,8 +8,9 @@ use store::catalog::tokens::{Bound, Rights, TokenRow};
 use super::page::{Frame, answer};
 use super::session::{self, Sent, see_other};
 use super::{PageError, Visit, text};
-use crate::auth::password;
+use crate::auth::identity::TokenReach;
 use crate::auth::personal::{self, Wanted};
+use crate::auth::{Origin, password};
 use crate::http::HubError;
 
 #[derive(Template)]
@@ -33,7 +34,16 @@ async fn page(visit: &Visit, made: Option<String>) -> Result<Response<Body>, Pag
     let name = visit.name()?;
     let tokens = visit.store.catalog().tokens();
     let has_password = tokens.password(name).await?.is_some();
-    let tokens = tokens.all().await?.into_iter().filter(|row| row.subject == name);
+    // A token that is for less than its owner sees itself only.
+    let who = visit.who.as_ref();
+    let sees_all = who.is_none_or(|who| match &who.reach {
+        TokenReach::Everywhere => true,
+        TokenReach::Namespace(namespace) => *namespace == who.name,
+        _ => false,
+    });
+    let is_own = |row: &TokenRow| who.is_some_and(|who| who.origin == Origin::Token(row.id.clone()));
+    let tokens = tokens.all().await?.into_iter();
+    let tokens = tokens.filter(|row| row.subject == name && (sees_all || is_own(row)));
     let now_s = visit.state.now_s();
     let tokens = tokens.filter(|row| row.is_live(now_s)).collect();
     let notice = visit.query.is_set("changed").then_some("Your password was changed.");
@@ -57,14 +67,11 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             let label = sent.field("label")?.chars().take(LABEL_MAX).collect();
             let days: u64 = sent.form.value("days").and_then(|days| days.parse().ok()).unwrap_or(0);
             let expires_s = (days > 0).then(|| now_s.saturating_add(days.min(DAYS_MAX) * 86_400));
-            let bound = match &who.bound {
-                // For a person's own use, not the server's.
-                Bound::Everywhere => Bound::Namespace(name.clone()),
-                bound => bound.clone(),
-            };
             let token = personal::make();
-            let wanted = Wanted { label, subject: name, rights, bound, expires_s };
-            store.catalog().tokens().add(&wanted.row(&token, now_s)).await?;
+            let wanted = Wanted { label, subject: name, rights, bound: who.bound(), expires_s };
+            let mut row = wanted.row(&token, now_s);
+            row.session = session::id(visit).await?;
+            store.catalog().tokens().add(&row).await?;
             page(visit, Some(token.expose().clone())).await
         }
         "revoke" => {
@@ -79,12 +86,13 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
         "password" => {
             let tokens = store.catalog().tokens();
             if tokens.password(&name).await?.is_some()
-                && !visit.state.is_password(store, &name, sent.field("old")?).await?
+                && !visit.state.is_password(store, sent.address, &name, sent.field("old")?).await?
             {
                 return Err(HubError::invalid("the old password is another").into());
             }
             let hash = password::hash(sent.field("new")?).map_err(HubError::invalid)?;
-            tokens.set_password(&name, Some(&hash), now_s).await?;
+            let kept = session::id(visit).await?;
+            store.set_password(&name, Some(&hash), kept.as_deref()).await?;
             Ok(see_other("/-/account?changed"))
         }
         _ => Err(HubError::invalid("no such action").into()),
@@ -93,7 +101,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
 
 impl Account {
     fn is_session(&self, row: &TokenRow) -> bool {
-        session::is_session(&row.label)
+        session::is_session(row)
     }
 }
 

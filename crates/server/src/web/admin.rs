@@ -46,7 +46,7 @@ async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<
         orgs.push((org, members));
     }
     let live = store.catalog().tokens().all().await?.into_iter().filter(|row| row.is_live(now_s));
-    let (sessions, tokens): (Vec<_>, Vec<_>) = live.partition(|row| session::is_session(&row.label));
+    let (sessions, tokens): (Vec<_>, Vec<_>) = live.partition(|row| session::is_session(row));
     let trash = store.hub().trash().await?;
     let quotas = store.quota_usage().await?;
     let frame = Frame::new(visit, "admin", "Administration");
@@ -90,19 +90,26 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             store.set_member(sent.field("org")?, sent.field("user")?, writes).await?;
         }
         "remove-member" => store.remove_member(sent.field("org")?, sent.field("user")?).await?,
+        "disable-user" => drop(store.disable_user(sent.field("user")?).await?),
+        "enable-user" => drop(store.enable_user(sent.field("user")?).await?),
+        "delete-user" => store.delete_namespace(confirmed(&sent, "user")?, false).await?,
+        "delete-org" => store.delete_namespace(confirmed(&sent, "org")?, true).await?,
         "password" => {
             let name = sent.field("user")?;
-            if !store.namespaces(false).await?.iter().any(|row| row.name == name) {
-                return Err(HubError::invalid(format!("no user {name:?}: add them first")).into());
-            }
             let hash = match sent.form.value("password").unwrap_or_default() {
                 "" => None,
                 chosen => Some(password::hash(chosen).map_err(HubError::invalid)?),
             };
-            store.catalog().tokens().set_password(name, hash.as_deref(), now_s).await?;
+            let kept = (visit.name()? == name).then_some(session::id(visit).await?).flatten();
+            store.set_password(name, hash.as_deref(), kept.as_deref()).await?;
         }
         "token" => {
-            let (wanted, token) = (new_token(&sent, now_s)?, personal::make());
+            let (mut wanted, token) = (new_token(&sent, now_s)?, personal::make());
+            let owner = store.hub().namespace(&wanted.subject).await?;
+            // A user's token is limited by what the user may do; any other name needs a bound.
+            if owner.is_some_and(|owner| !owner.is_organisation) {
+                wanted.bound = Bound::Everywhere;
+            }
             let subject = wanted.subject.clone();
             store.catalog().tokens().add(&wanted.row(&token, now_s)).await?;
             return page(visit, Some((subject, token.expose().clone()))).await;
@@ -136,6 +143,15 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
     }
     tracing::info!(who = visit.name()?, action = visit.param("action"), "administration by a page");
     Ok(see_other("/-/admin"))
+}
+
+/// A name that was typed once more to confirm what cannot be undone.
+fn confirmed<'a>(sent: &'a Sent, field: &str) -> Result<&'a str, HubError> {
+    let name = sent.field(field)?;
+    match sent.form.value("confirm").map(str::trim) == Some(name) {
+        true => Ok(name),
+        false => Err(HubError::invalid(format!("type {name} to confirm that it is to be deleted"))),
+    }
 }
 
 /// A number of gigabytes in a form, as bytes; `None` for no limit.

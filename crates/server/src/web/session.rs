@@ -3,20 +3,25 @@
 //! What changes something needs more than the cookie: a word that only the server's own pages know, and a browser that says
 //! the request comes from them.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use askama::Template;
+use axum::Extension;
 use axum::body::Body;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{ConnectInfo, FromRequest, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 use sha2::{Digest as _, Sha256};
-use store::catalog::tokens::{Bound, Rights};
+use store::catalog::tokens::{Bound, Rights, TokenRow};
+use store::repo::RepoId;
 use xet::wire::ErrorCode;
 
 use super::page::{Frame, answer};
 use super::{PageError, Visit};
 use crate::auth::Identity;
 use crate::auth::personal::{self, TokenHash, Wanted};
+use crate::door::Peer;
 use crate::http::error::Refused;
 use crate::http::{HubError, Query, read_body};
 use crate::secret::hex;
@@ -32,8 +37,8 @@ pub(super) const LABEL: &str = "browser session";
 const LABEL_BY_PASSWORD: &str = "browser session by password";
 
 /// Whether a token is that of a browser.
-pub(super) fn is_session(label: &str) -> bool {
-    label == LABEL || label == LABEL_BY_PASSWORD
+pub(super) fn is_session(row: &TokenRow) -> bool {
+    row.session.as_ref() == Some(&row.id)
 }
 
 /// Refuses whoever only shows a token: it must not become more than it is, such as one that never ends, or a password.
@@ -45,7 +50,10 @@ pub(super) async fn expect_person(visit: &Visit) -> Result<(), HubError> {
         Some(hash) => visit.store.catalog().tokens().by_digest(hash.as_bytes()).await?,
         None => None,
     };
-    match row.is_some_and(|row| row.label == LABEL_BY_PASSWORD) {
+    // Any token can be labelled so; only a session has an id of one.
+    let is_by_password =
+        |row: TokenRow| row.label == LABEL_BY_PASSWORD && row.session.as_ref() == Some(&row.id);
+    match row.is_some_and(is_by_password) {
         true => Ok(()),
         false => Err(HubError::new(
             ErrorCode::Forbidden,
@@ -53,6 +61,14 @@ pub(super) async fn expect_person(visit: &Visit) -> Result<(), HubError> {
         )),
     }
 }
+
+/// Id of the session of a request, if it has one.
+pub(super) async fn id(visit: &Visit) -> Result<Option<String>, HubError> {
+    let Some(hash) = visit.session.as_deref().and_then(TokenHash::of) else { return Ok(None) };
+    let row = visit.store.catalog().tokens().by_digest(hash.as_bytes()).await?;
+    Ok(row.and_then(|row| row.session))
+}
+
 /// The longest form.
 const FORM_BYTES_MAX: usize = 64 * 1024;
 
@@ -110,6 +126,8 @@ pub(super) fn expect_word(
 /// A form somebody who is signed in has sent, and which may be believed.
 pub(super) struct Sent {
     pub(super) visit: Visit,
+    /// Where the form came from.
+    pub(super) address: IpAddr,
     pub(super) form: Query,
 }
 
@@ -126,10 +144,11 @@ impl FromRequest<AppState> for Sent {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, PageError> {
         let (mut parts, body) = request.into_parts();
+        let address = address(parts.extensions.get().cloned().map(Extension));
         let form = Query::form(&read_body(body, FORM_BYTES_MAX).await?);
         let visit = Visit::by_session(&mut parts, state).await?;
         expect_word(&parts.headers, visit.session.as_deref(), form.value("word"))?;
-        Ok(Self { visit, form })
+        Ok(Self { visit, address, form })
     }
 }
 
@@ -152,6 +171,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
 /// `POST /-/sign-in`: a token, or a name and a password.
 pub(super) async fn enter(
     mut visit: Visit,
+    peer: Option<Extension<ConnectInfo<Peer>>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, PageError> {
@@ -165,18 +185,20 @@ pub(super) async fn enter(
         false => by_token(&state, &token).await,
         true => {
             let password = form.value("password").unwrap_or_default();
-            let is_right = state.is_password(&visit.store, &name, password).await?;
-            let bound = Bound::Namespace(name.clone());
+            let is_right = state.is_password(&visit.store, address(peer), &name, password).await?;
             is_right.then(|| Opened {
+                actor: name.clone(),
                 subject: name.clone(),
                 rights: Rights::Write,
-                bound,
+                // What the user may do, and no more.
+                bound: Bound::Everywhere,
+                repo_id: None,
                 ends_s: None,
                 by: None,
             })
         }
     };
-    let Some(Opened { subject, rights, bound, ends_s, by }) = entered else {
+    let Some(Opened { actor, subject, rights, bound, repo_id, ends_s, by }) = entered else {
         tracing::info!(name, "somebody could not sign in");
         let problem = if token.is_empty() {
             "This name and password do not match."
@@ -199,6 +221,9 @@ pub(super) async fn enter(
         // So that it ends when that token is revoked.
         row.id = format!("{by}.{}", row.id);
     }
+    row.session = Some(row.id.clone());
+    row.repo_id = repo_id;
+    store::audit::name(&actor);
     visit.store.catalog().tokens().add(&row).await?;
     let mut response = see_other(&next);
     set_cookie(&state, &mut response, session.expose(), SESSION_S);
@@ -207,12 +232,19 @@ pub(super) async fn enter(
 
 /// What somebody has shown a right to.
 struct Opened {
+    actor: String,
     subject: String,
     rights: Rights,
     bound: Bound,
+    repo_id: Option<RepoId>,
     ends_s: Option<u64>,
     /// The id of the token that was shown.
     by: Option<String>,
+}
+
+/// The address of the client; one for all where none is known, as in tests.
+pub(super) fn address(peer: Option<Extension<ConnectInfo<Peer>>>) -> IpAddr {
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(ConnectInfo(Peer(address)))| address.ip())
 }
 
 /// What a token that people keep opens.
@@ -220,12 +252,14 @@ async fn by_token(state: &AppState, token: &str) -> Option<Opened> {
     if !personal::is_token(token) {
         return None;
     }
-    let person = state.known(token).await.ok()?;
+    let person = state.known(token, true).await.ok()?;
     let row = person.token();
     Some(Opened {
+        actor: Identity::from(person.principal()).actor,
         subject: row.subject.clone(),
         rights: row.rights,
         bound: row.bound.clone(),
+        repo_id: row.repo_id,
         ends_s: row.expires_s,
         by: Some(row.id.clone()),
     })

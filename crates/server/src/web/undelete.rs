@@ -66,7 +66,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
     let shown = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
         Some(path) => {
             let branch = branch.unwrap_or("main");
-            visit.store.undelete_file(&repo, branch, path, visit.name()?).await?;
+            visit.store.undelete_file(&repo, branch, path, &visit.author()?).await?;
             url(&repo.name, "blob", branch, path)
         }
         None => {

@@ -8,12 +8,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use http_body_util::BodyExt as _;
+use server::auth::Origin;
 use server::config::{DataUrlPolicy, DedupPolicy};
 use server::{AppState, Claims, DataUrls, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
 use store::catalog::rows::Counts;
 use store::{Objects, Store, catalog};
 use tempfile::TempDir;
 use testkit::Vectors;
+use testkit::origin::{ORIGIN, add_origin};
 use testkit::postgres::Postgres;
 use testkit::s3::S3;
 use tower::ServiceExt as _;
@@ -83,6 +85,7 @@ impl Place<'_> {
             (Some(postgres), true) => catalog::open_or_create(&postgres.fresh_database()).await.unwrap(),
             _ => Arc::new(catalog::SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap()),
         };
+        add_origin(&*catalog).await;
         let store = House::store(&config, &keys, objects, catalog);
         let data_urls = DataUrls::choose(&config, &store).await.unwrap();
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap());
@@ -114,6 +117,7 @@ impl Hub {
         let config = ServeConfig { data: folder.path().to_owned(), ..config };
         let keys = KeyRing::new(Key::new([7; 32]));
         let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
+        add_origin(store.catalog()).await;
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
         let client = reqwest::Client::new();
         Self { app: server::app(state.clone()), state, store, client, _folder: folder }
@@ -121,7 +125,7 @@ impl Hub {
 
     pub(crate) fn token(&self, scope: TokenScope, name: &str) -> String {
         let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: name.into() };
-        let claims = Claims::new("ann", scope, repo, self.state.now_s(), 60);
+        let claims = Claims::new("ann", Origin::Token(ORIGIN.into()), scope, repo, self.state.now_s(), 60);
         self.state.tokens.issue(&claims).token.expose().clone()
     }
 

@@ -40,7 +40,7 @@ async fn a_deleted_repository_can_be_had_back() {
     hub.create("a", false).await;
     let data = testkit::corpus::noise(3, 200_000);
     hub.upload("ann/a", "w.bin", &data).await;
-    let old = hub.token(TokenScope::Write, "a");
+    let old = hub.token(Rights::Write, "a").await;
     let hash = hub.send("HEAD", "/ann/a/resolve/main/w.bin", &[], b"").await.header("x-xet-hash").to_owned();
     let reconstruction = format!("/v1/reconstructions/{hash}");
     assert_eq!(hub.ask(&old, "GET", &reconstruction, b"").await.status, 200);
@@ -133,7 +133,7 @@ async fn a_quota_is_set_from_afar_and_refuses_with_413_what_it_should() {
     let upload = testkit::upload::Upload::of(&[&data], 100, xet::compress::Policy::Auto);
     assert_eq!(hub.admin("PUT", quotas, json!({"of": "ann/a", "physicalHard": 250_000})).await.status, 200);
     let xorb = &upload.xorbs[0];
-    let token = hub.token(TokenScope::Write, "a");
+    let token = hub.token(Rights::Write, "a").await;
     let got = hub.ask(&token, "POST", &format!("/v1/xorbs/default/{}", xorb.info.hash()), &xorb.bytes).await;
     assert_eq!((got.status, &got.json()["code"]), (413, &json!("quota_exceeded")));
 

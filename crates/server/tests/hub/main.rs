@@ -73,10 +73,9 @@ impl Hub {
         token.expose().clone()
     }
 
-    fn token(&self, scope: TokenScope, name: &str) -> String {
-        let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: name.into() };
-        let claims = Claims::new("ann", scope, repo, self.state.now_s(), 60);
-        self.state.tokens.issue(&claims).token.expose().clone()
+    /// A token of ann for one of ann's models.
+    async fn token(&self, rights: Rights, name: &str) -> String {
+        self.personal("ann", rights, Bound::Repo(format!("ann/models/{name}").parse().unwrap())).await
     }
 
     async fn send(&self, method: &str, uri: &str, headers: &[(&str, &str)], body: &[u8]) -> Got {
@@ -291,7 +290,7 @@ async fn a_private_repository_does_not_exist_for_others() {
     hub.create("other", false).await;
     let data = testkit::corpus::noise(2, 100_000);
     hub.upload("ann/secret", "w.bin", &data).await;
-    let stranger = hub.token(TokenScope::Write, "other");
+    let stranger = hub.token(Rights::Write, "other").await;
     let paths = [
         "/api/models/ann/secret",
         "/api/models/ann/secret/tree/main",
@@ -323,7 +322,7 @@ async fn a_private_repository_does_not_exist_for_others() {
     let head = hub.ask(&hub.admin, "HEAD", "/ann/secret/resolve/main/w.bin", b"").await;
     let plan = format!("/v2/reconstructions/{}", head.header("x-xet-hash"));
     assert_eq!(hub.ask(&stranger, "GET", &plan, b"").await.status, 404);
-    assert_eq!(hub.ask(&hub.token(TokenScope::Read, "secret"), "GET", &plan, b"").await.status, 200);
+    assert_eq!(hub.ask(&hub.token(Rights::Read, "secret").await, "GET", &plan, b"").await.status, 200);
     let listed = hub.send("GET", "/api/models", &[], b"").await.json();
     assert_eq!(listed.as_array().unwrap().len(), 1);
 }
@@ -332,8 +331,8 @@ async fn a_private_repository_does_not_exist_for_others() {
 async fn a_token_that_reads_does_not_write() {
     let hub = Hub::new().await;
     hub.create("a", false).await;
-    let reader = hub.token(TokenScope::Read, "a");
-    let elsewhere = hub.token(TokenScope::Write, "b");
+    let reader = hub.token(Rights::Read, "a").await;
+    let elsewhere = hub.token(Rights::Write, "b").await;
     let lines = [header("x"), file("c", b"3")];
     for token in [&reader, &elsewhere] {
         assert_eq!(hub.commit(token, "ann/a", &lines).await.status, 403);
@@ -355,7 +354,7 @@ async fn a_token_that_reads_does_not_write() {
         }
     }
     assert_eq!(hub.ask(&reader, "GET", "/api/models/ann/a/xet-read-token/main", b"").await.status, 200);
-    let writer = hub.token(TokenScope::Write, "a");
+    let writer = hub.token(Rights::Write, "a").await;
     assert_eq!(hub.commit(&writer, "ann/a", &lines).await.status, 200);
     let basic = format!("Basic {}", STANDARD.encode(format!("ann:{}", hub.admin)));
     assert_eq!(

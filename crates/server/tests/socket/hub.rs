@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use object_store::local::LocalFileSystem;
+use server::auth::Origin;
 use server::state::Pace;
 use server::{AppState, Claims, Key, KeyRing, RepoKind, Repository, ServeConfig};
 use store::catalog::SqliteCatalog;
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 use testkit::corpus;
 use testkit::faulty::{Faults, FaultyCatalog, FaultyObjects};
 use testkit::http::Http;
+use testkit::origin::{ORIGIN, add_origin};
 use testkit::upload::{Cas, Upload};
 use tokio::runtime::Runtime;
 use xet::compress::Policy;
@@ -47,6 +49,7 @@ impl Hub {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let catalog = runtime.block_on(SqliteCatalog::open(&folder.path().join("catalog.db"))).unwrap();
         let catalog: Arc<dyn Catalog> = Arc::new(catalog);
+        runtime.block_on(add_origin(&*catalog));
         let objects = folder.path().join("objects");
         std::fs::create_dir_all(&objects).unwrap();
         let faults = Faults::default();
@@ -74,7 +77,7 @@ impl Hub {
 
     pub(crate) fn claims(&self, scope: TokenScope, name: &str, ttl_s: u64) -> Claims {
         let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: name.into() };
-        Claims::new("ann", scope, repo, self.state.now_s(), ttl_s)
+        Claims::new("ann", Origin::Token(ORIGIN.into()), scope, repo, self.state.now_s(), ttl_s)
     }
 
     pub(crate) fn token(&self, scope: TokenScope, name: &str) -> String {

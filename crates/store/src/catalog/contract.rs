@@ -289,6 +289,8 @@ fn token(n: u64) -> TokenRow {
         expires_s: n.is_multiple_of(2).then_some(5000),
         used_s: None,
         revoked_s: None,
+        repo_id: None,
+        session: None,
     }
 }
 
@@ -296,10 +298,10 @@ async fn a_token_is_found_by_its_digest_and_listed(catalog: Any) {
     let tokens = catalog.tokens();
     assert_eq!(tokens.password("ann").await.unwrap(), None);
     for hash in ["one", "two"] {
-        tokens.set_password("ann", Some(hash), 5).await.unwrap();
+        tokens.set_password("ann", Some(hash), 5, None).await.unwrap();
         assert_eq!(tokens.password("ann").await.unwrap().as_deref(), Some(hash));
     }
-    tokens.set_password("ann", None, 6).await.unwrap();
+    tokens.set_password("ann", None, 6, None).await.unwrap();
     assert_eq!(tokens.password("ann").await.unwrap(), None);
     assert_eq!(tokens.all().await.unwrap(), []);
     for n in 0..4 {

@@ -373,6 +373,9 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (50, "sizes", include_str!("../../migrations/postgres/0050_sizes.sql")),
     (60, "passwords", include_str!("../../migrations/postgres/0060_passwords.sql")),
     (70, "upkeep", include_str!("../../migrations/postgres/0070_upkeep.sql")),
+    (100, "token_repo", include_str!("../../migrations/postgres/0100_token_repo.sql")),
+    (101, "user_state", include_str!("../../migrations/postgres/0101_user_state.sql")),
+    (102, "token_session", include_str!("../../migrations/postgres/0102_token_session.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

@@ -75,6 +75,18 @@ pub trait RepoCatalog: Records + Review + Send + Sync {
     /// All namespaces that were added, in the order of their names.
     async fn namespaces(&self) -> Result<Vec<NamespaceRow>>;
 
+    /// The user or organisation of this name, deleted ones too.
+    async fn namespace(&self, name: &str) -> Result<Option<NamespaceRow>>;
+
+    /// Disables or enables a user. Disabling revokes the user's browser sessions; enabling a deleted user makes the name
+    /// a user again, without tokens, password and memberships. Tells whether there is such a user.
+    async fn set_user_disabled(&self, name: &str, disabled: bool, now_s: u64) -> Result<bool>;
+
+    /// Deletes a user or an organisation that owns no repository: its members, memberships and password are removed, its
+    /// tokens revoked, and its name stays reserved. Returns repositories that it owns, some of them if there are many;
+    /// nothing changes then.
+    async fn delete_namespace(&self, name: &str, now_s: u64) -> Result<Vec<RepoName>>;
+
     /// Adds members, or gives them another role.
     async fn set_members(&self, rows: &[MemberRow]) -> Result<()>;
 
@@ -222,6 +234,55 @@ pub struct NamespaceRow {
     pub is_organisation: bool,
     /// When it was added, Unix seconds.
     pub created_s: u64,
+    /// Whether it may do anything.
+    pub state: NamespaceState,
+}
+
+/// State of a user or an organisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamespaceState {
+    /// Tokens, sessions and passwords work.
+    Active,
+    /// A user whose tokens, sessions and password do nothing for now.
+    Disabled,
+    /// Deleted; the name is reserved.
+    Deleted,
+}
+
+impl NamespaceState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Active, Self::Disabled, Self::Deleted];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disabled => "disabled",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    pub(crate) const fn number(self) -> i64 {
+        match self {
+            Self::Active => 0,
+            Self::Disabled => 1,
+            Self::Deleted => 2,
+        }
+    }
+}
+
+/// The columns of `namespaces`.
+pub(crate) type NamespaceColumns = (String, i64, i64, i64);
+
+impl TryFrom<NamespaceColumns> for NamespaceRow {
+    type Error = Error;
+
+    fn try_from((name, kind, created, state): NamespaceColumns) -> Result<Self> {
+        let created_s = number("time created", created)?;
+        let state = NamespaceState::ALL.into_iter().find(|known| known.number() == state);
+        let state = state.ok_or_else(|| damaged("state of a namespace"))?;
+        Ok(Self { name, is_organisation: kind != 0, created_s, state })
+    }
 }
 
 /// Somebody who belongs to an organisation.

@@ -11,6 +11,7 @@ use super::rows::{array, number};
 use crate::access::Scope;
 use crate::audit::Deed;
 use crate::error::{Error, ErrorKind, Result};
+use crate::repo::RepoId;
 
 /// The tokens of a catalog.
 ///
@@ -18,11 +19,16 @@ use crate::error::{Error, ErrorKind, Result};
 /// revoked stays revoked, and keeps the time of the first revocation.
 #[async_trait]
 pub trait Tokens: std::fmt::Debug + Send + Sync {
-    /// Adds a token; `false` when its id or its digest is taken, and then nothing changed.
+    /// Adds a token; `false` when its id or its digest is taken, and then nothing changed. A token for a repository that
+    /// exists is bound to the repository's id; one for a name without repository is bound when a repository of that name
+    /// is first created.
     async fn add(&self, row: &TokenRow) -> Result<bool>;
 
     /// The token with this digest, whatever became of it.
     async fn by_digest(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>>;
+
+    /// The token with this id, whatever its state.
+    async fn by_id(&self, id: &str) -> Result<Option<TokenRow>>;
 
     /// Every token, also those that were revoked, the oldest first.
     async fn all(&self) -> Result<Vec<TokenRow>>;
@@ -36,8 +42,15 @@ pub trait Tokens: std::fmt::Debug + Send + Sync {
     /// The hash of somebody's password, if they have one.
     async fn password(&self, name: &str) -> Result<Option<String>>;
 
-    /// Gives somebody a password, or with `None` takes it away.
-    async fn set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Result<()>;
+    /// Sets a user's password, or removes it with `None`, and revokes the user's browser sessions and the tokens made in
+    /// them, except those of `kept_session`.
+    async fn set_password(
+        &self,
+        name: &str,
+        hash: Option<&str>,
+        now_s: u64,
+        kept_session: Option<&str>,
+    ) -> Result<()>;
 }
 
 /// One token.
@@ -63,6 +76,10 @@ pub struct TokenRow {
     pub used_s: Option<u64>,
     /// When it was taken back.
     pub revoked_s: Option<u64>,
+    /// Id of the repository that a token for one repository is bound to; `None` as long as none of its name was created.
+    pub repo_id: Option<RepoId>,
+    /// Id of the browser session that the token is, or was made in.
+    pub session: Option<String>,
 }
 
 /// What a token allows. Each includes those before it.
@@ -172,6 +189,8 @@ type TokenColumns = (
     Option<i64>,
     Option<i64>,
     Option<i64>,
+    Option<Vec<u8>>,
+    Option<String>,
 );
 
 const SET_PASSWORD: &str = "INSERT INTO passwords (name, hash, changed_s) VALUES ($1, $2, $3) \
@@ -181,14 +200,41 @@ const SET_PASSWORD: &str = "INSERT INTO passwords (name, hash, changed_s) VALUES
 const REVOKE: &str = "UPDATE tokens SET revoked_s = COALESCE(revoked_s, $1) \
     WHERE id = $2 OR (revoked_s IS NULL AND SUBSTR(id, 1, LENGTH($2) + 1) = $2 || '.')";
 
-const COLUMNS: &str =
-    "id, label, digest, subject, rights, namespace, repo, created_s, expires_s, used_s, revoked_s";
+/// Revokes the sessions of a user and the tokens made in them, except those of one session.
+const END_SESSIONS: &str = "UPDATE tokens SET revoked_s = $1 \
+    WHERE revoked_s IS NULL AND subject = $2 AND session IS NOT NULL AND session <> $3";
+
+/// Id of the repository of a scope, `repo` being `models/name`. Names are compared without regard to case.
+const REPO_OF_SCOPE: &str = "SELECT id FROM repos WHERE reclaim_s IS NULL AND LOWER(namespace) = LOWER($1) \
+    AND LOWER(CASE kind WHEN 0 THEN 'models/' WHEN 1 THEN 'datasets/' ELSE 'spaces/' END || name) = LOWER($2) \
+    ORDER BY CASE WHEN namespace = $1 THEN 0 ELSE 1 END LIMIT 1";
+
+/// Binds the tokens for a scope to the repository that was created there.
+pub(in crate::catalog) const BIND_TOKENS: &str = "UPDATE tokens SET repo_id = $1 \
+    WHERE repo_id IS NULL AND LOWER(namespace) = LOWER($2) AND LOWER(repo) = LOWER($3)";
+
+const COLUMNS: &str = "id, label, digest, subject, rights, namespace, repo, created_s, expires_s, used_s, \
+    revoked_s, repo_id, session";
 
 impl TryFrom<TokenColumns> for TokenRow {
     type Error = Error;
 
     fn try_from(columns: TokenColumns) -> Result<Self> {
-        let (id, label, digest, subject, rights, namespace, repo, created, expires, used, revoked) = columns;
+        let (
+            id,
+            label,
+            digest,
+            subject,
+            rights,
+            namespace,
+            repo,
+            created,
+            expires,
+            used,
+            revoked,
+            repo_id,
+            session,
+        ) = columns;
         let damaged =
             |what| Error::new(ErrorKind::Corrupt, format!("the catalog holds an impossible {what}"));
         let rights = Rights::ALL.iter().find(|known| known.number() == rights);
@@ -213,6 +259,10 @@ impl TryFrom<TokenColumns> for TokenRow {
             expires_s: time("time of expiry", expires)?,
             used_s: time("time of use", used)?,
             revoked_s: time("time of revocation", revoked)?,
+            repo_id: repo_id
+                .map(|id| id.try_into().map(RepoId::new).map_err(|_| damaged("repository id of a token")))
+                .transpose()?,
+            session,
         })
     }
 }
@@ -224,7 +274,21 @@ mod tests {
     fn columns() -> TokenColumns {
         let text = |text: &str| Some(text.to_owned());
         let (namespace, repo) = (text("ann"), text("models/a"));
-        ("t1".into(), "laptop".into(), vec![7; 32], "ann".into(), 1, namespace, repo, 5, Some(9), None, None)
+        (
+            "t1".into(),
+            "laptop".into(),
+            vec![7; 32],
+            "ann".into(),
+            1,
+            namespace,
+            repo,
+            5,
+            Some(9),
+            None,
+            None,
+            Some(vec![3; 16]),
+            None,
+        )
     }
 
     #[test]
@@ -248,7 +312,9 @@ mod tests {
         rights.4 = 3;
         let mut time = columns();
         time.8 = Some(-1);
-        for columns in [half, digest, rights, time] {
+        let mut repo_id = columns();
+        repo_id.11 = Some(vec![3; 15]);
+        for columns in [half, digest, rights, time, repo_id] {
             assert_eq!(TokenRow::try_from(columns).unwrap_err().kind(), ErrorKind::Corrupt);
         }
     }

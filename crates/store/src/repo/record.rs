@@ -8,7 +8,7 @@ use futures::TryStreamExt as _;
 use serde::{Deserialize, Serialize};
 use xet::wire::{encode_json, parse_json};
 
-use super::{MemberRow, NamespaceRow, PullRow, PullState, RepoId, RepoName};
+use super::{MemberRow, NamespaceRow, NamespaceState, PullRow, PullState, RepoId, RepoName};
 use crate::Store;
 use crate::catalog::keep::{LeftRow, Limit, QuotaRow};
 use crate::catalog::records::{PeopleRecord, RepoRecord};
@@ -78,6 +78,8 @@ struct NamespaceJson {
     name: String,
     kind: String,
     created_s: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -166,6 +168,7 @@ impl PeopleRecord {
             name: row.name.clone(),
             kind: if row.is_organisation { "org" } else { "user" }.to_owned(),
             created_s: row.created_s,
+            state: (row.state != NamespaceState::Active).then(|| row.state.as_str().to_owned()),
         };
         let member = |row: &MemberRow| MemberJson {
             namespace: row.namespace.clone(),
@@ -194,7 +197,14 @@ impl PeopleRecord {
                 "user" => false,
                 _ => return Err(wrong("kind of a namespace")),
             };
-            Ok(NamespaceRow { name: row.name, is_organisation, created_s: row.created_s })
+            let state = match row.state.as_deref() {
+                None => NamespaceState::Active,
+                Some(word) => NamespaceState::ALL
+                    .into_iter()
+                    .find(|known| known.as_str() == word)
+                    .ok_or_else(|| wrong("state of a namespace"))?,
+            };
+            Ok(NamespaceRow { name: row.name, is_organisation, created_s: row.created_s, state })
         };
         let member = |row: MemberJson| {
             let writes = match row.role.as_str() {

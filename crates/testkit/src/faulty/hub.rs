@@ -90,6 +90,18 @@ impl RepoCatalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.hub().namespaces()).await
     }
 
+    async fn namespace(&self, name: &str) -> store::Result<Option<NamespaceRow>> {
+        self.faults.run(catalog_fault, self.inner.hub().namespace(name)).await
+    }
+
+    async fn set_user_disabled(&self, name: &str, disabled: bool, now_s: u64) -> store::Result<bool> {
+        self.faults.run(catalog_fault, self.inner.hub().set_user_disabled(name, disabled, now_s)).await
+    }
+
+    async fn delete_namespace(&self, name: &str, now_s: u64) -> store::Result<Vec<RepoName>> {
+        self.faults.run(catalog_fault, self.inner.hub().delete_namespace(name, now_s)).await
+    }
+
     async fn set_members(&self, rows: &[MemberRow]) -> store::Result<()> {
         self.faults.run(catalog_fault, self.inner.hub().set_members(rows)).await
     }

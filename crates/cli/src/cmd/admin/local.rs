@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use server::ServeConfig;
+use server::auth::password;
 use server::http::{deed_json, left_json, quota_json};
 use store::Store;
 use store::catalog::keep::{DeedQuery, Limit, QuotaRow};
@@ -9,13 +10,19 @@ use store::catalog::repo::{RepoQuery, RepoRow};
 use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
 
 use super::keeping::{Audit, QuotaVerb, Undelete};
-use super::{MemberVerb, NamespaceVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
+use super::users::{OrgVerb, UserVerb, read_password};
+use super::{MemberVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
+use crate::output::CliError;
 
 pub(super) async fn run(place: &Place, verb: Verb) -> Values {
     let (config, store) = (place.config()?, place.open().await?);
     match verb {
-        Verb::User(verb) => namespaces(verb, &store, false).await,
-        Verb::Org(verb) => namespaces(verb, &store, true).await,
+        Verb::User(UserVerb::Password { name, stdin, remove }) => {
+            let hash = read_password(&name, stdin, remove)?.as_deref().map(password::hash).transpose();
+            store.set_password(&name, hash.map_err(said)?.as_deref(), None).await.map(|()| Vec::new())
+        }
+        Verb::User(verb) => users(verb, &store).await,
+        Verb::Org(verb) => organisations(verb, &store).await,
         Verb::Member(verb) => members(verb, &store).await,
         Verb::Repo(verb) => repos(verb, &store, &config).await,
         Verb::Trash(verb) => trash(verb, &store).await,
@@ -26,13 +33,25 @@ pub(super) async fn run(place: &Place, verb: Verb) -> Values {
     .map_err(said)
 }
 
-async fn namespaces(verb: NamespaceVerb, store: &Store, is_organisation: bool) -> store::Result<Vec<Value>> {
+async fn users(verb: UserVerb, store: &Store) -> store::Result<Vec<Value>> {
+    let value = |row: &NamespaceRow| json!({"name": row.name, "state": row.state.as_str()});
+    match verb {
+        UserVerb::Create { name } => Ok(vec![value(&store.add_namespace(&name, false).await?)]),
+        UserVerb::List => Ok(store.namespaces(false).await?.iter().map(value).collect()),
+        UserVerb::Disable { name } => Ok(vec![value(&store.disable_user(&name).await?)]),
+        UserVerb::Enable { name } => Ok(vec![value(&store.enable_user(&name).await?)]),
+        UserVerb::Delete { name } => store.delete_namespace(&name, false).await.map(|()| Vec::new()),
+        // Needs a terminal: done by the caller.
+        UserVerb::Password { .. } => Ok(Vec::new()),
+    }
+}
+
+async fn organisations(verb: OrgVerb, store: &Store) -> store::Result<Vec<Value>> {
     let value = |row: &NamespaceRow| json!({"name": row.name});
     match verb {
-        NamespaceVerb::Create { name } => {
-            Ok(vec![value(&store.add_namespace(&name, is_organisation).await?)])
-        }
-        NamespaceVerb::List => Ok(store.namespaces(is_organisation).await?.iter().map(value).collect()),
+        OrgVerb::Create { name } => Ok(vec![value(&store.add_namespace(&name, true).await?)]),
+        OrgVerb::List => Ok(store.namespaces(true).await?.iter().map(value).collect()),
+        OrgVerb::Delete { name } => store.delete_namespace(&name, true).await.map(|()| Vec::new()),
     }
 }
 

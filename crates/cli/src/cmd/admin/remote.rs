@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use store::repo::{Kind, RepoName};
 
 use super::keeping::{QuotaVerb, Undelete};
-use super::{MemberVerb, NamespaceVerb, RepoVerb, TrashVerb, Values, Verb, said};
+use super::users::{OrgVerb, UserVerb, read_password};
+use super::{MemberVerb, RepoVerb, TrashVerb, Values, Verb, said};
 use crate::output::CliError;
 
 /// A server and who asks it.
@@ -31,8 +32,8 @@ impl Remote {
 
     pub(super) async fn run(&self, verb: Verb) -> Values {
         match verb {
-            Verb::User(verb) => self.namespaces(verb, "/api/admin/users").await,
-            Verb::Org(verb) => self.namespaces(verb, "/api/admin/orgs").await,
+            Verb::User(verb) => self.users(verb).await,
+            Verb::Org(verb) => self.organisations(verb).await,
             Verb::Member(verb) => self.members(verb).await,
             Verb::Repo(verb) => self.repos(verb).await,
             Verb::Trash(verb) => self.trash(verb).await,
@@ -63,10 +64,35 @@ impl Remote {
         self.send(Method::POST, UNDELETE, body).await
     }
 
-    async fn namespaces(&self, verb: NamespaceVerb, path: &str) -> Values {
+    async fn users(&self, verb: UserVerb) -> Values {
+        let path = |name: &str, rest: &str| format!("{USERS}/{}{rest}", segment(name));
         match verb {
-            NamespaceVerb::Create { name } => self.send(Method::POST, path, json!({"name": name})).await,
-            NamespaceVerb::List => self.list(path).await,
+            UserVerb::Create { name } => self.send(Method::POST, USERS, json!({"name": name})).await,
+            UserVerb::List => self.list(USERS).await,
+            UserVerb::Disable { name } => {
+                self.send(Method::PUT, &path(&name, ""), json!({"disabled": true})).await
+            }
+            UserVerb::Enable { name } => {
+                self.send(Method::PUT, &path(&name, ""), json!({"disabled": false})).await
+            }
+            UserVerb::Delete { name } => {
+                self.send(Method::DELETE, &path(&name, ""), Value::Null).await.map(|_| Vec::new())
+            }
+            UserVerb::Password { name, stdin, remove } => {
+                let body = json!({"password": read_password(&name, stdin, remove)?});
+                self.send(Method::PUT, &path(&name, "/password"), body).await.map(|_| Vec::new())
+            }
+        }
+    }
+
+    async fn organisations(&self, verb: OrgVerb) -> Values {
+        match verb {
+            OrgVerb::Create { name } => self.send(Method::POST, ORGS, json!({"name": name})).await,
+            OrgVerb::List => self.list(ORGS).await,
+            OrgVerb::Delete { name } => {
+                let path = format!("{ORGS}/{}", segment(&name));
+                self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
+            }
         }
     }
 
@@ -179,6 +205,15 @@ impl Remote {
     }
 }
 
+/// A name as one segment of a path.
+fn segment(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let encode = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(encode).collect()
+}
+
+const USERS: &str = "/api/admin/users";
+const ORGS: &str = "/api/admin/orgs";
 const QUOTAS: &str = "/api/admin/quotas";
 const UNDELETE: &str = "/api/admin/undelete";
 

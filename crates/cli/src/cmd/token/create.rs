@@ -5,9 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use server::auth::Origin;
 use server::auth::personal::{self, Wanted};
 use server::{CasTokens, Claims, House, RepoKind, Repository, Secret};
-use store::catalog::tokens::{Bound, Rights};
+use store::Catalog;
+use store::catalog::tokens::{Bound, Rights, TokenRow};
+use store::repo::{NamespaceRow, NamespaceState};
 use xet::wire::routes::TokenScope;
 
 use super::{Place, Shown, block_on, now_s, said};
@@ -15,12 +18,14 @@ use crate::output::{CliError, complain};
 
 /// Print a new token, this once
 ///
-/// The catalog keeps a hash of it, so it cannot be shown again. One for a repository can be given to XET clients as it is; with any other a
-/// client asks the server's token route first, as Hub clients do.
+/// The catalog keeps a hash of it, so it cannot be shown again. A token of a user allows at most what the user may do; every token is limited
+/// to the repository, namespace or server that it is made for. One for a repository can be given to XET clients as it is; with any other a client
+/// asks the server's token route first, as Hub clients do.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone token create --scope write --repo ann/model\n  \
-                        drystone token create --scope read --namespace ann --label ci --ttl 2592000\n  \
-                        drystone token create --scope admin --label ann --catalog postgres://db/hub\n  \
+                        drystone token create --scope write --everywhere --subject ann\n  \
+                        drystone token create --scope read --namespace team --label ci --ttl 2592000\n  \
+                        drystone token create --scope admin --label backup --catalog postgres://db/hub\n  \
                         drystone token create --scope read --repo datasets/ann/corpus --cas --ttl 3600")]
 pub(super) struct Create {
     /// What it allows; each includes those before it
@@ -35,11 +40,15 @@ pub(super) struct Create {
     #[arg(long, value_name = "NAME", value_parser = parse_name, conflicts_with = "repo")]
     namespace: Option<String>,
 
+    /// For every repository, or with --subject for all that the user may read or write
+    #[arg(long, conflicts_with_all = ["repo", "namespace"])]
+    everywhere: bool,
+
     /// What to call it [default: what it is for]
     #[arg(long, value_name = "TEXT", value_parser = parse_name)]
     label: Option<String>,
 
-    /// Whose it is [default: the namespace it is for, else admin]
+    /// The user it belongs to; it allows at most what the user may do [default: the namespace it is for, else admin]
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     subject: Option<String>,
 
@@ -47,7 +56,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=100 * 365 * 86_400))]
     ttl: Option<u64>,
 
-    /// A CAS token instead: signed with the key in the data folder and kept nowhere, so it cannot be revoked
+    /// A CAS token instead, for XET clients. It ends with the token that it is made from, which is in the list of tokens
     #[arg(long, requires = "repo")]
     cas: bool,
 
@@ -77,50 +86,79 @@ struct Made<'a> {
 
 impl Create {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
-        if self.scope == ScopeChoice::Admin && (self.repo.is_some() || self.namespace.is_some()) {
+        let has_place = self.repo.is_some() || self.namespace.is_some();
+        if self.scope == ScopeChoice::Admin && has_place {
             complain(&"an admin token is for the whole server: leave out --repo and --namespace");
             return Ok(ExitCode::from(2));
         }
-        match (self.cas, &self.repo) {
-            (true, Some(repo)) => self.sign(repo.clone()),
-            _ => self.keep(),
+        if self.scope != ScopeChoice::Admin && !has_place && !self.everywhere {
+            complain(&"name what the token is for: --repo REPO, --namespace NAME or --everywhere");
+            return Ok(ExitCode::from(2));
+        }
+        // Before anything is stored.
+        let signer = self.cas.then(|| self.signer()).transpose()?;
+        let now_s = now_s();
+        let (token, row) = block_on(async {
+            let catalog = self.place.open_catalog().await?;
+            let owner = self.owner(&*catalog).await?;
+            let (token, row) = self.make(owner, now_s)?;
+            match catalog.tokens().add(&row).await.map_err(said)? {
+                // As it was stored: bound to the repository's id.
+                true => Ok((token, catalog.tokens().by_id(&row.id).await.map_err(said)?.unwrap_or(row))),
+                false => Err(CliError::Message("the new token's id is taken: try again".to_owned())),
+            }
+        })?;
+        match (signer, &self.repo) {
+            (Some(signer), Some(repo)) => self.sign(&signer, repo.clone(), &row),
+            _ => self.print(&token, row.expires_s, Some(Shown::new(&row, now_s))),
         }
     }
 
-    /// Makes a token that the catalog knows.
-    fn keep(&self) -> Result<ExitCode, CliError> {
-        let now_s = now_s();
+    /// The owner of the token: a user who is named, else the namespace it is for.
+    async fn owner(&self, catalog: &dyn Catalog) -> Result<String, CliError> {
+        let Some(subject) = &self.subject else {
+            let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
+            return Ok(owner.map_or("admin", String::as_str).to_owned());
+        };
+        let found = catalog.hub().namespace(subject).await.map_err(said)?;
+        match found {
+            Some(NamespaceRow { is_organisation: true, .. }) => Err(CliError::Message(format!(
+                "{subject} is an organisation: name one of its members by --subject, or leave it out for a service token"
+            ))),
+            Some(row) if row.state != NamespaceState::Deleted => Ok(row.name),
+            _ => Err(CliError::Message(format!(
+                "no user {subject}: add them with `drystone admin user create {subject}`, or leave out --subject"
+            ))),
+        }
+    }
+
+    fn make(&self, subject: String, now_s: u64) -> Result<(Secret<String>, TokenRow), CliError> {
         let bound = match (&self.repo, &self.namespace) {
             (Some(repo), _) => Bound::Repo(repo.scope().map_err(said)?),
             (None, Some(namespace)) => Bound::Namespace(namespace.clone()),
             (None, None) => Bound::Everywhere,
         };
-        let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
         let place = self.repo.as_ref().map(ToString::to_string).or(self.namespace.clone());
         let rights = match self.scope {
             ScopeChoice::Read => Rights::Read,
             ScopeChoice::Write => Rights::Write,
             ScopeChoice::Admin => Rights::Admin,
         };
+        let ttl = self.ttl.or(self.cas.then_some(CAS_TTL_S));
         let wanted = Wanted {
             label: self.label.clone().or(place).unwrap_or_else(|| rights.as_str().to_owned()),
-            subject: self.subject.as_ref().or(owner).map_or("admin", String::as_str).to_owned(),
+            subject,
             rights,
             bound,
-            expires_s: self.ttl.map(|ttl| now_s.saturating_add(ttl)),
+            expires_s: ttl.map(|ttl| now_s.saturating_add(ttl)),
         };
         let token = personal::make();
         let row = wanted.row(&token, now_s);
-        let added =
-            block_on(async { self.place.open_catalog().await?.tokens().add(&row).await.map_err(said) })?;
-        if !added {
-            return Err(CliError::Message("the new token's id is taken: try again".to_owned()));
-        }
-        self.print(&token, row.expires_s, Some(Shown::new(&row, now_s)))
+        Ok((token, row))
     }
 
-    /// Makes a token that says everything itself.
-    fn sign(&self, repo: Repository) -> Result<ExitCode, CliError> {
+    /// Signs CAS tokens with the server's key.
+    fn signer(&self) -> Result<CasTokens, CliError> {
         let config = self.place.config()?;
         let keys = match &config.signing_key_file {
             Some(file) => House::keys_of(file),
@@ -130,9 +168,16 @@ impl Create {
             let data = config.data.display();
             CliError::Message(format!("{data}: no key of a server ({error}); `drystone serve` makes one"))
         })?;
+        Ok(CasTokens::new(&keys))
+    }
+
+    /// Prints a CAS token for the access of a token that is in the catalog.
+    fn sign(&self, signer: &CasTokens, repo: Repository, row: &TokenRow) -> Result<ExitCode, CliError> {
         let scope = if self.scope == ScopeChoice::Read { TokenScope::Read } else { TokenScope::Write };
-        let claims = Claims::new("token create", scope, repo, now_s(), self.ttl.unwrap_or(3600));
-        let issued = CasTokens::new(&keys).issue(&claims);
+        let (now_s, ttl_s) = (row.created_s, self.ttl.unwrap_or(CAS_TTL_S));
+        let claims = Claims::new(&row.subject, Origin::Token(row.id.clone()), scope, repo, now_s, ttl_s);
+        let claims = Claims { repo_id: row.repo_id, ..claims };
+        let issued = signer.issue(&claims);
         self.print(&issued.token, Some(issued.expires_s), None)
     }
 
@@ -153,6 +198,9 @@ impl Create {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+/// Seconds that a CAS token lives by default.
+const CAS_TTL_S: u64 = 3600;
 
 /// Reads `ns/name` or `kind/ns/name`.
 pub(crate) fn parse_repo(text: &str) -> Result<Repository, String> {

@@ -1,22 +1,24 @@
 //! Who may do what to which repository.
 //!
-//! A public repository is read by everyone; a private one by its namespace's owner, members and whoever keeps the
-//! server, and to all others it does not exist. Writing takes a token that writes, and the namespace.
+//! A public repository is read by everyone; a private one by its namespace's owner, members and administrators, and to
+//! all others it does not exist. Writing takes a token that writes, and the namespace. A token allows at most what its
+//! owner may do, reduced to what it is bound to.
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Response};
 use store::catalog::repo::RepoRow;
-use store::catalog::tokens::Bound;
+use store::catalog::tokens::Rights;
 use store::repo::oid::Oid;
 use store::repo::refs::Resolved;
-use store::repo::{Kind, MemberRow, RepoName};
+use store::repo::{Kind, MemberRow, RepoId, RepoName};
 use store::{Grant, Scope, Store};
 use xet::wire::ErrorCode;
 
 use super::error::HubError;
 use super::query::Query;
+use crate::auth::identity::{Owner, TokenReach};
 use crate::auth::{Identity, RepoKind, Repository, Role};
 use crate::http::caller::store_of;
 use crate::state::AppState;
@@ -54,9 +56,11 @@ impl Asked {
         state: &AppState,
     ) -> Result<Self, HubError> {
         let store = store_of(state)?;
-        store::audit::name(who.as_ref().map_or("anonymous", |who| &who.name));
+        if let Some(who) = &who {
+            store::audit::name(&who.actor);
+        }
         let memberships = match &who {
-            Some(who) if who.role != Role::Admin => store.hub().memberships(&who.name).await?,
+            Some(who) if who.owner == Owner::User => store.hub().memberships(&who.name).await?,
             _ => Vec::new(),
         };
         let params = RawPathParams::from_request_parts(parts, state)
@@ -99,12 +103,17 @@ impl Asked {
         self.kind
     }
 
-    /// The namespace of whoever asks, for what they name without one.
+    /// The namespace of the caller, for what is named without one.
     pub(crate) fn own_namespace(&self) -> Result<&str, HubError> {
-        match self.who.as_ref().map(|who| &who.bound) {
-            Some(Bound::Namespace(own)) => Ok(own),
+        match self.who.as_ref() {
+            Some(Identity { owner: Owner::Name, reach: TokenReach::Namespace(own), .. }) => Ok(own),
             _ => self.name(),
         }
+    }
+
+    /// The caller as the author of commits.
+    pub(crate) fn author(&self) -> Result<String, HubError> {
+        self.who.as_ref().map(Identity::author).ok_or_else(|| crate::auth::Refusal::Missing.into())
     }
 
     /// The name of whoever asks, for those who need one.
@@ -149,30 +158,34 @@ impl Asked {
     /// A repository, for whoever may write to it.
     pub(crate) async fn writable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
         let repo = self.readable_repo(name).await?;
-        self.expect_write(name)?;
+        self.expect_write_to(&repo.name, Some(repo.id))?;
         Ok(repo)
     }
 
-    /// Refuses whoever may not write to a repository of this name, be it there or not.
+    /// Refuses a caller who may not create a repository of this name.
     pub(crate) fn expect_write(&self, name: &RepoName) -> Result<(), HubError> {
+        self.expect_write_to(name, None)
+    }
+
+    fn expect_write_to(&self, name: &RepoName, id: Option<RepoId>) -> Result<(), HubError> {
         let who = self.who.as_ref().ok_or(crate::auth::Refusal::Missing)?;
         if who.role == Role::Read {
             return Err(crate::auth::Refusal::Scope.into());
         }
-        if who.covers(&repository(name)) {
+        if who.may(Rights::Write, name, id, &self.memberships) {
             return Ok(());
         }
-        if matches!(who.bound, Bound::Repo(_)) {
-            return Err(crate::auth::Refusal::Repository.into());
-        }
-        let owns = self.memberships.iter().any(|row| row.namespace == name.namespace && row.writes);
-        match owns {
-            true => Ok(()),
-            false => {
-                let message = format!("no right to write in {}: ask one of its members", name.namespace);
-                Err(HubError::new(ErrorCode::Forbidden, message))
+        let namespace = &name.namespace;
+        let message = match &who.reach {
+            TokenReach::Namespace(bound) if bound != namespace => {
+                format!("this token is for {bound} only: use one for {namespace}")
             }
-        }
+            TokenReach::Everywhere | TokenReach::Namespace(_) => {
+                format!("{} may not write in {namespace}: ask one of its members", who.name)
+            }
+            _ => return Err(crate::auth::Refusal::Repository.into()),
+        };
+        Err(HubError::new(ErrorCode::Forbidden, message))
     }
 
     /// Refuses whoever does not keep the server.
@@ -201,12 +214,9 @@ impl Asked {
 
     /// Namespaces whose private repositories may be listed; `None` for all.
     pub(crate) fn private_of(&self) -> Option<Vec<String>> {
-        let organisations = || self.memberships.iter().map(|row| row.namespace.clone());
-        match self.who.as_ref().map(|who| &who.bound) {
-            Some(Bound::Everywhere) => None,
-            Some(Bound::Namespace(own)) => Some(organisations().chain([own.clone()]).collect()),
-            // A token of one repository lists no others.
-            Some(Bound::Repo(_)) | None => Some(Vec::new()),
+        match &self.who {
+            Some(who) => who.listed_namespaces(&self.memberships),
+            None => Some(Vec::new()),
         }
     }
 
@@ -221,8 +231,7 @@ impl Asked {
             return true;
         }
         let Some(who) = &self.who else { return false };
-        let is_member = || self.memberships.iter().any(|row| row.namespace == repo.name.namespace);
-        who.covers(&repository(&repo.name)) || !matches!(who.bound, Bound::Repo(_)) && is_member()
+        who.may(Rights::Read, &repo.name, Some(repo.id), &self.memberships)
     }
 
     /// The commit of the path's revision.

@@ -30,9 +30,9 @@ pub(super) fn parse_small<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, HubEr
 }
 
 pub(super) async fn whoami(asked: Asked) -> Result<Response<Body>, HubError> {
-    asked.name()?;
     // Clients put it before names of repositories that have no namespace.
     let name = asked.own_namespace()?;
+    let full_name = asked.author()?;
     let role = asked.who.as_ref().map_or(Role::Read, |who| who.role);
     let org = |row: &store::repo::MemberRow| {
         let role = if row.writes { "write" } else { "read" };
@@ -44,7 +44,7 @@ pub(super) async fn whoami(asked: Asked) -> Result<Response<Body>, HubError> {
         "type": "user",
         "id": name,
         "name": name,
-        "fullname": name,
+        "fullname": full_name,
         "email": null,
         "emailVerified": false,
         "canPay": false,
@@ -52,7 +52,7 @@ pub(super) async fn whoami(asked: Asked) -> Result<Response<Body>, HubError> {
         "orgs": orgs,
         "auth": {
             "type": "access_token",
-            "accessToken": {"displayName": name, "role": role.name(), "createdAt": super::clock::iso(0)},
+            "accessToken": {"displayName": full_name, "role": role.name(), "createdAt": super::clock::iso(0)},
         },
     })))
 }
@@ -69,7 +69,7 @@ struct Create {
 
 pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let create: Create = small_json(body).await?;
-    let own = asked.name()?;
+    let own = asked.author()?;
     // Older clients put both into the name.
     let (namespace, name) = match create.name.split_once('/') {
         Some((namespace, name)) => (namespace, name),
@@ -80,7 +80,7 @@ pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, H
     let private = is_private(create.private, create.visibility.as_deref())?.unwrap_or(false);
     let url = asked.web_url(&name);
     let body = json!({"url": url, "name": name.id(), "id": name.id(), "private": private});
-    match asked.store.create_repo(&name, private, own).await {
+    match asked.store.create_repo(&name, private, &own).await {
         Ok(_) => Ok(answer(&body)),
         Err(error) if error.kind() == ErrorKind::Conflict => {
             let message = format!("{name} is there already");

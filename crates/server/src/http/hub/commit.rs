@@ -85,7 +85,7 @@ pub(crate) async fn receive(asked: Asked, request: Request) -> Result<Response<B
     let (header, operations) = parse(&asked, &repo, &lines).await?;
     drop(lines);
 
-    let author = asked.name()?.to_owned();
+    let author = asked.author()?;
     let (ref_name, pull) = target(&asked, &repo, &author, &header).await?;
     let message = match header.description.trim() {
         "" => header.summary.clone(),

@@ -34,7 +34,7 @@ pub(super) async fn open(asked: Asked, body: Body) -> Result<Response<Body>, Hub
     }
     let main = asked.resolved_revision(&repo, "main").await?.commit;
     let description = open.description.unwrap_or_default();
-    let pull = asked.store.open_pull(&repo, main, asked.name()?, &open.title, &description).await?;
+    let pull = asked.store.open_pull(&repo, main, &asked.author()?, &open.title, &description).await?;
     let url = format!("{}/discussions/{}", asked.web_url(&repo.name), pull.number);
     Ok(answer(&json!({"num": pull.number, "url": url, "pullRequest": true})))
 }
@@ -62,7 +62,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
 pub(super) async fn merge(asked: Asked) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
     let pull = find(&asked, &repo).await?;
-    let merged = asked.store.merge_pull(&repo, &pull, asked.name()?).await?;
+    let merged = asked.store.merge_pull(&repo, &pull, &asked.author()?).await?;
     Ok(answer(&json!({"success": true, "commitOid": merged.oid.to_string()})))
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn set_status(asked: Asked, body: Body) -> Result<Response<Body
     let now = iso(asked.state.now_s());
     let event = json!({
         "id": format!("{}-{}-{now}", repo.id, pull.number),
-        "author": author(asked.name()?),
+        "author": author(&asked.author()?),
         "createdAt": now,
         "type": "status-change",
         "data": {"status": wanted.status},

@@ -14,6 +14,7 @@ use super::clock::iso;
 use super::encoded;
 use super::error::HubError;
 use super::info::{next_link, set};
+use crate::auth::password;
 use crate::http::json as answer;
 
 type Answer = Result<Response<Body>, HubError>;
@@ -54,6 +55,55 @@ async fn add_namespace(asked: &Asked, body: Body, is_organisation: bool) -> Answ
     let new: NewNamespace = small_json(body).await?;
     let row = asked.store.add_namespace(&new.name, is_organisation).await?;
     Ok((StatusCode::CREATED, answer(&namespace(&row))).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UserChange {
+    disabled: bool,
+}
+
+/// `PUT /api/admin/users/{user}`: disables or enables a user.
+pub(super) async fn set_user(asked: Asked, body: Body) -> Answer {
+    asked.expect_admin()?;
+    let change: UserChange = small_json(body).await?;
+    let name = asked.param("user");
+    let row = match change.disabled {
+        true => asked.store.disable_user(name).await?,
+        false => asked.store.enable_user(name).await?,
+    };
+    Ok(answer(&namespace(&row)))
+}
+
+/// `DELETE /api/admin/users/{user}`: deletes a user who owns no repository.
+pub(super) async fn delete_user(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    asked.store.delete_namespace(asked.param("user"), false).await?;
+    Ok(answer(&json!({})))
+}
+
+/// `DELETE /api/admin/orgs/{org}`: deletes an organisation that owns no repository.
+pub(super) async fn delete_org(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    asked.store.delete_namespace(asked.param("org"), true).await?;
+    Ok(answer(&json!({})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewPassword {
+    /// `null` removes the password.
+    #[serde(deserialize_with = "Option::deserialize")]
+    password: Option<String>,
+}
+
+/// `PUT /api/admin/users/{user}/password`: sets or removes a user's password and ends the user's browser sessions.
+pub(super) async fn set_password(asked: Asked, body: Body) -> Answer {
+    asked.expect_admin()?;
+    let new: NewPassword = small_json(body).await?;
+    let hash = new.password.as_deref().map(password::hash).transpose().map_err(HubError::invalid)?;
+    asked.store.set_password(asked.param("user"), hash.as_deref(), None).await?;
+    Ok(answer(&json!({})))
 }
 
 /// `GET /api/admin/orgs/{org}/members`.
@@ -145,7 +195,10 @@ pub(super) async fn reclaim(asked: Asked) -> Answer {
 }
 
 fn namespace(row: &NamespaceRow) -> Value {
-    json!({"name": row.name})
+    match row.is_organisation {
+        true => json!({"name": row.name}),
+        false => json!({"name": row.name, "state": row.state.as_str()}),
+    }
 }
 
 fn member(row: &MemberRow) -> Value {

@@ -112,7 +112,7 @@ pub(super) async fn undelete(asked: Asked, body: Body) -> Answer {
         }
         (None, Some(path)) => {
             let branch = branch.unwrap_or("main");
-            let undeleted = asked.store.undelete_file(&repo, branch, &path, asked.name()?).await?;
+            let undeleted = asked.store.undelete_file(&repo, branch, &path, &asked.author()?).await?;
             let (committed, from) = undeleted;
             Ok(answer(&json!({"path": path, "commit": committed.oid.to_string(), "from": from.to_string()})))
         }

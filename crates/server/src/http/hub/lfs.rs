@@ -32,7 +32,6 @@ use super::access::{Asked, repository};
 use super::admin::small_json;
 use super::error::HubError;
 use super::resolve::linked_file;
-use crate::auth::Claims;
 use crate::http::{json as answer, upload};
 use crate::ranges;
 
@@ -218,10 +217,9 @@ fn url(asked: &Asked, repo: &RepoRow, action: Action, object: &Object) -> String
 /// Where and with what to upload by parts.
 fn xet_upload(asked: &Asked, repo: &RepoRow) -> Value {
     let state = &asked.state;
-    let who = asked.who.as_ref().map_or("anonymous", |who| who.name.as_str());
     let claims =
-        Claims::new(who, TokenScope::Write, repository(&repo.name), state.now_s(), state.config.token_ttl_s);
-    let issued = state.tokens.issue(&claims);
+        crate::http::token::claims(state, asked.who.as_ref(), TokenScope::Write, repository(&repo.name));
+    let issued = state.tokens.issue(&claims.for_repo(repo.id));
     let href = format!("{}/{}/main", asked.api_url(&repo.name), TokenScope::Write.segment());
     let headers = json!({
         names::XET_CAS_URL: state.base_url,

@@ -134,7 +134,7 @@ pub(super) async fn squash(asked: Asked, body: Body) -> Result<Response<Body>, H
     let ref_name = ref_name.ok_or_else(|| HubError::revision_not_found(branch))?;
     let message = squash.message.filter(|message| !message.trim().is_empty());
     let message = message.unwrap_or_else(|| format!("Super-squash branch '{branch}'"));
-    let oid = asked.store.squash(&repo, &ref_name, asked.name()?, &message).await?;
+    let oid = asked.store.squash(&repo, &ref_name, &asked.author()?, &message).await?;
     Ok(answer(&json!({"commitOid": oid.to_string()})))
 }
 

@@ -14,7 +14,7 @@ use crate::catalog::tokens::{Bound, Rights, TokenRow};
 use crate::layout::LayoutBuilder;
 use crate::objects::{Digest, XorbKey};
 use crate::repo::oid::ObjectKind;
-use crate::repo::{Kind, MemberRow, NamespaceRow, RepoName};
+use crate::repo::{Kind, MemberRow, NamespaceRow, NamespaceState, RepoName};
 
 type Any = Arc<dyn Catalog>;
 
@@ -179,7 +179,12 @@ async fn deeds_are_noted_with_what_they_change_and_told_by_pages(catalog: Any) {
         catalog.hub().change_repo(&row, &hidden).await.unwrap();
         let change = RefChange { name: "refs/heads/x".into(), from: None, to: Some(commit(1, None).oid) };
         catalog.hub().move_refs(row.id, &[change], 5, 0).await.unwrap();
-        let team = NamespaceRow { name: "team".into(), is_organisation: true, created_s: 1 };
+        let team = NamespaceRow {
+            name: "team".into(),
+            is_organisation: true,
+            created_s: 1,
+            state: NamespaceState::Active,
+        };
         catalog.hub().add_namespaces(std::slice::from_ref(&team)).await.unwrap();
         let member = MemberRow { namespace: "team".into(), member: "bob".into(), writes: true };
         catalog.hub().set_members(&[member]).await.unwrap();
@@ -195,6 +200,8 @@ async fn deeds_are_noted_with_what_they_change_and_told_by_pages(catalog: Any) {
             expires_s: None,
             used_s: None,
             revoked_s: None,
+            repo_id: None,
+            session: None,
         };
         catalog.tokens().add(&token).await.unwrap();
         assert!(!catalog.tokens().add(&token).await.unwrap());

@@ -8,6 +8,7 @@ use super::*;
 use crate::catalog::Catalog;
 use crate::catalog::review::{LockQuery, LockRow, PullRow, PullState};
 use crate::catalog::rows::{FileRow, Registration, ShardRow};
+use crate::catalog::tokens::{Bound, Rights, TokenRow};
 
 type Any = Arc<dyn Catalog>;
 
@@ -23,6 +24,10 @@ on_each_catalog!(
     a_path_has_one_lock,
     the_trash_keeps_a_repository_and_frees_its_name,
     members_come_and_go,
+    a_token_of_a_repository_is_bound_to_its_id,
+    a_disabled_user_loses_sessions_and_keeps_tokens,
+    a_deleted_user_leaves_a_reserved_name,
+    a_changed_password_ends_other_sessions_and_what_was_made_in_them,
     a_deleted_repository_leaves_nothing,
 );
 
@@ -303,7 +308,12 @@ async fn the_trash_keeps_a_repository_and_frees_its_name(catalog: Any) {
 
 async fn members_come_and_go(catalog: Any) {
     let hub = catalog.hub();
-    let org = NamespaceRow { name: "org".into(), is_organisation: true, created_s: 1 };
+    let org = NamespaceRow {
+        name: "org".into(),
+        is_organisation: true,
+        created_s: 1,
+        state: NamespaceState::Active,
+    };
     assert_eq!(hub.add_namespaces(&[org.clone(), org.clone()]).await.unwrap(), ["org"]);
     assert_eq!(hub.namespaces().await.unwrap(), [org]);
     let member =
@@ -313,6 +323,135 @@ async fn members_come_and_go(catalog: Any) {
     assert_eq!(hub.memberships("ann").await.unwrap(), [member("org", true), member("two", true)]);
     assert_eq!(hub.remove_members("two", &["ann".into(), "bob".into()]).await.unwrap(), 1);
     assert_eq!((hub.members("org").await.unwrap().len(), hub.members("two").await.unwrap().len()), (1, 0));
+}
+
+fn token(n: u8, subject: &str, bound: Bound) -> TokenRow {
+    TokenRow {
+        id: format!("t{n}"),
+        label: "x".into(),
+        digest: [n; 32],
+        subject: subject.into(),
+        rights: Rights::Write,
+        bound,
+        created_s: 1,
+        expires_s: None,
+        used_s: None,
+        revoked_s: None,
+        repo_id: None,
+        session: None,
+    }
+}
+
+async fn a_token_of_a_repository_is_bound_to_its_id(catalog: Any) {
+    let (hub, tokens) = (catalog.hub(), catalog.tokens());
+    let bound = || Bound::Repo("ann/models/a".parse().unwrap());
+    let repo_of = async |id: &str| tokens.by_id(id).await.unwrap().unwrap().repo_id;
+    assert_eq!(tokens.by_id("t1").await.unwrap(), None);
+    // Made before there is a repository: bound to the first one of the name.
+    tokens.add(&token(1, "ann", bound())).await.unwrap();
+    tokens.add(&token(2, "ann", Bound::Repo("ann/datasets/a".parse().unwrap()))).await.unwrap();
+    assert_eq!(repo_of("t1").await, None);
+    let one = made(&catalog, 1, "ann/a").await;
+    assert_eq!((repo_of("t1").await, repo_of("t2").await), (Some(one.id), None));
+    // Made afterwards: bound at once.
+    tokens.add(&token(3, "ann", bound())).await.unwrap();
+    assert_eq!(repo_of("t3").await, Some(one.id));
+    // A second repository of the name does not take them over.
+    let moved = RepoRow { name: RepoName::new(Kind::Model, "ann", "b").unwrap(), ..one.clone() };
+    assert!(hub.change_repo(&one, &moved).await.unwrap());
+    tokens.add(&token(4, "ann", bound())).await.unwrap();
+    let two = made(&catalog, 2, "ann/a").await;
+    assert_eq!((repo_of("t1").await, repo_of("t3").await), (Some(one.id), Some(one.id)));
+    assert_eq!(repo_of("t4").await, Some(two.id), "it was made for the name as it is now");
+    // Nor does one that comes by the name through a rename.
+    tokens.add(&token(5, "ann", Bound::Repo("ann/models/c".parse().unwrap()))).await.unwrap();
+    let renamed = RepoRow { name: RepoName::new(Kind::Model, "ann", "c").unwrap(), ..two.clone() };
+    assert!(hub.change_repo(&two, &renamed).await.unwrap());
+    assert_eq!(repo_of("t5").await, None);
+}
+
+async fn user(catalog: &Any, name: &str) -> NamespaceRow {
+    let row = NamespaceRow {
+        name: name.into(),
+        is_organisation: false,
+        created_s: 1,
+        state: NamespaceState::Active,
+    };
+    assert_eq!(catalog.hub().add_namespaces(std::slice::from_ref(&row)).await.unwrap(), [name]);
+    row
+}
+
+async fn a_disabled_user_loses_sessions_and_keeps_tokens(catalog: Any) {
+    let (hub, tokens) = (catalog.hub(), catalog.tokens());
+    let ann = user(&catalog, "ann").await;
+    assert_eq!(hub.namespace("ann").await.unwrap(), Some(ann.clone()));
+    assert_eq!(hub.namespace("bob").await.unwrap(), None);
+    let session = TokenRow { session: Some("t1".into()), ..token(1, "ann", Bound::Everywhere) };
+    let made_in_it = TokenRow { session: Some("t1".into()), ..token(2, "ann", Bound::Everywhere) };
+    let of_another = TokenRow { session: Some("t3".into()), ..token(3, "bob", Bound::Everywhere) };
+    for row in [&session, &made_in_it, &of_another] {
+        assert!(tokens.add(row).await.unwrap());
+    }
+    assert!(hub.set_user_disabled("ann", true, 50).await.unwrap());
+    assert!(!hub.set_user_disabled("bob", true, 50).await.unwrap());
+    let disabled = NamespaceRow { state: NamespaceState::Disabled, ..ann.clone() };
+    assert_eq!(hub.namespace("ann").await.unwrap(), Some(disabled));
+    let revoked = async |id: &str| tokens.by_id(id).await.unwrap().unwrap().revoked_s;
+    assert_eq!([revoked("t1").await, revoked("t2").await, revoked("t3").await], [Some(50), None, None]);
+    assert!(hub.set_user_disabled("ann", false, 60).await.unwrap());
+    assert_eq!(hub.namespace("ann").await.unwrap(), Some(ann));
+}
+
+async fn a_deleted_user_leaves_a_reserved_name(catalog: Any) {
+    let (hub, tokens) = (catalog.hub(), catalog.tokens());
+    let ann = user(&catalog, "ann").await;
+    hub.set_members(&[MemberRow { namespace: "team".into(), member: "ann".into(), writes: true }])
+        .await
+        .unwrap();
+    tokens.set_password("ann", Some("hash"), 1, None).await.unwrap();
+    tokens.add(&token(1, "ann", Bound::Everywhere)).await.unwrap();
+    let one = made(&catalog, 1, "ann/a").await;
+    assert_eq!(hub.delete_namespace("ann", 50).await.unwrap(), [one.name.clone()]);
+    assert_eq!(hub.namespace("ann").await.unwrap(), Some(ann.clone()), "nothing changed");
+    let trashed = RepoRow { reclaim_s: Some(500), ..one.clone() };
+    assert!(hub.change_repo(&one, &trashed).await.unwrap());
+    assert_eq!(hub.delete_namespace("ann", 50).await.unwrap(), []);
+    assert_eq!(hub.namespace("ann").await.unwrap().unwrap().state, NamespaceState::Deleted);
+    assert_eq!(hub.memberships("ann").await.unwrap(), []);
+    assert_eq!(tokens.password("ann").await.unwrap(), None);
+    assert_eq!(tokens.by_id("t1").await.unwrap().unwrap().revoked_s, Some(50));
+    assert_eq!(hub.add_namespaces(std::slice::from_ref(&ann)).await.unwrap(), <[&str; 0]>::default());
+    // Disabling what was deleted does not bring it back; enabling does, with nothing.
+    assert!(!hub.set_user_disabled("ann", true, 60).await.unwrap());
+    assert!(hub.set_user_disabled("ann", false, 60).await.unwrap());
+    assert_eq!(tokens.by_id("t1").await.unwrap().unwrap().revoked_s, Some(50));
+}
+
+async fn a_changed_password_ends_other_sessions_and_what_was_made_in_them(catalog: Any) {
+    let tokens = catalog.tokens();
+    let of = |n: u8, subject: &str, session: Option<&str>| TokenRow {
+        session: session.map(Into::into),
+        ..token(n, subject, Bound::Everywhere)
+    };
+    let rows = [
+        of(1, "ann", Some("t1")),
+        of(2, "ann", Some("t1")),
+        of(3, "ann", Some("t3")),
+        of(4, "ann", Some("t3")),
+        of(5, "ann", None),
+        of(6, "bob", Some("t6")),
+    ];
+    for row in &rows {
+        assert!(tokens.add(row).await.unwrap());
+    }
+    let ended = async || -> Vec<String> {
+        let rows = tokens.all().await.unwrap();
+        rows.into_iter().filter(|row| row.revoked_s.is_some()).map(|row| row.id).collect()
+    };
+    tokens.set_password("ann", Some("new"), 9, Some("t3")).await.unwrap();
+    assert_eq!(ended().await, ["t1", "t2"]);
+    tokens.set_password("ann", None, 9, None).await.unwrap();
+    assert_eq!(ended().await, ["t1", "t2", "t3", "t4"]);
 }
 
 async fn a_deleted_repository_leaves_nothing(catalog: Any) {

@@ -27,6 +27,7 @@ macro_rules! implement_repo_catalog {
         #[async_trait]
         impl RepoCatalog for $catalog {
             async fn create_repo(&self, row: &RepoRow, objects: &[GitRow], refs: &[RefRow]) -> Result<bool> {
+                let scope = row.name.scope()?;
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
                     let insert = "INSERT INTO repos (id, kind, namespace, name, private, created_s, updated_s) \
@@ -45,6 +46,13 @@ macro_rules! implement_repo_catalog {
                     insert_objects(&mut tx, row.id, objects, row.created_s).await?;
                     for given in refs {
                         insert_ref(&mut tx, row.id, &given.name, given.target).await?;
+                    }
+                    if row.reclaim_s.is_none() {
+                        let bind = sqlx::query(BIND_TOKENS)
+                            .bind(row.id.as_bytes().to_vec())
+                            .bind(scope.namespace())
+                            .bind(scope.repo());
+                        bind.execute(&mut *tx).await?;
                     }
                     let detail = if row.private { "private" } else { "public" };
                     note(&mut tx, &Deed::new("repo.create", row.name.to_string(), detail)).await?;
@@ -438,12 +446,13 @@ macro_rules! implement_repo_catalog {
                 for row in rows {
                     let work = || async {
                         let mut tx = self.$writes.begin_with($begin).await?;
-                        let insert = "INSERT INTO namespaces (name, kind, created_s) VALUES ($1, $2, $3) \
+                        let insert = "INSERT INTO namespaces (name, kind, created_s, state) VALUES ($1, $2, $3, $4) \
                             ON CONFLICT DO NOTHING";
                         let insert = sqlx::query(insert)
                             .bind(&row.name)
                             .bind(i64::from(row.is_organisation))
-                            .bind(column(row.created_s));
+                            .bind(column(row.created_s))
+                            .bind(row.state.number());
                         let is_new = insert.execute(&mut *tx).await?.rows_affected() > 0;
                         if is_new {
                             let action = if row.is_organisation { "org.create" } else { "user.create" };
@@ -460,14 +469,70 @@ macro_rules! implement_repo_catalog {
             }
 
             async fn namespaces(&self) -> Result<Vec<NamespaceRow>> {
-                let rows = sqlx::query_as("SELECT name, kind, created_s FROM namespaces ORDER BY name");
-                let rows: Sql<Vec<(String, i64, i64)>> = rows.fetch_all(&self.$reads).await;
+                let rows = sqlx::query_as("SELECT name, kind, created_s, state FROM namespaces ORDER BY name");
+                let rows: Sql<Vec<NamespaceColumns>> = rows.fetch_all(&self.$reads).await;
                 let rows = rows.map_err(|source| translate("list namespaces", source))?;
-                let row = |(name, kind, created)| {
-                    let created_s = number("time created", created)?;
-                    Ok(NamespaceRow { name, is_organisation: kind != 0, created_s })
+                rows.into_iter().map(NamespaceRow::try_from).collect()
+            }
+
+            async fn namespace(&self, name: &str) -> Result<Option<NamespaceRow>> {
+                let row = sqlx::query_as("SELECT name, kind, created_s, state FROM namespaces WHERE name = $1");
+                let row: Sql<Option<NamespaceColumns>> = row.bind(name).fetch_optional(&self.$reads).await;
+                row.map_err(|source| translate("find a namespace", source))?.map(NamespaceRow::try_from).transpose()
+            }
+
+            async fn set_user_disabled(&self, name: &str, disabled: bool, now_s: u64) -> Result<bool> {
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    let (state, deed) = match disabled {
+                        true => (NamespaceState::Disabled, "user.disable"),
+                        false => (NamespaceState::Active, "user.enable"),
+                    };
+                    // A deleted user stays deleted when disabled.
+                    let update = "UPDATE namespaces SET state = $1 WHERE name = $2 AND kind = 0 AND ($1 = 0 OR state <> 2)";
+                    let update = sqlx::query(update).bind(state.number()).bind(name);
+                    if update.execute(&mut *tx).await?.rows_affected() == 0 {
+                        return Ok(false);
+                    }
+                    if disabled {
+                        let end = "UPDATE tokens SET revoked_s = $1 \
+                            WHERE revoked_s IS NULL AND subject = $2 AND session = id";
+                        sqlx::query(end).bind(column(now_s)).bind(name).execute(&mut *tx).await?;
+                    }
+                    note(&mut tx, &Deed::new(deed, name, "")).await?;
+                    tx.commit().await?;
+                    Ok(true)
                 };
-                rows.into_iter().map(row).collect()
+                Ok(retried!("change a user", work()))
+            }
+
+            async fn delete_namespace(&self, name: &str, now_s: u64) -> Result<Vec<RepoName>> {
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    let update = "UPDATE namespaces SET state = 2 WHERE name = $1 RETURNING kind";
+                    let kind: Option<(i64,)> = sqlx::query_as(update).bind(name).fetch_optional(&mut *tx).await?;
+                    let owned = format!(
+                        "SELECT {REPO_COLUMNS} FROM repos WHERE namespace = $1 AND reclaim_s IS NULL \
+                         ORDER BY kind, name LIMIT 20"
+                    );
+                    let owned = sqlx::query_as(sqlx::AssertSqlSafe(owned)).bind(name);
+                    let owned: Vec<RepoColumns> = owned.fetch_all(&mut *tx).await?;
+                    let Some((kind,)) = kind.filter(|_| owned.is_empty()) else { return Ok(owned) };
+                    for delete in [
+                        "DELETE FROM members WHERE namespace = $1 OR member = $1",
+                        "DELETE FROM passwords WHERE name = $1",
+                    ] {
+                        sqlx::query(delete).bind(name).execute(&mut *tx).await?;
+                    }
+                    let revoke = "UPDATE tokens SET revoked_s = $1 WHERE revoked_s IS NULL AND subject = $2";
+                    sqlx::query(revoke).bind(column(now_s)).bind(name).execute(&mut *tx).await?;
+                    let action = if kind == 0 { "user.delete" } else { "org.delete" };
+                    note(&mut tx, &Deed::new(action, name, "")).await?;
+                    tx.commit().await?;
+                    Ok(Vec::new())
+                };
+                let owned = retried!("delete a namespace", work());
+                owned.into_iter().map(|row| Ok(RepoRow::try_from(row)?.name)).collect()
             }
 
             async fn set_members(&self, rows: &[MemberRow]) -> Result<()> {

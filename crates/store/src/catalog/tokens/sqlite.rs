@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::{COLUMNS, REVOKE, SET_PASSWORD, TokenColumns, TokenRow, Tokens, revoked};
+use super::{
+    COLUMNS, END_SESSIONS, REPO_OF_SCOPE, REVOKE, SET_PASSWORD, TokenColumns, TokenRow, Tokens, revoked,
+};
 use crate::audit::Deed;
 use crate::catalog::rows::column;
 use crate::catalog::sqlite::SqliteCatalog;
@@ -15,9 +17,15 @@ type Sql<T> = std::result::Result<T, sqlx::Error>;
 impl SqliteCatalog {
     async fn try_add_token(&self, row: &TokenRow) -> Sql<bool> {
         let insert = format!(
-            "INSERT INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            "INSERT INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
         );
         let (namespace, repo) = row.bound.columns();
+        let mut tx = self.writes.begin().await?;
+        let mut repo_id = row.repo_id.map(|id| id.as_bytes().to_vec());
+        if let (None, Some(namespace), Some(repo)) = (&repo_id, namespace, repo) {
+            repo_id =
+                sqlx::query_scalar(REPO_OF_SCOPE).bind(namespace).bind(repo).fetch_optional(&mut *tx).await?;
+        }
         let insert = sqlx::query(sqlx::AssertSqlSafe(insert))
             .bind(&row.id)
             .bind(&row.label)
@@ -29,8 +37,9 @@ impl SqliteCatalog {
             .bind(column(row.created_s))
             .bind(row.expires_s.map(column))
             .bind(row.used_s.map(column))
-            .bind(row.revoked_s.map(column));
-        let mut tx = self.writes.begin().await?;
+            .bind(row.revoked_s.map(column))
+            .bind(repo_id)
+            .bind(&row.session);
         let is_new = insert.execute(&mut *tx).await?.rows_affected() > 0;
         if is_new {
             note(&mut tx, &row.deed()).await?;
@@ -51,13 +60,22 @@ impl SqliteCatalog {
         Ok(found.map(|(row, _)| row))
     }
 
-    async fn try_set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Sql<()> {
+    async fn try_set_password(
+        &self,
+        name: &str,
+        hash: Option<&str>,
+        now_s: u64,
+        kept_session: Option<&str>,
+    ) -> Sql<()> {
         let set = match hash {
             Some(hash) => sqlx::query(SET_PASSWORD).bind(name).bind(hash).bind(column(now_s)),
             None => sqlx::query("DELETE FROM passwords WHERE name = $1").bind(name),
         };
         let mut tx = self.writes.begin().await?;
         set.execute(&mut *tx).await?;
+        let end =
+            sqlx::query(END_SESSIONS).bind(column(now_s)).bind(name).bind(kept_session.unwrap_or_default());
+        end.execute(&mut *tx).await?;
         note(&mut tx, &Deed::new("password.set", name, "")).await?;
         tx.commit().await
     }
@@ -83,6 +101,13 @@ impl Tokens for SqliteCatalog {
     async fn by_digest(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>> {
         let query = format!("SELECT {COLUMNS} FROM tokens WHERE digest = ?");
         let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(digest.as_slice());
+        let row: Sql<Option<TokenColumns>> = query.fetch_optional(&self.reads).await;
+        row.map_err(|source| translate("find a token", source))?.map(TokenRow::try_from).transpose()
+    }
+
+    async fn by_id(&self, id: &str) -> Result<Option<TokenRow>> {
+        let query = format!("SELECT {COLUMNS} FROM tokens WHERE id = ?");
+        let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id);
         let row: Sql<Option<TokenColumns>> = query.fetch_optional(&self.reads).await;
         row.map_err(|source| translate("find a token", source))?.map(TokenRow::try_from).transpose()
     }
@@ -120,10 +145,16 @@ impl Tokens for SqliteCatalog {
         query.fetch_optional(&self.reads).await.map_err(|source| translate("find a password", source))
     }
 
-    async fn set_password(&self, name: &str, hash: Option<&str>, now_s: u64) -> Result<()> {
+    async fn set_password(
+        &self,
+        name: &str,
+        hash: Option<&str>,
+        now_s: u64,
+        kept_session: Option<&str>,
+    ) -> Result<()> {
         let mut tries = Tries::new("set a password");
         loop {
-            match self.try_set_password(name, hash, now_s).await {
+            match self.try_set_password(name, hash, now_s, kept_session).await {
                 Ok(()) => return Ok(()),
                 Err(error) => tries.again(error).await?,
             }

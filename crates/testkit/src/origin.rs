@@ -1,0 +1,30 @@
+//! A token in the catalog that CAS tokens of tests are issued for.
+
+use store::Catalog;
+use store::catalog::tokens::{Bound, Rights, TokenRow};
+
+/// Id of the token that [`add_origin`] adds.
+pub const ORIGIN: &str = "origin";
+
+/// Adds a token that may write everywhere, so that CAS tokens for it are good in every place without repository.
+///
+/// # Panics
+///
+/// If the catalog does not take it.
+pub async fn add_origin(catalog: &dyn Catalog) {
+    let row = TokenRow {
+        id: ORIGIN.to_owned(),
+        label: ORIGIN.to_owned(),
+        digest: [0x5a; 32],
+        subject: ORIGIN.to_owned(),
+        rights: Rights::Write,
+        bound: Bound::Everywhere,
+        created_s: 0,
+        expires_s: None,
+        used_s: None,
+        revoked_s: None,
+        repo_id: None,
+        session: None,
+    };
+    assert!(catalog.tokens().add(&row).await.expect("the catalog answers"), "the origin is there already");
+}
