@@ -243,6 +243,13 @@ impl AppState {
         Ok(repo.ok_or(auth::Refusal::Void)?.name.scope()?)
     }
 
+    /// The id of the personal token that a request came with. What was sent with it to one repository, its holder may refer
+    /// to in another.
+    pub(crate) async fn sender(&self, headers: &HeaderMap) -> Option<String> {
+        let token = token_in(headers).ok().filter(|token| personal::is_token(token))?;
+        Some(self.known(token).await.ok()?.token().id.clone())
+    }
+
     /// Whoever showed a personal token; `None` where tokens are off.
     pub async fn person(&self, headers: &HeaderMap) -> Result<Option<Person>, Refused> {
         match self.config.auth {

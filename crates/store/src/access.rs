@@ -1,7 +1,8 @@
 //! Who may do what: the repository a caller speaks for, and whether it may write.
 //!
-//! A file hash opens nothing by itself. A repository reads the files that were registered in it, and registering takes
-//! the range hash of every term, which only somebody who knows the chunks can compute.
+//! A hash opens nothing by itself. A repository reads the files that were registered in it. Registering takes the range hash
+//! of every term, which only a caller who has the chunks can compute, and xorbs that the caller sent, has registered, or is
+//! allowed to find by the dedup policy.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,17 +65,40 @@ impl FromStr for Scope {
 pub struct Grant {
     scope: Scope,
     writes: bool,
+    sender: Option<String>,
+    is_exempt: bool,
 }
 
 impl Grant {
     /// May read.
     pub fn read(scope: Scope) -> Self {
-        Self { scope, writes: false }
+        Self { scope, writes: false, sender: None, is_exempt: false }
     }
 
     /// May read and write.
     pub fn write(scope: Scope) -> Self {
-        Self { scope, writes: true }
+        Self { scope, writes: true, sender: None, is_exempt: false }
+    }
+
+    /// The same, by the holder of the token of this id: what they sent to one repository they may refer to in another.
+    #[must_use]
+    pub fn sent_by(self, token: impl Into<String>) -> Self {
+        Self { sender: Some(token.into()), ..self }
+    }
+
+    /// The id of the caller's token, where it is known.
+    pub fn sender(&self) -> Option<&str> {
+        self.sender.as_deref()
+    }
+
+    /// The same for bytes that count against the quotas of stored bytes already.
+    pub(crate) fn without_quota(self) -> Self {
+        Self { is_exempt: true, ..self }
+    }
+
+    /// Whether what is stored is not held against quotas.
+    pub(crate) fn is_exempt(&self) -> bool {
+        self.is_exempt
     }
 
     /// The repository.

@@ -21,6 +21,7 @@ pub mod sqlite;
 pub mod sweep;
 pub(crate) mod timed;
 pub mod tokens;
+pub mod uploads;
 
 #[cfg(test)]
 mod contract;
@@ -46,6 +47,7 @@ pub use repo::RepoCatalog;
 pub use sqlite::SqliteCatalog;
 pub use sweep::SweepCatalog;
 pub use tokens::{TokenRow, Tokens};
+pub use uploads::UploadCatalog;
 
 /// The index over the objects.
 ///
@@ -120,6 +122,9 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// Quotas, usage, the audit log, and where refs were.
     fn keep(&self) -> &dyn KeepCatalog;
 
+    /// Uploads that no shard has registered, and dedup policies.
+    fn uploads(&self) -> &dyn UploadCatalog;
+
     /// How far the catalog has come, if that is quickly told. While two looks find the same, nothing was written between
     /// them, by anyone: what was read after the first still holds.
     fn stamp(&self) -> Option<Stamp> {
@@ -192,6 +197,51 @@ fn bytes_of(files: &[FileRow], added: &[(Vec<u8>,)]) -> i64 {
     let files = files.iter().filter(|file| added.remove(file.hash.as_bytes().as_slice()));
     files.map(|file| rows::column(file.layout.file_bytes())).sum()
 }
+
+/// Appends what limits a query on the rows of a table, which is called `of` in it, to those within reach.
+fn push_reach<DB>(query: &mut sqlx::QueryBuilder<DB>, of: &str, reach: &Reach)
+where
+    DB: sqlx::Database,
+    String: for<'a> sqlx::Encode<'a, DB> + sqlx::Type<DB>,
+{
+    let (namespace, repo) = (reach.scope().namespace().to_owned(), reach.scope().repo().to_owned());
+    let narrower = format!(
+        "NOT EXISTS (SELECT 1 FROM dedup_policies p WHERE p.namespace = {of}.namespace \
+         AND p.repo IN ('', {of}.repo) AND p.policy > "
+    );
+    match reach {
+        Reach::Repo(_) => {
+            query.push(format!(" AND {of}.namespace = ")).push_bind(namespace);
+            query.push(format!(" AND {of}.repo = ")).push_bind(repo);
+        }
+        Reach::Namespace(_) => {
+            query.push(format!(" AND {of}.namespace = ")).push_bind(namespace);
+            query.push(format!(" AND ({of}.repo = ")).push_bind(repo);
+            query.push(format!(" OR {narrower}1))"));
+        }
+        Reach::All(_) => {
+            query.push(format!(" AND (({of}.namespace = ")).push_bind(namespace.clone());
+            query.push(format!(" AND {of}.repo = ")).push_bind(repo);
+            query.push(format!(") OR {narrower}CASE WHEN {of}.namespace = ")).push_bind(namespace);
+            query.push(" THEN 1 ELSE 0 END))");
+        }
+    }
+}
+
+/// Appends that a xorb `x`, found by a row of `dedup d`, may be named to the caller: a xorb of one chunk has that chunk's
+/// hash for its name, so it is named only to those who registered it.
+fn push_nameable<DB>(query: &mut sqlx::QueryBuilder<DB>, reach: &Reach)
+where
+    DB: sqlx::Database,
+    String: for<'a> sqlx::Encode<'a, DB> + sqlx::Type<DB>,
+{
+    query.push(" AND (x.chunk_count > 1 OR (d.namespace = ").push_bind(reach.scope().namespace().to_owned());
+    query.push(" AND d.repo = ").push_bind(reach.scope().repo().to_owned()).push("))");
+}
+
+/// Finds a row where the dedup policy of a repository or its namespace is `off`.
+const IS_DEDUP_OFF: &str =
+    "SELECT namespace FROM dedup_policies WHERE namespace = $1 AND repo IN ('', $2) AND policy >= 3 LIMIT 1";
 
 /// The same question for both databases.
 const COUNT_ROWS: &str = "SELECT \

@@ -1,6 +1,6 @@
 //! Dedup: tells a client which xorb holds a chunk it has, so that it need not send it.
 //!
-//! The answer is a shard of that xorb and of those that follow it in a file: only one chunk in a thousand is asked for, and
+//! The answer is a shard of that xorb and of those that follow it in a file of the caller's repository: only one chunk in a thousand is asked for, and
 //! who has changed a little of a large file has the rest of it too. Chunk hashes are keyed: whoever has a chunk recognises it,
 //! whoever has not learns nothing to ask for. The key changes with time and is the same on every server that shares the secret. The
 //! answer expires, and until then sweep leaves the xorbs alone: see [`XorbRow::referenced_s`].
@@ -20,12 +20,15 @@ use xet::{ChunkHash, XorbHash};
 use crate::Store;
 use crate::access::{Grant, Scope};
 use crate::catalog::Catalog;
+use crate::catalog::keep::QuotaOf;
 use crate::catalog::rows::{DedupHit, Reach, XorbRow};
+use crate::catalog::uploads::XorbReference;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gather::Gather;
 
-/// Whose chunks a repository may find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Whose chunks a repository may find, and who may find its chunks. From the widest to the narrowest: of several the greatest
+/// counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum DedupPolicy {
     /// Everybody's. Saves most; tells a client that has a chunk that somebody had it before.
@@ -40,16 +43,37 @@ pub enum DedupPolicy {
 }
 
 impl DedupPolicy {
-    /// How far a repository may know which xorbs there are. Where dedup is off it knows its own.
-    pub fn xorb_reach(self, scope: &Scope) -> Reach {
-        self.reach(scope).unwrap_or_else(|| Reach::Repo(scope.clone()))
+    /// All of them, the widest first.
+    pub const ALL: [Self; 4] = [Self::Global, Self::Namespace, Self::Repo, Self::Off];
+
+    /// As settings and commands spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Namespace => "namespace",
+            Self::Repo => "repo",
+            Self::Off => "off",
+        }
+    }
+
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Global => 0,
+            Self::Namespace => 1,
+            Self::Repo => 2,
+            Self::Off => 3,
+        }
+    }
+
+    pub(crate) fn from_number(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.number() == number)
     }
 
     /// How far a query of this repository sees; `None` for not at all.
     pub fn reach(self, scope: &Scope) -> Option<Reach> {
         match self {
-            Self::Global => Some(Reach::All),
-            Self::Namespace => Some(Reach::Namespace(scope.namespace().to_owned())),
+            Self::Global => Some(Reach::All(scope.clone())),
+            Self::Namespace => Some(Reach::Namespace(scope.clone())),
             Self::Repo => Some(Reach::Repo(scope.clone())),
             Self::Off => None,
         }
@@ -101,28 +125,35 @@ impl DedupOptions {
 pub const TOUCH_S: u64 = 3600;
 
 impl Store {
-    /// How long the object of a xorb is; `None` when it is not stored, or not for the grant's repository to know of.
+    /// How long the object of a xorb is; `None` when it is not stored, or not for the caller to know of.
     pub async fn xorb_bytes(&self, grant: &Grant, xorb: XorbHash) -> Result<Option<u64>> {
-        let reach = self.dedup.policy.xorb_reach(grant.scope());
-        // Under the global policy everybody may know of every xorb, also of one that no shard has named yet.
-        if reach != Reach::All && !self.catalog.has_xorb(&reach, xorb).await? {
-            return Ok(None);
-        }
-        let rows = self.catalog.xorbs(&[xorb]).await?;
-        Ok(rows.into_iter().find(XorbRow::is_live).map(|row| row.object_bytes))
+        grant.expect_write()?;
+        let found = self.references(grant, &[xorb]).await?.into_iter().next();
+        let found = found.filter(|found| found.row.is_live() && found.is_provable());
+        Ok(found.map(|found| found.sent_bytes.unwrap_or(found.row.object_bytes)))
     }
 
-    /// The shard that tells where a chunk is; `None` when no eligible chunk of that hash is within reach.
+    /// Those of these xorbs that have a row, each with what gives the caller the right to refer to it.
+    pub(crate) async fn references(&self, grant: &Grant, xorbs: &[XorbHash]) -> Result<Vec<XorbReference>> {
+        let within = self.dedup_policy(grant.scope()).await?.reach(grant.scope());
+        self.catalog.uploads().references(grant.scope(), grant.sender(), within.as_ref(), xorbs).await
+    }
+
+    /// The shard that tells where a chunk is; `None` when no eligible chunk of that hash is within reach. For writers only:
+    /// a reader has nothing to deduplicate.
     pub async fn dedup(&self, grant: &Grant, chunk: ChunkHash) -> Result<Option<Bytes>> {
-        let Some(reach) = self.dedup.policy.reach(grant.scope()) else { return Ok(None) };
+        grant.expect_write()?;
+        let Some(reach) = self.dedup_policy(grant.scope()).await?.reach(grant.scope()) else {
+            return Ok(None);
+        };
         // Of a new file nothing is known, and most files are new.
         if self.catalog.peek_chunk(&reach, chunk) == Some(false) {
             return Ok(None);
         }
-        let Some(hit) = self.chunks.ask((reach.clone(), chunk)).await? else { return Ok(None) };
+        let Some(hit) = self.chunks.ask((reach, chunk)).await? else { return Ok(None) };
         let now_s = self.clock.now_s();
         let mut rows = vec![hit.xorb.clone()];
-        rows.extend(self.following(&reach, &hit.xorb).await?);
+        rows.extend(self.following(grant.scope(), &hit.xorb).await?);
         self.keep_referenced(&mut rows, now_s).await?;
         if rows.first().map(|row| row.key) != Some(hit.xorb.key) {
             return Ok(None);
@@ -152,10 +183,12 @@ impl Store {
         Ok(Some(answer.into()))
     }
 
-    /// The xorbs within reach that follow one in a file.
-    async fn following(&self, reach: &Reach, xorb: &XorbRow) -> Result<Vec<XorbRow>> {
-        let files = self.catalog.care().files_of(xorb.key.hash, &[], 1).await?;
-        let layouts = self.catalog.sweep().layouts(&files).await?;
+    /// The xorbs that follow one in a file of the repository. Files of others are not consulted, whatever the policy: a chunk
+    /// proves nothing about what follows it elsewhere.
+    async fn following(&self, scope: &Scope, xorb: &XorbRow) -> Result<Vec<XorbRow>> {
+        let file = self.catalog.uploads().readable_file(scope, xorb.key.hash).await?;
+        let Some(file) = file else { return Ok(Vec::new()) };
+        let layouts = self.catalog.files(scope, &[file]).await?;
         let beside = layouts.first().map(|file| file.layout.xorbs.as_slice()).unwrap_or_default();
         let after = beside.iter().map(|laid| laid.key.hash).skip_while(|hash| *hash != xorb.key.hash).skip(1);
         let hashes: Vec<XorbHash> = after.take(FOLLOWING_MAX).collect();
@@ -164,15 +197,6 @@ impl Store {
         }
         let mut rows = self.catalog.xorbs(&hashes).await?;
         rows.retain(|row| row.key.hash != xorb.key.hash && row.is_live());
-        if *reach != Reach::All {
-            let mut within = Vec::with_capacity(rows.len());
-            for row in rows {
-                if self.catalog.has_xorb(reach, row.key.hash).await? {
-                    within.push(row);
-                }
-            }
-            return Ok(within);
-        }
         Ok(rows)
     }
 
@@ -187,6 +211,58 @@ impl Store {
         Ok(())
     }
 }
+
+impl Store {
+    /// The dedup policy of a repository: the narrowest of the server's, its namespace's and its own.
+    pub async fn dedup_policy(&self, scope: &Scope) -> Result<DedupPolicy> {
+        let covers = |of: &QuotaOf| match of {
+            QuotaOf::Namespace(namespace) => namespace == scope.namespace(),
+            QuotaOf::Repo(repo) => repo == scope,
+        };
+        let rows = self.policies.rows(self.catalog()).await?;
+        let own = rows.iter().filter(|(of, _)| covers(of)).map(|(_, policy)| *policy);
+        Ok(own.max().unwrap_or_default().max(self.dedup.policy))
+    }
+
+    /// What was set for namespaces and repositories.
+    pub async fn dedup_policies(&self) -> Result<Vec<(QuotaOf, DedupPolicy)>> {
+        self.catalog.uploads().dedup_policies().await
+    }
+
+    /// Narrows how far content of a namespace or repository may be found, or removes that. It holds here at once, on other
+    /// servers within seconds. What `off` took out of the index is found again only after it is registered again.
+    pub async fn set_dedup_policy(&self, of: &QuotaOf, policy: Option<DedupPolicy>) -> Result<()> {
+        self.catalog.uploads().set_dedup_policy(of, policy).await?;
+        self.policies.forget().await;
+        self.write_people_down().await
+    }
+}
+
+/// Dedup policies, as they were a moment ago.
+#[derive(Debug, Clone)]
+pub(crate) struct Policies(moka::future::Cache<(), Arc<Vec<(QuotaOf, DedupPolicy)>>>);
+
+impl Policies {
+    pub(crate) fn new() -> Self {
+        Self(moka::future::Cache::builder().time_to_live(POLICIES_AGE_MAX).max_capacity(1).build())
+    }
+
+    async fn rows(&self, catalog: &dyn Catalog) -> Result<Arc<Vec<(QuotaOf, DedupPolicy)>>> {
+        if let Some(rows) = self.0.get(&()).await {
+            return Ok(rows);
+        }
+        let rows = Arc::new(catalog.uploads().dedup_policies().await?);
+        self.0.insert((), rows.clone()).await;
+        Ok(rows)
+    }
+
+    async fn forget(&self) {
+        self.0.invalidate(&()).await;
+    }
+}
+
+/// How old the policies may be that an answer is made by.
+const POLICIES_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// How many xorbs are told of besides the one that was asked for: a gigabyte ahead.
 const FOLLOWING_MAX: usize = 15;
@@ -252,8 +328,8 @@ mod tests {
     #[test]
     fn a_policy_says_how_far_a_repository_sees() {
         let scope: Scope = "ann/repo".parse().unwrap();
-        assert_eq!(DedupPolicy::Global.reach(&scope), Some(Reach::All));
-        assert_eq!(DedupPolicy::Namespace.reach(&scope), Some(Reach::Namespace("ann".into())));
+        assert_eq!(DedupPolicy::Global.reach(&scope), Some(Reach::All(scope.clone())));
+        assert_eq!(DedupPolicy::Namespace.reach(&scope), Some(Reach::Namespace(scope.clone())));
         assert_eq!(DedupPolicy::Repo.reach(&scope), Some(Reach::Repo(scope.clone())));
         assert_eq!(DedupPolicy::Off.reach(&scope), None);
     }

@@ -17,15 +17,17 @@ use crate::access::Grant;
 use crate::blocks::{BLOCK_BYTES, LARGE_BYTES};
 use crate::body::{self, BodyError, Segments};
 use crate::catalog::rows::{XorbRow, XorbState};
+use crate::catalog::uploads::{NewObject, UploadRow, XorbReference};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::stage::{GrowingXorb, Staged};
 use crate::objects::{Digest, ObjectKey, XorbKey};
-use crate::quota::Need;
+use crate::quota::{Need, Reservation};
 
 /// What became of an uploaded xorb. It is stored either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ingested {
-    /// Whether this upload stored it.
+    /// Whether the caller's repository had neither sent nor registered it before, or its object was damaged. Whether another
+    /// repository has it is not told.
     pub was_inserted: bool,
 }
 
@@ -77,13 +79,14 @@ impl Store {
         grant.expect_write()?;
         let what = format!("xorb {hash}");
         let bytes_max = body::limit(&what, declared_bytes, XORB_STORED_BYTES_MAX)?;
-        let need = Need { physical_bytes: declared_bytes.unwrap_or(1), ..Need::default() };
-        self.expect_quota(grant.scope(), need).await?;
+        let known = self.references(grant, &[hash]).await?;
+        let pending = self.reserve_upload(grant, &known, declared_bytes.unwrap_or(1)).await?;
         let _memory = self.memory.reserve(self.ingest_bytes(bytes_max)).await;
-        // What is here already is proven again, since its sender believes it is stored, but not written again.
-        let known = self.catalog.xorbs(&[hash]).await?;
+        // What the caller may know to be here is proven again, since its sender believes it is stored, but not written again.
+        // What others have is written like anything new: the time it takes tells nothing.
+        let is_known = known.iter().any(|known| known.row.is_there() && known.is_provable());
         let salt = Salt::over(&known)?;
-        let mut staged = match known.iter().any(XorbRow::is_there) {
+        let mut staged = match is_known {
             true => None,
             false => Some(Staged::begin(&self.objects, hash).await?),
         };
@@ -101,7 +104,13 @@ impl Store {
             }
         }
         let sealed = self.workers.run(move || seal(scanner, salt)).await?.map_err(refuse)?;
-        self.keep(sealed, staged).await
+        let (store, grant) = (self.clone(), grant.clone());
+        // On a task of its own: a sender that hangs up now must not leave an object that nothing counts.
+        let storing = tokio::spawn(async move {
+            let _pending = pending;
+            store.store_sealed(&grant, sealed, staged).await
+        });
+        storing.await.map_err(|source| Error::caused(ErrorKind::Internal, "store a xorb", source))?
     }
 
     /// Bytes of memory that an upload of so many bytes takes: all of them, unless they can be put aside as they come.
@@ -130,12 +139,15 @@ impl Store {
             let message = format!("xorb {}: {found} bytes of records, expected {expected}", info.hash());
             return Err(Error::new(ErrorKind::Internal, message));
         }
-        self.expect_quota(grant.scope(), Need { physical_bytes: found, ..Need::default() }).await?;
+        let known = self.references(grant, &[info.hash()]).await?;
+        let _pending = self.reserve_upload(grant, &known, found).await?;
         let now_s = self.clock.now_s();
-        if !self.catalog.touch_xorbs(&[info.hash()], now_s).await?.is_empty() {
-            return Ok(Ingested { was_inserted: false });
+        let upload = upload_row(grant, info.hash(), found, now_s);
+        let recorded = self.catalog.uploads().record_upload(&upload, None).await?;
+        if recorded.row.as_ref().is_some_and(XorbRow::is_live) {
+            return Ok(Ingested { was_inserted: recorded.is_new });
         }
-        let salt = Salt::over(&self.catalog.xorbs(&[info.hash()]).await?)?;
+        let salt = Salt::over(&known)?;
         let sealed = self.workers.run({
             let info = info.clone();
             move || {
@@ -153,32 +165,34 @@ impl Store {
             }
             Records::Growing(growing) => growing.finish(key, footer).await?,
         }
-        self.note(key, object_bytes, info, now_s, salt).await
+        self.add_row(key, object_bytes, info, upload, salt).await
     }
 
     /// Object first, row second.
-    async fn keep(&self, sealed: Sealed, staged: Option<Staged>) -> Result<Ingested> {
+    async fn store_sealed(&self, grant: &Grant, sealed: Sealed, staged: Option<Staged>) -> Result<Ingested> {
         let Sealed { info, footer, digest, salt } = sealed;
-        let now_s = self.clock.now_s();
-        if !self.catalog.touch_xorbs(&[info.hash()], now_s).await?.is_empty() {
-            return Ok(Ingested { was_inserted: false });
+        let object_bytes = info.stored_bytes() + footer.len() as u64;
+        let upload = upload_row(grant, info.hash(), object_bytes, self.clock.now_s());
+        let recorded = self.catalog.uploads().record_upload(&upload, None).await?;
+        if recorded.row.as_ref().is_some_and(XorbRow::is_live) {
+            return Ok(Ingested { was_inserted: recorded.is_new });
         }
         let staged = staged.ok_or_else(|| swept(info.hash()))?;
         let key = XorbKey { hash: info.hash(), digest };
-        let object_bytes = info.stored_bytes() + footer.len() as u64;
         staged.finish(key, info.stored_bytes(), footer).await?;
-        self.note(key, object_bytes, Arc::new(info), now_s, salt).await
+        self.add_row(key, object_bytes, Arc::new(info), upload, salt).await
     }
 
-    /// Adds the row of a xorb whose object is stored.
-    async fn note(
+    /// Adds the row of a xorb whose object is stored, and that the repository sent it.
+    async fn add_row(
         &self,
         key: XorbKey,
         object_bytes: u64,
         info: Arc<XorbInfo>,
-        now_s: u64,
+        upload: UploadRow,
         salt: Salt,
     ) -> Result<Ingested> {
+        let now_s = upload.uploaded_s;
         let row = XorbRow {
             key,
             object_bytes,
@@ -189,24 +203,39 @@ impl Store {
             referenced_s: now_s,
             verified_s: now_s,
         };
-        let mut was_inserted = salt != Salt::NONE && self.catalog.sweep().replace_swept(&row).await?;
-        if !was_inserted {
-            let added = self.catalog.add_xorbs(std::slice::from_ref(&row)).await?;
-            was_inserted = added.first().is_some_and(|added| added.was_inserted);
-            if let Some(added) = added.into_iter().find(|added| !added.row.is_live()) {
-                let is_damaged = added.row.state == XorbState::Damaged;
-                was_inserted = is_damaged && self.heal(&added.row, &row, &info).await?;
-                if !was_inserted {
-                    return Err(swept(key.hash));
-                }
+        let object = NewObject { row: row.clone(), has_fresh_key: salt != Salt::NONE };
+        let mut recorded = self.catalog.uploads().record_upload(&upload, Some(&object)).await?;
+        let mut is_healed = false;
+        if let Some(stands) = recorded.row.take().filter(|stands| !stands.is_live()) {
+            is_healed = stands.state == XorbState::Damaged && self.heal(&stands, &row, &info).await?;
+            if !is_healed {
+                return Err(swept(key.hash));
             }
+            recorded.is_new = self.catalog.uploads().record_upload(&upload, None).await?.is_new;
         }
-        if was_inserted {
+        if recorded.was_inserted || is_healed {
             // Its shard comes next, and will ask.
             self.footers.remember(key, info).await;
         }
-        Ok(Ingested { was_inserted })
+        Ok(Ingested { was_inserted: recorded.is_new || is_healed })
     }
+
+    /// Reserves room for an upload under the quotas of its repository. What the repository has counts already.
+    async fn reserve_upload(
+        &self,
+        grant: &Grant,
+        known: &[XorbReference],
+        bytes: u64,
+    ) -> Result<Reservation> {
+        let is_counted = known.iter().any(|known| known.sent_bytes.is_some() || known.is_registered);
+        let physical_bytes = if is_counted || grant.is_exempt() { 0 } else { bytes };
+        self.reserve_quota(grant.scope(), Need { physical_bytes, ..Need::default() }).await
+    }
+}
+
+fn upload_row(grant: &Grant, xorb: XorbHash, object_bytes: u64, uploaded_s: u64) -> UploadRow {
+    let (scope, sender) = (grant.scope().clone(), grant.sender().map(str::to_owned));
+    UploadRow { scope, sender, xorb, object_bytes, uploaded_s }
 }
 
 /// What an upload holds when its bytes are put aside: a block that fills, one at the disk, one that waits for it, what a chunk
@@ -239,8 +268,8 @@ impl Salt {
     pub(crate) const NONE: Self = Self([0; 4]);
 
     /// The salt for a xorb of which this is known.
-    fn over(known: &[XorbRow]) -> Result<Self> {
-        if !known.iter().any(XorbRow::is_swept) {
+    fn over(known: &[XorbReference]) -> Result<Self> {
+        if !known.iter().any(|known| known.row.is_swept()) {
             return Ok(Self::NONE);
         }
         let mut bytes = [0; 4];

@@ -75,6 +75,7 @@ pub struct Rooms {
     dedup: DedupOptions,
     shard_chunks_max: u64,
     quotas: quota::Quotas,
+    policies: dedup::Policies,
     trash_s: u64,
     audit_s: u64,
 }
@@ -154,6 +155,7 @@ impl Store {
             dedup,
             shard_chunks_max,
             quotas: quota::Quotas::new(),
+            policies: dedup::Policies::new(),
             trash_s,
             audit_s,
         }))

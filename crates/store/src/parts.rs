@@ -8,9 +8,11 @@ use crate::Store;
 use crate::access::Grant;
 use crate::body::BodyError;
 use crate::catalog::repo::RepoRow;
+use crate::catalog::uploads::PartRow;
 use crate::error::{Error, ErrorKind, Result};
 use crate::intake::TakenIn;
 use crate::objects::{Digest, ObjectKey};
+use crate::quota::Need;
 
 /// A file that arrives by parts: all have the same length but the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,8 @@ impl Parted {
 }
 
 impl Store {
-    /// Keeps a part until the others are there. Sent again, it replaces what was there.
+    /// Stores a part until the others are there. Sent again, it replaces what was there. Until they are joined, parts count
+    /// against the quotas of the repository.
     pub async fn put_part(
         &self,
         repo: &RepoRow,
@@ -58,7 +61,20 @@ impl Store {
                 format!("part {number} should not have {found} bytes"),
             ));
         }
-        self.objects.put(&file.key(repo, number)?, pieces).await
+        let key = file.key(repo, number)?;
+        let need = Need { physical_bytes: found, ..Need::default() };
+        let reservation = self.reserve_quota(&repo.name.scope()?, need).await?;
+        // Counted before it is stored: a sender that hangs up in between leaves nothing that is not counted.
+        let part = PartRow {
+            repo: repo.id,
+            file: file.sha256,
+            number: u32::try_from(number).unwrap_or(u32::MAX),
+            bytes: found,
+            stored_s: self.clock.now_s(),
+        };
+        self.catalog.uploads().add_part(&part).await?;
+        drop(reservation);
+        self.objects.put(&key, pieces).await
     }
 
     /// Takes in the file whose parts are all there, and forgets them. A file that is not what was announced leaves them,
@@ -82,9 +98,12 @@ impl Store {
             }
         });
         let pieces = parts.try_flatten().map_err(BodyError::from).boxed();
-        let taken = self.take_in(grant, file.sha256, file.bytes, pieces).await?;
+        // The parts count already, for the same bytes.
+        let grant = grant.clone().without_quota();
+        let taken = self.take_in(&grant, file.sha256, file.bytes, pieces).await?;
         let parts = numbers.map(|number| file.key(repo, number));
         self.objects.delete_all(parts.collect::<Result<_>>()?).await?;
+        self.catalog.uploads().drop_parts(repo.id, file.sha256).await?;
         Ok(taken)
     }
 }

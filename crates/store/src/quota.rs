@@ -1,17 +1,18 @@
 //! Quotas: what a namespace or repository may take, looked at before bytes are taken in.
 //!
-//! Whoever has no quota pays nothing for it: the list of quotas is read once in a few seconds. What uploads bring before
-//! their shard is registered is counted here, and forgotten when usage is read again; a shard is held against what the
-//! catalog counts at that moment. So a hard limit can be passed by what several clients bring in one moment, not by more.
+//! A repository without a quota pays nothing for it: the list of quotas is read once in a few seconds. Under a quota every upload
+//! is held against what the catalog counts at that moment, xorbs and parts that no shard has registered included, and against
+//! what other uploads on their way through this server have reserved. So a hard limit can be passed only by what other servers
+//! take in at the same moment, and by bodies of unknown length: by one xorb for each connection.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::Store;
 use crate::access::Scope;
 use crate::catalog::keep::{Limit, QuotaOf, QuotaRow, Usage};
-use crate::catalog::rows::{FileRow, Reach};
+use crate::catalog::rows::FileRow;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What somebody wants to bring.
@@ -23,47 +24,105 @@ pub struct Need {
     pub physical_bytes: u64,
 }
 
-/// Quotas and usage, as they were a moment ago.
+/// Quotas as they were a moment ago, and what uploads on their way have reserved.
 #[derive(Debug, Clone)]
 pub(crate) struct Quotas {
     rows: moka::future::Cache<(), Arc<Vec<QuotaRow>>>,
-    taken: moka::future::Cache<QuotaOf, Arc<Taken>>,
+    reserved: Arc<Mutex<Reserved>>,
 }
 
-#[derive(Debug)]
-struct Taken {
-    usage: Usage,
-    /// Bytes that were let in since.
-    pending_bytes: AtomicU64,
+#[derive(Debug, Default)]
+struct Reserved {
+    bytes: HashMap<QuotaOf, u64>,
+    /// Counts reservations that ended: their bytes are in the catalog since, or nowhere.
+    ended: u64,
 }
 
 impl Quotas {
     pub(crate) fn new() -> Self {
         let rows = moka::future::Cache::builder().time_to_live(MOMENT).max_capacity(1).build();
-        let taken = moka::future::Cache::builder().time_to_live(MOMENT).max_capacity(10_000).build();
-        Self { rows, taken }
+        Self { rows, reserved: Arc::default() }
+    }
+
+    fn reserved(&self) -> MutexGuard<'_, Reserved> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stored bytes that an upload will take, held until they are counted in the catalog or the upload has failed.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    quotas: Quotas,
+    of: Vec<QuotaOf>,
+    bytes: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut reserved = self.quotas.reserved();
+        reserved.ended = reserved.ended.wrapping_add(1);
+        for of in &self.of {
+            let left = reserved.bytes.get(of).copied().unwrap_or(0).saturating_sub(self.bytes);
+            match left {
+                0 => _ = reserved.bytes.remove(of),
+                left => _ = reserved.bytes.insert(of.clone(), left),
+            }
+        }
     }
 }
 
 impl Store {
     /// Refuses what would pass a hard limit of the repository or its namespace.
     pub async fn expect_quota(&self, scope: &Scope, need: Need) -> Result<()> {
-        for quota in self.quotas_over(scope).await? {
-            let taken = self.taken(&quota.of).await?;
-            let pending = taken.pending_bytes.load(Ordering::Relaxed);
-            let physical_bytes = taken.usage.physical_bytes.saturating_add(pending);
-            expect(&quota, Usage { physical_bytes, ..taken.usage }, need)?;
-            taken.pending_bytes.fetch_add(need.physical_bytes, Ordering::Relaxed);
-        }
-        Ok(())
+        self.reserve_quota(scope, need).await.map(drop)
     }
 
-    /// The same of files that are about to be registered, held against what is counted now.
+    /// The same, and reserves the stored bytes.
+    pub(crate) async fn reserve_quota(&self, scope: &Scope, need: Need) -> Result<Reservation> {
+        let mut reservation =
+            Reservation { quotas: self.quotas.clone(), of: Vec::new(), bytes: need.physical_bytes };
+        if need == Need::default() {
+            return Ok(reservation);
+        }
+        for quota in self.quotas_over(scope).await? {
+            let mut tries = 0;
+            loop {
+                let (others_bytes, ended) = {
+                    let mut reserved = self.quotas.reserved();
+                    let ended = reserved.ended;
+                    let bytes = reserved.bytes.entry(quota.of.clone()).or_default();
+                    let others_bytes = *bytes;
+                    *bytes = bytes.saturating_add(need.physical_bytes);
+                    (others_bytes, ended)
+                };
+                // Returned when this ends badly.
+                let held = Reservation {
+                    quotas: self.quotas.clone(),
+                    of: vec![quota.of.clone()],
+                    bytes: need.physical_bytes,
+                };
+                let usage = self.catalog.keep().usage(&quota.of).await?;
+                let physical_bytes = usage.physical_bytes.saturating_add(others_bytes);
+                let checked = expect(&quota, Usage { physical_bytes, ..usage }, need);
+                // One that ended meanwhile may have been counted twice.
+                if checked.is_err() && tries < TRIES && self.quotas.reserved().ended != ended {
+                    tries += 1;
+                    continue;
+                }
+                checked?;
+                reservation.absorb(held);
+                break;
+            }
+        }
+        Ok(reservation)
+    }
+
+    /// The same of files that are about to be registered, and of `xorb_bytes` of xorbs that the repository did not send.
     pub(crate) async fn expect_quota_for(
         &self,
         scope: &Scope,
         files: &[FileRow],
-        xorbs: &[(xet::XorbHash, u64)],
+        xorb_bytes: u64,
     ) -> Result<()> {
         let quotas = self.quotas_over(scope).await?;
         if quotas.is_empty() {
@@ -73,14 +132,8 @@ impl Store {
         let known = self.catalog.files(scope, &hashes).await?;
         let mut known: std::collections::HashSet<_> = known.into_iter().map(|file| file.hash).collect();
         let new = files.iter().filter(|file| known.insert(file.hash));
-        let mut need =
-            Need { logical_bytes: new.map(|file| file.layout.file_bytes()).sum(), physical_bytes: 0 };
-        let reach = Reach::Repo(scope.clone());
-        for (xorb, bytes) in xorbs {
-            if !self.catalog.has_xorb(&reach, *xorb).await? {
-                need.physical_bytes = need.physical_bytes.saturating_add(*bytes);
-            }
-        }
+        let logical_bytes = new.map(|file| file.layout.file_bytes()).sum();
+        let need = Need { logical_bytes, physical_bytes: xorb_bytes };
         for quota in quotas {
             expect(&quota, self.catalog.keep().usage(&quota.of).await?, need)?;
         }
@@ -90,7 +143,7 @@ impl Store {
     /// What to tell somebody whose repository or namespace is above a soft limit.
     pub async fn quota_warning(&self, scope: &Scope) -> Result<Option<String>> {
         for quota in self.quotas_over(scope).await? {
-            let usage = self.taken(&quota.of).await?.usage;
+            let usage = self.catalog.keep().usage(&quota.of).await?;
             for (what, limit, used) in sides(&quota, usage) {
                 if let Some(soft) = limit.soft.filter(|soft| used > *soft) {
                     let of = &quota.of;
@@ -147,15 +200,12 @@ impl Store {
         };
         Ok(rows.iter().filter(covers).cloned().collect())
     }
+}
 
-    async fn taken(&self, of: &QuotaOf) -> Result<Arc<Taken>> {
-        if let Some(taken) = self.quotas.taken.get(of).await {
-            return Ok(taken);
-        }
-        let usage = self.catalog.keep().usage(of).await?;
-        let taken = Arc::new(Taken { usage, pending_bytes: AtomicU64::new(0) });
-        self.quotas.taken.insert(of.clone(), taken.clone()).await;
-        Ok(taken)
+impl Reservation {
+    /// Holds what another one holds, too.
+    fn absorb(&mut self, mut other: Self) {
+        self.of.append(&mut other.of);
     }
 }
 
@@ -170,9 +220,10 @@ fn expect(quota: &QuotaRow, usage: Usage, need: Need) -> Result<()> {
     {
         if let Some(hard) = limit.hard.filter(|hard| wanted > 0 && used.saturating_add(wanted) > *hard) {
             let of = &quota.of;
+            // Not how much is wanted: of a xorb that others sent, its length is not the caller's to know.
             let message = format!(
-                "quota of {of}: {hard} {what} bytes, {used} are used and {wanted} more are wanted; \
-                 delete something, or ask who keeps the server for more"
+                "quota of {of}: {used} of {hard} {what} bytes are used, and this needs more than is left; \
+                 delete something, or ask an administrator for more"
             );
             return Err(Error::new(ErrorKind::Full, message));
         }
@@ -180,5 +231,7 @@ fn expect(quota: &QuotaRow, usage: Usage, need: Need) -> Result<()> {
     Ok(())
 }
 
-/// How long quotas and usage are remembered.
+/// How long the list of quotas is kept.
 const MOMENT: Duration = Duration::from_secs(5);
+/// How often a refusal is looked at again while others end.
+const TRIES: u32 = 5;

@@ -1,16 +1,22 @@
 //! Register: a shard arrives and says what files are made of; what it says is proven, then it holds.
 //!
-//! Every xorb it refers to must be stored. Every term is compared with the footer of the stored xorb: its range hash, its
-//! length, and the file hash over all of them; no xorb is read. A shard holds whole or not at all.
+//! Every xorb it refers to must be stored, and the caller must have a right to refer to it: the caller sent it, its repository
+//! has registered it, or the dedup policy reaches it. Every term is compared with the footer of the stored xorb: its range hash,
+//! its length, and the file hash over all of them; no xorb is read. A shard holds whole or not at all.
+//!
+//! A caller may have guessed the name of a xorb. So everything that is wrong about a xorb that the caller did not send gets one
+//! refusal, at one time, whether the xorb is stored or not; and no refusal holds a value that was read from the store.
 
 mod prove;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
+use tokio::time::Instant;
 use xet::limits::SHARD_BYTES_MAX;
 use xet::shard::check::check_xorb;
 use xet::shard::{FileEntry, Footing, Form, Shard, ShardBuilder, XorbEntry};
@@ -20,13 +26,14 @@ use crate::Store;
 use crate::access::{Grant, Scope};
 use crate::body::{self, BodyError, Segments};
 use crate::catalog::rows::{DedupRow, Registered as Row, Registration, ShardRow, XorbRow};
+use crate::dedup::DedupPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::ObjectKey;
 
 /// What became of a shard. It holds either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registered {
-    /// Whether it was new.
+    /// Whether it told the repository of anything new. What others have registered does not count.
     pub was_inserted: bool,
     /// How many files it told of.
     pub files: u64,
@@ -62,7 +69,7 @@ impl Store {
         grant.expect_write()?;
         let bytes_max = body::limit("shard", declared_bytes, SHARD_BYTES_MAX)?;
         // The body, what was parsed of it, the rows, and the shard as it is stored.
-        let _memory = self.memory.reserve(bytes_max.saturating_mul(4)).await;
+        let memory = self.memory.reserve(bytes_max.saturating_mul(4)).await;
         let mut segments = Vec::new();
         let mut arriving = Segments::new("shard", &self.objects.blocks, bytes_max, pieces);
         while let Some(segment) = arriving.next().await? {
@@ -71,28 +78,47 @@ impl Store {
 
         let shard = self.workers.run(move || parse(&segments.concat())).await?.map_err(refuse)?;
         let shard = Arc::new(shard);
-        let xorbs = Arc::new(self.live_xorbs(&shard).await?);
-        self.check_sections(&shard, &xorbs)?;
-        let mut proven = self.prove(&shard, &xorbs, progress).await?;
+        let begin = Instant::now();
+        let named = Arc::new(self.named_xorbs(grant, &shard).await?);
+        let registered = self.prove_and_add(grant, &shard, &named, progress).await;
+        if registered.is_err()
+            && let Some(steps) = refusal_steps(&shard, &named, self.shard_chunks_max)
+        {
+            drop(memory);
+            wait_for_step(begin, steps).await;
+        }
+        registered
+    }
+
+    async fn prove_and_add(
+        &self,
+        grant: &Grant,
+        shard: &Arc<Shard>,
+        named: &Arc<NamedXorbs>,
+        progress: &Progress,
+    ) -> Result<Registered> {
+        self.check_sections(shard, named)?;
+        let mut proven = self.prove(shard, named, progress).await?;
         // Rows that come in the order of their keys go to few pages each.
         proven.files.sort_unstable_by_key(|file| file.hash);
-        let stored: Vec<_> = xorbs.values().map(|row| (row.key.hash, row.object_bytes)).collect();
-        self.expect_quota_for(grant.scope(), &proven.files, &stored).await?;
+        let uncounted = named.values().filter(|named| !named.is_counted).map(|named| named.row.object_bytes);
+        self.expect_quota_for(grant.scope(), &proven.files, uncounted.sum()).await?;
         let now_s = self.clock.now_s();
         let files = proven.files.len() as u64;
+        let is_off = self.dedup_policy(grant.scope()).await? == DedupPolicy::Off;
         let mut registration = Registration {
             scope: grant.scope().clone(),
-            shard: self.store_shard(&shard, &xorbs, 0).await?,
-            xorbs: xorbs.keys().copied().collect(),
+            shard: self.store_shard(shard, named, 0).await?,
+            xorbs: named.keys().copied().collect(),
             files: proven.files,
-            sha256s: sha256s(&shard),
-            dedup: eligible(&shard, proven.dedup),
+            sha256s: sha256s(shard),
+            dedup: if is_off { Vec::new() } else { eligible(shard, proven.dedup) },
             now_s,
         };
         let mut registered = self.catalog.register(&registration).await?;
         if registered == Row::ShardSwept {
             // Its object may be deleted at any time. With a date in it the shard is another object.
-            registration.shard = self.store_shard(&shard, &xorbs, now_s.max(1)).await?;
+            registration.shard = self.store_shard(shard, named, now_s.max(1)).await?;
             registered = self.catalog.register(&registration).await?;
         }
         match registered {
@@ -112,7 +138,7 @@ impl Store {
         row: &ShardRow,
         wanted: &HashSet<FileHash>,
     ) -> Result<u64> {
-        let xorbs = Arc::new(self.live_xorbs(shard).await?);
+        let xorbs = Arc::new(self.stored_xorbs(shard).await?);
         let proven = self.prove(shard, &xorbs, &Progress::default()).await?;
         let is_whole = shard.files.iter().all(|file| wanted.contains(&file.hash));
         let files: Vec<_> = proven.files.into_iter().filter(|file| wanted.contains(&file.hash)).collect();
@@ -138,7 +164,7 @@ impl Store {
     async fn store_shard(
         &self,
         shard: &Arc<Shard>,
-        xorbs: &Arc<HashMap<XorbHash, XorbRow>>,
+        xorbs: &Arc<NamedXorbs>,
         dated_s: u64,
     ) -> Result<ShardRow> {
         let sealed = self.workers.run({
@@ -151,44 +177,109 @@ impl Store {
         Ok(ShardRow { hash, object_bytes, created_s: self.clock.now_s() })
     }
 
-    /// The rows of all xorbs the shard refers to. Fails with the first that is not stored.
-    async fn live_xorbs(&self, shard: &Shard) -> Result<HashMap<XorbHash, XorbRow>> {
-        let terms = shard.files.iter().flat_map(|file| &file.terms).map(|term| term.xorb);
-        let mut hashes: Vec<_> = terms.chain(shard.xorbs.iter().map(|xorb| xorb.hash)).collect();
-        hashes.sort_unstable();
-        hashes.dedup();
-        let mut rows = HashMap::new();
+    /// The xorbs that the shard names and the caller may refer to, if it proves what it says of them. Absent ones are left out
+    /// like those that are not for the caller.
+    async fn named_xorbs(&self, grant: &Grant, shard: &Shard) -> Result<NamedXorbs> {
+        let hashes = hashes(shard);
+        let mut found = Vec::new();
         for hashes in hashes.chunks(LOOKUP_XORBS) {
-            let mut found = self.catalog.xorbs(hashes).await?;
-            found.retain(XorbRow::is_there);
-            // What was condemned lives again from here on: its object must stay while the shard is proven.
-            let condemned = found.iter().filter(|row| !row.is_live()).map(|row| row.key.hash);
-            let condemned: Vec<_> = condemned.collect();
-            if !condemned.is_empty() {
-                let revived = self.catalog.touch_xorbs(&condemned, self.clock.now_s()).await?;
-                found.retain(|row| row.is_live() || revived.contains(&row.key.hash));
-            }
-            rows.extend(found.into_iter().map(|row| (row.key.hash, row)));
-            if let Some(hash) = hashes.iter().find(|hash| !rows.contains_key(*hash)) {
+            found.extend(self.references(grant, hashes).await?);
+        }
+        found.retain(|found| match found.is_own() {
+            true => found.row.is_there(),
+            false => found.row.is_live() && found.is_provable(),
+        });
+        // What was condemned lives again from here on: its object must stay while the shard is proven.
+        let condemned = found.iter().filter(|found| !found.row.is_live()).map(|found| found.row.key.hash);
+        let condemned: Vec<_> = condemned.collect();
+        if !condemned.is_empty() {
+            let revived = self.catalog.touch_xorbs(&condemned, self.clock.now_s()).await?;
+            found.retain(|found| found.row.is_live() || revived.contains(&found.row.key.hash));
+        }
+        let named = found.into_iter().map(|found| {
+            let is_sent = found.sent_bytes.is_some() || found.is_senders;
+            let is_counted = found.sent_bytes.is_some() || found.is_registered;
+            (found.row.key.hash, NamedXorb { row: found.row, is_sent, is_counted })
+        });
+        Ok(named.collect())
+    }
+
+    /// All xorbs that a stored shard names, for a catalog that is made again: it was proven when it was stored.
+    async fn stored_xorbs(&self, shard: &Shard) -> Result<NamedXorbs> {
+        let mut named = NamedXorbs::new();
+        for hashes in hashes(shard).chunks(LOOKUP_XORBS) {
+            let rows = self.catalog.xorbs(hashes).await?.into_iter().filter(XorbRow::is_live);
+            named.extend(rows.map(|row| (row.key.hash, NamedXorb { row, is_sent: true, is_counted: true })));
+            if let Some(hash) = hashes.iter().find(|hash| !named.contains_key(*hash)) {
                 return Err(missing(hash));
             }
         }
-        Ok(rows)
+        Ok(named)
     }
 
     /// Parsing has seen that each xorb's hash follows from its chunks. Of a single chunk that does not prove the length.
-    fn check_sections(&self, shard: &Shard, rows: &HashMap<XorbHash, XorbRow>) -> Result<()> {
-        for (at, xorb) in shard.xorbs_at() {
-            let Some(row) = rows.get(&xorb.hash) else { return Err(missing(&xorb.hash)) };
-            let (expected, found) = (row.raw_bytes, u64::from(xorb.raw_bytes));
-            if expected != found {
-                let what = "raw bytes of a xorb";
-                return Err(refuse(FormatError::Number { at: at + 40, what, expected, found }));
+    fn check_sections(&self, shard: &Shard, named: &NamedXorbs) -> Result<()> {
+        for xorb in &shard.xorbs {
+            let Some(found) = named.get(&xorb.hash) else { return Err(missing(&xorb.hash)) };
+            if found.row.raw_bytes != u64::from(xorb.raw_bytes) {
+                return Err(match found.is_sent {
+                    true => mismatch(Mismatch::Section { xorb: xorb.hash }),
+                    false => missing(&xorb.hash),
+                });
             }
         }
         Ok(())
     }
 }
+
+/// A xorb that the caller may refer to.
+#[derive(Debug, Clone)]
+struct NamedXorb {
+    row: XorbRow,
+    /// The caller sent all of it, so a refusal may say what is wrong about it.
+    is_sent: bool,
+    /// Its bytes count against the quotas of the caller's repository already.
+    is_counted: bool,
+}
+
+type NamedXorbs = HashMap<XorbHash, NamedXorb>;
+
+/// Every xorb that the shard names, each once.
+fn hashes(shard: &Shard) -> Vec<XorbHash> {
+    let terms = shard.files.iter().flat_map(|file| &file.terms).map(|term| term.xorb);
+    let mut hashes: Vec<_> = terms.chain(shard.xorbs.iter().map(|xorb| xorb.hash)).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
+}
+
+/// Steps of time after which a refusal is answered, where it may depend on xorbs that the caller did not send; `None` where it
+/// does not. They follow from the shard alone, and leave far more time than the proof takes: so the proof of what is stored ends
+/// in the same step as the search for what is not.
+fn refusal_steps(shard: &Shard, named: &NamedXorbs, chunks_max: u64) -> Option<u32> {
+    let hashes = hashes(shard);
+    if hashes.iter().all(|hash| named.get(hash).is_some_and(|named| named.is_sent)) {
+        return None;
+    }
+    let terms = shard.files.iter().flat_map(|file| &file.terms);
+    let chunks = terms.map(|term| u64::from(term.chunks.end.saturating_sub(term.chunks.start)));
+    let chunks = chunks.fold(0, u64::saturating_add).min(chunks_max);
+    let steps = 1 + hashes.len() as u64 / STEP_XORBS + chunks / STEP_CHUNKS;
+    Some(u32::try_from(steps).unwrap_or(u32::MAX))
+}
+
+/// Waits until `steps` have passed since `begin`, or as many more as it takes to end with a step.
+async fn wait_for_step(begin: Instant, steps: u32) {
+    let passed = begin.elapsed().as_millis() / STEP.as_millis();
+    let steps = steps.max(u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1));
+    tokio::time::sleep_until(begin + STEP.saturating_mul(steps)).await;
+}
+
+/// Refusals are answered at multiples of this.
+const STEP: Duration = Duration::from_millis(250);
+/// Footers of so many xorbs, and proofs over so many chunks, take less than a step.
+const STEP_XORBS: u64 = 64;
+const STEP_CHUNKS: u64 = 1 << 18;
 
 /// Xorbs looked up at once.
 const LOOKUP_XORBS: usize = 10_000;
@@ -204,17 +295,13 @@ fn parse(bytes: &[u8]) -> std::result::Result<Shard, FormatError> {
 
 /// The shard as it is stored: sorted, each thing once, with tables, footer and true lengths. The same content gives the
 /// same bytes, so there is no date in it, unless the object without one is being deleted.
-fn seal(
-    shard: &Shard,
-    rows: &HashMap<XorbHash, XorbRow>,
-    created_s: u64,
-) -> std::result::Result<Vec<u8>, FormatError> {
+fn seal(shard: &Shard, named: &NamedXorbs, created_s: u64) -> std::result::Result<Vec<u8>, FormatError> {
     let mut builder = ShardBuilder::default();
     for file in &shard.files {
         builder.push_file(file.clone());
     }
     for xorb in &shard.xorbs {
-        let object_bytes = rows.get(&xorb.hash).map_or(0, |row| row.object_bytes);
+        let object_bytes = named.get(&xorb.hash).map_or(0, |named| named.row.object_bytes);
         let stored_bytes = u32::try_from(object_bytes).expect("a xorb is far less than 4 GiB");
         builder.push_xorb(XorbEntry { stored_bytes, ..xorb.clone() });
     }
@@ -264,14 +351,90 @@ fn missing(hash: &XorbHash) -> Error {
     Error::caused(ErrorKind::Invalid, "shard", MissingXorb(*hash))
 }
 
-/// A shard names a xorb that is not stored.
+fn mismatch(mismatch: Mismatch) -> Error {
+    Error::caused(ErrorKind::Invalid, "shard", mismatch)
+}
+
+/// A shard names a xorb that is not stored, or that the caller may not refer to, or says something wrong of it: to a caller who
+/// did not send the xorb all of this is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingXorb(pub XorbHash);
 
 impl std::fmt::Display for MissingXorb {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "xorb {} is not stored: upload it before the shard", self.0)
+        let hash = self.0;
+        write!(
+            f,
+            "xorb {hash} is not stored for this repository, or a term on it is wrong: upload it before the shard"
+        )
     }
 }
 
 impl std::error::Error for MissingXorb {}
+
+/// What is wrong with a shard whose xorbs the caller sent. Says where, in the words of the shard, and not what would be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mismatch {
+    /// A term ends behind the last chunk of its xorb.
+    End {
+        /// The file.
+        file: FileHash,
+        /// The number of the term in it, from 0.
+        term: usize,
+    },
+    /// The raw bytes of a term are not those of its chunks.
+    Length {
+        /// The file.
+        file: FileHash,
+        /// The number of the term in it, from 0.
+        term: usize,
+    },
+    /// The range hash of a term is not that of its chunks.
+    RangeHash {
+        /// The file.
+        file: FileHash,
+        /// The number of the term in it, from 0.
+        term: usize,
+    },
+    /// The hash of a file is not that of its chunks.
+    FileHash {
+        /// The file.
+        file: FileHash,
+    },
+    /// The raw bytes of a xorb are not those of its chunks.
+    Section {
+        /// The xorb.
+        xorb: XorbHash,
+    },
+}
+
+impl Mismatch {
+    /// Whether it is a hash that does not match.
+    pub fn is_hash(&self) -> bool {
+        matches!(self, Self::RangeHash { .. } | Self::FileHash { .. })
+    }
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::End { file, term } => {
+                write!(f, "file {file}, term {term}: the end of a term's chunks is behind those of its xorb")
+            }
+            Self::Length { file, term } => {
+                write!(f, "file {file}, term {term}: the raw bytes of a term are not those of its chunks")
+            }
+            Self::RangeHash { file, term } => {
+                write!(f, "file {file}, term {term}: the range hash is not that of the term's chunks")
+            }
+            Self::FileHash { file } => {
+                write!(f, "file {file}: the file hash is not that of the file's chunks")
+            }
+            Self::Section { xorb } => {
+                write!(f, "xorb {xorb}: the raw bytes of a xorb are not those of its chunks")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Mismatch {}

@@ -26,7 +26,9 @@ use store::access::Scope;
 use store::catalog::rows::{
     AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
 };
-use store::catalog::{BrowseCatalog, CareCatalog, KeepCatalog, RepoCatalog, Stamp, SweepCatalog};
+use store::catalog::{
+    BrowseCatalog, CareCatalog, KeepCatalog, RepoCatalog, Stamp, SweepCatalog, UploadCatalog,
+};
 use store::{Catalog, Clock, Error, ErrorKind};
 use tokio::sync::{Semaphore, watch};
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
@@ -387,6 +389,10 @@ impl Catalog for FaultyCatalog {
     }
 
     fn keep(&self) -> &dyn KeepCatalog {
+        self
+    }
+
+    fn uploads(&self) -> &dyn UploadCatalog {
         self
     }
 

@@ -34,6 +34,10 @@ impl Caller {
             TokenScope::Read => store::Grant::read(scope),
             TokenScope::Write => store::Grant::write(scope),
         };
+        let grant = match state.sender(headers).await {
+            Some(token) => grant.sent_by(token),
+            None => grant,
+        };
         Ok(Self { store: store_of(state)?, grant })
     }
 }

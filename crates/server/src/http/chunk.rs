@@ -15,7 +15,7 @@ use crate::state::AppState;
 /// The shard that tells where a chunk is. The prefix of the path means nothing: clients send two.
 pub(super) async fn find(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
     let (request, _) = request.into_parts();
-    let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Read).await?;
+    let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Write).await?;
     let chunk: ChunkHash = prefixed_hash_in(&request.uri)?;
     let shard = store.dedup(&grant, chunk).await?;
     let found = if shard.is_some() { "hit" } else { "miss" };

@@ -12,7 +12,7 @@ use xet::wire::{ErrorBody, ErrorCode, encode_json};
 
 use crate::{auth, budget, sign};
 use store::ErrorKind;
-use store::register::MissingXorb;
+use store::register::{Mismatch, MissingXorb};
 use xet::FormatError;
 
 /// A refusal on its way out. The code decides the status, in the table of [`xet::wire::code`].
@@ -109,8 +109,10 @@ impl From<store::Error> for Refused {
         if let Some(refused) = source.and_then(|source| source.downcast_ref::<Self>()) {
             return refused.clone();
         }
-        let is_hash =
-            matches!(source.and_then(|source| source.downcast_ref()), Some(FormatError::Hash { .. }));
+        let is_hash = source.is_some_and(|source| {
+            matches!(source.downcast_ref(), Some(FormatError::Hash { .. }))
+                || source.downcast_ref().is_some_and(Mismatch::is_hash)
+        });
         let is_missing = source.and_then(|source| source.downcast_ref::<MissingXorb>()).is_some();
         let (code, message) = match error.kind() {
             ErrorKind::Invalid if is_hash => (ErrorCode::HashMismatch, None),

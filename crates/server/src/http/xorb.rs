@@ -41,10 +41,10 @@ pub(super) async fn receive(
     Ok(json(&XorbUploaded { was_inserted: ingested.was_inserted }))
 }
 
-/// Whether a xorb is here, as far as the dedup policy lets the caller know, and how long its object is.
+/// Whether a xorb is here, as far as the dedup policy lets a writer know, and how long its object is.
 pub(super) async fn head(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Refused> {
     let (request, _) = request.into_parts();
-    let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Read).await?;
+    let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Write).await?;
     let hash: XorbHash = prefixed_hash_in(&request.uri)?;
     let bytes = store.xorb_bytes(&grant, hash).await?;
     let bytes = bytes.ok_or_else(|| Refused::new(ErrorCode::NotFound, format!("no xorb {hash}")))?;

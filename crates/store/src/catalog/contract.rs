@@ -129,7 +129,10 @@ async fn an_empty_catalog_knows_nothing(catalog: Any) {
     assert_eq!(catalog.touch_xorbs(&[], 5).await.unwrap(), []);
     assert_eq!(catalog.files(&scope("a/b"), &[file(1)]).await.unwrap(), []);
     assert_eq!(catalog.files_by_sha256(&scope("a/b"), &[sha256(1)]).await.unwrap(), []);
-    assert_eq!(catalog.dedup(&Reach::All, &[chunk(1)]).await.unwrap(), []);
+    assert_eq!(
+        catalog.dedup(&Reach::All(Scope::new("eve", "repo").unwrap()), &[chunk(1)]).await.unwrap(),
+        []
+    );
     assert_eq!(catalog.shards(&[ShardHash::ZERO]).await.unwrap(), []);
     assert_eq!(catalog.counts().await.unwrap(), Counts::default());
 }
@@ -255,21 +258,21 @@ async fn dedup_sees_as_far_as_it_may(catalog: Any) {
         }
         hits.iter().map(|hit| (hit.xorb.key.hash, hit.chunk_index)).collect::<Vec<_>>()
     };
-    assert_eq!(seen(Reach::All).await, [(xorb(1), 7), (xorb(2), 7)]);
-    assert_eq!(seen(Reach::Namespace("ann".into())).await, [(xorb(1), 7)]);
-    assert_eq!(seen(Reach::Namespace("bob".into())).await, [(xorb(2), 7)]);
+    assert_eq!(seen(Reach::All(Scope::new("eve", "repo").unwrap())).await, [(xorb(1), 7), (xorb(2), 7)]);
+    assert_eq!(seen(Reach::Namespace(scope("ann/other"))).await, [(xorb(1), 7)]);
+    assert_eq!(seen(Reach::Namespace(scope("bob/other"))).await, [(xorb(2), 7)]);
     assert_eq!(seen(Reach::Repo(ours)).await, [(xorb(1), 7)]);
     assert_eq!(seen(Reach::Repo(mine.clone())).await, []);
 
     let knows = async |reach: Reach| {
         [catalog.has_xorb(&reach, xorb(1)).await.unwrap(), catalog.has_xorb(&reach, xorb(2)).await.unwrap()]
     };
-    assert_eq!(knows(Reach::All).await, [true, true]);
-    assert_eq!(knows(Reach::Namespace("ann".into())).await, [true, false]);
-    assert_eq!(knows(Reach::Namespace("bob".into())).await, [false, true]);
+    assert_eq!(knows(Reach::All(Scope::new("eve", "repo").unwrap())).await, [true, true]);
+    assert_eq!(knows(Reach::Namespace(scope("ann/other"))).await, [true, false]);
+    assert_eq!(knows(Reach::Namespace(scope("bob/other"))).await, [false, true]);
     assert_eq!(knows(Reach::Repo(scope("ann/ours"))).await, [true, false]);
     assert_eq!(knows(Reach::Repo(mine)).await, [false, false]);
-    assert!(!catalog.has_xorb(&Reach::All, xorb(3)).await.unwrap());
+    assert!(!catalog.has_xorb(&Reach::All(Scope::new("eve", "repo").unwrap()), xorb(3)).await.unwrap());
 }
 
 fn token(n: u64) -> TokenRow {

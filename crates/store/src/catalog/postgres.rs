@@ -10,12 +10,13 @@ mod records;
 mod repo;
 mod review;
 mod sweep;
+mod uploads;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::PgConnection;
 use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::{PgConnection, Postgres, QueryBuilder};
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use super::rows::{
@@ -24,8 +25,9 @@ use super::rows::{
 };
 use super::tokens::Tokens;
 use super::{
-    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, REVIVE_SHARD, RepoCatalog,
-    SweepCatalog, TOUCH_REPO_FILES, Tries, bytes_of, migrator, translate, unique, used,
+    BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, IS_DEDUP_OFF, KeepCatalog, REVIVE_SHARD,
+    RepoCatalog, SweepCatalog, TOUCH_REPO_FILES, Tries, UploadCatalog, XORB_COLUMNS, bytes_of, migrator,
+    push_nameable, push_reach, translate, unique, used,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -113,15 +115,14 @@ impl PostgresCatalog {
             .bind(r.shard.hash.as_bytes().as_slice())
             .bind(column(r.shard.object_bytes))
             .bind(column(r.shard.created_s));
-        let was_inserted = shard.execute(&mut *tx).await?.rows_affected() > 0;
-        if !was_inserted {
+        if shard.execute(&mut *tx).await?.rows_affected() == 0 {
             let revive = sqlx::query(REVIVE_SHARD).bind(r.shard.hash.as_bytes().as_slice());
             if revive.execute(&mut *tx).await?.rows_affected() == 0 {
                 return Ok(Registered::ShardSwept);
             }
         }
         let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
-        let (mut new_xorbs, mut new_bytes) = (Vec::new(), 0);
+        let (mut new_xorbs, mut new_bytes, mut new_rows) = (Vec::new(), 0, 0);
 
         for xorbs in r.xorbs.chunks(BATCH_ROWS) {
             let insert = "INSERT INTO repo_xorbs (xorb, namespace, repo) \
@@ -129,6 +130,13 @@ impl PostgresCatalog {
             let insert = sqlx::query_as(insert).bind(namespace).bind(repo).bind(unique(xorbs));
             let added: Vec<(Vec<u8>,)> = insert.fetch_all(&mut *tx).await?;
             new_xorbs.extend(added.into_iter().map(|(xorb,)| xorb));
+            // The repository has registered them: they are uploads no longer.
+            let uploads = "DELETE FROM uploads WHERE namespace = $1 AND repo = $2 AND xorb = ANY($3)";
+            let uploads = sqlx::query(uploads).bind(namespace).bind(repo).bind(unique(xorbs));
+            uploads.execute(&mut *tx).await?;
+            let others =
+                sqlx::query("UPDATE uploads SET is_first = 0 WHERE xorb = ANY($1) AND is_first <> 0");
+            others.bind(unique(xorbs)).execute(&mut *tx).await?;
         }
         for files in r.files.chunks(BATCH_ROWS) {
             let hashes: Vec<_> = files.iter().map(|file| file.hash.as_bytes().as_slice()).collect();
@@ -158,6 +166,7 @@ impl PostgresCatalog {
                 sqlx::query_as(insert).bind(namespace).bind(repo).bind(column(r.now_s)).bind(&hashes);
             let added: Vec<(Vec<u8>,)> = insert.fetch_all(&mut *tx).await?;
             new_bytes += bytes_of(files, &added);
+            new_rows += added.len();
             if added.len() < files.len() {
                 let touch =
                     format!("{TOUCH_REPO_FILES} $1 WHERE namespace = $2 AND repo = $3 AND file = ANY($4)");
@@ -176,9 +185,13 @@ impl PostgresCatalog {
                 .bind(repo)
                 .bind(digests.iter().map(|(sha256, _)| sha256.as_bytes().as_slice()).collect::<Vec<_>>())
                 .bind(digests.iter().map(|(_, file)| file.as_bytes().as_slice()).collect::<Vec<_>>());
-            insert.execute(&mut *tx).await?;
+            new_rows += usize::try_from(insert.execute(&mut *tx).await?.rows_affected()).unwrap_or(1);
         }
-        for chunks in r.dedup.chunks(BATCH_ROWS) {
+        new_rows += new_xorbs.len();
+        let off: Option<(String,)> =
+            sqlx::query_as(IS_DEDUP_OFF).bind(namespace).bind(repo).fetch_optional(&mut *tx).await?;
+        let found_again = if off.is_some() { &[] } else { r.dedup.as_slice() };
+        for chunks in found_again.chunks(BATCH_ROWS) {
             let insert = "INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) SELECT chunk, $1, $2, xorb, \
                 chunk_index FROM UNNEST($3::bytea[], $4::bytea[], $5::bigint[]) AS given (chunk, xorb, chunk_index) \
                 ON CONFLICT DO NOTHING";
@@ -191,21 +204,19 @@ impl PostgresCatalog {
             insert.execute(&mut *tx).await?;
         }
         tx.commit().await?;
-        Ok(Registered::Done { was_inserted })
+        Ok(Registered::Done { was_inserted: new_rows > 0 })
     }
 
     async fn try_dedup(&self, reach: &Reach, chunk: &ChunkHash) -> Sql<Option<HitColumns>> {
-        // NULL stands for "any": one statement, whatever the reach.
-        let (namespace, repo) = reach.columns();
-        let query = "SELECT d.chunk_index, x.hash, x.digest, x.object_bytes, x.raw_bytes, x.chunk_count, x.state, \
-            x.created_s, x.referenced_s, x.verified_s FROM dedup d JOIN xorbs x ON x.hash = d.xorb \
-            WHERE d.chunk = $1 AND x.state = $2 AND ($3::text IS NULL OR d.namespace = $3) \
-            AND ($4::text IS NULL OR d.repo = $4) LIMIT 1";
-        let query = sqlx::query_as(query)
-            .bind(chunk.as_bytes().as_slice())
-            .bind(XorbState::Live.number())
-            .bind(namespace)
-            .bind(repo);
+        let mut query = QueryBuilder::<Postgres>::new(format!(
+            "SELECT d.chunk_index, x.{} FROM dedup d JOIN xorbs x ON x.hash = d.xorb WHERE d.chunk = ",
+            XORB_COLUMNS.replace(", ", ", x.")
+        ));
+        query.push_bind(chunk.as_bytes().as_slice());
+        query.push(" AND x.state = ").push_bind(XorbState::Live.number());
+        push_reach(&mut query, "d", reach);
+        push_nameable(&mut query, reach);
+        let query = query.push(" LIMIT 1").build_query_as();
         query.fetch_optional(&self.pool).await
     }
 }
@@ -288,10 +299,11 @@ impl Catalog for PostgresCatalog {
     }
 
     async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> Result<bool> {
-        let (namespace, repo) = reach.columns();
-        let query = "SELECT COUNT(*) FROM (SELECT 1 FROM repo_xorbs WHERE xorb = $1 \
-            AND ($2::text IS NULL OR namespace = $2) AND ($3::text IS NULL OR repo = $3) LIMIT 1) AS found";
-        let query = sqlx::query_as(query).bind(xorb.as_bytes().as_slice()).bind(namespace).bind(repo);
+        let mut query =
+            QueryBuilder::<Postgres>::new("SELECT COUNT(*) FROM (SELECT 1 FROM repo_xorbs r WHERE r.xorb = ");
+        query.push_bind(xorb.as_bytes().as_slice());
+        push_reach(&mut query, "r", reach);
+        let query = query.push(" LIMIT 1) AS found").build_query_as();
         let count: Sql<(i64,)> = query.fetch_one(&self.pool).await;
         Ok(count.map_err(|source| translate("find a xorb", source))?.0 > 0)
     }
@@ -355,6 +367,10 @@ impl Catalog for PostgresCatalog {
     fn keep(&self) -> &dyn KeepCatalog {
         self
     }
+
+    fn uploads(&self) -> &dyn UploadCatalog {
+        self
+    }
 }
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
@@ -373,6 +389,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (50, "sizes", include_str!("../../migrations/postgres/0050_sizes.sql")),
     (60, "passwords", include_str!("../../migrations/postgres/0060_passwords.sql")),
     (70, "upkeep", include_str!("../../migrations/postgres/0070_upkeep.sql")),
+    (80, "uploads", include_str!("../../migrations/postgres/0080_uploads.sql")),
     (100, "token_repo", include_str!("../../migrations/postgres/0100_token_repo.sql")),
     (101, "user_state", include_str!("../../migrations/postgres/0101_user_state.sql")),
     (102, "token_session", include_str!("../../migrations/postgres/0102_token_session.sql")),

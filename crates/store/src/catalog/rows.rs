@@ -85,14 +85,15 @@ pub struct DedupHit {
     pub chunk_index: u32,
 }
 
-/// How far a dedup query sees.
+/// How far a dedup query of a repository sees: what it registered itself, and what others registered whose own policies let
+/// it be found from there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// What any repository registered.
-    All,
-    /// What repositories of this namespace registered.
-    Namespace(String),
-    /// What this repository registered.
+    All(Scope),
+    /// What repositories of its namespace registered.
+    Namespace(Scope),
+    /// What the repository itself registered.
     Repo(Scope),
 }
 
@@ -131,7 +132,7 @@ pub struct Registration {
 pub enum Registered {
     /// It holds.
     Done {
-        /// Whether the shard was new.
+        /// Whether it told the repository of a file, digest or xorb that it did not have. Others' do not count.
         was_inserted: bool,
     },
     /// This xorb is not stored, or no longer; nothing was registered.
@@ -164,12 +165,10 @@ pub struct Counts {
 }
 
 impl Reach {
-    /// The namespace and the name that are asked for; `None` for any.
-    pub(crate) fn columns(&self) -> (Option<&str>, Option<&str>) {
+    /// The repository that asks.
+    pub(crate) fn scope(&self) -> &Scope {
         match self {
-            Self::All => (None, None),
-            Self::Namespace(namespace) => (Some(namespace), None),
-            Self::Repo(scope) => (Some(scope.namespace()), Some(scope.repo())),
+            Self::All(scope) | Self::Namespace(scope) | Self::Repo(scope) => scope,
         }
     }
 }

@@ -15,6 +15,7 @@ mod register;
 mod repo;
 mod review;
 mod sweep;
+mod uploads;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -36,7 +37,7 @@ use super::rows::{
 use super::tokens::Tokens;
 use super::{
     BATCH_ROWS, BrowseCatalog, COUNT_ROWS, CareCatalog, Catalog, KeepCatalog, RepoCatalog, Stamp,
-    SweepCatalog, Tries, XORB_COLUMNS, migrator, translate, unique,
+    SweepCatalog, Tries, UploadCatalog, XORB_COLUMNS, migrator, push_nameable, push_reach, translate, unique,
 };
 use crate::access::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -169,7 +170,8 @@ impl SqliteCatalog {
                 list.push("(").push_bind_unseparated(chunk).push_unseparated(")");
             }
             query.push(") v WHERE EXISTS (SELECT 1 FROM dedup d WHERE d.chunk = v.column1");
-            push_reach(&mut query, reach).push(")");
+            push_reach(&mut query, "d", reach);
+            query.push(")");
             let rows: Vec<(Vec<u8>,)> = query.build_query_as().fetch_all(&self.reads).await?;
             known.extend(rows.into_iter().map(|(chunk,)| chunk));
         }
@@ -183,7 +185,9 @@ impl SqliteCatalog {
         ));
         query.push_bind(chunk.as_bytes().as_slice());
         query.push(" AND x.state = ").push_bind(XorbState::Live.number());
-        push_reach(&mut query, reach).push(" LIMIT 1").build_query_as().fetch_optional(&self.reads).await
+        push_reach(&mut query, "d", reach);
+        push_nameable(&mut query, reach);
+        query.push(" LIMIT 1").build_query_as().fetch_optional(&self.reads).await
     }
 }
 
@@ -303,10 +307,10 @@ impl Catalog for SqliteCatalog {
     }
 
     async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> Result<bool> {
-        let (namespace, repo) = reach.columns();
-        let query = "SELECT COUNT(*) FROM (SELECT 1 FROM repo_xorbs WHERE xorb = ?1 \
-            AND (?2 IS NULL OR namespace = ?2) AND (?3 IS NULL OR repo = ?3) LIMIT 1)";
-        let query = sqlx::query_as(query).bind(xorb.as_bytes().as_slice()).bind(namespace).bind(repo);
+        let mut query = QueryBuilder::new("SELECT COUNT(*) FROM (SELECT 1 FROM repo_xorbs r WHERE r.xorb = ");
+        query.push_bind(xorb.as_bytes().as_slice());
+        push_reach(&mut query, "r", reach);
+        let query = query.push(" LIMIT 1)").build_query_as();
         let count: Sql<(i64,)> = query.fetch_one(&self.reads).await;
         Ok(count.map_err(|source| translate("find a xorb", source))?.0 > 0)
     }
@@ -382,6 +386,10 @@ impl Catalog for SqliteCatalog {
         self
     }
 
+    fn uploads(&self) -> &dyn UploadCatalog {
+        self
+    }
+
     fn stamp(&self) -> Option<Stamp> {
         self.changes.stamp()
     }
@@ -425,6 +433,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (50, "sizes", include_str!("../../migrations/sqlite/0050_sizes.sql")),
     (60, "passwords", include_str!("../../migrations/sqlite/0060_passwords.sql")),
     (70, "upkeep", include_str!("../../migrations/sqlite/0070_upkeep.sql")),
+    (80, "uploads", include_str!("../../migrations/sqlite/0080_uploads.sql")),
     (100, "token_repo", include_str!("../../migrations/sqlite/0100_token_repo.sql")),
     (101, "user_state", include_str!("../../migrations/sqlite/0101_user_state.sql")),
     (102, "token_session", include_str!("../../migrations/sqlite/0102_token_session.sql")),
@@ -450,18 +459,6 @@ async fn touch(connection: &mut SqliteConnection, hashes: &[XorbHash], now_s: u6
 async fn xorbs_of(connection: &mut SqliteConnection, hashes: &[&[u8]]) -> Sql<Vec<XorbColumns>> {
     let mut query = QueryBuilder::new(format!("SELECT {XORB_COLUMNS} FROM xorbs WHERE hash"));
     push_in(&mut query, hashes).build_query_as().persistent(false).fetch_all(connection).await
-}
-
-/// Appends what limits a look into `dedup d`.
-fn push_reach<'a>(query: &'a mut QueryBuilder<Sqlite>, reach: &Reach) -> &'a mut QueryBuilder<Sqlite> {
-    match reach {
-        Reach::All => query,
-        Reach::Namespace(namespace) => query.push(" AND d.namespace = ").push_bind(namespace.clone()),
-        Reach::Repo(scope) => {
-            query.push(" AND d.namespace = ").push_bind(scope.namespace().to_owned());
-            query.push(" AND d.repo = ").push_bind(scope.repo().to_owned())
-        }
-    }
 }
 
 /// The keys, the last one repeated until their number is a power of two: statements of few lengths can be kept prepared.

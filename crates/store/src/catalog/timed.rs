@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use super::rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
-use super::{BrowseCatalog, CareCatalog, Catalog, KeepCatalog, RepoCatalog, Stamp, SweepCatalog, Tokens};
+use super::{
+    BrowseCatalog, CareCatalog, Catalog, KeepCatalog, RepoCatalog, Stamp, SweepCatalog, Tokens, UploadCatalog,
+};
 use crate::access::Scope;
 use crate::error::Result;
 
@@ -103,6 +105,10 @@ impl Catalog for TimedCatalog {
 
     fn keep(&self) -> &dyn KeepCatalog {
         self.0.keep()
+    }
+
+    fn uploads(&self) -> &dyn UploadCatalog {
+        self.0.uploads()
     }
 
     fn stamp(&self) -> Option<Stamp> {

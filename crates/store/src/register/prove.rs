@@ -12,12 +12,12 @@ use xet::merkle::MerkleBuilder;
 use xet::shard::record::RECORD_LEN;
 use xet::shard::{FileEntry, Shard, Term};
 use xet::xorb::XorbInfo;
-use xet::{ChunkHash, FileHash, FormatError, Hash, RangeHash, XorbHash};
+use xet::{ChunkHash, FileHash, FormatError, RangeHash, XorbHash};
 
-use super::{Progress, refuse};
+use super::{Mismatch, NamedXorbs, Progress, mismatch, missing, refuse};
 use crate::Store;
-use crate::catalog::rows::{DedupRow, FileRow, XorbRow};
-use crate::error::Result;
+use crate::catalog::rows::{DedupRow, FileRow};
+use crate::error::{ErrorKind, Result};
 use crate::layout::LayoutBuilder;
 
 /// What the shard's files turned out to be.
@@ -30,36 +30,44 @@ pub(super) struct Proven {
 type Infos = HashMap<XorbHash, Arc<XorbInfo>>;
 
 impl Store {
-    /// Proves every file of a shard whose xorbs are all in `rows`.
+    /// Proves every file of a shard against those of its xorbs that are in `named`. Ends at the first term that is wrong, in the
+    /// order of the shard: which one that is does not depend on what is stored.
     pub(super) async fn prove(
         &self,
         shard: &Arc<Shard>,
-        rows: &Arc<HashMap<XorbHash, XorbRow>>,
+        named: &Arc<NamedXorbs>,
         progress: &Progress,
     ) -> Result<Proven> {
         let now_s = self.clock.now_s();
         let total = shard.files.iter().map(|file| file.terms.len() as u64).sum();
         progress.total.store(total, Ordering::Relaxed);
 
-        let mut prover = Prover::new(shard.clone(), rows.clone(), now_s, self.shard_chunks_max);
+        let mut prover = Prover::new(shard.clone(), named.clone(), now_s, self.shard_chunks_max);
         while let Some(xorbs) = prover.window() {
-            let load = xorbs.iter().filter_map(|hash| rows.get(hash)).map(|row| {
-                let laid = row.laid();
-                async move { Ok::<_, crate::Error>((laid.key.hash, self.footers.of(&laid).await?)) }
+            let load = xorbs.iter().filter_map(|hash| named.get(hash)).map(|named| {
+                let laid = named.row.laid();
+                async move {
+                    match self.footers.of(&laid).await {
+                        Ok(info) => Ok(Some((laid.key.hash, info))),
+                        // Another's xorb that is damaged is as if it were not there.
+                        Err(error) if !named.is_sent && error.kind() == ErrorKind::Corrupt => Ok(None),
+                        Err(error) => Err(error),
+                    }
+                }
             });
-            let infos: Infos = try_join_all(load).await?.into_iter().collect();
+            let infos: Infos = try_join_all(load).await?.into_iter().flatten().collect();
             let step = move || prover.step(&infos).map(|()| prover);
-            prover = self.workers.run(step).await?.map_err(refuse)?;
+            prover = self.workers.run(step).await??;
             progress.verified.store(prover.verified, Ordering::Relaxed);
         }
-        self.workers.run(move || prover.finish()).await?.map_err(refuse)
+        self.workers.run(move || prover.finish()).await?
     }
 }
 
 /// Where the walk is, and what it has found.
 struct Prover {
     shard: Arc<Shard>,
-    rows: Arc<HashMap<XorbHash, XorbRow>>,
+    named: Arc<NamedXorbs>,
     now_s: u64,
     /// The file at hand, where its block begins, and its next term.
     file: usize,
@@ -82,10 +90,10 @@ const WINDOW_TERMS: usize = 4096;
 const STEP_CHUNKS: u64 = WINDOW_XORBS as u64 * xet::limits::XORB_CHUNKS_MAX as u64;
 
 impl Prover {
-    fn new(shard: Arc<Shard>, rows: Arc<HashMap<XorbHash, XorbRow>>, now_s: u64, chunks_left: u64) -> Self {
+    fn new(shard: Arc<Shard>, named: Arc<NamedXorbs>, now_s: u64, chunks_left: u64) -> Self {
         Self {
             shard,
-            rows,
+            named,
             now_s,
             file: 0,
             at: RECORD_LEN as u64,
@@ -116,7 +124,7 @@ impl Prover {
     }
 
     /// Proves terms of the window, at least one.
-    fn step(&mut self, infos: &Infos) -> std::result::Result<(), FormatError> {
+    fn step(&mut self, infos: &Infos) -> Result<()> {
         let shard = self.shard.clone();
         let chunks_left = self.chunks_left;
         for n in 0..WINDOW_TERMS {
@@ -125,7 +133,9 @@ impl Prover {
             }
             let Some(file) = shard.files.get(self.file) else { return Ok(()) };
             let Some(term) = file.terms.get(self.term) else { return Ok(()) };
-            if n > 0 && (!infos.contains_key(&term.xorb) || chunks_left - self.chunks_left >= STEP_CHUNKS) {
+            // One that may not be referred to has no footer in any window: it is refused here.
+            let is_later = self.named.contains_key(&term.xorb) && !infos.contains_key(&term.xorb);
+            if n > 0 && (is_later || chunks_left - self.chunks_left >= STEP_CHUNKS) {
                 return Ok(());
             }
             self.take(file, term, infos)?;
@@ -136,7 +146,7 @@ impl Prover {
     }
 
     /// Closes what has no terms left.
-    fn finish(mut self) -> std::result::Result<Proven, FormatError> {
+    fn finish(mut self) -> Result<Proven> {
         let shard = self.shard.clone();
         while let Some(file) = shard.files.get(self.file) {
             self.close(file)?;
@@ -144,42 +154,39 @@ impl Prover {
         Ok(self.proven)
     }
 
-    fn take(&mut self, file: &FileEntry, term: &Term, infos: &Infos) -> std::result::Result<(), FormatError> {
+    fn take(&mut self, file: &FileEntry, term: &Term, infos: &Infos) -> Result<()> {
         let record = RECORD_LEN as u64;
         let at = self.at + record * (1 + self.term as u64);
-        let missing = || FormatError::Missing { at, what: "xorb", hash: term.xorb.0 };
-        let info = infos.get(&term.xorb).ok_or_else(missing)?;
-        let row = self.rows.get(&term.xorb).ok_or_else(missing)?;
+        // First what the shard alone decides.
+        let hash_at = at + record * file.terms.len() as u64;
+        let said = file.verification.as_ref().and_then(|hashes| hashes.get(self.term));
+        let what = "range hash of a term of file";
+        let said =
+            said.ok_or(FormatError::Missing { at: hash_at, what, hash: file.hash.0 }).map_err(refuse)?;
+        let count = u64::from(term.chunks.end.saturating_sub(term.chunks.start));
+        let Some(chunks_left) = self.chunks_left.checked_sub(count) else {
+            let (what, max) = ("chunks of all files of a shard", self.chunks_left);
+            return Err(refuse(FormatError::Range { at, what, min: 0, max, found: count }));
+        };
+        self.chunks_left = chunks_left;
 
+        let named = self.named.get(&term.xorb).ok_or_else(|| missing(&term.xorb))?;
+        let info = infos.get(&term.xorb).ok_or_else(|| missing(&term.xorb))?;
+        let (hash, number) = (file.hash, self.term);
+        let wrong = |what: Mismatch| if named.is_sent { mismatch(what) } else { missing(&term.xorb) };
         let places = usize::try_from(term.chunks.start).ok().zip(usize::try_from(term.chunks.end).ok());
         let places = places.and_then(|(start, end)| info.chunks().get(start..end));
         let ranges = info.raw_range(term.chunks.clone()).zip(info.stored_range(term.chunks.clone()));
         let Some((places, (raw, stored))) = places.zip(ranges) else {
-            let (min, max) = (u64::from(term.chunks.start) + 1, u64::from(info.chunk_count()));
-            let (what, found) = ("end of a term's chunks", u64::from(term.chunks.end));
-            return Err(FormatError::Range { at: at + 44, what, min, max, found });
+            return Err(wrong(Mismatch::End { file: hash, term: number }));
         };
-        let count = places.len() as u64;
-        let Some(chunks_left) = self.chunks_left.checked_sub(count) else {
-            let (what, max) = ("chunks of all files of a shard", self.chunks_left);
-            return Err(FormatError::Range { at, what, min: 0, max, found: count });
-        };
-        self.chunks_left = chunks_left;
-        let (expected, found) = (raw.end - raw.start, u64::from(term.raw_bytes));
-        if expected != found {
-            return Err(FormatError::Number { at: at + 36, what: "raw bytes of a term", expected, found });
+        if raw.end - raw.start != u64::from(term.raw_bytes) {
+            return Err(wrong(Mismatch::Length { file: hash, term: number }));
         }
-
-        // Whoever knows the file's hash, and where its parts lie, does not yet know its chunks: this proves it.
-        let hash_at = at + record * file.terms.len() as u64;
-        let said = file.verification.as_ref().and_then(|hashes| hashes.get(self.term));
-        let said = said.ok_or(FormatError::Missing {
-            at: hash_at,
-            what: "range hash of a term of file",
-            hash: file.hash.0,
-        })?;
-        let is = RangeHash::of(places.iter().map(|place| &place.hash));
-        expect_hash(hash_at, "range hash", said.0, is.0)?;
+        // Knowing the file's hash, and where its parts lie, is not knowing its chunks: this proves it.
+        if *said != RangeHash::of(places.iter().map(|place| &place.hash)) {
+            return Err(wrong(Mismatch::RangeHash { file: hash, term: number }));
+        }
 
         let mut raw_start = u64::from(
             term.chunks
@@ -197,14 +204,16 @@ impl Prover {
         }
         let narrow = |end: u64| u32::try_from(end).expect("a xorb is far less than 4 GiB");
         let stored = narrow(stored.start)..narrow(stored.end);
-        self.layout.push(row.laid(), term.chunks.clone(), term.raw_bytes, stored);
+        self.layout.push(named.row.laid(), term.chunks.clone(), term.raw_bytes, stored);
         Ok(())
     }
 
     /// The file at hand has no more terms: its hash must be that of its chunks.
-    fn close(&mut self, file: &FileEntry) -> std::result::Result<(), FormatError> {
+    fn close(&mut self, file: &FileEntry) -> Result<()> {
         let found = std::mem::take(&mut self.merkle).finish_file();
-        expect_hash(self.at, "file hash", file.hash.0, found.0)?;
+        if file.hash != found {
+            return Err(mismatch(Mismatch::FileHash { file: file.hash }));
+        }
         let layout = std::mem::take(&mut self.layout).finish();
         if self.seen_files.insert(file.hash) {
             self.proven.files.push(FileRow { hash: file.hash, layout, created_s: self.now_s });
@@ -214,13 +223,4 @@ impl Prover {
         self.term = 0;
         Ok(())
     }
-}
-
-fn expect_hash(
-    at: u64,
-    what: &'static str,
-    expected: Hash,
-    found: Hash,
-) -> std::result::Result<(), FormatError> {
-    if expected == found { Ok(()) } else { Err(FormatError::Hash { at, what, expected, found }) }
 }

@@ -5,12 +5,13 @@ use store::access::Scope;
 use store::audit::Deed;
 use store::catalog::care::Relay;
 use store::catalog::keep::{DeedQuery, DeedRow, LeftRow, QuotaOf, QuotaRow, Usage};
-use store::catalog::rows::{FileRow, ShardRow, XorbRow};
+use store::catalog::rows::{FileRow, Reach, ShardRow, XorbRow};
 use store::catalog::sweep::{Doomed, Kept, SweptObject, SweptRepo, Use};
-use store::catalog::{CareCatalog, KeepCatalog, SweepCatalog};
+use store::catalog::uploads::{NewObject, PartRow, RecordedUpload, UploadRow, XorbReference};
+use store::catalog::{CareCatalog, KeepCatalog, SweepCatalog, UploadCatalog};
 use store::repo::RepoId;
 use store::repo::oid::Oid;
-use store::{ObjectKey, Result, XorbKey};
+use store::{DedupPolicy, ObjectKey, Result, XorbKey};
 use xet::{FileHash, Sha256, XorbHash};
 
 use super::{FaultyCatalog, catalog_fault};
@@ -55,6 +56,19 @@ faulty! {
     replace_swept(row: &XorbRow) -> bool;
     layouts(files: &[FileHash]) -> Vec<FileRow>;
     uses(of: Use, hashes: &[[u8; 32]]) -> Vec<([u8; 32], u64)>;
+}
+
+faulty! {
+    UploadCatalog, uploads:
+    record_upload(upload: &UploadRow, object: Option<&NewObject>) -> RecordedUpload;
+    references(scope: &Scope, sender: Option<&str>, within: Option<&Reach>, xorbs: &[XorbHash]) -> Vec<XorbReference>;
+    readable_file(scope: &Scope, xorb: XorbHash) -> Option<FileHash>;
+    drop_uploads(before_s: u64) -> u64;
+    add_part(part: &PartRow) -> ();
+    drop_parts(repo: RepoId, file: Sha256) -> ();
+    drop_old_parts(before_s: u64) -> u64;
+    dedup_policies() -> Vec<(QuotaOf, DedupPolicy)>;
+    set_dedup_policy(of: &QuotaOf, policy: Option<DedupPolicy>) -> ();
 }
 
 faulty! {

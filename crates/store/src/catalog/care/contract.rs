@@ -90,7 +90,13 @@ async fn what_is_damaged_is_not_offered_until_it_is_sound(catalog: Any) {
     assert_eq!(care.mark_damaged(&[xorb(1).key], 200).await.unwrap(), 1);
     let state = async || catalog.xorbs(&[xorb(1).key.hash]).await.unwrap()[0].state;
     assert_eq!(state().await, XorbState::Damaged);
-    assert_eq!(catalog.dedup(&Reach::All, &[ChunkHash::new(hash(1))]).await.unwrap(), []);
+    assert_eq!(
+        catalog
+            .dedup(&Reach::All(Scope::new("eve", "repo").unwrap()), &[ChunkHash::new(hash(1))])
+            .await
+            .unwrap(),
+        []
+    );
     assert_eq!(catalog.touch_xorbs(&[xorb(1).key.hash], 300).await.unwrap(), []);
     care.note_verified(&[other], 300).await.unwrap();
     assert_eq!(state().await, XorbState::Damaged);
@@ -133,8 +139,13 @@ async fn all_files_of_a_xorb_move_or_none(catalog: Any) {
     assert_eq!(care.files_of(XorbHash::new(hash(2)), &[], 9).await.unwrap().len(), 2);
     let laid = catalog.sweep().layouts(&[FileHash::new(hash(11))]).await.unwrap();
     assert_eq!(laid[0].layout, layout(&xorb(2)));
-    let hits =
-        catalog.dedup(&Reach::All, &[ChunkHash::new(hash(11)), ChunkHash::new(hash(12))]).await.unwrap();
+    let hits = catalog
+        .dedup(
+            &Reach::All(Scope::new("eve", "repo").unwrap()),
+            &[ChunkHash::new(hash(11)), ChunkHash::new(hash(12))],
+        )
+        .await
+        .unwrap();
     let mut found: Vec<_> = hits.iter().map(|hit| (hit.xorb.key.hash, hit.chunk_index)).collect();
     found.sort();
     assert_eq!(found, [(XorbHash::new(hash(1)), 1), (XorbHash::new(hash(2)), 4)]);

@@ -68,26 +68,34 @@ macro_rules! implement_keep_catalog {
                 let (namespace, repo) = of.columns();
                 let lines = "SELECT CAST(COALESCE(SUM(logical_bytes), 0) AS BIGINT), \
                     CAST(COALESCE(SUM(physical_bytes), 0) AS BIGINT) FROM usage WHERE namespace = $1";
-                let git = "SELECT CAST(COALESCE(SUM(git_bytes), 0) AS BIGINT) FROM repos WHERE namespace = $1";
-                let (lines, git) = match of {
-                    QuotaOf::Namespace(_) => (lines.to_owned(), git.to_owned()),
+                let git = "SELECT CAST(COALESCE(SUM(git_bytes), 0) AS BIGINT), CAST(COALESCE(SUM((SELECT SUM(p.bytes) \
+                    FROM parts p WHERE p.repo = repos.id)), 0) AS BIGINT) FROM repos WHERE namespace = $1";
+                // What no shard has registered yet takes room all the same.
+                let uploads = "SELECT CAST(COALESCE(SUM(object_bytes), 0) AS BIGINT) FROM uploads WHERE namespace = $1";
+                let (lines, git, uploads) = match of {
+                    QuotaOf::Namespace(_) => (lines.to_owned(), git.to_owned(), uploads.to_owned()),
                     QuotaOf::Repo(_) => (
                         format!("{lines} AND repo = $2"),
                         format!("{git} AND reclaim_s IS NULL AND kind = $2 AND name = $3"),
+                        format!("{uploads} AND repo = $2"),
                     ),
                 };
                 let mut lines = sqlx::query_as(sqlx::AssertSqlSafe(lines)).bind(namespace);
                 let mut git = sqlx::query_as(sqlx::AssertSqlSafe(git)).bind(namespace);
+                let mut uploads = sqlx::query_as(sqlx::AssertSqlSafe(uploads)).bind(namespace);
                 if let QuotaOf::Repo(_) = of {
                     let (kind, name) = repo.split_once('/').unwrap_or(("", repo));
                     let kind = Kind::ALL.into_iter().find(|known| known.plural() == kind);
                     lines = lines.bind(repo);
+                    uploads = uploads.bind(repo);
                     git = git.bind(kind.map_or(-1, Kind::number)).bind(name);
                 }
                 let read = async {
                     let lines: (i64, i64) = lines.fetch_one(&self.$reads).await?;
-                    let (git,): (i64,) = git.fetch_one(&self.$reads).await?;
-                    Ok((lines.0.saturating_add(git), lines.1.saturating_add(git)))
+                    let (git, parts): (i64, i64) = git.fetch_one(&self.$reads).await?;
+                    let (uploads,): (i64,) = uploads.fetch_one(&self.$reads).await?;
+                    let stored = lines.1.saturating_add(git).saturating_add(parts).saturating_add(uploads);
+                    Ok((lines.0.saturating_add(git), stored))
                 };
                 let read: Sql<(i64, i64)> = read.await;
                 let (logical, physical) = read.map_err(|source| translate("add up usage", source))?;

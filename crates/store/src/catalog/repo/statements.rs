@@ -165,6 +165,15 @@ macro_rules! implement_repo_catalog {
                                 SELECT chunk, $1, $2, xorb, chunk_index \
                                 FROM dedup WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
                             "UPDATE usage SET namespace = $1, repo = $2 WHERE namespace = $3 AND repo = $4",
+                            "INSERT INTO uploads (xorb, namespace, repo, object_bytes, uploaded_s, is_first) \
+                                SELECT xorb, $1, $2, object_bytes, uploaded_s, is_first \
+                                FROM uploads WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                            "UPDATE dedup_policies SET namespace = $1, repo = $2 WHERE namespace = $3 AND repo = $4 \
+                                AND NOT EXISTS (SELECT 1 FROM dedup_policies p WHERE p.namespace = $1 AND p.repo = $2)",
+                            // The policy of the new namespace may be `off`.
+                            "DELETE FROM dedup WHERE namespace = $1 AND repo = $2 AND $3 <> '' AND $4 <> '' \
+                                AND EXISTS (SELECT 1 FROM dedup_policies p WHERE p.namespace = $1 \
+                                AND p.repo IN ('', $2) AND p.policy >= 3)",
                             "UPDATE quotas SET namespace = $1, repo = $2 WHERE namespace = $3 AND repo = $4 \
                                 AND NOT EXISTS (SELECT 1 FROM quotas q WHERE q.namespace = $1 AND q.repo = $2)",
                         ] {
@@ -199,6 +208,7 @@ macro_rules! implement_repo_catalog {
                         "DELETE FROM reflog WHERE repo = $1",
                         "DELETE FROM records WHERE id = $1",
                         "DELETE FROM repo_sizes WHERE repo = $1",
+                        "DELETE FROM parts WHERE repo = $1",
                         "DELETE FROM repos WHERE id = $1",
                     ] {
                         sqlx::query(delete).bind(row.id.as_bytes().as_slice()).execute(&mut *tx).await?;
@@ -679,6 +689,8 @@ macro_rules! implement_repo_catalog {
                 "DELETE FROM dedup WHERE namespace = $1 AND repo = $2",
                 "DELETE FROM usage WHERE namespace = $1 AND repo = $2",
                 "DELETE FROM quotas WHERE namespace = $1 AND repo = $2",
+                "DELETE FROM uploads WHERE namespace = $1 AND repo = $2",
+                "DELETE FROM dedup_policies WHERE namespace = $1 AND repo = $2",
             ] {
                 let delete = sqlx::query(delete).bind(scope.namespace()).bind(scope.repo());
                 delete.execute(&mut *connection).await?;

@@ -28,15 +28,22 @@ impl Direct {
     /// Whether a chunk is within reach.
     pub(super) fn chunk(&self, reach: &Reach, chunk: ChunkHash) -> Option<bool> {
         let chunk = chunk.as_bytes().as_slice();
-        let (query, keys): (_, &[&dyn ToSql]) = match reach {
-            Reach::All => ("SELECT 1 FROM dedup WHERE chunk = ?1", &[&chunk]),
-            Reach::Namespace(namespace) => {
-                ("SELECT 1 FROM dedup WHERE chunk = ?1 AND namespace = ?2", &[&chunk, namespace])
-            }
-            Reach::Repo(scope) => (
-                "SELECT 1 FROM dedup WHERE chunk = ?1 AND namespace = ?2 AND repo = ?3",
-                &[&chunk, &scope.namespace(), &scope.repo()],
+        let (namespace, repo) = (reach.scope().namespace(), reach.scope().repo());
+        let keys: &[&dyn ToSql] = &[&chunk, &namespace, &repo];
+        let (query, keys) = match reach {
+            Reach::All(_) => (
+                "SELECT 1 FROM dedup d WHERE chunk = ?1 AND ((namespace = ?2 AND repo = ?3) OR NOT EXISTS \
+                 (SELECT 1 FROM dedup_policies p WHERE p.namespace = d.namespace AND p.repo IN ('', d.repo) \
+                 AND p.policy > CASE WHEN d.namespace = ?2 THEN 1 ELSE 0 END))",
+                keys,
             ),
+            Reach::Namespace(_) => (
+                "SELECT 1 FROM dedup d WHERE chunk = ?1 AND namespace = ?2 AND (repo = ?3 OR NOT EXISTS \
+                 (SELECT 1 FROM dedup_policies p WHERE p.namespace = d.namespace AND p.repo IN ('', d.repo) \
+                 AND p.policy > 1))",
+                keys,
+            ),
+            Reach::Repo(_) => ("SELECT 1 FROM dedup WHERE chunk = ?1 AND namespace = ?2 AND repo = ?3", keys),
         };
         self.look(|connection| connection.prepare_cached(query)?.exists(keys))
     }
@@ -90,18 +97,19 @@ mod tests {
         let file = folder.path().join("catalog.db");
         let catalog = SqliteCatalog::open(&file).await.unwrap();
         let chunk = ChunkHash::of(b"chunk");
-        assert_eq!(catalog.peek_chunk(&Reach::All, chunk), Some(false));
+        assert_eq!(catalog.peek_chunk(&Reach::All("ann/repo".parse().unwrap()), chunk), Some(false));
         assert_eq!(catalog.peek_file(&"ann/repo".parse().unwrap(), FileHash::ZERO), Some(None));
         let insert = "INSERT INTO dedup (chunk, namespace, repo, xorb, chunk_index) VALUES (?1, 'ann', 'repo', x'00', 0)";
         let insert = sqlx::query(insert).bind(chunk.as_bytes().as_slice());
         insert.execute(&catalog.writes).await.unwrap();
-        assert_eq!(catalog.peek_chunk(&Reach::All, chunk), Some(true));
-        assert_eq!(catalog.peek_chunk(&Reach::Namespace("bob".into()), chunk), Some(false));
+        assert_eq!(catalog.peek_chunk(&Reach::All("ann/repo".parse().unwrap()), chunk), Some(true));
+        assert_eq!(catalog.peek_chunk(&Reach::Namespace("bob/repo".parse().unwrap()), chunk), Some(false));
         let refused = catalog.direct.look(|connection| connection.execute("DELETE FROM dedup", []));
-        assert_eq!((refused, catalog.peek_chunk(&Reach::All, chunk)), (None, Some(true)));
+        let all = Reach::All("ann/repo".parse().unwrap());
+        assert_eq!((refused, catalog.peek_chunk(&all, chunk)), (None, Some(true)));
         let all: Vec<_> = (0..20).map(|_| connect(&file).unwrap()).collect();
         catalog.direct.idle.lock().unwrap().extend(all.into_iter().take(IDLE_MAX));
-        assert_eq!(catalog.peek_chunk(&Reach::All, chunk), Some(true));
+        assert_eq!(catalog.peek_chunk(&Reach::All("ann/repo".parse().unwrap()), chunk), Some(true));
         assert!(catalog.direct.idle.lock().unwrap().len() <= IDLE_MAX + 1);
         // Closed, it leaves one file and no log.
         let SqliteCatalog { writes, reads, direct, .. } = catalog;
@@ -117,7 +125,7 @@ mod tests {
     fn without_a_database_it_knows_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let direct = Direct::new(&folder.path().join("none.db"));
-        assert_eq!(direct.chunk(&Reach::All, ChunkHash::of(b"chunk")), None);
+        assert_eq!(direct.chunk(&Reach::All("ann/repo".parse().unwrap()), ChunkHash::of(b"chunk")), None);
         assert!(!folder.path().join("none.db").exists(), "looking makes no file");
     }
 }

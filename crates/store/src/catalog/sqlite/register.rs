@@ -56,23 +56,23 @@ fn register(connection: &mut Connection, r: &Registration) -> rusqlite::Result<R
         return Ok(Registered::Missing(missing));
     }
     let shard = r.shard.hash.as_bytes().as_slice();
-    let was_inserted = Insert::new(&tx, "shards (hash, object_bytes, created_s) VALUES (?1, ?2, ?3)")?
+    let is_new_shard = Insert::new(&tx, "shards (hash, object_bytes, created_s) VALUES (?1, ?2, ?3)")?
         .is_new((shard, column(r.shard.object_bytes), column(r.shard.created_s)))?;
-    if !was_inserted && tx.prepare_cached(REVIVE_SHARD)?.execute([shard])? == 0 {
+    if !is_new_shard && tx.prepare_cached(REVIVE_SHARD)?.execute([shard])? == 0 {
         return Ok(Registered::ShardSwept);
     }
-    let physical_bytes = add_xorbs(&tx, r)?;
-    let logical_bytes = add_files(&tx, r)?;
+    let (new_xorbs, physical_bytes) = add_xorbs(&tx, r)?;
+    let (new_files, logical_bytes) = add_files(&tx, r)?;
     let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
     if (logical_bytes, physical_bytes) != (0, 0) {
         let line =
             "INSERT INTO usage (namespace, repo, logical_bytes, physical_bytes) VALUES (?1, ?2, ?3, ?4)";
         tx.prepare_cached(line)?.execute((namespace, repo, logical_bytes, physical_bytes))?;
     }
-    add_sha256s(&tx, r)?;
+    let new_digests = add_sha256s(&tx, r)?;
     add_chunks(&tx, r)?;
     tx.commit()?;
-    Ok(Registered::Done { was_inserted })
+    Ok(Registered::Done { was_inserted: new_xorbs + new_files + new_digests > 0 })
 }
 
 /// Notes that the xorbs were referred to, which revives what was condemned; tells the first that is not there.
@@ -90,22 +90,28 @@ fn touch_xorbs(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<Optio
     Ok(None)
 }
 
-/// The repository may know of the xorbs. Tells the stored bytes of those it did not know of.
-fn add_xorbs(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<i64> {
+/// The repository has registered the xorbs: they are uploads no longer. Returns how many are new to it, and their bytes.
+fn add_xorbs(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<(u64, i64)> {
     let mut insert = Insert::new(tx, "repo_xorbs (xorb, namespace, repo) VALUES (?1, ?2, ?3)")?;
     let mut length = tx.prepare_cached("SELECT object_bytes FROM xorbs WHERE hash = ?1")?;
-    let mut new_bytes = 0;
+    let uploads = "DELETE FROM uploads WHERE xorb = ?1 AND namespace = ?2 AND repo = ?3";
+    let mut uploads = tx.prepare_cached(uploads)?;
+    let mut others = tx.prepare_cached("UPDATE uploads SET is_first = 0 WHERE xorb = ?1")?;
+    let (mut count, mut new_bytes) = (0, 0);
     for xorb in &r.xorbs {
         let xorb = xorb.as_bytes().as_slice();
         if insert.is_new((xorb, r.scope.namespace(), r.scope.repo()))? {
+            count += 1;
             new_bytes += length.query_row([xorb], |row| row.get::<_, i64>(0))?;
         }
+        uploads.execute((xorb, r.scope.namespace(), r.scope.repo()))?;
+        others.execute([xorb])?;
     }
-    Ok(new_bytes)
+    Ok((count, new_bytes))
 }
 
-/// Adds files and who may read them. Tells the bytes of those that are new to the repository.
-fn add_files(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<i64> {
+/// Adds files and who may read them. Returns how many are new to the repository, and their bytes.
+fn add_files(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<(u64, i64)> {
     let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
     let files = "files (hash, file_bytes, layout, created_s, shard) VALUES (?1, ?2, ?3, ?4, ?5)";
     let mut add_file = Insert::new(tx, files)?;
@@ -114,7 +120,7 @@ fn add_files(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<i64> {
         Insert::new(tx, "repo_files (namespace, repo, file, created_s) VALUES (?1, ?2, ?3, ?4)")?;
     let touch = format!("{TOUCH_REPO_FILES} ?1 WHERE namespace = ?2 AND repo = ?3 AND file = ?4");
     let mut touch_reader = tx.prepare_cached(&touch)?;
-    let mut new_bytes = 0;
+    let (mut count, mut new_bytes) = (0, 0);
     for FileRow { hash, layout, created_s } in &r.files {
         let (file, file_bytes) = (hash.as_bytes().as_slice(), column(layout.file_bytes()));
         let shard = r.shard.hash.as_bytes().as_slice();
@@ -125,25 +131,34 @@ fn add_files(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<i64> {
             }
         }
         match add_reader.is_new((namespace, repo, file, column(r.now_s)))? {
-            true => new_bytes += file_bytes,
+            true => {
+                count += 1;
+                new_bytes += file_bytes;
+            }
             false => _ = touch_reader.execute((column(r.now_s), namespace, repo, file))?,
         }
     }
-    Ok(new_bytes)
+    Ok((count, new_bytes))
 }
 
-fn add_sha256s(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<()> {
+/// Adds digests of files. Returns how many are new to the repository.
+fn add_sha256s(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<u64> {
     let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
     let mut insert = Insert::new(tx, "repo_sha256s (namespace, repo, sha256, file) VALUES (?1, ?2, ?3, ?4)")?;
+    let mut count = 0;
     for (sha256, file) in &r.sha256s {
-        insert.is_new((namespace, repo, sha256.as_bytes().as_slice(), file.as_bytes().as_slice()))?;
+        let row = (namespace, repo, sha256.as_bytes().as_slice(), file.as_bytes().as_slice());
+        count += u64::from(insert.is_new(row)?);
     }
-    Ok(())
+    Ok(count)
 }
 
-/// Adds chunks that can be found again.
+/// Adds chunks that can be found again, unless the repository's dedup policy is `off`.
 fn add_chunks(tx: &Transaction<'_>, r: &Registration) -> rusqlite::Result<()> {
     let (namespace, repo) = (r.scope.namespace(), r.scope.repo());
+    if tx.prepare_cached(super::super::IS_DEDUP_OFF)?.exists((namespace, repo))? {
+        return Ok(());
+    }
     let mut insert =
         Insert::new(tx, "dedup (chunk, namespace, repo, xorb, chunk_index) VALUES (?1, ?2, ?3, ?4, ?5)")?;
     for row in &r.dedup {

@@ -229,7 +229,14 @@ async fn the_way_out_is_condemned_doomed_buried_forgotten(catalog: Any) {
     assert_eq!(state(1).await, None);
     assert!(catalog.add_xorbs(&[xorb(1)]).await.unwrap()[0].was_inserted);
     // What dedup answers told of it went with it; of others it stays.
-    assert_eq!(catalog.dedup(&Reach::All, &[ChunkHash::new(hash(3))]).await.unwrap().len(), 1);
+    assert_eq!(
+        catalog
+            .dedup(&Reach::All(Scope::new("eve", "repo").unwrap()), &[ChunkHash::new(hash(3))])
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 async fn more_rows_than_a_statement_takes_go_at_once(catalog: Any) {

@@ -536,7 +536,7 @@ macro_rules! implement_sweep_catalog {
                 push_in(&mut less, doomed.iter().map(|(hash,)| hash.as_slice()));
                 less.push(" GROUP BY r.namespace, r.repo");
                 less.build().persistent(false).execute(&mut **tx).await?;
-                for table in ["dedup", "repo_xorbs"] {
+                for table in ["dedup", "repo_xorbs", "uploads", "xorb_senders"] {
                     let mut delete = Query::new(format!("DELETE FROM {table} WHERE xorb"));
                     push_in(&mut delete, doomed.iter().map(|(hash,)| hash.as_slice()));
                     delete.build().persistent(false).execute(&mut **tx).await?;

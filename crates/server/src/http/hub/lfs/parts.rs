@@ -47,7 +47,7 @@ pub(in super::super) async fn receive(asked: Asked, request: Request) -> Result<
     let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
     let bytes_max = file.bytes_of(number).unwrap_or_default();
     asked.state.expect_room(bytes_max)?;
-    let need = Need { logical_bytes: signed.bytes, ..Need::default() };
+    let need = Need { logical_bytes: signed.bytes, physical_bytes: bytes_max };
     asked.store.expect_quota(&repo.name.scope()?, need).await?;
     let bounds = upload::Bounds {
         bytes_max,
