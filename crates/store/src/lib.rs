@@ -14,6 +14,7 @@ pub mod compact;
 pub mod content;
 pub mod copy;
 pub mod dedup;
+mod digests;
 pub mod edits;
 pub mod error;
 mod footers;
@@ -69,6 +70,7 @@ pub struct Rooms {
     /// Held by whoever measures repositories.
     measuring: tokio::sync::Mutex<()>,
     layouts: plan::Layouts,
+    digests: Arc<digests::Digests>,
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
     shard_chunks_max: u64,
@@ -148,6 +150,7 @@ impl Store {
             large_items: repo::listing::large_items(),
             measuring: tokio::sync::Mutex::default(),
             layouts,
+            digests: Arc::default(),
             chunks,
             dedup,
             shard_chunks_max,
