@@ -43,6 +43,15 @@ pub enum Slice {
     Part(FilePart),
 }
 
+impl Slice {
+    fn into_bytes(self) -> Result<Bytes> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Part(_) => Err(Error::new(ErrorKind::Internal, "part of a file where bytes were expected")),
+        }
+    }
+}
+
 impl Store {
     /// The bytes `range` of a file the grant's repository may read, each chunk checked against its hash. The range must
     /// lie in the file.
@@ -53,11 +62,7 @@ impl Store {
         range: Range<u64>,
     ) -> Result<BoxStream<'static, Result<Bytes>>> {
         let slices = self.slices(grant, file, range, Sender::Program).await?;
-        let bytes = slices.map(|slice| match slice? {
-            Slice::Bytes(bytes) => Ok(bytes),
-            Slice::Part(_) => Err(Error::new(ErrorKind::Internal, "a part for somebody who sends none")),
-        });
-        Ok(bytes.boxed())
+        Ok(slices.map(|slice| slice.and_then(Slice::into_bytes)).boxed())
     }
 
     /// The same for whoever can send parts of files: chunks that were checked a short while ago are not read again.
@@ -89,6 +94,17 @@ impl Store {
         {
             return Ok(stream::iter(slices).map(Ok).boxed());
         }
+        Ok(self.pieces_of(terms, sender))
+    }
+
+    /// All bytes of a file, whoever may read it, each chunk checked against its hash.
+    pub(crate) fn whole_content(&self, layout: Layout) -> BoxStream<'static, Result<Bytes>> {
+        let terms = terms(&layout, &(0..layout.file_bytes()));
+        let slices = self.pieces_of(terms, Sender::Program);
+        slices.map(|slice| slice.and_then(Slice::into_bytes)).boxed()
+    }
+
+    fn pieces_of(&self, terms: Vec<Wanted>, sender: Sender) -> BoxStream<'static, Result<Slice>> {
         let store = self.clone();
         let pieces = stream::iter(terms).then(move |term| {
             let store = store.clone();
@@ -104,7 +120,7 @@ impl Store {
             async move { store.read_piece(piece?).await }
         });
         let slices = read.buffered(PIECES_AHEAD).map_ok(|slices| stream::iter(slices).map(Ok));
-        Ok(slices.try_flatten().boxed())
+        slices.try_flatten().boxed()
     }
 
     /// A few terms at once, if all that is wanted of them lies in files as it is.

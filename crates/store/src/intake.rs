@@ -129,6 +129,7 @@ impl Store {
         let declared = Some(shard.len() as u64);
         let pieces = stream::iter([Ok(Bytes::from(shard))]);
         self.register(grant, declared, pieces, &Progress::default()).await?;
+        self.note_computed(grant.scope(), sha256, file).await?;
         Ok(TakenIn { file, sha256, bytes, new_bytes })
     }
 

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod backup;
 mod blocks;
 pub mod body;
 pub mod catalog;
@@ -14,6 +15,7 @@ pub mod compact;
 pub mod content;
 pub mod copy;
 pub mod dedup;
+mod digests;
 pub mod edits;
 pub mod error;
 mod footers;
@@ -29,6 +31,7 @@ pub mod quota;
 pub mod rebuild;
 pub mod register;
 pub mod repo;
+pub mod restore;
 pub mod sharing;
 pub mod sweep;
 pub mod verify;
@@ -71,6 +74,7 @@ pub struct Rooms {
     /// Held by whoever measures repositories.
     measuring: tokio::sync::Mutex<()>,
     layouts: plan::Layouts,
+    digests: Arc<digests::Digests>,
     chunks: Gather<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
     shard_chunks_max: u64,
@@ -151,6 +155,7 @@ impl Store {
             large_items: repo::listing::large_items(),
             measuring: tokio::sync::Mutex::default(),
             layouts,
+            digests: Arc::default(),
             chunks,
             dedup,
             shard_chunks_max,

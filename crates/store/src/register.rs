@@ -122,12 +122,40 @@ impl Store {
             registered = self.catalog.register(&registration).await?;
         }
         match registered {
-            Row::Done { was_inserted } => Ok(Registered { was_inserted, files }),
+            Row::Done { was_inserted } => {
+                self.move_broken(&registration).await?;
+                self.check_claims_soon(grant.scope(), &registration.sha256s);
+                Ok(Registered { was_inserted, files })
+            }
             Row::Missing(hash) => Err(missing(&hash)),
             Row::ShardSwept => {
                 Err(Error::new(ErrorKind::Unavailable, "the shard was just swept: send it again"))
             }
         }
+    }
+
+    /// Files that were registered before keep the xorbs they are made of, unless one of those is damaged or missing: then the
+    /// file is made of those that were registered just now.
+    async fn move_broken(&self, registration: &Registration) -> Result<()> {
+        let new: HashMap<_, _> = registration.files.iter().map(|file| (file.hash, &file.layout)).collect();
+        let files: Vec<_> = new.keys().copied().collect();
+        let mut rows = self.catalog.sweep().layouts(&files).await?;
+        rows.retain(|row| new.get(&row.hash).is_some_and(|layout| **layout != row.layout));
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let files: Vec<_> = rows.iter().map(|row| row.hash).collect();
+        let broken = self.broken_files(&files).await?;
+        for row in rows.iter().filter(|row| broken.contains(&row.hash)) {
+            if let Some(layout) = new.get(&row.hash) {
+                let shard = registration.shard.hash;
+                self.catalog.care().move_file(row.hash, &row.layout, layout, shard).await?;
+            }
+        }
+        if !broken.is_empty() {
+            self.layouts.forget();
+        }
+        Ok(())
     }
 
     /// Registers those files of a stored shard that are `wanted`, for a catalog that is made again; tells how many.

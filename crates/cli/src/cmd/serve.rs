@@ -86,6 +86,7 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
         house.open_parts(&config, Opening::Create).await.map_err(said)?;
     let keys = house.shared_keys(&config, &*catalog).await.map_err(said)?;
     let store = House::store(&config, &keys, objects, catalog);
+    store.compute_digests_early();
     let is_first = house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(said)?;
     let data_urls = DataUrls::choose(&config, &store).await.map_err(said)?;
     let tls = config.tls.as_ref().map(Tls::open).transpose().map_err(said)?;

@@ -5,15 +5,17 @@ mod contract;
 pub(in crate::catalog) mod statements;
 
 use async_trait::async_trait;
-use xet::{ChunkHash, FileHash, Sha256, XorbHash};
+use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
-use super::rows::{FileRow, ShardRow, XorbRow};
+use super::rows::{FileRow, Reach, ShardRow, XorbRow};
 use crate::access::Scope;
+use crate::audit::Deed;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::objects::XorbKey;
 use crate::repo::RepoId;
 use crate::repo::oid::Oid;
+use crate::repo::pointer;
 
 /// The care of a catalog.
 ///
@@ -51,11 +53,52 @@ pub trait CareCatalog: Send + Sync {
     /// Gives a repository the right to files, under digests: for a catalog that is made again.
     async fn restore_rights(&self, scope: &Scope, files: &[(Sha256, FileHash)], now_s: u64) -> Result<()>;
 
+    /// Digests registered in `scope` that nobody has compared with the bytes of their files, or that disagree with them.
+    async fn digest_claims(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<DigestClaim>>;
+
+    /// Such claims of all repositories, in the order of their keys, after one.
+    async fn claim_page(&self, after: Option<&DigestClaim>, limit: u64) -> Result<Vec<DigestClaim>>;
+
+    /// Digests of these files that were computed for a repository within reach.
+    async fn computed_sha256s(&self, reach: &Reach, files: &[FileHash]) -> Result<Vec<(FileHash, Sha256)>>;
+
+    /// Notes computed digests of files of a repository, and removes the claims that turned out to be false.
+    async fn settle_claims(
+        &self,
+        scope: &Scope,
+        computed: &[(FileHash, Sha256)],
+        refuted: &[DigestClaim],
+    ) -> Result<()>;
+
+    /// Makes a file of other xorbs, which must be live, if its layout is still `from`; tells whether it did.
+    async fn move_file(&self, file: FileHash, from: &Layout, to: &Layout, shard: ShardHash) -> Result<bool>;
+
     /// The repositories with the most bytes in large files: how many files, how many bytes.
     async fn top_repos(&self, limit: u64) -> Result<Vec<(Scope, u64, u64)>>;
 
     /// Bytes of large files, once for each repository that has them.
     async fn logical_bytes(&self) -> Result<u64>;
+}
+
+/// What a client says of a file: that its bytes have this SHA-256.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DigestClaim {
+    /// Where it was registered.
+    pub scope: Scope,
+    /// The digest.
+    pub sha256: Sha256,
+    /// The file.
+    pub file: FileHash,
+    /// The digest of the file's bytes, if it was computed for this repository.
+    pub computed: Option<Sha256>,
+}
+
+impl DigestClaim {
+    /// The audit event of its removal.
+    pub(crate) fn refusal(&self) -> Deed {
+        let detail = format!("file {} has another SHA-256 than {}", self.file, pointer::hex(&self.sha256));
+        Deed::new("digest.refuse", self.scope.to_string(), detail)
+    }
 }
 
 /// All files of a xorb on their way to other objects.

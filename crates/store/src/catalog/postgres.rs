@@ -390,6 +390,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (60, "passwords", include_str!("../../migrations/postgres/0060_passwords.sql")),
     (70, "upkeep", include_str!("../../migrations/postgres/0070_upkeep.sql")),
     (80, "uploads", include_str!("../../migrations/postgres/0080_uploads.sql")),
+    (85, "computed digests", include_str!("../../migrations/postgres/0085_sha256.sql")),
     (100, "token_repo", include_str!("../../migrations/postgres/0100_token_repo.sql")),
     (101, "user_state", include_str!("../../migrations/postgres/0101_user_state.sql")),
     (102, "token_session", include_str!("../../migrations/postgres/0102_token_session.sql")),

@@ -66,7 +66,8 @@ pub trait RepoCatalog: Records + Review + Send + Sync {
     /// Commits from this one back through first parents, without the first `skip`, at most `limit`.
     async fn history(&self, repo: RepoId, from: Oid, skip: u64, limit: u64) -> Result<Vec<GitRow>>;
 
-    /// The files registered in `scope` under these digests, with their lengths, in the order of digest and file hash.
+    /// The files registered in `scope` under these digests, with their lengths, in the order of digest and file hash. Only
+    /// digests that were computed from the bytes count: see [`CareCatalog::digest_claims`](super::CareCatalog::digest_claims).
     async fn linked_files(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<LinkedFile>>;
 
     /// Adds namespaces; tells which were new.

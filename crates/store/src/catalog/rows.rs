@@ -119,7 +119,8 @@ pub struct Registration {
     pub xorbs: Vec<XorbHash>,
     /// Its files.
     pub files: Vec<FileRow>,
-    /// What the uploader says the digests of its files are. Nobody checked, so it holds in this repository only.
+    /// What the uploader claims the digests of its files are, for this repository. Nothing relies on them before they are
+    /// compared with the bytes.
     pub sha256s: Vec<(Sha256, FileHash)>,
     /// Chunks that dedup queries may find.
     pub dedup: Vec<DedupRow>,

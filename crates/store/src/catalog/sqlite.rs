@@ -104,6 +104,13 @@ impl SqliteCatalog {
         Ok(Self { writes, reads, direct, registrar, changes })
     }
 
+    /// Closes the file, which then holds everything by itself.
+    pub async fn close(self) {
+        self.reads.close().await;
+        self.writes.close().await;
+        drop(self);
+    }
+
     async fn try_add_xorbs(&self, rows: &[XorbRow]) -> Sql<Vec<(XorbColumns, bool)>> {
         let mut tx = self.writes.begin_with(BEGIN).await?;
         let mut answers = Vec::new();
@@ -434,6 +441,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (60, "passwords", include_str!("../../migrations/sqlite/0060_passwords.sql")),
     (70, "upkeep", include_str!("../../migrations/sqlite/0070_upkeep.sql")),
     (80, "uploads", include_str!("../../migrations/sqlite/0080_uploads.sql")),
+    (85, "computed digests", include_str!("../../migrations/sqlite/0085_sha256.sql")),
     (100, "token_repo", include_str!("../../migrations/sqlite/0100_token_repo.sql")),
     (101, "user_state", include_str!("../../migrations/sqlite/0101_user_state.sql")),
     (102, "token_session", include_str!("../../migrations/sqlite/0102_token_session.sql")),

@@ -303,7 +303,8 @@ impl Store {
         Err(conflict(&request.ref_name))
     }
 
-    /// The files of the content store that the operations refer to. All must be there, for this repository.
+    /// The files of the content store that the operations refer to. All must be there, for this repository, with digests
+    /// that were computed from their bytes.
     async fn linked(&self, repo: &RepoRow, operations: &[Operation]) -> Result<HashMap<Sha256, LinkedFile>> {
         let mut digests = Vec::new();
         for operation in operations {
@@ -312,7 +313,7 @@ impl Store {
                 digests.push(*sha256);
             }
         }
-        let found = self.hub().linked_files(&repo.name.scope()?, &digests).await?;
+        let found = self.stored_files(&repo.name.scope()?, &digests, None).await?;
         // Of several that differ only in how they were cut, any will do, but always the same.
         Ok(found.into_iter().rev().map(|file| (file.sha256, file)).collect())
     }
@@ -326,7 +327,11 @@ fn find<'a>(
 ) -> Result<&'a LinkedFile> {
     let invalid = |message| Error::new(ErrorKind::Invalid, message);
     let found = linked.get(sha256).ok_or_else(|| {
-        invalid(format!("{path:?}: no file {} was uploaded to this repository", pointer::hex(sha256)))
+        invalid(format!(
+            "{path:?}: no sound file with SHA-256 {} is in this repository (an upload whose bytes have another digest does not \
+             count): upload it, then commit again",
+            pointer::hex(sha256)
+        ))
     })?;
     match bytes {
         Some(bytes) if bytes != found.bytes => {

@@ -3,16 +3,17 @@
 use async_trait::async_trait;
 use store::access::Scope;
 use store::audit::Deed;
-use store::catalog::care::Relay;
+use store::catalog::care::{DigestClaim, Relay};
 use store::catalog::keep::{DeedQuery, DeedRow, LeftRow, QuotaOf, QuotaRow, Usage};
 use store::catalog::rows::{FileRow, Reach, ShardRow, XorbRow};
 use store::catalog::sweep::{Doomed, Kept, SweptObject, SweptRepo, Use};
 use store::catalog::uploads::{NewObject, PartRow, RecordedUpload, UploadRow, XorbReference};
 use store::catalog::{CareCatalog, KeepCatalog, SweepCatalog, UploadCatalog};
+use store::layout::Layout;
 use store::repo::RepoId;
 use store::repo::oid::Oid;
 use store::{DedupPolicy, ObjectKey, Result, XorbKey};
-use xet::{FileHash, Sha256, XorbHash};
+use xet::{FileHash, Sha256, ShardHash, XorbHash};
 
 use super::{FaultyCatalog, catalog_fault};
 
@@ -83,6 +84,11 @@ faulty! {
     mark_damaged(xorbs: &[XorbKey], now_s: u64) -> u64;
     relay(relay: &Relay) -> bool;
     restore_rights(scope: &Scope, files: &[(Sha256, FileHash)], now_s: u64) -> ();
+    digest_claims(scope: &Scope, digests: &[Sha256]) -> Vec<DigestClaim>;
+    claim_page(after: Option<&DigestClaim>, limit: u64) -> Vec<DigestClaim>;
+    computed_sha256s(reach: &Reach, files: &[FileHash]) -> Vec<(FileHash, Sha256)>;
+    settle_claims(scope: &Scope, computed: &[(FileHash, Sha256)], refuted: &[DigestClaim]) -> ();
+    move_file(file: FileHash, from: &Layout, to: &Layout, shard: ShardHash) -> bool;
     top_repos(limit: u64) -> Vec<(Scope, u64, u64)>;
     logical_bytes() -> u64;
 }

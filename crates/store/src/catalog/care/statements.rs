@@ -143,6 +143,98 @@ macro_rules! implement_care_catalog {
                 Ok(())
             }
 
+            async fn digest_claims(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<DigestClaim>> {
+                let mut claims = Vec::new();
+                for digests in unique(digests).chunks(BATCH_ROWS) {
+                    let mut query = Query::new(CLAIMS);
+                    query.push(" AND s.namespace = ").push_bind(scope.namespace().to_owned());
+                    query.push(" AND s.repo = ").push_bind(scope.repo().to_owned()).push(" AND s.sha256");
+                    push_in(&mut query, digests.iter().copied());
+                    claims.extend(claim_rows(query.build_query_as().persistent(false).fetch_all(&self.$reads).await)?);
+                }
+                Ok(claims)
+            }
+
+            async fn claim_page(&self, after: Option<&DigestClaim>, limit: u64) -> Result<Vec<DigestClaim>> {
+                let mut query = Query::new(CLAIMS);
+                if let Some(after) = after {
+                    query.push(" AND (s.namespace, s.repo, s.sha256, s.file) > (");
+                    let mut list = query.separated(", ");
+                    list.push_bind(after.scope.namespace().to_owned()).push_bind(after.scope.repo().to_owned());
+                    list.push_bind(after.sha256.as_bytes().to_vec()).push_bind(after.file.as_bytes().to_vec());
+                    query.push(")");
+                }
+                query.push(" ORDER BY s.namespace, s.repo, s.sha256, s.file LIMIT ").push_bind(column(limit));
+                claim_rows(query.build_query_as().persistent(false).fetch_all(&self.$reads).await)
+            }
+
+            async fn computed_sha256s(
+                &self,
+                reach: &Reach,
+                files: &[FileHash],
+            ) -> Result<Vec<(FileHash, Sha256)>> {
+                let (namespace, repo) = reach.columns();
+                let mut found = Vec::new();
+                for files in unique(files).chunks(BATCH_ROWS) {
+                    let mut query = Query::new("SELECT DISTINCT file, sha256 FROM repo_files WHERE sha256 IS NOT NULL");
+                    for (name, value) in [("namespace", namespace), ("repo", repo)] {
+                        if let Some(value) = value {
+                            query.push(format!(" AND {name} = ")).push_bind(value.to_owned());
+                        }
+                    }
+                    query.push(" AND file");
+                    push_in(&mut query, files.iter().copied());
+                    let rows = query.build_query_as().persistent(false).fetch_all(&self.$reads).await;
+                    let rows: Vec<(Vec<u8>, Vec<u8>)> =
+                        rows.map_err(|source| translate("find computed digests", source))?;
+                    for (file, sha256) in rows {
+                        found.push((FileHash::new(array("file hash", file)?), Sha256::new(array("digest", sha256)?)));
+                    }
+                }
+                Ok(found)
+            }
+
+            async fn settle_claims(
+                &self,
+                scope: &Scope,
+                computed: &[(FileHash, Sha256)],
+                refuted: &[DigestClaim],
+            ) -> Result<()> {
+                let (namespace, repo) = (scope.namespace(), scope.repo());
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    for (file, sha256) in computed {
+                        let update =
+                            "UPDATE repo_files SET sha256 = $1 WHERE namespace = $2 AND repo = $3 AND file = $4";
+                        let update = sqlx::query(update).bind(sha256.as_bytes().as_slice()).bind(namespace);
+                        update.bind(repo).bind(file.as_bytes().as_slice()).execute(&mut *tx).await?;
+                    }
+                    for claim in refuted {
+                        let delete = "DELETE FROM repo_sha256s WHERE namespace = $1 AND repo = $2 AND sha256 = $3 \
+                            AND file = $4";
+                        let delete = sqlx::query(delete).bind(namespace).bind(repo);
+                        let delete = delete.bind(claim.sha256.as_bytes().as_slice());
+                        let deleted = delete.bind(claim.file.as_bytes().as_slice()).execute(&mut *tx).await?;
+                        if deleted.rows_affected() > 0 {
+                            note(&mut tx, &claim.refusal()).await?;
+                        }
+                    }
+                    tx.commit().await
+                };
+                retried!("note computed digests", work());
+                Ok(())
+            }
+
+            async fn move_file(
+                &self,
+                file: FileHash,
+                from: &Layout,
+                to: &Layout,
+                shard: ShardHash,
+            ) -> Result<bool> {
+                Ok(retried!("move a file to other xorbs", try_move_file(self, file, from, to, shard)))
+            }
+
             async fn logical_bytes(&self) -> Result<u64> {
                 let query = "SELECT CAST(COALESCE(SUM(f.file_bytes), 0) AS BIGINT) FROM repo_files r \
                     JOIN files f ON f.hash = r.file";
@@ -163,6 +255,63 @@ macro_rules! implement_care_catalog {
                 };
                 rows.into_iter().map(row).collect()
             }
+        }
+
+        /// Claims without a computed digest, or with one that disagrees.
+        const CLAIMS: &str = "SELECT s.namespace, s.repo, s.sha256, s.file, r.sha256 FROM repo_sha256s s \
+            JOIN repo_files r ON r.namespace = s.namespace AND r.repo = s.repo AND r.file = s.file \
+            WHERE (r.sha256 IS NULL OR r.sha256 <> s.sha256)";
+
+        type ClaimColumns = (String, String, Vec<u8>, Vec<u8>, Option<Vec<u8>>);
+
+        fn claim_rows(rows: Sql<Vec<ClaimColumns>>) -> Result<Vec<DigestClaim>> {
+            let rows = rows.map_err(|source| translate("find claimed digests", source))?;
+            let claim = |(namespace, repo, sha256, file, computed): ClaimColumns| {
+                let computed = computed.map(|computed| array("digest", computed)).transpose()?;
+                Ok(DigestClaim {
+                    scope: Scope::new(namespace, repo)?,
+                    sha256: Sha256::new(array("digest", sha256)?),
+                    file: FileHash::new(array("file hash", file)?),
+                    computed: computed.map(Sha256::new),
+                })
+            };
+            rows.into_iter().map(claim).collect()
+        }
+
+        async fn try_move_file(
+            catalog: &$catalog,
+            file: FileHash,
+            from: &Layout,
+            to: &Layout,
+            shard: ShardHash,
+        ) -> Sql<bool> {
+            let mut tx = catalog.$writes.begin_with($begin).await?;
+            let file = file.as_bytes().as_slice();
+            for xorb in &to.xorbs {
+                // Held until the end, so that nobody gives it up meanwhile.
+                let hold = "UPDATE xorbs SET state = state WHERE hash = $1 AND digest = $2 AND state = 0";
+                let hold = sqlx::query(hold).bind(xorb.key.hash.as_bytes().as_slice());
+                let held = hold.bind(xorb.key.digest.as_bytes().as_slice()).execute(&mut *tx).await?;
+                if held.rows_affected() == 0 {
+                    return Ok(false);
+                }
+            }
+            let update = "UPDATE files SET layout = $1, shard = $2 WHERE hash = $3 AND layout = $4";
+            let update = sqlx::query(update).bind(to.encode()).bind(shard.as_bytes().as_slice()).bind(file);
+            if update.bind(from.encode()).execute(&mut *tx).await?.rows_affected() == 0 {
+                return Ok(false);
+            }
+            for (statement, layout) in [
+                ("DELETE FROM file_xorbs WHERE xorb = $1 AND file = $2", from),
+                ("INSERT INTO file_xorbs (xorb, file) VALUES ($1, $2) ON CONFLICT DO NOTHING", to),
+            ] {
+                for xorb in &layout.xorbs {
+                    let change = sqlx::query(statement).bind(xorb.key.hash.as_bytes().as_slice());
+                    change.bind(file).execute(&mut *tx).await?;
+                }
+            }
+            tx.commit().await?;
+            Ok(true)
         }
 
         async fn try_relay(catalog: &$catalog, relay: &Relay) -> Sql<bool> {

@@ -4,14 +4,18 @@ use async_trait::async_trait;
 use xet::{FileHash, Sha256, ShardHash, XorbHash};
 
 use super::super::care::statements::implement_care_catalog;
-use super::super::care::{CareCatalog, Relay};
+use super::super::care::{CareCatalog, DigestClaim, Relay};
 use super::super::repo::oid_of;
 use super::super::repo::statements::retried;
-use super::super::rows::{FileColumns, FileRow, ShardRow, XorbColumns, XorbRow, array, column, number};
-use super::super::{BATCH_ROWS, REVIVE_SHARD, Tries, XORB_COLUMNS, translate};
+use super::super::rows::{
+    FileColumns, FileRow, Reach, ShardRow, XorbColumns, XorbRow, array, column, number,
+};
+use super::super::{BATCH_ROWS, REVIVE_SHARD, Tries, XORB_COLUMNS, translate, unique};
+use super::keep::note;
 use super::{BEGIN, PostgresCatalog};
 use crate::access::Scope;
 use crate::error::Result;
+use crate::layout::Layout;
 use crate::objects::XorbKey;
 use crate::repo::RepoId;
 use crate::repo::oid::Oid;

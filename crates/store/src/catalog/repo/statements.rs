@@ -155,8 +155,8 @@ macro_rules! implement_repo_catalog {
                     if old != new {
                         // Copied, then removed: the new name may have rows of its own.
                         for copy in [
-                            "INSERT INTO repo_files (namespace, repo, file, created_s) SELECT $1, $2, file, created_s \
-                                FROM repo_files WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
+                            "INSERT INTO repo_files (namespace, repo, file, created_s, sha256) \
+                                SELECT $1, $2, file, created_s, sha256 FROM repo_files WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
                             "INSERT INTO repo_sha256s (namespace, repo, sha256, file) SELECT $1, $2, sha256, file \
                                 FROM repo_sha256s WHERE namespace = $3 AND repo = $4 ON CONFLICT DO NOTHING",
                             "INSERT INTO repo_xorbs (xorb, namespace, repo) SELECT xorb, $1, $2 \
@@ -428,7 +428,8 @@ macro_rules! implement_repo_catalog {
                 for digests in unique(digests).chunks(BATCH_ROWS) {
                     let mut query = Query::new(
                         "SELECT s.sha256, s.file, f.file_bytes FROM repo_sha256s s JOIN files f ON f.hash = s.file \
-                         WHERE s.namespace = ",
+                         JOIN repo_files r ON r.namespace = s.namespace AND r.repo = s.repo AND r.file = s.file \
+                         AND r.sha256 = s.sha256 WHERE s.namespace = ",
                     );
                     query.push_bind(scope.namespace()).push(" AND s.repo = ").push_bind(scope.repo());
                     query.push(" AND s.sha256 IN (");
