@@ -8,7 +8,7 @@ use xet::wire::routes::{TokenScope, content_type, header as names};
 use xet::wire::{ErrorCode, TokenAnswer, encode_json};
 
 use super::error::Refused;
-use super::hub::{self, HubError};
+use super::hub::{self, HubError, repository};
 use crate::auth::{self, Claims, Issued, RepoKind, Repository, Role};
 use crate::state::AppState;
 
@@ -46,24 +46,28 @@ pub(super) async fn give(
     let (mut parts, _) = request.into_parts();
     let hub = hub::Asked::from_request_parts(&mut parts, &state).await?;
     let who = hub.who.as_ref();
-    if asked.repo.kind == RepoKind::Buckets {
+    let repo = if asked.repo.kind == RepoKind::Buckets {
         // Buckets have no owners yet: they are for whoever keeps the server.
         match who {
             None => return Err(auth::Refusal::Missing.into()),
             Some(who) if who.role == Role::Admin => {}
             Some(_) => return Err(auth::Refusal::Repository.into()),
         }
+        asked.repo
     } else {
-        match asked.scope {
-            TokenScope::Write => drop(hub.writable().await?),
+        let repo = match asked.scope {
+            TokenScope::Write => hub.writable().await?,
             TokenScope::Read => {
                 let repo = hub.readable().await?;
                 hub.revision_must_be(&repo).await?;
+                repo
             }
-        }
-    }
+        };
+        // As it is spelled, in whatever case the path has it.
+        repository(&repo.name)
+    };
     let sub = who.map_or("anonymous", |who| who.name.as_str());
-    let mut claims = Claims::new(sub, asked.scope, asked.repo, state.now_s(), state.config.token_ttl_s);
+    let mut claims = Claims::new(sub, asked.scope, repo, state.now_s(), state.config.token_ttl_s);
     claims.revision = asked.revision;
     Ok(answer(&state.base_url, &state.tokens.issue(&claims)))
 }

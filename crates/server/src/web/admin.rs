@@ -42,7 +42,7 @@ async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<
     let users = store.namespaces(false).await?;
     let mut orgs = Vec::new();
     for org in store.namespaces(true).await? {
-        let members = store.hub().members(&org.name).await?;
+        let members = store.members(&org.name).await?;
         orgs.push((org, members));
     }
     let live = store.catalog().tokens().all().await?.into_iter().filter(|row| row.is_live(now_s));
@@ -91,8 +91,8 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
         }
         "remove-member" => store.remove_member(sent.field("org")?, sent.field("user")?).await?,
         "password" => {
-            let name = sent.field("user")?;
-            if !store.namespaces(false).await?.iter().any(|row| row.name == name) {
+            let name = &store.spelled_namespace(sent.field("user")?).await?;
+            if !store.namespaces(false).await?.iter().any(|row| row.name == *name) {
                 return Err(HubError::invalid(format!("no user {name:?}: add them first")).into());
             }
             let hash = match sent.form.value("password").unwrap_or_default() {
@@ -102,7 +102,8 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             store.catalog().tokens().set_password(name, hash.as_deref(), now_s).await?;
         }
         "token" => {
-            let (wanted, token) = (new_token(&sent, now_s)?, personal::make());
+            let user = store.spelled_namespace(sent.field("user")?).await?;
+            let (wanted, token) = (new_token(&sent, user, now_s)?, personal::make());
             let subject = wanted.subject.clone();
             store.catalog().tokens().add(&wanted.row(&token, now_s)).await?;
             return page(visit, Some((subject, token.expose().clone()))).await;
@@ -153,8 +154,7 @@ fn limit(bytes: &Option<u64>) -> String {
 const DEEDS_MAX: u64 = 100;
 
 /// The token a form asks for.
-fn new_token(sent: &Sent, now_s: u64) -> Result<Wanted, HubError> {
-    let subject = sent.field("user")?.to_owned();
+fn new_token(sent: &Sent, subject: String, now_s: u64) -> Result<Wanted, HubError> {
     let (rights, everywhere) = match sent.field("rights")? {
         "read" => (Rights::Read, false),
         "write" => (Rights::Write, false),

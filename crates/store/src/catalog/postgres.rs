@@ -367,6 +367,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (50, "sizes", include_str!("../../migrations/postgres/0050_sizes.sql")),
     (60, "passwords", include_str!("../../migrations/postgres/0060_passwords.sql")),
     (70, "upkeep", include_str!("../../migrations/postgres/0070_upkeep.sql")),
+    (110, "names", include_str!("../../migrations/postgres/0110_names.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

@@ -400,6 +400,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (50, "sizes", include_str!("../../migrations/sqlite/0050_sizes.sql")),
     (60, "passwords", include_str!("../../migrations/sqlite/0060_passwords.sql")),
     (70, "upkeep", include_str!("../../migrations/sqlite/0070_upkeep.sql")),
+    (110, "names", include_str!("../../migrations/sqlite/0110_names.sql")),
 ];
 
 /// Notes that these xorbs were referred to, which revives what was condemned; tells which are live, sorted.
