@@ -37,7 +37,7 @@ use crate::state::AppState;
 use crate::web;
 use error::Refused;
 
-pub(crate) use hub::{Asked, HubError, LfsSigner, Query, encoded, hub_commit, hub_decide};
+pub(crate) use hub::{Asked, HubError, LfsSigner, Query, encoded, hub_commit, hub_decide, searched};
 pub use hub::{deed_json, iso, left_json, quota_json};
 pub(crate) use telemetry::read_body;
 

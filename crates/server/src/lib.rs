@@ -16,6 +16,7 @@ pub mod logs;
 pub mod metrics;
 pub mod ranges;
 pub mod rate;
+mod render;
 pub mod secret;
 pub mod shutdown;
 pub mod sign;

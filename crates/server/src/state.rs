@@ -21,6 +21,7 @@ use crate::http::error::Refused;
 use crate::http::health::Health;
 use crate::metrics::Metrics;
 use crate::rate::RateLimit;
+use crate::render::Renderer;
 use crate::secret::KeyRing;
 use crate::sign::{self, DataKey, Grant, RangeCount, Signer};
 use crate::tls::Tls;
@@ -55,6 +56,8 @@ pub struct Shared {
     pub(crate) disk: Option<Disk>,
     /// Uploads of browsers that are under way.
     pub(crate) running: crate::web::running::Running,
+    /// Renders cards, previews and diffs.
+    pub(crate) renderer: Renderer,
     /// Whether the server takes requests.
     pub health: Health,
     /// The numbers, if they are kept.
@@ -120,6 +123,7 @@ impl AppState {
             budget: Budget::new(shares.uploads_bytes, waiting_max),
             answers: Budget::new(shares.answers_bytes, waiting_max),
             running: Default::default(),
+            renderer: Renderer::default(),
             health: Health::default(),
             metrics: None,
             clock: Arc::new(system_clock),

@@ -15,6 +15,7 @@ mod history;
 mod home;
 mod lines;
 mod map;
+mod markup;
 mod pack;
 mod pack_source;
 mod page;
@@ -44,6 +45,7 @@ use crate::http::{Asked, Route};
 use crate::state::AppState;
 pub(crate) use error::PageError;
 pub(crate) use preview::image_type;
+pub(crate) use readme::Card;
 
 /// The page of a model: the one that paths of two parts may only look like.
 pub(crate) const REPO_PAGE: &str = "/{namespace}/{name}";

@@ -166,15 +166,19 @@ impl Store {
         Ok(found)
     }
 
-    /// Sets a quota; it holds here at once, and on other servers within seconds.
-    pub async fn set_quota(&self, row: &QuotaRow) -> Result<()> {
-        self.catalog.keep().set_quota(row).await?;
+    /// Sets a quota, and returns it with its name as it is spelled; it holds here at once, and on other servers within
+    /// seconds.
+    pub async fn set_quota(&self, row: &QuotaRow) -> Result<QuotaRow> {
+        let row = QuotaRow { of: self.spelled_quota(&row.of).await?, ..row.clone() };
+        self.catalog.keep().set_quota(&row).await?;
         self.quotas.rows.invalidate(&()).await;
-        self.write_people_down().await
+        self.write_people_down().await?;
+        Ok(row)
     }
 
     /// Removes a quota. None is not found.
     pub async fn remove_quota(&self, of: &QuotaOf) -> Result<()> {
+        let of = &self.spelled_quota(of).await?;
         let removed = self.catalog.keep().remove_quota(of).await?;
         self.quotas.rows.invalidate(&()).await;
         // Also where there was none: it may be one that could not be written down the last time.

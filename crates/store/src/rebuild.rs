@@ -175,6 +175,8 @@ impl Store {
     }
 
     async fn rebuild_repo(&self, mut row: RepoRow, history: &History, rebuilt: &mut Rebuilt) -> Result<()> {
+        // Namespaces that differ in case only stay two: one must not get what is the other's.
+        self.hub().add_spelling(&row.name.namespace).await?;
         if !self.hub().create_repo(&row, &[], &[]).await? {
             // Another repository has the name: both stay, and their keeper decides.
             let id = row.id.to_string();

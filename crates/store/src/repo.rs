@@ -12,6 +12,7 @@ pub mod history;
 pub mod listing;
 pub mod locks;
 mod merge;
+mod names;
 pub mod oid;
 mod people;
 pub mod pointer;
@@ -176,6 +177,22 @@ impl RepoName {
         Scope::new(self.namespace.clone(), format!("{}/{}", self.kind.plural(), self.name))
     }
 
+    /// Refuses names that new repositories may not have. Lookups take them: older catalogs may have some.
+    fn check_new(&self) -> Result<()> {
+        let folded = self.name.to_ascii_lowercase();
+        match folded.ends_with(".git") || folded.ends_with(".ipynb") {
+            true => {
+                Err(Error::new(ErrorKind::Invalid, format!("not a name of a repository: {:.80?}", self.name)))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// `namespace/name` in lower case: the same for all names that differ in case only.
+    pub fn folded(&self) -> String {
+        self.id().to_ascii_lowercase()
+    }
+
     /// `namespace/name`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -224,8 +241,10 @@ pub(crate) fn trees() -> Trees {
 const TREES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 impl Store {
-    /// Makes a repository with one commit on `main`. A name that is taken is a conflict.
+    /// Makes a repository with one commit on `main`. A name that is taken, in any case, is a conflict.
     pub async fn create_repo(&self, name: &RepoName, private: bool, author: &str) -> Result<RepoRow> {
+        name.check_new()?;
+        let name = &self.spelled(name).await?;
         let taken = || Error::new(ErrorKind::Conflict, format!("{name} is there already"));
         if !self.hub().repos(std::slice::from_ref(name)).await?.is_empty() {
             return Err(taken());
@@ -264,7 +283,8 @@ impl Store {
         }
     }
 
-    /// The repository of a name.
+    /// The repository of a name, in any case. Everything that looks up a repository by its name comes here or to
+    /// [`Store::repo_at`], and goes on with the name of the row.
     pub async fn repo(&self, name: &RepoName) -> Result<Option<RepoRow>> {
         Ok(self.hub().repos(std::slice::from_ref(name)).await?.into_iter().next())
     }
@@ -274,9 +294,15 @@ impl Store {
         self.hub().list_repos(query).await
     }
 
-    /// Gives a repository another name. A name that is taken is a conflict.
-    pub async fn rename_repo(&self, repo: &RepoRow, to: &RepoName) -> Result<()> {
-        self.change_repo(repo, &RepoRow { name: to.clone(), ..repo.clone() }).await
+    /// Gives a repository another name, which may differ in case only; returns it as it is spelled. A name that is taken
+    /// is a conflict.
+    pub async fn rename_repo(&self, repo: &RepoRow, to: &RepoName) -> Result<RepoName> {
+        let to = self.spelled(to).await?;
+        if to != repo.name {
+            to.check_new()?;
+            self.change_repo(repo, &RepoRow { name: to.clone(), ..repo.clone() }).await?;
+        }
+        Ok(to)
     }
 
     /// Makes a repository private or public.

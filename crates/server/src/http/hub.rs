@@ -20,10 +20,11 @@ mod refs;
 mod resolve;
 mod tree;
 
-pub(crate) use access::Asked;
+pub(crate) use access::{Asked, repository};
 pub use clock::iso;
 pub(crate) use commit::receive as hub_commit;
 pub(crate) use error::HubError;
+pub(crate) use info::searched;
 pub use keeping::{deed_json, left_json, quota_json};
 pub(crate) use lfs::LfsSigner;
 pub(crate) use preupload::decide as hub_decide;

@@ -8,7 +8,7 @@ use xet::wire::routes::{TokenScope, content_type, header as names};
 use xet::wire::{ErrorCode, TokenAnswer, encode_json};
 
 use super::error::Refused;
-use super::hub::{self, HubError};
+use super::hub::{self, HubError, repository};
 use crate::auth::{self, Claims, Identity, Issued, Origin, RepoKind, Repository, Role};
 use crate::state::AppState;
 
@@ -46,25 +46,27 @@ pub(super) async fn give(
     let (mut parts, _) = request.into_parts();
     let hub = hub::Asked::from_request_parts(&mut parts, &state).await?;
     let who = hub.who.as_ref();
-    let mut repo_id = None;
-    if asked.repo.kind == RepoKind::Buckets {
+    let (repo, repo_id) = if asked.repo.kind == RepoKind::Buckets {
         // Buckets have no owners yet: they are for whoever keeps the server.
         match who {
             None => return Err(auth::Refusal::Missing.into()),
             Some(who) if who.role == Role::Admin => {}
             Some(_) => return Err(auth::Refusal::Repository.into()),
         }
+        (asked.repo, None)
     } else {
-        match asked.scope {
-            TokenScope::Write => repo_id = Some(hub.writable().await?.id),
+        let repo = match asked.scope {
+            TokenScope::Write => hub.writable().await?,
             TokenScope::Read => {
                 let repo = hub.readable().await?;
                 hub.revision_must_be(&repo).await?;
-                repo_id = Some(repo.id);
+                repo
             }
-        }
-    }
-    let claims = Claims { repo_id, revision: asked.revision, ..claims(&state, who, asked.scope, asked.repo) };
+        };
+        // As it is spelled, in whatever case the path has it.
+        (repository(&repo.name), Some(repo.id))
+    };
+    let claims = Claims { repo_id, revision: asked.revision, ..claims(&state, who, asked.scope, repo) };
     Ok(answer(&state.base_url, &state.tokens.issue(&claims)))
 }
 

@@ -42,7 +42,7 @@ async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<
     let users = store.namespaces(false).await?;
     let mut orgs = Vec::new();
     for org in store.namespaces(true).await? {
-        let members = store.hub().members(&org.name).await?;
+        let members = store.members(&org.name).await?;
         orgs.push((org, members));
     }
     let live = store.catalog().tokens().all().await?.into_iter().filter(|row| row.is_live(now_s));
@@ -95,7 +95,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
         "delete-user" => store.delete_namespace(confirmed(&sent, "user")?, false).await?,
         "delete-org" => store.delete_namespace(confirmed(&sent, "org")?, true).await?,
         "password" => {
-            let name = sent.field("user")?;
+            let name = &store.spelled_namespace(sent.field("user")?).await?;
             let hash = match sent.form.value("password").unwrap_or_default() {
                 "" => None,
                 chosen => Some(password::hash(chosen).map_err(HubError::invalid)?),
@@ -104,7 +104,8 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             store.set_password(name, hash.as_deref(), kept.as_deref()).await?;
         }
         "token" => {
-            let (mut wanted, token) = (new_token(&sent, now_s)?, personal::make());
+            let user = store.spelled_namespace(sent.field("user")?).await?;
+            let (mut wanted, token) = (new_token(&sent, user, now_s)?, personal::make());
             let owner = store.hub().namespace(&wanted.subject).await?;
             // A user's token is limited by what the user may do; any other name needs a bound.
             if owner.is_some_and(|owner| !owner.is_organisation) {
@@ -169,8 +170,7 @@ fn limit(bytes: &Option<u64>) -> String {
 const DEEDS_MAX: u64 = 100;
 
 /// The token a form asks for.
-fn new_token(sent: &Sent, now_s: u64) -> Result<Wanted, HubError> {
-    let subject = sent.field("user")?.to_owned();
+fn new_token(sent: &Sent, subject: String, now_s: u64) -> Result<Wanted, HubError> {
     let (rights, everywhere) = match sent.field("rights")? {
         "read" => (Rights::Read, false),
         "write" => (Rights::Write, false),

@@ -6,10 +6,11 @@ use axum::http::Response;
 use store::repo::diff::Change;
 use store::repo::listing::Item;
 use store::repo::oid::Oid;
+use xet::wire::ErrorCode;
 
 use super::page::{Frame, answer};
 use super::repo::{CommitLine, Place, short, url};
-use super::{PageError, Visit, content, lines, repo, text};
+use super::{PageError, Visit, content, lines, preview, repo, text};
 use crate::http::HubError;
 
 #[derive(Template)]
@@ -31,6 +32,9 @@ struct Changed {
     /// Lines, of a small text.
     hunks: Option<Vec<lines::Hunk>>,
 }
+
+/// A change, and both sides of one that is compared line by line.
+type Compared = (Change, Option<[String; 2]>);
 
 impl Changed {
     fn what(&self) -> &'static str {
@@ -78,11 +82,13 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let skip = page * CHANGES_MAX;
     let (found, is_more) = visit.store.changes(repo.id, before, commit.tree, skip, CHANGES_MAX).await?;
     let mut left_bytes = DIFF_BYTES_MAX;
-    let mut changes = Vec::with_capacity(found.len());
+    let mut compared: Vec<Compared> = Vec::with_capacity(found.len());
     for change in found {
-        let hunks = hunks(&visit, &place, &change, &mut left_bytes).await?;
-        changes.push(Changed { change, hunks });
+        let texts = texts(&visit, &place, &change, &mut left_bytes).await?;
+        compared.push((change, texts));
     }
+    let rendered = visit.state.renderer.run(move || compare(compared)).await;
+    let changes = rendered.map_err(|why| HubError::new(ErrorCode::Unavailable, why.to_string()))?;
     let next = is_more.then(|| format!("{}?p={}", place.commit_url(&place.commit), page + 1));
     let title = format!("{} in {}", short(&place.commit), place.name().id());
     Ok(answer(&CommitPage {
@@ -97,34 +103,40 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     }))
 }
 
-/// The lines that differ, where both sides are small texts and the page has room.
-async fn hunks(
+/// The lines that differ in each change.
+fn compare(compared: Vec<Compared>) -> Vec<Changed> {
+    let mut cells_left = lines::PAGE_CELLS_MAX;
+    let hunks = |(change, texts): Compared| Changed {
+        change,
+        hunks: texts.map(|[before, after]| lines::hunks(&before, &after, &mut cells_left)),
+    };
+    compared.into_iter().map(hunks).collect()
+}
+
+/// Both sides of a change, where they are small texts and the page has room.
+async fn texts(
     visit: &Visit,
     place: &Place,
     change: &Change,
     left_bytes: &mut u64,
-) -> Result<Option<Vec<lines::Hunk>>, PageError> {
+) -> Result<Option<[String; 2]>, PageError> {
     let sides = [&change.before, &change.after];
     let bytes: u64 = sides.iter().copied().flatten().map(|item| item.bytes).sum();
     let is_small = |item: &Item| item.mode.is_blob() && item.linked.is_none() && item.bytes <= SIDE_BYTES_MAX;
     if bytes > *left_bytes || !sides.iter().copied().flatten().all(is_small) {
         return Ok(None);
     }
-    let mut texts = Vec::new();
-    for side in sides {
-        let body = match side {
-            Some(item) => content::read(visit, &place.repo, item, 0..item.bytes).await?,
-            None => bytes::Bytes::new(),
-        };
-        let Ok(text) = String::from_utf8(body.to_vec()) else { return Ok(None) };
-        if text.contains('\0') {
-            return Ok(None);
+    let mut texts = [String::new(), String::new()];
+    for (text, side) in texts.iter_mut().zip(sides) {
+        let Some(item) = side else { continue };
+        let body = content::read(visit, &place.repo, item, 0..item.bytes).await?;
+        *left_bytes = left_bytes.saturating_sub(item.bytes);
+        match preview::as_text(&body, false) {
+            Some(body) => body.clone_into(text),
+            None => return Ok(None),
         }
-        texts.push(text);
     }
-    *left_bytes -= bytes;
-    let [before, after] = texts.as_slice() else { return Ok(None) };
-    Ok(Some(lines::hunks(before, after)))
+    Ok(Some(texts))
 }
 
 /// Files on one page.

@@ -11,6 +11,7 @@ use url::form_urlencoded::Serializer;
 
 use super::page::{Frame, answer};
 use super::{PageError, Visit, text};
+use crate::http::searched;
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -79,8 +80,7 @@ impl Home {
 pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, PageError> {
     measure(&visit).await;
     let kind = Kind::ALL.into_iter().find(|kind| uri.path().trim_start_matches('/') == kind.plural());
-    let search =
-        visit.query.value("search").map(|text| text.replace(char::is_control, "")).unwrap_or_default();
+    let search = visit.query.value("search").map(searched).unwrap_or_default();
     let order = match visit.query.value("sort") {
         Some("name") => Order::Name,
         Some("size") => Order::Size,

@@ -28,10 +28,11 @@ impl Line {
     }
 }
 
-/// The lines that differ, with a few around them; no more than a page can show.
-pub(super) fn hunks(before: &str, after: &str) -> Vec<Hunk> {
+/// The lines that differ, with a few around them; no more than a page can show. Comparing takes away from `cells_left`,
+/// the pairs of lines that may still be compared for a page: beyond them, lines are removed and added and never moved.
+pub(super) fn hunks(before: &str, after: &str, cells_left: &mut usize) -> Vec<Hunk> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let all = script(&old, &new);
+    let all = script(&old, &new, cells_left);
     let mut hunks: Vec<Hunk> = Vec::new();
     let mut shown = 0;
     let mut open_end = 0;
@@ -58,7 +59,7 @@ pub(super) fn hunks(before: &str, after: &str) -> Vec<Hunk> {
 }
 
 /// Every line of both texts: those that stay by a longest common subsequence, if that is cheap.
-fn script(old: &[&str], new: &[&str]) -> Vec<Line> {
+fn script(old: &[&str], new: &[&str], cells_left: &mut usize) -> Vec<Line> {
     let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let (old_rest, new_rest) = (old.get(same..).unwrap_or_default(), new.get(same..).unwrap_or_default());
     let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -69,8 +70,10 @@ fn script(old: &[&str], new: &[&str]) -> Vec<Line> {
         text: text.chars().take(LINE_CHARS_MAX).collect(),
     };
     let mut out: Vec<Line> = new.iter().take(same).enumerate().map(|(n, text)| line(' ', n, text)).collect();
-    let longest =
-        if a.saturating_mul(b) <= CELLS_MAX { table(&old_rest[..a], &new_rest[..b]) } else { Vec::new() };
+    let cells = a.saturating_mul(b);
+    let is_cheap = cells <= CELLS_MAX.min(*cells_left);
+    let longest = if is_cheap { table(&old_rest[..a], &new_rest[..b]) } else { Vec::new() };
+    *cells_left -= if is_cheap { cells } else { 0 };
     let at = |i: usize, j: usize| longest.get(i * (b + 1) + j).copied().unwrap_or(0);
     let (mut i, mut j) = (0, 0);
     while i < a || j < b {
@@ -108,6 +111,8 @@ const CONTEXT: usize = 3;
 const LINES_MAX: usize = 400;
 const LINE_CHARS_MAX: usize = 400;
 const CELLS_MAX: usize = 1 << 20;
+/// Pairs of lines to compare for one page.
+pub(super) const PAGE_CELLS_MAX: usize = 1 << 22;
 
 #[cfg(test)]
 mod tests {
@@ -116,7 +121,7 @@ mod tests {
     use super::*;
 
     fn shown(before: &str, after: &str) -> Vec<String> {
-        let lines = hunks(before, after).into_iter().flat_map(|hunk| hunk.lines);
+        let lines = hunks(before, after, &mut PAGE_CELLS_MAX.clone()).into_iter().flat_map(|hunk| hunk.lines);
         lines.map(|line| format!("{}{}{}", line.number, line.sign, line.text)).collect()
     }
 
@@ -130,6 +135,17 @@ mod tests {
         assert_eq!(shown("x\n", ""), ["1-x"]);
     }
 
+    #[test]
+    fn pairs_of_lines_beyond_the_limit_of_a_page_are_not_compared() {
+        let text = |n: usize| (0..n).map(|n| format!("{n}\n")).collect::<String>();
+        let (before, after) = (format!("x\n{}", text(100)), format!("{}y\n", text(100)));
+        let mut cells_left = 101 * 101;
+        assert_eq!(hunks(&before, &after, &mut cells_left).len(), 2);
+        assert_eq!(cells_left, 0);
+        let all: usize = hunks(&before, &after, &mut cells_left).iter().map(|hunk| hunk.lines.len()).sum();
+        assert_eq!(all, 202);
+    }
+
     proptest! {
         /// What a script keeps and adds is the new text, what it keeps and removes the old one.
         #[test]
@@ -141,7 +157,7 @@ mod tests {
             let (old, new) = (text(&old), text(&new));
             let old: Vec<&str> = old.iter().map(String::as_str).collect();
             let new: Vec<&str> = new.iter().map(String::as_str).collect();
-            let lines = script(&old, &new);
+            let lines = script(&old, &new, &mut PAGE_CELLS_MAX.clone());
             let side = |sign| lines.iter().filter(move |line| line.sign == ' ' || line.sign == sign).map(|line| line.text.as_str());
             prop_assert!(side('-').eq(old.iter().copied()));
             prop_assert!(side('+').eq(new.iter().copied()));

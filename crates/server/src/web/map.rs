@@ -6,9 +6,9 @@ use std::ops::Range;
 use store::catalog::repo::RepoRow;
 use store::catalog::rows::FileRow;
 use store::layout::{LaidXorb, Layout};
-use store::repo::RepoName;
 use store::repo::listing::{Item, Page};
 use store::repo::oid::Oid;
+use store::repo::{RepoId, RepoName};
 use xet::wire::ErrorCode;
 use xet::{FileHash, XorbHash};
 
@@ -142,7 +142,9 @@ impl<'a> Seen<'a> {
         if let Some(known) = self.repos.get(name) {
             return Ok(known.clone());
         }
-        let repo = self.visit.store.repo(name).await?.filter(|repo| self.visit.may_read(repo));
+        // Content is of the name as it is spelled.
+        let repo = self.visit.store.repo(name).await?;
+        let repo = repo.filter(|repo| repo.name == *name && self.visit.may_read(repo));
         self.repos.insert(name.clone(), repo.clone());
         Ok(repo)
     }
@@ -277,6 +279,8 @@ impl Line {
 struct Paths {
     /// Earlier versions of the place's path.
     here: HashMap<FileHash, Oid>,
+    /// The place's repository.
+    repo: RepoId,
     looked: HashMap<String, HashMap<FileHash, String>>,
 }
 
@@ -291,7 +295,7 @@ impl Paths {
                 here.insert(linked.file, commit.oid);
             }
         }
-        Ok(Self { here, looked: HashMap::new() })
+        Ok(Self { here, repo: place.repo.id, looked: HashMap::new() })
     }
 
     async fn describe(
@@ -307,7 +311,7 @@ impl Paths {
             self.looked.insert(name.clone(), paths);
         }
         let path = self.looked.get(&name).and_then(|paths| paths.get(&file));
-        let same_repo = visit.repo_name().is_ok_and(|here| here == repo.name);
+        let same_repo = self.repo == repo.id;
         let version = self.here.get(&file).filter(|_| same_repo && path.is_none());
         Ok(match (path, version) {
             (Some(path), _) => {

@@ -191,17 +191,22 @@ fn first_image(reader: &ShardPackReader, number: u64) -> Result<Option<String>, 
 fn view(reader: &ShardPackReader, number: u64) -> Result<RecordView, shardpack::Error> {
     reader.with_record(number, |record| {
         let mut entries = Vec::new();
+        let mut text_left = VIEW_BYTES_MAX;
         for entry in record.entries().take(ENTRIES_MAX) {
             let entry = entry?;
+            let text = text_of(&entry).filter(|text| text.len() <= text_left);
+            text_left -= text.as_ref().map_or(0, String::len);
             entries.push(EntryView {
                 name: entry.name().to_owned(),
                 content_type: entry.content_type().to_owned(),
                 bytes: entry.file_size(),
                 is_image: picture(entry.name()).is_some(),
-                text: text_of(&entry),
+                text,
             });
         }
-        let metadata = as_text(record.metadata(), false).filter(|text| !text.is_empty()).map(pretty);
+        let stated = record.metadata();
+        let shown = stated.get(..METADATA_BYTES_MAX).unwrap_or(stated);
+        let metadata = as_text(shown, shown.len() < stated.len()).filter(|text| !text.is_empty()).map(pretty);
         Ok(RecordView { number, key: record.key().to_owned(), metadata, entries })
     })
 }
@@ -221,8 +226,9 @@ fn picture(name: &str) -> Option<&'static str> {
 }
 
 fn pretty(text: &str) -> String {
-    let json = serde_json::from_str::<serde_json::Value>(text).ok().filter(|value| !value.is_number());
-    json.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| text.to_owned())
+    let is_number = text.parse::<f64>().is_ok();
+    let json = if is_number { None } else { preview::pretty_json(text, PRETTY_BYTES_MAX) };
+    json.unwrap_or_else(|| text.to_owned())
 }
 
 /// Records on one page.
@@ -235,5 +241,10 @@ const ENTRY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Records of a page are looked into while they have no more than this together.
 const LOOK_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const TEXT_BYTES_MAX: u64 = 16 * 1024;
+/// A text that is longer when it is indented is shown as it is.
+const PRETTY_BYTES_MAX: usize = 64 * 1024;
+const METADATA_BYTES_MAX: usize = 64 * 1024;
+/// Texts of the entries of one record, together.
+const VIEW_BYTES_MAX: usize = 1 << 20;
 /// Without key hashes, a key is looked for in no more records than this.
 const SCAN_RECORDS_MAX: u64 = 500;

@@ -4,7 +4,9 @@ mod csv;
 mod parquet;
 mod safetensors;
 
+use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use store::repo::listing::Item;
@@ -17,7 +19,7 @@ pub(super) enum Preview {
     /// Text, and whether there is more.
     Text { text: String, is_cut: bool },
     /// Rendered Markdown.
-    Markdown(readme::Readme),
+    Markdown(Arc<readme::Card>),
     /// Rows, of one sort or more.
     Tables(Vec<Table>),
     /// A picture, by its URL.
@@ -50,9 +52,18 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Prev
     let shown = match ending {
         "safetensors" => safetensors::table(&reader, page(visit)).await?.map(|table| vec![table]),
         "parquet" => parquet::tables(&reader).await?,
+        "md" | "markdown" => {
+            return Ok(match readme::of_file(visit, place, item, HEAD_BYTES_MAX).await? {
+                Some(Ok(card)) => Preview::Markdown(card),
+                Some(Err(why)) => Preview::Nothing(why.to_string()),
+                None => Preview::Nothing(NO_TEXT.to_owned()),
+            });
+        }
         _ => {
             let head = reader.read(0..item.bytes.min(HEAD_BYTES_MAX)).await?;
-            return Ok(of_text(place, ending, &head, item.bytes > HEAD_BYTES_MAX));
+            let (ending, is_cut) = (ending.to_owned(), item.bytes > HEAD_BYTES_MAX);
+            let rendered = visit.state.renderer.run(move || of_text(&ending, &head, is_cut)).await;
+            return Ok(rendered.unwrap_or_else(|why| Preview::Nothing(why.to_string())));
         }
     };
     Ok(match shown {
@@ -61,24 +72,45 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Prev
     })
 }
 
-fn of_text(place: &Place, ending: &str, head: &Bytes, is_cut: bool) -> Preview {
-    let Some(text) = as_text(head, is_cut) else {
-        return Preview::Nothing("These bytes are not text.".to_owned());
-    };
-    let json = || serde_json::from_str::<serde_json::Value>(text).ok();
+fn of_text(ending: &str, head: &Bytes, is_cut: bool) -> Preview {
+    let Some(text) = as_text(head, is_cut) else { return Preview::Nothing(NO_TEXT.to_owned()) };
     match ending {
-        "md" | "markdown" => {
-            let prefix =
-                place.path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-            Preview::Markdown(readme::render(text, place, &prefix, is_cut))
-        }
         "csv" => Preview::Tables(vec![csv::table(text, ',', is_cut)]),
         "tsv" => Preview::Tables(vec![csv::table(text, '\t', is_cut)]),
-        "json" if !is_cut => match json().and_then(|value| serde_json::to_string_pretty(&value).ok()) {
-            Some(pretty) => Preview::Text { text: pretty, is_cut },
-            None => Preview::Text { text: text.to_owned(), is_cut },
-        },
+        "json" if !is_cut => {
+            let pretty = pretty_json(text, PRETTY_BYTES_MAX);
+            Preview::Text { text: pretty.unwrap_or_else(|| text.to_owned()), is_cut }
+        }
         _ => Preview::Text { text: text.to_owned(), is_cut },
+    }
+}
+
+/// JSON on many lines; `None` for what is no JSON, or would be longer than `bytes_max`: each line of a deep value is
+/// indented by its depth.
+pub(super) fn pretty_json(text: &str, bytes_max: usize) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    let mut pretty = Bounded { bytes: Vec::new(), bytes_max };
+    serde_json::to_writer_pretty(&mut pretty, &value).ok()?;
+    String::from_utf8(pretty.bytes).ok()
+}
+
+/// Bytes up to a limit.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -141,4 +173,7 @@ fn cell(text: &str) -> String {
 
 /// What is read of a text.
 const HEAD_BYTES_MAX: u64 = 32 * 1024;
+/// JSON that is longer when it is indented is shown as it is.
+const PRETTY_BYTES_MAX: usize = 256 * 1024;
 const CELL_CHARS_MAX: usize = 120;
+const NO_TEXT: &str = "These bytes are not text.";

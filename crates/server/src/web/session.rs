@@ -185,6 +185,7 @@ pub(super) async fn enter(
         false => by_token(&state, &token).await,
         true => {
             let password = form.value("password").unwrap_or_default();
+            let name = visit.store.spelled_namespace(&name).await?;
             let is_right = state.is_password(&visit.store, address(peer), &name, password).await?;
             is_right.then(|| Opened {
                 actor: name.clone(),
@@ -294,14 +295,61 @@ fn set_cookie(state: &AppState, response: &mut Response<Body>, value: &str, seco
 
 /// A path of this server to go on to, never another server's.
 fn own_path(next: Option<&str>) -> String {
-    let is_own = |path: &&str| {
-        path.starts_with('/')
-            && !path.starts_with("//")
-            && !path.contains(['\\', '\n', '\r'])
-            && path.is_ascii()
-    };
-    next.filter(is_own).unwrap_or("/").to_owned()
+    next.filter(|next| is_own_path(next)).unwrap_or("/").to_owned()
 }
+
+/// Whether a browser that is sent there stays at this server. Browsers drop tabs and line ends from URLs, and take a
+/// backslash for a slash; servers and proxies may decode once more.
+fn is_own_path(next: &str) -> bool {
+    let is_plain = |text: &str, first: u8| {
+        let is_good = |byte| (first..=0x7e).contains(&byte) && byte != b'\\';
+        text.starts_with('/') && !text.starts_with("//") && text.bytes().all(is_good)
+    };
+    if !is_plain(next, b'!') {
+        return false;
+    }
+    let path = next.split(['?', '#']).next().unwrap_or_default();
+    let mut decoded = path.to_owned();
+    for _ in 0..DECODED_MAX {
+        // An encoded blank is one of a name.
+        if !is_plain(&decoded, b' ') {
+            return false;
+        }
+        let once = decode(&decoded);
+        if once == decoded {
+            let origin = url::Url::parse("http://own.invalid/").ok();
+            let target = origin.as_ref().and_then(|origin| origin.join(next).ok());
+            return target.is_some_and(|target| Some(target.origin()) == origin.map(|own| own.origin()));
+        }
+        decoded = once;
+    }
+    false
+}
+
+/// Text with its percent escapes decoded; what is no text then is none of a path.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escaped =
+            after.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    // A name of a file may have any letter: only what steers browsers is of interest.
+    bytes.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { 'x' }).collect()
+}
+
+/// How often a path may be encoded.
+const DECODED_MAX: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -351,6 +399,33 @@ mod tests {
             (Some("https://evil"), "/"),
             (Some("/\\evil"), "/"),
             (Some("/a\r\nb: c"), "/"),
+            (Some("/\t/evil"), "/"),
+            (Some("/%09/evil"), "/"),
+            (Some("/%2f%2fevil"), "/"),
+            (Some("/%2Fevil"), "/"),
+            (Some("%2f%2fevil"), "/"),
+            (Some("/%252fevil"), "/"),
+            (Some("/%5cevil"), "/"),
+            (Some("/%0d%0aSet-Cookie: a"), "/"),
+            (Some("/\u{7f}/evil"), "/"),
+            (Some("/ /evil"), "/"),
+            (Some(" //evil"), "/"),
+            (Some("\t//evil"), "/"),
+            (Some("///evil"), "/"),
+            (Some("/\u{2f}/evil"), "/"),
+            (Some("/a\u{ff0f}evil"), "/"),
+            (Some("http:evil"), "/"),
+            (Some("javascript:alert(1)"), "/"),
+            (Some("evil"), "/"),
+            (Some("@evil"), "/"),
+            (Some(""), "/"),
+            (
+                Some("/ann/m/blob/main/%C3%A4%2Bb.txt?p=%2F%2Fx#a"),
+                "/ann/m/blob/main/%C3%A4%2Bb.txt?p=%2F%2Fx#a",
+            ),
+            (Some("/ann/m/tree/refs%2Fpr%2F1"), "/ann/m/tree/refs%2Fpr%2F1"),
+            (Some("/?search=a+b"), "/?search=a+b"),
+            (Some("/ann/m/blob/main/a%20b"), "/ann/m/blob/main/a%20b"),
             (None, "/"),
         ] {
             assert_eq!(own_path(next), path);

@@ -20,13 +20,19 @@ struct TreePage {
     commits: u64,
     items: Vec<Item>,
     next: Option<String>,
-    readme: Option<readme::Readme>,
+    readme: Option<readme::Shown>,
     may_upload: bool,
 }
 
 impl TreePage {
     fn name_of<'a>(&self, item: &'a Item) -> &'a str {
         item.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    fn readme_url(&self) -> String {
+        let folder = &self.place.path;
+        let path = if folder.is_empty() { "README.md".to_owned() } else { format!("{folder}/README.md") };
+        self.place.url("resolve", &path)
     }
 
     fn item_url(&self, item: &Item) -> String {

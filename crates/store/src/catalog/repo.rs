@@ -24,10 +24,11 @@ use crate::repo::{Kind, RepoId, RepoName};
 /// not; git objects are named by their content, so adding one again changes nothing.
 #[async_trait]
 pub trait RepoCatalog: Records + Review + Send + Sync {
-    /// Adds a repository with its first objects and refs; tells whether the name was free.
+    /// Adds a repository with its first objects and refs; returns whether the name was free, without regard to case.
     async fn create_repo(&self, row: &RepoRow, objects: &[GitRow], refs: &[RefRow]) -> Result<bool>;
 
-    /// The repositories of these names; unknown ones are left out.
+    /// The repositories of these names in any case; unknown ones are left out. Where two differ in case only, the one of
+    /// exactly this name, else the oldest.
     async fn repos(&self, names: &[RepoName]) -> Result<Vec<RepoRow>>;
 
     /// Repositories in the order of their names, as many as the query wants.
@@ -70,7 +71,14 @@ pub trait RepoCatalog: Records + Review + Send + Sync {
     /// digests that were computed from the bytes count: see [`CareCatalog::digest_claims`](super::CareCatalog::digest_claims).
     async fn linked_files(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<LinkedFile>>;
 
-    /// Adds namespaces; tells which were new.
+    /// The namespaces that are spelled so in any case, this very spelling first.
+    async fn spellings(&self, name: &str) -> Result<Vec<String>>;
+
+    /// Adds a spelling of a namespace beside others of it, as catalogs from before names were unique without regard to
+    /// case have them.
+    async fn add_spelling(&self, name: &str) -> Result<()>;
+
+    /// Adds namespaces; returns which were new, without regard to case.
     async fn add_namespaces(&self, rows: &[NamespaceRow]) -> Result<Vec<String>>;
 
     /// All namespaces that were added, in the order of their names.

@@ -1,6 +1,6 @@
 //! Users, organisations and who belongs to whom.
 
-use super::{MemberRow, NamespaceRow, NamespaceState, is_name};
+use super::{MemberRow, NamespaceRow, NamespaceState, RESERVED, is_name};
 use crate::Store;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -11,10 +11,17 @@ impl Store {
             let found: String = name.chars().take(80).collect();
             return Err(Error::new(ErrorKind::Invalid, format!("{found:?} cannot be a name")));
         }
+        if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("{name:?} cannot be a name: the server uses it"),
+            ));
+        }
         let created_s = self.clock.now_s();
         let row =
             NamespaceRow { name: name.to_owned(), is_organisation, created_s, state: NamespaceState::Active };
         if self.hub().add_namespaces(std::slice::from_ref(&row)).await?.is_empty() {
+            let name = &self.spelled_namespace(name).await?;
             let found = self.hub().namespace(name).await?;
             let is_deleted = found.as_ref().is_some_and(|row| row.state == NamespaceState::Deleted);
             let message = match (is_deleted, found.is_some_and(|row| row.is_organisation)) {
@@ -39,6 +46,7 @@ impl Store {
 
     /// Disables a user: the user's tokens, sessions, CAS tokens and password do nothing until the user is enabled.
     pub async fn disable_user(&self, name: &str) -> Result<NamespaceRow> {
+        let name = &self.spelled_namespace(name).await?;
         if !self.hub().set_user_disabled(name, true, self.clock.now_s()).await? {
             return Err(no_user(name));
         }
@@ -48,6 +56,7 @@ impl Store {
 
     /// Enables a user who was disabled or deleted. One who was deleted has no tokens, password or memberships.
     pub async fn enable_user(&self, name: &str) -> Result<NamespaceRow> {
+        let name = &self.spelled_namespace(name).await?;
         if !self.hub().set_user_disabled(name, false, self.clock.now_s()).await? {
             return Err(no_user(name));
         }
@@ -57,6 +66,7 @@ impl Store {
 
     /// Deletes a user or an organisation that owns no repository. The name stays reserved.
     pub async fn delete_namespace(&self, name: &str, is_organisation: bool) -> Result<()> {
+        let name = &self.spelled_namespace(name).await?;
         let found = self.hub().namespace(name).await?;
         let is_there = |row: &NamespaceRow| {
             row.is_organisation == is_organisation && row.state != NamespaceState::Deleted
@@ -86,12 +96,13 @@ impl Store {
         hash: Option<&str>,
         kept_session: Option<&str>,
     ) -> Result<()> {
-        self.user(name).await?;
+        let name = &self.user(name).await?.name;
         self.catalog.tokens().set_password(name, hash, self.clock.now_s(), kept_session).await
     }
 
     /// A user who was not deleted.
     pub async fn user(&self, name: &str) -> Result<NamespaceRow> {
+        let name = &self.spelled_namespace(name).await?;
         let found = self.hub().namespace(name).await?;
         let found = found.filter(|row| !row.is_organisation && row.state != NamespaceState::Deleted);
         found.ok_or_else(|| no_user(name))
@@ -99,7 +110,9 @@ impl Store {
 
     /// Makes somebody a member of an organisation, or changes what they may do there.
     pub async fn set_member(&self, organisation: &str, member: &str, writes: bool) -> Result<MemberRow> {
-        if !self.namespaces(true).await?.iter().any(|row| row.name == organisation) {
+        let (organisation, member) =
+            (&self.spelled_namespace(organisation).await?, &self.spelled_namespace(member).await?);
+        if !self.namespaces(true).await?.iter().any(|row| row.name == *organisation) {
             let message = format!("no organisation {organisation:.80}: create it first");
             return Err(Error::new(ErrorKind::NotFound, message));
         }
@@ -111,15 +124,22 @@ impl Store {
         if deleted.is_some_and(|row| row.state == NamespaceState::Deleted) {
             return Err(no_user(member));
         }
-        let row = MemberRow { namespace: organisation.to_owned(), member: member.to_owned(), writes };
+        let row = MemberRow { namespace: organisation.clone(), member: member.clone(), writes };
         self.hub().set_members(std::slice::from_ref(&row)).await?;
         self.write_people_down().await?;
         Ok(row)
     }
 
+    /// Members of an organisation.
+    pub async fn members(&self, organisation: &str) -> Result<Vec<MemberRow>> {
+        self.hub().members(&self.spelled_namespace(organisation).await?).await
+    }
+
     /// Takes somebody out of an organisation.
     pub async fn remove_member(&self, organisation: &str, member: &str) -> Result<()> {
-        match self.hub().remove_members(organisation, &[member.to_owned()]).await? {
+        let (organisation, member) =
+            (&self.spelled_namespace(organisation).await?, &self.spelled_namespace(member).await?);
+        match self.hub().remove_members(organisation, std::slice::from_ref(member)).await? {
             0 => Err(Error::new(
                 ErrorKind::NotFound,
                 format!("{member:.80} is no member of {organisation:.80}"),

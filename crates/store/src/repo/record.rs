@@ -303,6 +303,9 @@ impl Store {
         }
         if let Some(version) = people {
             let record = PeopleRecord::parse(&self.objects.whole(&ObjectKey::People { version }).await?)?;
+            for row in &record.namespaces {
+                self.hub().add_spelling(&row.name).await?;
+            }
             self.hub().add_namespaces(&record.namespaces).await?;
             self.hub().set_members(&record.members).await?;
             for quota in &record.quotas {

@@ -24,9 +24,15 @@ impl Store {
         found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no repository {id} in the trash")))
     }
 
-    /// Takes a repository out of the trash, under its old name or another. One that is taken is a conflict.
-    pub async fn restore_repo(&self, repo: &RepoRow, to: &RepoName) -> Result<()> {
-        self.change_repo(repo, &RepoRow { reclaim_s: None, name: to.clone(), ..repo.clone() }).await
+    /// Takes a repository out of the trash, under its old name or another; returns the name as it is spelled. One that
+    /// is taken is a conflict.
+    pub async fn restore_repo(&self, repo: &RepoRow, to: &RepoName) -> Result<RepoName> {
+        let to = self.spelled(to).await?;
+        if to != repo.name {
+            to.check_new()?;
+        }
+        self.change_repo(repo, &RepoRow { reclaim_s: None, name: to.clone(), ..repo.clone() }).await?;
+        Ok(to)
     }
 
     /// Deletes for good what was in the trash long enough; tells what.

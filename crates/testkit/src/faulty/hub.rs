@@ -82,6 +82,14 @@ impl RepoCatalog for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.hub().linked_files(scope, digests)).await
     }
 
+    async fn spellings(&self, name: &str) -> store::Result<Vec<String>> {
+        self.faults.run(catalog_fault, self.inner.hub().spellings(name)).await
+    }
+
+    async fn add_spelling(&self, name: &str) -> store::Result<()> {
+        self.faults.run(catalog_fault, self.inner.hub().add_spelling(name)).await
+    }
+
     async fn add_namespaces(&self, rows: &[NamespaceRow]) -> store::Result<Vec<String>> {
         self.faults.run(catalog_fault, self.inner.hub().add_namespaces(rows)).await
     }

@@ -60,7 +60,7 @@ async fn members(verb: MemberVerb, store: &Store) -> store::Result<Vec<Value>> {
     match verb {
         MemberVerb::Add { org, user, write } => Ok(vec![value(&store.set_member(&org, &user, write).await?)]),
         MemberVerb::Remove { org, user } => store.remove_member(&org, &user).await.map(|()| Vec::new()),
-        MemberVerb::List { org } => Ok(store.hub().members(&org).await?.iter().map(value).collect()),
+        MemberVerb::List { org } => Ok(store.members(&org).await?.iter().map(value).collect()),
     }
 }
 
@@ -76,7 +76,7 @@ async fn repos(verb: RepoVerb, store: &Store, config: &ServeConfig) -> store::Re
         }
         RepoVerb::Rename { from, to } => {
             let row = find(store, &from).await?;
-            store.rename_repo(&row, &to).await?;
+            let to = store.rename_repo(&row, &to).await?;
             Ok(vec![value(&RepoRow { name: to, ..row })])
         }
         RepoVerb::Private { repo, public } => {
@@ -93,7 +93,7 @@ async fn trash(verb: TrashVerb, store: &Store) -> store::Result<Vec<Value>> {
         TrashVerb::Restore { id, to } => {
             let row = store.trashed_repo(id).await?;
             let name = to.unwrap_or_else(|| row.name.clone());
-            store.restore_repo(&row, &name).await?;
+            let name = store.restore_repo(&row, &name).await?;
             Ok(vec![value(&RepoRow { name, reclaim_s: None, ..row })])
         }
         TrashVerb::Delete { id } => {
@@ -114,7 +114,7 @@ async fn quotas(verb: QuotaVerb, store: &Store) -> store::Result<Vec<Value>> {
                 logical: Limit { soft: set.soft_logical, hard: set.logical },
                 physical: Limit { soft: set.soft_physical, hard: set.physical },
             };
-            store.set_quota(&row).await?;
+            let row = store.set_quota(&row).await?;
             Ok(vec![quota_json(&row, store.catalog().keep().usage(&row.of).await?)])
         }
         QuotaVerb::Remove { of } => store.remove_quota(&of).await.map(|()| Vec::new()),

@@ -103,6 +103,17 @@ impl Asked {
         self.kind
     }
 
+    /// The name of a new repository, in its namespace as that is spelled. One that nothing is in yet is spelled as the
+    /// caller's token has it.
+    pub(super) async fn new_name(&self, name: &RepoName) -> Result<RepoName, HubError> {
+        if !self.store.hub().spellings(&name.namespace).await?.is_empty() {
+            return Ok(self.store.spelled(name).await?);
+        }
+        let own = self.own_namespace().ok().filter(|own| own.eq_ignore_ascii_case(&name.namespace));
+        let namespace = own.unwrap_or(&name.namespace).to_owned();
+        Ok(RepoName { namespace, ..name.clone() })
+    }
+
     /// The namespace of the caller, for what is named without one.
     pub(crate) fn own_namespace(&self) -> Result<&str, HubError> {
         match self.who.as_ref() {
@@ -158,6 +169,7 @@ impl Asked {
     /// A repository, for whoever may write to it.
     pub(crate) async fn writable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
         let repo = self.readable_repo(name).await?;
+        // The name as it is spelled: rights are given by it.
         self.expect_write_to(&repo.name, Some(repo.id))?;
         Ok(repo)
     }

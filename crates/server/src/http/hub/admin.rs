@@ -75,7 +75,7 @@ pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, H
         Some((namespace, name)) => (namespace, name),
         None => (create.organization.as_deref().unwrap_or(asked.own_namespace()?), create.name.as_str()),
     };
-    let name = RepoName::new(kind_of(create.kind.as_deref())?, namespace, name)?;
+    let name = asked.new_name(&RepoName::new(kind_of(create.kind.as_deref())?, namespace, name)?).await?;
     asked.expect_write(&name)?;
     let private = is_private(create.private, create.visibility.as_deref())?.unwrap_or(false);
     let url = asked.web_url(&name);
@@ -83,7 +83,10 @@ pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, H
     match asked.store.create_repo(&name, private, &own).await {
         Ok(_) => Ok(answer(&body)),
         Err(error) if error.kind() == ErrorKind::Conflict => {
-            let message = format!("{name} is there already");
+            // As it was created: clients go on with this name.
+            let taken = asked.store.repo(&name).await?.filter(|repo| asked.may_read(repo));
+            let name = taken.map_or(name, |repo| repo.name);
+            let (url, message) = (asked.web_url(&name), format!("{name} is there already"));
             let mut response =
                 answer(&json!({"error": message, "url": url, "name": name.id(), "id": name.id()}));
             *response.status_mut() = StatusCode::CONFLICT;
@@ -131,8 +134,9 @@ pub(super) async fn rename(asked: Asked, body: Body) -> Result<Response<Body>, H
     };
     let (from, to) = (name(&rename.from_repo)?, name(&rename.to_repo)?);
     let repo = asked.writable_repo(&from).await?;
+    let to = asked.new_name(&to).await?;
     asked.expect_write(&to)?;
-    asked.store.rename_repo(&repo, &to).await?;
+    let to = asked.store.rename_repo(&repo, &to).await?;
     Ok(answer(&json!({"url": asked.web_url(&to), "id": to.id()})))
 }
 

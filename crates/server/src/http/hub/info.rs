@@ -53,10 +53,14 @@ pub(super) async fn auth_check_write(asked: Asked) -> Result<Response<Body>, Hub
 pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let limit = asked.query.limit("limit", 100, LIST_REPOS_MAX);
     let after = asked.query.value("cursor").and_then(|cursor| cursor.split_once('/'));
+    let namespace = match asked.query.value("author").map(plain) {
+        Some(author) => Some(asked.store.spelled_namespace(&author).await?),
+        None => None,
+    };
     let query = RepoQuery {
         kind: asked.kind(),
-        namespace: asked.query.value("author").map(plain),
-        search: asked.query.value("search").map(plain),
+        namespace,
+        search: asked.query.value("search").map(searched),
         private_of: asked.private_of(),
         after: after.map(|(namespace, name)| (plain(namespace), plain(name))),
         limit: limit as u64 + 1,
@@ -85,6 +89,11 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
 /// Text without what no name has, and PostgreSQL does not take.
 fn plain(text: &str) -> String {
     text.replace(char::is_control, "")
+}
+
+/// What is searched for, no longer than a name: databases refuse long patterns.
+pub(crate) fn searched(text: &str) -> String {
+    plain(text).chars().take(SEARCH_CHARS_MAX).collect()
 }
 
 /// Says where the next page is.
@@ -159,6 +168,7 @@ pub(super) fn set(object: &mut Value, key: &str, value: Value) {
     }
 }
 
+const SEARCH_CHARS_MAX: usize = 256;
 const LIST_REPOS_MAX: usize = 1000;
 const SIBLINGS_STEP: usize = 5000;
 const SIBLINGS_MAX: usize = 50_000;

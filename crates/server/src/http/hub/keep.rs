@@ -109,7 +109,7 @@ pub(super) async fn set_password(asked: Asked, body: Body) -> Answer {
 /// `GET /api/admin/orgs/{org}/members`.
 pub(super) async fn members(asked: Asked) -> Answer {
     asked.expect_admin()?;
-    let rows = asked.store.hub().members(asked.param("org")).await?;
+    let rows = asked.store.members(asked.param("org")).await?;
     Ok(answer(&rows.iter().map(member).collect::<Vec<_>>()))
 }
 
@@ -182,7 +182,7 @@ pub(super) async fn restore(asked: Asked, body: Body) -> Answer {
     let restore: Restore = small_json(body).await?;
     let row = asked.store.trashed_repo(asked.param("id").parse()?).await?;
     let name = restore.repo.as_deref().map(RepoName::parse).transpose()?.unwrap_or_else(|| row.name.clone());
-    asked.store.restore_repo(&row, &name).await?;
+    let name = asked.store.restore_repo(&row, &name).await?;
     Ok(answer(&repo(&RepoRow { name, reclaim_s: None, ..row })))
 }
 

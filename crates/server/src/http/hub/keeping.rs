@@ -45,7 +45,7 @@ pub(super) async fn set_quota(asked: Asked, body: Body) -> Answer {
         logical: Limit { soft: new.logical_soft, hard: new.logical_hard },
         physical: Limit { soft: new.physical_soft, hard: new.physical_hard },
     };
-    asked.store.set_quota(&row).await?;
+    let row = asked.store.set_quota(&row).await?;
     Ok(answer(&quota_json(&row, asked.store.catalog().keep().usage(&row.of).await?)))
 }
 

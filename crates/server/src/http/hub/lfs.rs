@@ -186,7 +186,9 @@ fn checked(asked: &Asked, action: Action) -> Result<Signed, HubError> {
 
 /// The repository of a signed URL; it may be gone.
 async fn named(asked: &Asked) -> Result<RepoRow, HubError> {
-    let found = asked.store.repo(&asked.repo_name()?).await?;
+    let name = asked.repo_name()?;
+    // The signature is for this very name, and not for others that differ in case.
+    let found = asked.store.repo(&name).await?.filter(|repo| repo.name == name);
     found.ok_or_else(|| HubError::repo_not_found(false))
 }
 

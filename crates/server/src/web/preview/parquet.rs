@@ -40,8 +40,11 @@ pub(super) async fn tables(reader: &Reader<'_>) -> Result<Result<Vec<Table>, Str
         return Ok(Err(format!("The footer says it has {len} bytes, which is too much to show.")));
     }
     let data_end = total - 8 - len;
-    let Some(footer) = Footer::parse(&file.read(data_end..total - 8).await?) else {
-        return Ok(Err("The footer cannot be read.".to_owned()));
+    let bytes = file.read(data_end..total - 8).await?;
+    let footer = match reader.visit.state.renderer.run(move || Footer::parse(&bytes)).await {
+        Ok(Some(footer)) => footer,
+        Ok(None) => return Ok(Err("The footer cannot be read.".to_owned())),
+        Err(why) => return Ok(Err(why.to_string())),
     };
     let footer = Arc::new(footer);
     let mut tables = Vec::new();

@@ -1,16 +1,80 @@
 //! The header of a safetensors file: eight bytes of length, then JSON that names every tensor.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::{PageError, Reader, Table, cell, text};
 
-#[derive(Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Tensor {
     dtype: String,
+    #[serde(deserialize_with = "dimensions")]
     shape: Vec<u64>,
     data_offsets: (u64, u64),
+}
+
+/// A shape: no tensor has many dimensions, and a header of millions of numbers is not kept.
+fn dimensions<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u64>, D::Error> {
+    struct Shape;
+
+    impl<'de> Visitor<'de> for Shape {
+        type Value = Vec<u64>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {DIMENSIONS_MAX} dimensions")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut dimensions: A) -> Result<Self::Value, A::Error> {
+            let mut shape = Vec::new();
+            while let Some(dimension) = dimensions.next_element()? {
+                if shape.len() == DIMENSIONS_MAX {
+                    return Err(A::Error::invalid_length(DIMENSIONS_MAX + 1, &self));
+                }
+                shape.push(dimension);
+            }
+            Ok(shape)
+        }
+    }
+
+    source.deserialize_seq(Shape)
+}
+
+/// A header: tensors by name, and text beside them. Read straight into these, for JSON of any shape takes many times its
+/// length in memory.
+#[derive(Debug, Default)]
+struct Header {
+    metadata: BTreeMap<String, String>,
+    tensors: BTreeMap<String, Tensor>,
+}
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        struct Fields;
+
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Header;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("tensors by name")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Header, A::Error> {
+                let mut header = Header::default();
+                while let Some(name) = fields.next_key::<String>()? {
+                    match name.as_str() {
+                        "__metadata__" => header.metadata = fields.next_value()?,
+                        _ => drop(header.tensors.insert(name, fields.next_value()?)),
+                    }
+                }
+                Ok(header)
+            }
+        }
+
+        source.deserialize_map(Fields)
+    }
 }
 
 /// The tensors of one page, or why there are none to show.
@@ -24,17 +88,14 @@ pub(super) async fn table(reader: &Reader<'_>, page: usize) -> Result<Result<Tab
         return Ok(Err(format!("The header says it has {len} bytes, which is too much to show.")));
     }
     let header = reader.read(8..8 + len).await?;
-    Ok(parse(&header, page))
+    let parsed = reader.visit.state.renderer.run(move || parse(&header, page)).await;
+    Ok(parsed.unwrap_or_else(|why| Err(why.to_string())))
 }
 
 fn parse(header: &[u8], page: usize) -> Result<Table, String> {
     let wrong = |error: serde_json::Error| format!("The header cannot be read: {error}.");
-    let mut all: BTreeMap<String, serde_json::Value> = serde_json::from_slice(header).map_err(wrong)?;
-    let metadata = all.remove("__metadata__");
-    let mut tensors = Vec::new();
-    for (name, value) in all {
-        tensors.push((name, Tensor::deserialize(value).map_err(wrong)?));
-    }
+    let Header { metadata, tensors } = serde_json::from_slice(header).map_err(wrong)?;
+    let mut tensors: Vec<_> = tensors.into_iter().collect();
     tensors.sort_by_key(|(_, tensor)| tensor.data_offsets.0);
     let elements = |tensor: &Tensor| tensor.shape.iter().fold(1_u64, |product, n| product.saturating_mul(*n));
     let total = tensors.iter().fold(0_u64, |sum, (_, tensor)| sum.saturating_add(elements(tensor)));
@@ -49,11 +110,7 @@ fn parse(header: &[u8], page: usize) -> Result<Table, String> {
         ("Tensors".to_owned(), text::count(tensors.len() as u64)),
         ("Parameters".to_owned(), text::count(total)),
     ];
-    let metadata = metadata.as_ref().and_then(serde_json::Value::as_object);
-    let pairs = metadata.into_iter().flatten().take(METADATA_MAX);
-    facts.extend(pairs.map(|(key, value)| {
-        (cell(key), cell(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-    }));
+    facts.extend(metadata.iter().take(METADATA_MAX).map(|(key, value)| (cell(key), cell(value))));
     let caption = match rows.len() == tensors.len() {
         true => "Tensors".to_owned(),
         false => format!(
@@ -71,6 +128,7 @@ fn parse(header: &[u8], page: usize) -> Result<Table, String> {
 const HEADER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 pub(in crate::web) const TENSORS_MAX: usize = 100;
 const METADATA_MAX: usize = 20;
+const DIMENSIONS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -101,6 +159,11 @@ mod tests {
         ] {
             assert!(parse(wrong, 0).is_err());
         }
+        let wide = format!(
+            "{{\"a\":{{\"dtype\":\"F32\",\"shape\":[{}0],\"data_offsets\":[0,4]}}}}",
+            "0,".repeat(1_000_000)
+        );
+        assert!(parse(wide.as_bytes(), 0).unwrap_err().contains("at most 64 dimensions"));
         let huge = br#"{"a":{"dtype":"F32","shape":[4294967296,4294967296,9],"data_offsets":[9,4]}}"#;
         assert_eq!(parse(huge, usize::MAX).unwrap().rows.len(), 0);
     }

@@ -15,6 +15,9 @@ type Any = Arc<dyn Catalog>;
 on_each_catalog!(
     sqlite_keeps_the_contract_of_repositories, postgres_keeps_the_contract_of_repositories:
     a_name_belongs_to_the_first,
+    names_are_unique_and_found_without_regard_to_case,
+    of_many_who_spell_a_namespace_differently_one_wins,
+    names_from_before_that_differ_in_case_only_stay,
     lists_are_sorted_and_show_what_may_be_seen,
     refs_move_from_where_they_are_or_not_at_all,
     of_many_movers_one_wins,
@@ -94,6 +97,77 @@ async fn a_name_belongs_to_the_first(catalog: Any) {
     assert!(hub.change_repo(&other, &renamed(&to)).await.unwrap());
     assert!(!hub.change_repo(&other, &renamed(&to)).await.unwrap(), "it is not what it was");
     assert_eq!(hub.repos(&[other.name.clone(), to.clone()]).await.unwrap(), [renamed(&to)]);
+}
+
+async fn names_are_unique_and_found_without_regard_to_case(catalog: Any) {
+    let hub = catalog.hub();
+    let one = made(&catalog, 1, "ann/Model").await;
+    for taken in ["ann/model", "ann/MODEL", "ANN/Model", "ANN/other", "Ann/x"] {
+        assert!(!hub.create_repo(&row(2, taken), &[], &[]).await.unwrap(), "{taken}");
+    }
+    for asked in ["ann/Model", "ANN/mODEL", "ann/model"] {
+        assert_eq!(hub.repos(&[row(0, asked).name]).await.unwrap(), std::slice::from_ref(&one), "{asked}");
+        let refs = ["refs/heads/main".to_owned(), "refs/tags/main".to_owned()];
+        let found = hub.repo_at(&row(0, asked).name, &refs).await.unwrap().map(|(repo, _)| repo);
+        assert_eq!(found.as_ref(), Some(&one), "{asked}");
+    }
+    assert_eq!(hub.spellings("aNN").await.unwrap(), ["ann"]);
+    assert_eq!(hub.spellings("bob").await.unwrap(), [""; 0]);
+    let namespace = |name: &str| NamespaceRow { name: name.into(), is_organisation: false, created_s: 1 };
+    assert_eq!(
+        hub.add_namespaces(&[namespace("ANN"), namespace("ann"), namespace("Ann")]).await.unwrap(),
+        ["ann"]
+    );
+
+    // A name may change its case, and not to that of another.
+    let other = made(&catalog, 3, "ann/b").await;
+    let renamed = |from: &RepoRow, to: &str| RepoRow { name: row(0, to).name, ..from.clone() };
+    assert!(!hub.change_repo(&other, &renamed(&other, "ann/mODEL")).await.unwrap());
+    assert!(!hub.change_repo(&other, &renamed(&other, "ANN/c")).await.unwrap());
+    assert!(hub.change_repo(&one, &renamed(&one, "ann/mODEL")).await.unwrap());
+    assert_eq!(hub.repos(&[one.name.clone()]).await.unwrap(), [renamed(&one, "ann/mODEL")]);
+
+    // The trash frees a name in every case, and gives it back if nothing has it.
+    let trashed = RepoRow { reclaim_s: Some(9), ..other.clone() };
+    assert!(hub.change_repo(&other, &trashed).await.unwrap());
+    let new = made(&catalog, 4, "ann/B").await;
+    assert!(!hub.change_repo(&trashed, &other).await.unwrap());
+    assert!(hub.change_repo(&trashed, &renamed(&other, "ann/b2")).await.unwrap());
+    hub.delete_repo(&new).await.unwrap();
+
+    // A namespace with nothing in it may be spelled anew.
+    let alone = made(&catalog, 5, "cleo/x").await;
+    hub.delete_repo(&alone).await.unwrap();
+    made(&catalog, 6, "Cleo/x").await;
+    assert_eq!(hub.spellings("cleo").await.unwrap(), ["Cleo"]);
+}
+
+async fn of_many_who_spell_a_namespace_differently_one_wins(catalog: Any) {
+    let names = ["dora/a", "Dora/b", "DORA/c", "dORA/d", "dora/A", "DORA/a"];
+    let made = names.iter().zip(1..).map(|(name, n)| {
+        let (catalog, row) = (catalog.clone(), row(n, name));
+        tokio::spawn(async move { catalog.hub().create_repo(&row, &[], &[]).await.unwrap().then_some(row) })
+    });
+    let made: Vec<_> = futures::future::join_all(made).await.into_iter().filter_map(Result::unwrap).collect();
+    let spelled = catalog.hub().spellings("dora").await.unwrap();
+    assert_eq!(spelled.len(), 1, "{spelled:?}");
+    assert!(!made.is_empty() && made.iter().all(|row| row.name.namespace == spelled[0]), "{made:?}");
+    let folded: std::collections::HashSet<_> = made.iter().map(|row| row.name.folded()).collect();
+    assert_eq!(folded.len(), made.len(), "{made:?}");
+}
+
+async fn names_from_before_that_differ_in_case_only_stay(catalog: Any) {
+    let hub = catalog.hub();
+    let first = made(&catalog, 1, "Eve/m").await;
+    hub.add_spelling("eve").await.unwrap();
+    hub.add_spelling("eve").await.unwrap();
+    let second = made(&catalog, 2, "eve/n").await;
+    assert_eq!(hub.spellings("eve").await.unwrap(), ["eve", "Eve"]);
+    assert_eq!(hub.spellings("EVE").await.unwrap(), ["Eve", "eve"]);
+    for (asked, found) in [("eve/N", &second), ("EVE/M", &first)] {
+        assert_eq!(hub.repos(&[row(0, asked).name]).await.unwrap(), std::slice::from_ref(found));
+    }
+    assert!(!hub.create_repo(&row(3, "EVE/x"), &[], &[]).await.unwrap());
 }
 
 async fn lists_are_sorted_and_show_what_may_be_seen(catalog: Any) {

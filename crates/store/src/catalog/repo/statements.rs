@@ -30,6 +30,9 @@ macro_rules! implement_repo_catalog {
                 let scope = row.name.scope()?;
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
+                    if !is_spelled(&mut tx, &row.name.namespace).await? {
+                        return Ok(false);
+                    }
                     let insert = "INSERT INTO repos (id, kind, namespace, name, private, created_s, updated_s) \
                         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
                     let insert = sqlx::query(insert)
@@ -66,11 +69,12 @@ macro_rules! implement_repo_catalog {
                 let mut rows = Vec::new();
                 for name in names {
                     let query = format!(
-                        "SELECT {REPO_COLUMNS} FROM repos \
-                         WHERE kind = $1 AND namespace = $2 AND name = $3 AND reclaim_s IS NULL"
+                        "SELECT {REPO_COLUMNS} FROM repos WHERE kind = $1 AND folded = $2 AND reclaim_s IS NULL \
+                         ORDER BY CASE WHEN namespace = $3 AND name = $4 THEN 0 ELSE 1 END, twin LIMIT 1"
                     );
                     let query = sqlx::query_as(sqlx::AssertSqlSafe(query))
                         .bind(name.kind.number())
+                        .bind(name.folded())
                         .bind(&name.namespace)
                         .bind(&name.name);
                     let row: Sql<Option<RepoColumns>> = query.fetch_optional(&self.$reads).await;
@@ -125,20 +129,26 @@ macro_rules! implement_repo_catalog {
                 let (old, new) = (from.scope()?, to.scope()?);
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
-                    let taken = "SELECT id FROM repos WHERE kind = $1 AND namespace = $2 AND name = $3 \
-                        AND reclaim_s IS NULL AND id <> $4";
-                    let taken = sqlx::query(taken)
-                        .bind(to.name.kind.number())
-                        .bind(&to.name.namespace)
-                        .bind(&to.name.name)
-                        .bind(from.id.as_bytes().as_slice());
-                    if to.reclaim_s.is_none() && taken.fetch_optional(&mut *tx).await?.is_some() {
-                        return Ok(false);
+                    // One that keeps its name may have a twin from before names were unique without regard to case.
+                    let is_renamed = from.name != to.name || from.reclaim_s.is_some();
+                    if to.reclaim_s.is_none() && is_renamed {
+                        let taken = "SELECT id FROM repos WHERE kind = $1 AND folded = $2 AND reclaim_s IS NULL \
+                            AND id <> $3";
+                        let taken = sqlx::query(taken)
+                            .bind(to.name.kind.number())
+                            .bind(to.name.folded())
+                            .bind(from.id.as_bytes().as_slice());
+                        if taken.fetch_optional(&mut *tx).await?.is_some()
+                            || !is_spelled(&mut tx, &to.name.namespace).await?
+                        {
+                            return Ok(false);
+                        }
                     }
-                    let update = "UPDATE repos SET kind = $1, namespace = $2, name = $3, private = $4, reclaim_s = $5 \
-                        WHERE id = $6 AND kind = $7 AND namespace = $8 AND name = $9 \
-                        AND COALESCE(reclaim_s, -1) = $10";
-                    let update = sqlx::query(update)
+                    let twin = if is_renamed { "0" } else { "twin" };
+                    let update = format!("UPDATE repos SET kind = $1, namespace = $2, name = $3, private = $4, \
+                        reclaim_s = $5, twin = {twin} WHERE id = $6 AND kind = $7 AND namespace = $8 AND name = $9 \
+                        AND COALESCE(reclaim_s, -1) = $10");
+                    let update = sqlx::query(sqlx::AssertSqlSafe(update))
                         .bind(to.name.kind.number())
                         .bind(&to.name.namespace)
                         .bind(&to.name.name)
@@ -235,15 +245,18 @@ macro_rules! implement_repo_catalog {
                 name: &RepoName,
                 refs: &[String; 2],
             ) -> Result<Option<(RepoRow, Vec<RefRow>)>> {
-                let query = "SELECT repos.id, repos.kind, repos.namespace, repos.name, repos.private, \
-                    repos.created_s, repos.updated_s, repos.reclaim_s, refs.name, refs.target FROM repos \
-                    LEFT JOIN refs ON refs.repo = repos.id AND refs.name IN ($1, $2) \
-                    WHERE repos.kind = $3 AND repos.namespace = $4 AND repos.name = $5 \
-                    AND repos.reclaim_s IS NULL";
-                let query = sqlx::query_as(query)
+                let query = format!(
+                    "SELECT r.id, r.kind, r.namespace, r.name, r.private, r.created_s, r.updated_s, r.reclaim_s, \
+                     refs.name, refs.target \
+                     FROM (SELECT {REPO_COLUMNS} FROM repos WHERE kind = $3 AND folded = $4 AND reclaim_s IS NULL \
+                         ORDER BY CASE WHEN namespace = $5 AND name = $6 THEN 0 ELSE 1 END, twin LIMIT 1) r \
+                     LEFT JOIN refs ON refs.repo = r.id AND refs.name IN ($1, $2)"
+                );
+                let query = sqlx::query_as(sqlx::AssertSqlSafe(query))
                     .bind(&refs[0])
                     .bind(&refs[1])
                     .bind(name.kind.number())
+                    .bind(name.folded())
                     .bind(&name.namespace)
                     .bind(&name.name);
                 let rows: Sql<Vec<RepoAtColumns>> = query.fetch_all(&self.$reads).await;
@@ -452,6 +465,28 @@ macro_rules! implement_repo_catalog {
                 Ok(found)
             }
 
+            async fn spellings(&self, name: &str) -> Result<Vec<String>> {
+                let query = "SELECT name FROM spellings WHERE folded = $1 \
+                    ORDER BY CASE WHEN name = $2 THEN 0 ELSE 1 END, twin";
+                let query = sqlx::query_scalar(query).bind(name.to_ascii_lowercase()).bind(name);
+                let found: Sql<Vec<String>> = query.fetch_all(&self.$reads).await;
+                found.map_err(|source| translate("find a namespace", source))
+            }
+
+            async fn add_spelling(&self, name: &str) -> Result<()> {
+                let insert = "INSERT INTO spellings (folded, twin, name) \
+                    SELECT $1, COALESCE(MAX(twin) + 1, 0), $2 FROM spellings WHERE folded = $1 \
+                    ON CONFLICT DO NOTHING";
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    let insert = sqlx::query(insert).bind(name.to_ascii_lowercase()).bind(name);
+                    insert.execute(&mut *tx).await?;
+                    tx.commit().await
+                };
+                retried!("add a spelling", work());
+                Ok(())
+            }
+
             async fn add_namespaces(&self, rows: &[NamespaceRow]) -> Result<Vec<String>> {
                 let mut added = Vec::new();
                 for row in rows {
@@ -464,7 +499,8 @@ macro_rules! implement_repo_catalog {
                             .bind(i64::from(row.is_organisation))
                             .bind(column(row.created_s))
                             .bind(row.state.number());
-                        let is_new = insert.execute(&mut *tx).await?.rows_affected() > 0;
+                        let is_new = is_spelled(&mut tx, &row.name).await?
+                            && insert.execute(&mut *tx).await?.rows_affected() > 0;
                         if is_new {
                             let action = if row.is_organisation { "org.create" } else { "user.create" };
                             note(&mut tx, &Deed::new(action, row.name.as_str(), "")).await?;
@@ -594,6 +630,28 @@ macro_rules! implement_repo_catalog {
                 let query = "SELECT namespace, member, role FROM members WHERE namespace = $1 ORDER BY member";
                 member_rows(sqlx::query_as(query).bind(namespace).fetch_all(&self.$reads).await)
             }
+        }
+
+        /// Takes a spelling of a namespace, if the namespace has no other; returns whether it has this one.
+        async fn is_spelled(connection: &mut Connection, name: &str) -> Sql<bool> {
+            let folded = name.to_ascii_lowercase();
+            for is_last in [false, true] {
+                // A second caller waits here for the first one's transaction.
+                let insert = "INSERT INTO spellings (folded, twin, name) VALUES ($1, 0, $2) ON CONFLICT DO NOTHING";
+                sqlx::query(insert).bind(&folded).bind(name).execute(&mut *connection).await?;
+                let found = sqlx::query("SELECT 1 FROM spellings WHERE name = $1").bind(name);
+                if found.fetch_optional(&mut *connection).await?.is_some() {
+                    return Ok(true);
+                }
+                if !is_last {
+                    // Spellings of what was deleted are free.
+                    let delete = "DELETE FROM spellings WHERE folded = $1 \
+                        AND NOT EXISTS (SELECT 1 FROM repos WHERE repos.namespace = spellings.name) \
+                        AND NOT EXISTS (SELECT 1 FROM namespaces WHERE namespaces.name = spellings.name)";
+                    sqlx::query(delete).bind(&folded).execute(&mut *connection).await?;
+                }
+            }
+            Ok(false)
         }
 
         async fn insert_objects(

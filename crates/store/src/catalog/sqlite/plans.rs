@@ -6,6 +6,8 @@
 use sqlx::Row as _;
 
 use super::SqliteCatalog;
+use crate::catalog::repo::{RepoCatalog, RepoRow};
+use crate::repo::{RepoId, RepoName};
 
 async fn plan(catalog: &SqliteCatalog, statement: &str) -> Vec<String> {
     let explain = format!("EXPLAIN QUERY PLAN {statement}");
@@ -46,4 +48,48 @@ async fn git_objects_are_found_by_their_key_however_many_are_asked_for() {
             assert!(plan.iter().any(|step| step.contains("(repo=? AND oid=?)")), "{count}: {plan:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn repositories_are_found_by_the_index_of_folded_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap();
+    let statement = "SELECT id FROM repos WHERE kind = ? AND folded = ? AND reclaim_s IS NULL \
+                     ORDER BY CASE WHEN namespace = ? AND name = ? THEN 0 ELSE 1 END, twin LIMIT 1";
+    let plan = plan(&catalog, statement).await;
+    assert!(plan.iter().any(|step| step.contains("repos_by_folded (kind=? AND folded=?)")), "{plan:?}");
+}
+
+/// A catalog of version 70 may have names that differ in case only.
+#[tokio::test]
+async fn an_older_catalog_with_names_that_differ_in_case_only_opens_and_serves_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("catalog.db");
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&file).create_if_missing(true);
+    let mut old = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let before: Vec<_> = super::MIGRATIONS.iter().copied().filter(|(version, ..)| *version < 110).collect();
+    crate::catalog::migrator(&before).run(&mut old).await.unwrap();
+    for (id, namespace, name, created_s) in
+        [(1_u8, "ann", "Model", 7), (2, "ann", "model", 5), (3, "ANN", "model", 9), (4, "bob", "x", 1)]
+    {
+        let insert = "INSERT INTO repos (id, kind, namespace, name, private, created_s, updated_s) VALUES (?, 0, ?, ?, 0, ?, 1)";
+        let insert = sqlx::query(insert).bind(vec![id; 16]).bind(namespace).bind(name).bind(created_s);
+        insert.execute(&mut old).await.unwrap();
+    }
+    sqlx::Connection::close(old).await.unwrap();
+    let catalog = SqliteCatalog::open(&file).await.unwrap();
+    let hub: &dyn RepoCatalog = &catalog;
+    for (asked, id) in [("ann/Model", 1), ("ann/model", 2), ("ANN/model", 3), ("Ann/MODEL", 2), ("BOB/X", 4)]
+    {
+        let found = hub.repos(&[RepoName::parse(asked).unwrap()]).await.unwrap();
+        assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [RepoId::new([id; 16])], "{asked}");
+    }
+    // Each keeps its name through other changes, and takes no other's.
+    let found = hub.repos(&[RepoName::parse("ann/Model").unwrap()]).await.unwrap().remove(0);
+    let private = RepoRow { private: true, ..found.clone() };
+    assert!(hub.change_repo(&found, &private).await.unwrap());
+    let renamed = RepoRow { name: RepoName::parse("ann/MODEL").unwrap(), ..private.clone() };
+    assert!(!hub.change_repo(&private, &renamed).await.unwrap());
+    let renamed = RepoRow { name: RepoName::parse("ann/other").unwrap(), ..private.clone() };
+    assert!(hub.change_repo(&private, &renamed).await.unwrap());
 }
