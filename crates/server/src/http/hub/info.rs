@@ -51,6 +51,9 @@ pub(super) async fn auth_check_write(asked: Asked) -> Result<Response<Body>, Hub
 
 /// `GET /api/models` and the like.
 pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
+    if asked.query.value("search").is_some_and(|text| text.len() > SEARCH_BYTES_MAX) {
+        return Err(HubError::invalid(format!("search: at most {SEARCH_BYTES_MAX} bytes")));
+    }
     let limit = asked.query.limit("limit", 100, LIST_REPOS_MAX);
     let after = asked.query.value("cursor").and_then(|cursor| cursor.split_once('/'));
     let query = RepoQuery {
@@ -159,6 +162,8 @@ pub(super) fn set(object: &mut Value, key: &str, value: Value) {
     }
 }
 
+/// More than any name has, and less than databases take as a pattern.
+pub(crate) const SEARCH_BYTES_MAX: usize = 1000;
 const LIST_REPOS_MAX: usize = 1000;
 const SIBLINGS_STEP: usize = 5000;
 const SIBLINGS_MAX: usize = 50_000;
