@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use xet::limits;
 
+use crate::door::PlaceLimits;
 use crate::secret::Secret;
 
 /// Everything a server must know to start.
@@ -94,12 +95,16 @@ pub struct Limits {
     pub disk_free_bytes_min: u64,
     /// Connections at the same time.
     pub connections_max: u32,
+    /// Which of them one address may have; `None`: a quarter, or all where a proxy stands before the server.
+    pub connections_per_address_max: Option<u32>,
     /// Requests per second from one address, after a burst of ten times as many; 0: any number.
     pub requests_per_s: u32,
     /// The same with one token, from wherever.
     pub token_requests_per_s: u32,
-    /// How long a client may take for the TLS handshake and the header of a request, or wait before it sends one.
+    /// How long a client may take for the TLS handshake and the first header, and for each later header.
     pub header_timeout_s: u64,
+    /// How long a connection may wait for its next request.
+    pub keep_alive_s: u64,
     /// How long a client may send nothing in the middle of a body.
     pub body_timeout_s: u64,
     /// How long a connection may be silent in both directions, also while the server works on an answer.
@@ -206,10 +211,12 @@ impl Default for Limits {
             footer_cache_bytes: None,
             disk_free_bytes_min: 1 << 30,
             connections_max: 4096,
+            connections_per_address_max: None,
             requests_per_s: 0,
             token_requests_per_s: 0,
+            header_timeout_s: 15,
             // Clients keep idle connections for 60 seconds: they should let go first.
-            header_timeout_s: 75,
+            keep_alive_s: 75,
             body_timeout_s: 60,
             idle_timeout_s: 900,
         }
@@ -247,6 +254,17 @@ impl ServeConfig {
             // A proxy on the same machine makes everyone a neighbour: a public URL tells of one.
             MetricsAccess::Auto => Some(self.listen.ip().is_loopback() && self.public_url.is_none()),
         }
+    }
+
+    /// Connections in total and from one address.
+    pub fn place_limits(&self) -> PlaceLimits {
+        let total = self.limits.connections_max;
+        // A public URL on a loopback address tells of a proxy, which is where all connections come from.
+        let is_behind_proxy = self.listen.ip().is_loopback() && self.public_url.is_some();
+        let share = if is_behind_proxy { total } else { (total / 4).max(1) };
+        let per_address = self.limits.connections_per_address_max.unwrap_or(share).min(total);
+        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        PlaceLimits { total: count(total), per_address: count(per_address) }
     }
 
     /// Reads the layers, the heaviest last, and checks what came out.

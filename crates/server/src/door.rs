@@ -1,7 +1,7 @@
-//! The listener: lets in so many connections at a time and closes those on which nothing happens.
+//! The listener: accepts so many connections at a time, and closes those on which nothing happens.
 //!
-//! When all places are taken, new connections wait in the system's queue. Without the time limit a client could hold a
-//! place for ever by sending nothing.
+//! When all places are taken, the connection that is idle for longest is closed for the new one. Where all have requests, new
+//! connections wait in the system's queue.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,6 @@ use std::time::Duration;
 use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::Accept;
 use tokio_rustls::server::TlsStream;
@@ -21,23 +20,38 @@ use tokio_rustls::server::TlsStream;
 use crate::tls::Tls;
 
 mod outbox;
+mod places;
+
+use places::{Admitted, Phase, Places};
 
 pub use outbox::{Outbox, SENT_BY_SYSTEM_BYTES_MIN};
+pub(crate) use places::Busy;
+pub use places::{Place, PlaceLimits};
 
 /// A TCP listener with limits, with or without TLS.
 #[derive(Debug)]
 pub struct Door {
     listener: TcpListener,
-    places: Arc<Semaphore>,
-    idle: Duration,
+    places: Places,
+    patience: Patience,
     tls: Option<Tls>,
 }
 
+/// How long a connection may take for what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For the TLS handshake and the first header, and for each later header from its first byte.
+    pub header: Duration,
+    /// Between an answer and the next request.
+    pub keep_alive: Duration,
+    /// Without a byte in either direction.
+    pub idle: Duration,
+}
+
 impl Door {
-    /// Lets at most `connections_max` in at a time, each until it was idle for so long.
-    pub fn new(listener: TcpListener, connections_max: u32, idle: Duration) -> Self {
-        let places = usize::try_from(connections_max).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { listener, places: Arc::new(Semaphore::new(places)), idle, tls: None }
+    /// A listener with these limits.
+    pub fn new(listener: TcpListener, limits: PlaceLimits, patience: Patience) -> Self {
+        Self { listener, places: Places::new(limits), patience, tls: None }
     }
 
     /// The same behind TLS, if there is any.
@@ -49,21 +63,48 @@ impl Door {
 
     /// The next connection. Its handshake is done by whoever reads it first: nobody waits for a stranger here.
     pub async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let place = Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed");
-        // Axum's own way for TCP logs what fails and tries again.
-        let (stream, address) = Listener::accept(&mut self.listener).await;
+        loop {
+            // Axum's own way for TCP logs what fails and tries again.
+            let (stream, address) = Listener::accept(&mut self.listener).await;
+            let place = loop {
+                match self.places.admit(address.ip()) {
+                    Admitted::Yes(place) => break Some(place),
+                    Admitted::Full => self.places.freed().await,
+                    Admitted::AddressFull => break None,
+                }
+            };
+            match place {
+                Some(place) => return (self.connection(stream, place), address),
+                None => self.turn_away(&stream),
+            }
+        }
+    }
+
+    fn connection(&self, stream: TcpStream, place: Arc<Place>) -> Connection {
         // Answers are written in few large pieces; waiting to join them only delays. Without it they still arrive.
         let _ = stream.set_nodelay(true);
         let stream = match &self.tls {
             None => Stream::Plain(stream),
             Some(tls) => Stream::Handshake(Box::new(tls.acceptor().accept(stream))),
         };
-        let timer = Box::pin(tokio::time::sleep(self.idle));
-        let (idle, last, outbox) = (self.idle, Instant::now(), Outbox::default());
-        let connection = Connection { stream, outbox, idle, last, timer, _place: place };
-        (connection, address)
+        let (patience, last, outbox) = (self.patience, Instant::now(), Outbox::default());
+        let timer = Box::pin(tokio::time::sleep(patience.header.min(patience.idle)));
+        Connection { stream, outbox, patience, last, timer, place }
+    }
+
+    /// Tells a client whose address has all connections it may have, if it can be told without waiting.
+    fn turn_away(&self, stream: &TcpStream) {
+        metrics::counter!("drystone_connections_refused_total").increment(1);
+        if self.tls.is_none() {
+            let _ = stream.try_write(TURNED_AWAY);
+        }
     }
 }
+
+/// The answer to a connection for which its address has no place.
+const TURNED_AWAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
+    Content-Type: application/json\r\nContent-Length: 75\r\n\r\n\
+    {\"error\":\"too many connections from this address\",\"code\":\"unavailable\"}   \n";
 
 /// What bytes move over.
 enum Stream {
@@ -115,17 +156,33 @@ impl std::fmt::Debug for Stream {
 pub struct Connection {
     stream: Stream,
     outbox: Outbox,
-    idle: Duration,
+    patience: Patience,
     /// When bytes last moved, in either direction.
     last: Instant,
     timer: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
+    place: Arc<Place>,
 }
 
 impl Connection {
     /// Where answers on this connection can lay parts of files, if they can.
     pub fn outbox(&self) -> Option<Outbox> {
         (Outbox::IS_OFFERED && matches!(self.stream, Stream::Plain(_))).then(|| self.outbox.clone())
+    }
+
+    /// The place of this connection.
+    pub fn place(&self) -> Arc<Place> {
+        self.place.clone()
+    }
+
+    /// When it is closed unless something happens before.
+    fn deadline(&self) -> Instant {
+        let since = self.place.since();
+        let idle = self.last + self.patience.idle;
+        match since.phase {
+            Phase::Opened | Phase::Head => idle.min(since.at + self.patience.header),
+            Phase::Waiting => idle.min(since.at + self.patience.keep_alive),
+            Phase::Busy | Phase::Answered => idle,
+        }
     }
 
     /// Moves bytes; turns a wait that is too long into an error.
@@ -169,9 +226,13 @@ impl Connection {
             self.last = Instant::now();
             return moved;
         }
-        // The timer is set anew only when it fires, and not for each piece that moves.
+        // The timer is set anew only when it fires or is too late, and not for each piece that moves.
+        let over = self.deadline();
+        if over < self.timer.deadline() {
+            self.timer.as_mut().reset(over);
+        }
         while self.timer.as_mut().poll(context).is_ready() {
-            let over = self.last + self.idle;
+            let over = self.deadline();
             if Instant::now() >= over {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
@@ -183,7 +244,13 @@ impl Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().watch(cx, |pipe, cx| pipe.poll_read(cx, buf))
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let read = this.watch(cx, |pipe, cx| pipe.poll_read(cx, buf));
+        if read.is_ready() && buf.filled().len() > before {
+            this.place.has_received();
+        }
+        read
     }
 }
 
@@ -218,8 +285,15 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let pipe = ready!(self.get_mut().stream.ready(cx))?;
-        Pin::new(pipe).poll_flush(cx)
+        let this = self.get_mut();
+        let pipe = ready!(this.stream.ready(cx))?;
+        ready!(Pin::new(pipe).poll_flush(cx))?;
+        // The library has nothing left to write when it gets here.
+        if this.place.has_flushed() {
+            // From here on it may be idle for less long: the timer must know, also if nothing is read any more.
+            let _ = this.in_time(Poll::<io::Result<()>>::Pending, cx);
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -238,10 +312,15 @@ mod tests {
 
     use super::*;
 
-    async fn door(connections_max: u32, idle: Duration) -> (Door, SocketAddr) {
+    async fn door(total: usize, idle: Duration) -> (Door, SocketAddr) {
+        let minute = Duration::from_secs(60);
+        patient(total, Patience { header: minute, keep_alive: minute, idle }).await
+    }
+
+    async fn patient(total: usize, patience: Patience) -> (Door, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (Door::new(listener, connections_max, idle), address)
+        (Door::new(listener, PlaceLimits { total, per_address: total }, patience), address)
     }
 
     /// What a body would hold: text, then a blank, and so on, with parts of a file in the places of the blanks.
@@ -312,15 +391,58 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_waits_until_another_leaves() {
-        let (mut door, address) = door(1, Duration::from_secs(60)).await;
+    async fn a_connection_waits_while_others_have_requests_and_replaces_one_that_is_idle() {
+        let limits = PlaceLimits { total: 1, per_address: 10 };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let minute = Duration::from_secs(60);
+        let patience = Patience { header: minute, keep_alive: minute, idle: minute };
+        let mut door = Door::new(listener, limits, patience);
         let _first = TcpStream::connect(address).await.unwrap();
         let _second = TcpStream::connect(address).await.unwrap();
-        let (inside, _) = door.accept().await;
-        let soon = tokio::time::timeout(Duration::from_millis(50), door.accept()).await;
-        assert!(soon.is_err());
-        drop(inside);
-        tokio::time::timeout(Duration::from_secs(10), door.accept()).await.expect("the place is free again");
+        let (mut inside, _) = door.accept().await;
+        let place = inside.place();
+        let busy = place.begin(false).unwrap();
+        let waiting = tokio::spawn(async move { door.accept().await });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!waiting.is_finished());
+        drop(busy);
+        inside.flush().await.unwrap();
+        tokio::time::timeout(Duration::from_secs(10), place.evicted())
+            .await
+            .expect("it is closed for another");
+        tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("which gets its place").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_header_has_its_time_from_the_first_byte_and_an_idle_connection_another() {
+        let (header, keep_alive) = (Duration::from_millis(100), Duration::from_millis(600));
+        let (mut door, address) =
+            patient(9, Patience { header, keep_alive, idle: Duration::from_secs(60) }).await;
+        let read = async |inside: &mut Connection| {
+            let begin = Instant::now();
+            let error = loop {
+                match inside.read_u8().await {
+                    Ok(_) => {}
+                    Err(error) => break error,
+                }
+            };
+            (error.kind(), begin.elapsed())
+        };
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let (mut inside, _) = door.accept().await;
+        client.write_all(b"GET /").await.unwrap();
+        let (kind, took) = read(&mut inside).await;
+        assert!(kind == io::ErrorKind::TimedOut && took < keep_alive, "{kind} {took:?}");
+        for sent in [&b""[..], b"GET /"] {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            let (mut inside, _) = door.accept().await;
+            drop(inside.place().begin(false).unwrap());
+            inside.flush().await.unwrap();
+            client.write_all(sent).await.unwrap();
+            let (kind, took) = read(&mut inside).await;
+            assert_eq!((kind, took >= keep_alive), (io::ErrorKind::TimedOut, sent.is_empty()), "{took:?}");
+        }
     }
 
     #[tokio::test]

@@ -10,6 +10,8 @@ pub mod health;
 mod hub;
 mod linger;
 pub mod observe;
+mod parameters;
+mod preconditions;
 mod reconstruction;
 mod shard;
 pub mod telemetry;
@@ -37,7 +39,9 @@ use crate::state::AppState;
 use crate::web;
 use error::Refused;
 
-pub(crate) use hub::{Asked, HubError, LfsSigner, Query, encoded, hub_commit, hub_decide, searched};
+pub(crate) use hub::{
+    Asked, HubError, LfsSigner, Query, SEARCH_BYTES_MAX, encoded, hub_commit, hub_decide,
+};
 pub use hub::{deed_json, iso, left_json, quota_json};
 pub(crate) use telemetry::read_body;
 
@@ -173,8 +177,22 @@ async fn guard(
         drop(linger::lingering(&state, request));
         return Refused::too_many("too many requests from this address", wait).into_response();
     }
+    if let Err(refused) = understood(&request) {
+        let refused = web::refuse(request.headers(), refused);
+        drop(linger::lingering(&state, request));
+        return refused;
+    }
     let answered = AssertUnwindSafe(next.run(linger::lingering(&state, request))).catch_unwind();
     answered.await.unwrap_or_else(error::caught_panic)
+}
+
+/// Refuses what would change the result and means nothing here: query parameters that the route does not have, and headers
+/// that are not honoured.
+fn understood(request: &Request) -> Result<(), Refused> {
+    preconditions::check(request)?;
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let checked = route.map_or(Ok(()), |route| parameters::check(route, request.uri().query()));
+    checked.map_err(|message| Refused::new(ErrorCode::Invalid, message))
 }
 
 /// A JSON answer that is about now and about one caller.

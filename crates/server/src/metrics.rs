@@ -1,6 +1,7 @@
 //! Numbers for Prometheus.
 
 use std::fmt;
+use std::time::Duration;
 
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -22,6 +23,15 @@ impl Metrics {
             }
         }
         Ok(Self(handle))
+    }
+
+    /// Sums up what was recorded, again and again. Until then each time that was measured is in memory, and a server that
+    /// nobody reads numbers from would hold them for ever.
+    pub async fn sum_up(self) {
+        loop {
+            tokio::time::sleep(SUM_UP_AFTER).await;
+            self.0.run_upkeep();
+        }
     }
 
     /// A recorder that counts only where it is set, for tests.
@@ -47,6 +57,18 @@ impl fmt::Debug for Metrics {
 /// Every number: its name, its kind, its labels, and what it counts. The page `docs/operations/metrics.md` has the same.
 pub const TABLE: &[(&str, &str, &str, &str)] = &[
     ("drystone_catalog_seconds", "histogram", "call", "calls of the catalog"),
+    (
+        "drystone_connections_evicted_total",
+        "counter",
+        "",
+        "idle connections that were closed to make room for new ones",
+    ),
+    (
+        "drystone_connections_refused_total",
+        "counter",
+        "",
+        "connections of addresses that had as many requests as they may have",
+    ),
     ("drystone_dedup_queries_total", "counter", "found", "dedup queries: `hit` or `miss`"),
     ("drystone_files_registered_total", "counter", "", "files that accepted shards told of"),
     ("drystone_http_request_seconds", "histogram", "route", "requests until the answer begins"),
@@ -98,6 +120,8 @@ pub const TABLE: &[(&str, &str, &str, &str)] = &[
 fn builder() -> Result<PrometheusBuilder, BuildError> {
     PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)
 }
+
+const SUM_UP_AFTER: Duration = Duration::from_secs(5);
 
 /// From a hit in memory to a shard that takes minutes.
 const SECONDS: &[f64] = &[0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];

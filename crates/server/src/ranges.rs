@@ -54,6 +54,9 @@ pub fn answer<F>(method: &Method, headers: &HeaderMap, thing: &Thing, open: F) -
 where
     F: FnMut(Range<u64>) -> Pieces + Send + 'static,
 {
+    if is_another(headers, thing) {
+        return precondition_failed(thing);
+    }
     if names(headers, header::IF_NONE_MATCH, &thing.etag, Strength::Weak) {
         return not_modified(thing);
     }
@@ -75,6 +78,9 @@ pub fn answer_granted<F>(
 where
     F: FnMut(Range<u64>) -> Pieces + Send + 'static,
 {
+    if is_another(headers, thing) {
+        return precondition_failed(thing);
+    }
     if names(headers, header::IF_NONE_MATCH, &thing.etag, Strength::Weak) {
         return not_modified(thing);
     }
@@ -176,6 +182,22 @@ where
 
 fn not_modified(thing: &Thing) -> Response<Body> {
     with_headers(StatusCode::NOT_MODIFIED, thing, Body::empty())
+}
+
+/// Whether `If-Match` names other bytes.
+fn is_another(headers: &HeaderMap, thing: &Thing) -> bool {
+    let is_any = |value: &HeaderValue| value.as_bytes().trim_ascii() == b"*";
+    headers.contains_key(header::IF_MATCH)
+        && !names(headers, header::IF_MATCH, &thing.etag, Strength::Strong)
+        && !headers.get_all(header::IF_MATCH).into_iter().any(is_any)
+}
+
+fn precondition_failed(thing: &Thing) -> Response<Body> {
+    let refused = Refused::new(ErrorCode::Invalid, "If-Match names other bytes than these");
+    let mut response = refused.into_response();
+    *response.status_mut() = StatusCode::PRECONDITION_FAILED;
+    put(&mut response, header::ETAG, &format!("\"{}\"", thing.etag));
+    response
 }
 
 fn unsatisfiable(thing: &Thing) -> Response<Body> {

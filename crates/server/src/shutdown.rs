@@ -2,14 +2,18 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::ConnectInfo;
-use axum::http::Request;
-use hyper::body::Incoming;
+use axum::http::{HeaderValue, Request, Response, header};
+use axum::response::IntoResponse as _;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,7 +21,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
-use crate::door::{Connection, Door, Peer};
+use xet::wire::ErrorCode;
+
+use crate::door::{Busy, Connection, Door, Patience, Peer, Place};
+use crate::http::error::Refused;
 use crate::state::AppState;
 use crate::tls::Tls;
 
@@ -40,11 +47,17 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<Stopped> {
     let limits = &state.config.limits;
-    let mut door = Door::new(listener, limits.connections_max, Duration::from_secs(limits.idle_timeout_s))
-        .with_tls(state.tls.clone());
+    let patience = Patience {
+        header: Duration::from_secs(limits.header_timeout_s),
+        keep_alive: Duration::from_secs(limits.keep_alive_s),
+        idle: Duration::from_secs(limits.idle_timeout_s),
+    };
+    let mut door = Door::new(listener, state.config.place_limits(), patience).with_tls(state.tls.clone());
     let mut http = http1::Builder::new();
-    // From the first byte that may come, so it also ends what waits for a request that never comes.
-    http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(limits.header_timeout_s));
+    // The connection itself ends what takes too long, and knows whether a request has begun.
+    http.timer(TokioTimer::new()).header_read_timeout(None);
+    // A client that has sent all it has to send still gets its answer.
+    http.half_close(true);
     let (stopping, stopped) = watch::channel(());
     let stop = async {
         stop.await;
@@ -57,16 +70,23 @@ pub async fn serve(
             () = &mut stop => break,
             accepted = door.accept() => accepted,
         };
-        let (app, outbox) = (app.clone(), connection.outbox());
+        let (app, outbox, place) = (app.clone(), connection.outbox(), connection.place());
+        let closing = place.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(Peer(address)));
             if let Some(outbox) = &outbox {
                 request.extensions_mut().insert(outbox.clone());
             }
-            app.clone().oneshot(request)
+            let busy = place.begin(request.uri().path() == "/health");
+            let app = app.clone();
+            async move {
+                let Some(busy) = busy else { return Ok(crowded()) };
+                let response = app.oneshot(request).await;
+                response.map(|response| response.map(|body| Body::new(Counted { body, _busy: busy })))
+            }
         });
         let connection = http.serve_connection(TokioIo::new(connection), service);
-        tokio::spawn(run(connection, stopped.clone()));
+        tokio::spawn(run(connection, closing, stopped.clone()));
     }
     drop((door, stopped));
     // No one listens when there is no connection.
@@ -77,15 +97,54 @@ pub async fn serve(
     }
 }
 
-/// Answers the requests of one connection; once the server stops, the one that has begun and no other.
-async fn run<S>(connection: http1::Connection<TokioIo<Connection>, S>, mut stopped: watch::Receiver<()>)
-where
+/// An answer on its way, which keeps its connection from being taken for idle.
+struct Counted {
+    body: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The answer to a request of an address that has as many as it may have.
+fn crowded() -> Response<Body> {
+    let refused = Refused::new(ErrorCode::Unavailable, "too many requests at once from this address");
+    let mut response = refused.into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Answers the requests of one connection, until its place is needed; once the server stops, the one that has begun and no
+/// other.
+async fn run<S>(
+    connection: http1::Connection<TokioIo<Connection>, S>,
+    place: Arc<Place>,
+    mut stopped: watch::Receiver<()>,
+) where
     S: HttpService<Incoming, ResBody = Body>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = place.evicted() => return,
         _ = stopped.changed() => {
             connection.as_mut().graceful_shutdown();
             connection.await

@@ -33,6 +33,8 @@ pub const fn intake_bytes(file_bytes: u64) -> u64 {
     4 * XORB_BYTES + 160 * chunks
 }
 
+/// The longest file that can arrive whole or by parts: more chunks than allowed, were each as long as it may be.
+pub const FILE_BYTES_MAX: u64 = CHUNKS_MAX as u64 * xet::limits::CHUNK_BYTES_MAX as u64;
 /// Chunks of one file. More do not fit into a shard; whoever has such a file sends it by parts.
 const CHUNKS_MAX: usize = 1_000_000;
 /// Raw bytes of the xorbs made here: fewer than may be, as each is in memory twice.
@@ -102,6 +104,12 @@ impl Store {
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
         grant.expect_write()?;
+        if bytes > FILE_BYTES_MAX {
+            let message = format!(
+                "a file that is sent whole has at most {FILE_BYTES_MAX} bytes, {bytes} are announced"
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         self.expect_quota(grant.scope(), Need { logical_bytes: bytes, ..Need::default() }).await?;
         let mut arriving = Segments::new("file", &self.objects.blocks, bytes, pieces);
         let mut cutter = Cutter::default();

@@ -104,6 +104,7 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
         tokio::spawn(reload_when_told(tls));
     }
     if let Ok(metrics) = Metrics::install() {
+        tokio::spawn(metrics.clone().sum_up());
         state = state.with_metrics(metrics);
     }
     let mut out = io::stdout().lock();

@@ -27,9 +27,14 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("footer_cache_bytes", "which of that is for footers of stored xorbs; else an eighth"),
     ("disk_free_bytes_min", "what uploads leave free on the disk of a local store; 0 for nothing"),
     ("connections_max", "connections at the same time"),
+    (
+        "connections_per_address_max",
+        "connections from one address; else a quarter, or all behind a proxy on this machine",
+    ),
     ("requests_per_s", "requests per second from one address; 0 for any number"),
     ("token_requests_per_s", "requests per second with one token; 0 for any number"),
-    ("header_timeout_s", "seconds for the TLS handshake and the header of a request, or before one comes"),
+    ("header_timeout_s", "seconds for the TLS handshake and the header of a request"),
+    ("keep_alive_s", "seconds a connection may wait for its next request"),
     ("body_timeout_s", "seconds a client may send nothing in the middle of a body"),
     ("idle_timeout_s", "seconds a connection may be silent in both directions"),
     ("metrics", "who may read /metrics: auto, open, admin or off"),
@@ -83,9 +88,13 @@ pub(super) fn apply(
         "footer_cache_bytes" => bytes(text, 1 << 20, 1 << 42).map(|v| limits.footer_cache_bytes = Some(v)),
         "disk_free_bytes_min" => bytes(text, 0, 1 << 50).map(|v| limits.disk_free_bytes_min = v),
         "connections_max" => count(text, 1, 1_000_000).map(|v| limits.connections_max = v),
+        "connections_per_address_max" => {
+            count(text, 1, 1_000_000).map(|v| limits.connections_per_address_max = Some(v))
+        }
         "requests_per_s" => count(text, 0, 1_000_000).map(|v| limits.requests_per_s = v),
         "token_requests_per_s" => count(text, 0, 1_000_000).map(|v| limits.token_requests_per_s = v),
         "header_timeout_s" => number(text, 1, 3600).map(|v| limits.header_timeout_s = v),
+        "keep_alive_s" => number(text, 1, 3600).map(|v| limits.keep_alive_s = v),
         "body_timeout_s" => number(text, 1, 3600).map(|v| limits.body_timeout_s = v),
         "idle_timeout_s" => number(text, 10, 86_400).map(|v| limits.idle_timeout_s = v),
         "metrics" => {

@@ -45,9 +45,11 @@ impl ServeConfig {
             "footer_cache_bytes" => number(limits.memory_shares().footers_bytes),
             "disk_free_bytes_min" => number(limits.disk_free_bytes_min),
             "connections_max" => number(limits.connections_max.into()),
+            "connections_per_address_max" => number(self.place_limits().per_address as u64),
             "requests_per_s" => number(limits.requests_per_s.into()),
             "token_requests_per_s" => number(limits.token_requests_per_s.into()),
             "header_timeout_s" => number(limits.header_timeout_s),
+            "keep_alive_s" => number(limits.keep_alive_s),
             "body_timeout_s" => number(limits.body_timeout_s),
             "idle_timeout_s" => number(limits.idle_timeout_s),
             "metrics" => Some(

@@ -19,12 +19,13 @@ mod query;
 mod refs;
 mod resolve;
 mod tree;
+mod unsupported;
 
 pub(crate) use access::{Asked, repository};
 pub use clock::iso;
 pub(crate) use commit::receive as hub_commit;
 pub(crate) use error::HubError;
-pub(crate) use info::searched;
+pub(crate) use info::SEARCH_BYTES_MAX;
 pub use keeping::{deed_json, left_json, quota_json};
 pub(crate) use lfs::LfsSigner;
 pub(crate) use preupload::decide as hub_decide;

@@ -62,10 +62,12 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             let who = visit.who.as_ref().ok_or(crate::auth::Refusal::Missing)?;
             let rights = match sent.field("rights")? {
                 "write" if who.role >= crate::auth::Role::Write => Rights::Write,
-                _ => Rights::Read,
+                "read" => Rights::Read,
+                "write" => return Err(HubError::invalid("rights: you may not write").into()),
+                _ => return Err(HubError::invalid("rights should be read or write").into()),
             };
             let label = sent.field("label")?.chars().take(LABEL_MAX).collect();
-            let days: u64 = sent.form.value("days").and_then(|days| days.parse().ok()).unwrap_or(0);
+            let days = days(&sent)?;
             let expires_s = (days > 0).then(|| now_s.saturating_add(days.min(DAYS_MAX) * 86_400));
             let token = personal::make();
             let wanted = Wanted { label, subject: name, rights, bound: who.bound(), expires_s };
@@ -103,6 +105,17 @@ impl Account {
     fn is_session(&self, row: &TokenRow) -> bool {
         session::is_session(row)
     }
+}
+
+/// Days until a token ends; 0 for never.
+pub(super) fn days(sent: &Sent) -> Result<u64, HubError> {
+    let text = sent.form.value("days").map(str::trim).unwrap_or_default();
+    let expected =
+        || HubError::invalid(format!("days: expected a number from 0, which means never, to {DAYS_MAX}"));
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().ok().filter(|days| *days <= DAYS_MAX).ok_or_else(expected)
 }
 
 /// Where a token opens something, as people read it.

@@ -8,7 +8,7 @@ use store::catalog::repo::RepoRow;
 use store::catalog::tokens::{Bound, Rights, TokenRow};
 use store::repo::{MemberRow, NamespaceRow, RepoName};
 
-use super::account::{DAYS_MAX, LABEL_MAX, bound};
+use super::account::{DAYS_MAX, LABEL_MAX, bound, days};
 use super::page::{Frame, answer};
 use super::session::{self, Sent, see_other};
 use super::{PageError, Visit, text};
@@ -66,7 +66,7 @@ struct Audit {
 /// `GET /-/admin/audit`: who changed what, the newest first.
 pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, PageError> {
     visit.expect_admin()?;
-    let before = visit.query.value("before").and_then(|before| before.parse().ok());
+    let before = visit.query.number("before");
     let query = DeedQuery { before, limit: DEEDS_MAX, ..DeedQuery::default() };
     let deeds = visit.store.catalog().keep().deeds(&query).await?;
     let next = deeds.last().filter(|_| deeds.len() as u64 == DEEDS_MAX).map(|last| last.id);
@@ -86,7 +86,11 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             store.add_namespace(sent.field("name")?, true).await?;
         }
         "member" => {
-            let writes = sent.field("role")? == "write";
+            let writes = match sent.field("role")? {
+                "read" => false,
+                "write" => true,
+                _ => return Err(HubError::invalid("role should be read or write").into()),
+            };
             store.set_member(sent.field("org")?, sent.field("user")?, writes).await?;
         }
         "remove-member" => store.remove_member(sent.field("org")?, sent.field("user")?).await?,
@@ -129,11 +133,14 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
         }
         "quota" => {
             let of: QuotaOf = sent.field("of")?.parse()?;
-            let limit = |name: &str| Limit {
-                soft: gigabytes(&sent, &format!("{name}_soft")),
-                hard: gigabytes(&sent, &format!("{name}_hard")),
+            let limit = |name: &str| -> Result<Limit, HubError> {
+                Ok(Limit {
+                    soft: gigabytes(&sent, &format!("{name}_soft"))?,
+                    hard: gigabytes(&sent, &format!("{name}_hard"))?,
+                })
             };
-            store.set_quota(&QuotaRow { of, logical: limit("logical"), physical: limit("physical") }).await?;
+            let row = QuotaRow { of, logical: limit("logical")?, physical: limit("physical")? };
+            store.set_quota(&row).await?;
         }
         "remove-quota" => store.remove_quota(&sent.field("of")?.parse()?).await?,
         "reclaim" => {
@@ -156,10 +163,19 @@ fn confirmed<'a>(sent: &'a Sent, field: &str) -> Result<&'a str, HubError> {
 }
 
 /// A number of gigabytes in a form, as bytes; `None` for no limit.
-fn gigabytes(sent: &Sent, name: &str) -> Option<u64> {
-    let value: f64 = sent.form.value(name)?.trim().parse().ok()?;
-    (value >= 0.0).then(|| (value * 1e9).round() as u64)
+fn gigabytes(sent: &Sent, name: &str) -> Result<Option<u64>, HubError> {
+    let text = sent.form.value(name).map(str::trim).unwrap_or_default();
+    match text.parse::<f64>() {
+        _ if text.is_empty() => Ok(None),
+        Ok(value) if (0.0..=GIGABYTES_MAX).contains(&value) => Ok(Some((value * 1e9).round() as u64)),
+        _ => Err(HubError::invalid(format!(
+            "{name}: expected gigabytes from 0 to {GIGABYTES_MAX}, or nothing"
+        ))),
+    }
 }
+
+/// What a column of the catalog can hold.
+const GIGABYTES_MAX: f64 = 9e9;
 
 /// A limit as people read it.
 fn limit(bytes: &Option<u64>) -> String {
@@ -177,7 +193,7 @@ fn new_token(sent: &Sent, subject: String, now_s: u64) -> Result<Wanted, HubErro
         "admin" => (Rights::Admin, true),
         _ => return Err(HubError::invalid("rights should be read, write or admin")),
     };
-    let days: u64 = sent.form.value("days").and_then(|days| days.parse().ok()).unwrap_or(0);
+    let days = days(sent)?;
     Ok(Wanted {
         label: sent.field("label")?.chars().take(LABEL_MAX).collect(),
         bound: if everywhere { Bound::Everywhere } else { Bound::Namespace(subject.clone()) },

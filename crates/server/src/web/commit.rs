@@ -75,7 +75,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
         Some(parent) => Some(visit.store.commit_object(repo.id, *parent).await?.tree),
         None => None,
     };
-    let page: usize = visit.query.value("p").and_then(|page| page.parse().ok()).unwrap_or(0);
+    let page = usize::try_from(visit.query.number("p").unwrap_or(0)).unwrap_or(usize::MAX);
     if page > PAGES_MAX {
         return Err(HubError::invalid("there are not so many pages").into());
     }

@@ -25,7 +25,7 @@ struct HistoryPage {
 /// `GET /{repo}/commits/{revision}`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let place = Place::of(&visit).await?;
-    let page: u64 = visit.query.value("p").and_then(|page| page.parse().ok()).unwrap_or(0);
+    let page: u64 = visit.query.number("p").unwrap_or(0);
     let skip = page.saturating_mul(COMMITS_MAX);
     let (past, total) = visit.store.history(place.repo.id, place.commit, skip, COMMITS_MAX).await?;
     let url = |page: u64| format!("{}?p={page}", place.url("commits", ""));

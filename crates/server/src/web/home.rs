@@ -11,7 +11,7 @@ use url::form_urlencoded::Serializer;
 
 use super::page::{Frame, answer};
 use super::{PageError, Visit, text};
-use crate::http::searched;
+use crate::http::{HubError, SEARCH_BYTES_MAX};
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -78,15 +78,18 @@ impl Home {
 
 /// `GET /`, `GET /models` and the like.
 pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, PageError> {
+    if visit.query.value("search").is_some_and(|text| text.len() > SEARCH_BYTES_MAX) {
+        return Err(HubError::invalid(format!("search: at most {SEARCH_BYTES_MAX} bytes")).into());
+    }
     measure(&visit).await;
     let kind = Kind::ALL.into_iter().find(|kind| uri.path().trim_start_matches('/') == kind.plural());
-    let search = visit.query.value("search").map(searched).unwrap_or_default();
+    let search = visit.query.value("search").map(|text| text.replace(char::is_control, "")).unwrap_or_default();
     let order = match visit.query.value("sort") {
         Some("name") => Order::Name,
         Some("size") => Order::Size,
         _ => Order::Updated,
     };
-    let page = visit.query.value("p").and_then(|page| page.parse().ok()).unwrap_or(0).min(PAGE_MAX);
+    let page = visit.query.number("p").unwrap_or(0).min(PAGE_MAX);
     let query = BrowseQuery {
         kind,
         search: Some(search.clone()).filter(|search| !search.is_empty()),

@@ -82,7 +82,7 @@ pub(super) fn is_pack(path: &str) -> bool {
 pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Result<Pack, String>, PageError> {
     let first = (preview::page(visit) as u64).saturating_mul(RECORDS_MAX);
     let key = visit.query.value("key").unwrap_or_default().to_owned();
-    let number = visit.query.value("record").and_then(|number| number.parse().ok());
+    let number = visit.query.number("record");
     let looked = read(visit, place, item, move |reader| look(reader, first, key, number)).await?;
     Ok(looked.map_err(|error| error.to_string()))
 }
@@ -93,7 +93,7 @@ pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, PageError> {
     let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
     let item =
         item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
-    let number: u64 = visit.query.value("record").and_then(|number| number.parse().ok()).unwrap_or(0);
+    let number: u64 = visit.query.number("record").unwrap_or(0);
     let name = visit.query.value("entry").unwrap_or_default().to_owned();
     let wanted = name.clone();
     let content = read(&visit, &place, &item, move |reader| reader.read_entry(number, &wanted)).await?;

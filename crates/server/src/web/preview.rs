@@ -143,7 +143,8 @@ pub(crate) fn image_type(name: &str) -> Option<&'static str> {
 
 /// The page of a long list that is asked for.
 pub(super) fn page(visit: &Visit) -> usize {
-    visit.query.value("p").and_then(|page| page.parse().ok()).unwrap_or(0).min(1 << 20)
+    let page = usize::try_from(visit.query.number("p").unwrap_or(0));
+    page.unwrap_or(usize::MAX).min(1 << 20)
 }
 
 /// Reads parts of a file.

@@ -48,6 +48,12 @@ pub fn is_ref_name(name: &str) -> bool {
 
 const NAME_BYTES_MAX: usize = 255;
 
+/// Whether a revision can name anything. What cannot is neither looked up nor remembered: caches count names, not bytes, and
+/// PostgreSQL takes a zero byte for an error of ours.
+fn may_be_revision(revision: &str) -> bool {
+    revision.len() <= NAME_BYTES_MAX + "refs/heads/".len() && !revision.contains(char::is_control)
+}
+
 /// Where a revision leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
@@ -128,7 +134,7 @@ impl Store {
         name: &RepoName,
         revision: &str,
     ) -> Result<Option<(RepoRow, Option<Resolved>)>> {
-        if revision.contains(char::is_control) || revision.parse::<Oid>().is_ok() {
+        if !may_be_revision(revision) || revision.parse::<Oid>().is_ok() {
             let Some(repo) = self.repo(name).await? else { return Ok(None) };
             let resolved = self.resolve(repo.id, revision).await?;
             return Ok(Some((repo, resolved)));
@@ -140,8 +146,7 @@ impl Store {
 
     /// The commit of a branch, tag, pull request (`refs/pr/1`) or commit id; `None` when there is none.
     pub async fn resolve(&self, repo: RepoId, revision: &str) -> Result<Option<Resolved>> {
-        // PostgreSQL would take a zero byte for an error of ours.
-        if revision.contains(char::is_control) {
+        if !may_be_revision(revision) {
             return Ok(None);
         }
         if let Ok(oid) = revision.parse::<Oid>() {

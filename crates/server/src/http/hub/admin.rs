@@ -3,7 +3,7 @@
 use axum::body::{Body, Bytes};
 use axum::http::{Response, StatusCode};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::json;
 use store::ErrorKind;
 use store::repo::{Kind, RepoName};
@@ -11,12 +11,15 @@ use xet::wire::parse_json;
 
 use super::access::Asked;
 use super::error::HubError;
+use super::unsupported::{self, Unsupported};
 use crate::auth::Role;
 use crate::http::json as answer;
 use crate::http::telemetry::read_body;
 
 /// The longest body of a small request.
 const BODY_BYTES_MAX: usize = 1 << 20;
+/// The longest body with a card to be looked at.
+const CARD_BYTES_MAX: usize = 4 << 20;
 
 /// A small JSON body; an empty one is an empty object.
 pub(super) async fn small_json<T: DeserializeOwned>(body: Body) -> Result<T, HubError> {
@@ -58,6 +61,7 @@ pub(super) async fn whoami(asked: Asked) -> Result<Response<Body>, HubError> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Create {
     name: String,
     organization: Option<String>,
@@ -65,16 +69,79 @@ struct Create {
     kind: Option<String>,
     private: Option<bool>,
     visibility: Option<String>,
+    /// What a Space is made with. Clients must send it; nothing is run here.
+    sdk: Option<String>,
+    #[serde(default, rename = "exist_ok")]
+    exist_ok: Unsupported,
+    #[serde(default)]
+    files: Unsupported,
+    #[serde(default)]
+    gated: Unsupported,
+    #[serde(default)]
+    hardware: Unsupported,
+    #[serde(default)]
+    license: Unsupported,
+    #[serde(default)]
+    region: Unsupported,
+    #[serde(default)]
+    resource_group_id: Unsupported,
+    #[serde(default)]
+    secrets: Unsupported,
+    #[serde(default)]
+    sleep_time_seconds: Unsupported,
+    #[serde(default)]
+    storage_region: Unsupported,
+    #[serde(default)]
+    template: Unsupported,
+    #[serde(default)]
+    variables: Unsupported,
+    #[serde(default)]
+    volumes: Unsupported,
 }
+
+impl Create {
+    fn expect_supported(&self) -> Result<(), HubError> {
+        const FILES: &str = "files in a new repository: create it, then commit them";
+        const SPACES: &str = "running Spaces";
+        unsupported::refuse(&[
+            (
+                "exist_ok",
+                &self.exist_ok,
+                "it: a repository that exists is a conflict, which clients may accept",
+            ),
+            ("files", &self.files, FILES),
+            ("license", &self.license, "writing a license: commit a README.md that names it"),
+            ("gated", &self.gated, GATED),
+            ("region", &self.region, REGIONS),
+            ("storageRegion", &self.storage_region, REGIONS),
+            ("resourceGroupId", &self.resource_group_id, "resource groups"),
+            ("hardware", &self.hardware, SPACES),
+            ("secrets", &self.secrets, SPACES),
+            ("sleepTimeSeconds", &self.sleep_time_seconds, SPACES),
+            ("template", &self.template, SPACES),
+            ("variables", &self.variables, SPACES),
+            ("volumes", &self.volumes, SPACES),
+        ])?;
+        let is_space = self.kind.as_deref() == Some(Kind::Space.singular());
+        match &self.sdk {
+            Some(sdk) if !is_space || !SDKS.contains(&sdk.as_str()) => {
+                let message = format!("sdk: for a space, one of {}", SDKS.join(", "));
+                Err(HubError::invalid(message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+const GATED: &str = "gated repositories";
+const REGIONS: &str = "regions of storage";
+const SDKS: [&str; 4] = ["docker", "gradio", "static", "streamlit"];
 
 pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let create: Create = small_json(body).await?;
     let own = asked.author()?;
-    // Older clients put both into the name.
-    let (namespace, name) = match create.name.split_once('/') {
-        Some((namespace, name)) => (namespace, name),
-        None => (create.organization.as_deref().unwrap_or(asked.own_namespace()?), create.name.as_str()),
-    };
+    create.expect_supported()?;
+    let (namespace, name) = full_name(&asked, &create.name, create.organization.as_deref())?;
     let name = asked.new_name(&RepoName::new(kind_of(create.kind.as_deref())?, namespace, name)?).await?;
     asked.expect_write(&name)?;
     let private = is_private(create.private, create.visibility.as_deref())?.unwrap_or(false);
@@ -96,7 +163,24 @@ pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, H
     }
 }
 
+/// Namespace and name of a repository. Older clients put both into the name.
+fn full_name<'a>(
+    asked: &'a Asked,
+    name: &'a str,
+    organization: Option<&'a str>,
+) -> Result<(&'a str, &'a str), HubError> {
+    match (name.split_once('/'), organization) {
+        (Some((namespace, _)), Some(other)) if namespace != other => {
+            Err(HubError::invalid("organization: the name is in another namespace"))
+        }
+        (Some(both), _) => Ok(both),
+        (None, Some(organization)) => Ok((organization, name)),
+        (None, None) => Ok((asked.own_namespace()?, name)),
+    }
+}
+
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Delete {
     name: String,
     organization: Option<String>,
@@ -106,10 +190,7 @@ struct Delete {
 
 pub(super) async fn delete(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let delete: Delete = small_json(body).await?;
-    let (namespace, name) = match delete.name.split_once('/') {
-        Some((namespace, name)) => (namespace, name),
-        None => (delete.organization.as_deref().unwrap_or(asked.own_namespace()?), delete.name.as_str()),
-    };
+    let (namespace, name) = full_name(&asked, &delete.name, delete.organization.as_deref())?;
     let name = RepoName::new(kind_of(delete.kind.as_deref())?, namespace, name)?;
     let repo = asked.writable_repo(&name).await?;
     asked.store.trash_repo(&repo, asked.state.config.trash_s).await?;
@@ -117,7 +198,7 @@ pub(super) async fn delete(asked: Asked, body: Body) -> Result<Response<Body>, H
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rename {
     from_repo: String,
     to_repo: String,
@@ -141,14 +222,23 @@ pub(super) async fn rename(asked: Asked, body: Body) -> Result<Response<Body>, H
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Settings {
     private: Option<bool>,
     visibility: Option<String>,
+    /// Always true here.
+    xet_enabled: Option<bool>,
+    #[serde(default)]
+    gated: Unsupported,
 }
 
 pub(super) async fn settings(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
     let settings: Settings = small_json(body).await?;
+    unsupported::refuse(&[("gated", &settings.gated, GATED)])?;
+    if settings.xet_enabled == Some(false) {
+        return Err(HubError::invalid("xetEnabled: every repository of this server uses XET"));
+    }
     let private = is_private(settings.private, settings.visibility.as_deref())?;
     if let Some(private) = private {
         asked.store.set_private(&repo, private).await?;
@@ -156,9 +246,20 @@ pub(super) async fn settings(asked: Asked, body: Body) -> Result<Response<Body>,
     Ok(answer(&json!({"private": private.unwrap_or(repo.private)})))
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Card {
+    #[serde(rename = "content")]
+    _content: IgnoredAny,
+    #[serde(rename = "repoType")]
+    _repo_type: Option<String>,
+}
+
 /// Cards are kept as they are: nothing in them has a meaning here that could be wrong.
-pub(super) async fn validate_yaml(body: Body) -> Result<Response<Body>, HubError> {
-    read_body(body, 16 * BODY_BYTES_MAX).await?;
+pub(super) async fn validate_yaml(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    let _permit = asked.state.budget.acquire(CARD_BYTES_MAX as u64).await?;
+    let body = read_body(body, CARD_BYTES_MAX).await?;
+    parse_small::<Card>(&body)?;
     Ok(answer(&json!({"errors": [], "warnings": []})))
 }
 
@@ -169,10 +270,16 @@ pub(super) fn kind_of(text: Option<&str>) -> Result<Kind, HubError> {
 }
 
 fn is_private(private: Option<bool>, visibility: Option<&str>) -> Result<Option<bool>, HubError> {
-    match visibility {
-        None => Ok(private),
-        Some("public") => Ok(Some(false)),
-        Some("private" | "protected") => Ok(Some(true)),
-        Some(_) => Err(HubError::invalid("visibility should be public or private")),
+    let said = match visibility {
+        None => return Ok(private),
+        Some("public") => false,
+        Some("private" | "protected") => true,
+        Some(_) => return Err(HubError::invalid("visibility should be public or private")),
+    };
+    match private {
+        Some(private) if private != said => {
+            Err(HubError::invalid("private and visibility say different things"))
+        }
+        _ => Ok(Some(said)),
     }
 }

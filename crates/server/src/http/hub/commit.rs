@@ -1,5 +1,7 @@
 //! Commits: one line of JSON for what is said, and one for each change.
 
+use std::collections::HashMap;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Response, StatusCode};
@@ -22,7 +24,7 @@ use crate::http::upload;
 
 /// One line.
 #[derive(Deserialize)]
-#[serde(tag = "key", content = "value", rename_all = "camelCase")]
+#[serde(tag = "key", content = "value", rename_all = "camelCase", deny_unknown_fields)]
 enum Line {
     Header(Header),
     File(File),
@@ -33,7 +35,7 @@ enum Line {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Header {
     summary: String,
     #[serde(default)]
@@ -42,6 +44,7 @@ struct Header {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct File {
     path: String,
     content: String,
@@ -49,6 +52,7 @@ struct File {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct LfsFile {
     path: String,
     algo: Option<String>,
@@ -57,12 +61,13 @@ struct LfsFile {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Deleted {
     path: String,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Copied {
     path: String,
     src_path: String,
@@ -137,13 +142,21 @@ async fn target(
 async fn parse(asked: &Asked, repo: &RepoRow, lines: &Bytes) -> Result<(Header, Vec<Operation>), HubError> {
     let mut header = None;
     let mut operations = Vec::new();
+    // Copies of a commit name few revisions, many times.
+    let mut revisions: HashMap<String, Oid> = HashMap::new();
     for (n, line) in lines.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
         }
         let wrong = |what: String| HubError::invalid(format!("line {}: {what}", n + 1));
+        if operations.len() >= OPERATIONS_MAX {
+            return Err(HubError::invalid(format!(
+                "at most {OPERATIONS_MAX} changes in a commit: make several"
+            )));
+        }
         let line: Line = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
         operations.push(match line {
+            Line::Header(_) if header.is_some() => return Err(wrong("a commit has one header".to_owned())),
             Line::Header(line) => {
                 header = Some(line);
                 continue;
@@ -163,7 +176,14 @@ async fn parse(asked: &Asked, repo: &RepoRow, lines: &Bytes) -> Result<(Header, 
             Line::DeletedFolder(deleted) => Operation::DeleteFolder { path: deleted.path },
             Line::CopyFile(copied) => {
                 let revision = match copied.src_revision {
-                    Some(revision) => Some(asked.resolved_revision(repo, &revision).await?.commit),
+                    Some(revision) => Some(match revisions.get(&revision) {
+                        Some(known) => *known,
+                        None => {
+                            let commit = asked.resolved_revision(repo, &revision).await?.commit;
+                            revisions.insert(revision, commit);
+                            commit
+                        }
+                    }),
                     None => None,
                 };
                 Operation::Copy { from: copied.src_path, revision, to: copied.path }
@@ -173,6 +193,9 @@ async fn parse(asked: &Asked, repo: &RepoRow, lines: &Bytes) -> Result<(Header, 
     let header = header.ok_or_else(|| HubError::invalid("a commit needs a header line"))?;
     Ok((header, operations))
 }
+
+/// Changes in one commit. Clients send a thousand at a time.
+const OPERATIONS_MAX: usize = 100_000;
 
 fn content(encoding: Option<&str>, text: String) -> Result<Bytes, String> {
     let bytes = match encoding {

@@ -13,10 +13,11 @@ use super::admin::small_json;
 use super::clock::iso;
 use super::error::HubError;
 use super::info::set;
+use super::unsupported::{self, Unsupported};
 use crate::http::json as answer;
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Open {
     title: String,
     #[serde(default)]
@@ -42,7 +43,7 @@ pub(super) async fn open(asked: Asked, body: Body) -> Result<Response<Body>, Hub
 /// `GET {repo}/discussions?p=&status=&type=&author=`.
 pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let repo = asked.readable().await?;
-    let page: u64 = asked.query.value("p").and_then(|page| page.parse().ok()).unwrap_or(0);
+    let page = asked.query.number("p").unwrap_or(0);
     let start = page.saturating_mul(PAGE);
     let (pulls, count) = asked.store.hub().list_pulls(repo.id, start, PAGE).await?;
     let is_wanted = |pull: &&PullRow| {
@@ -58,17 +59,31 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     Ok(answer(&json!({"discussions": pulls, "start": start, "count": count})))
 }
 
+const COMMENTS: &str = "comments: send the request without one";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Merge {
+    #[serde(default)]
+    comment: Unsupported,
+}
+
 /// `POST {repo}/discussions/{number}/merge`.
-pub(super) async fn merge(asked: Asked) -> Result<Response<Body>, HubError> {
+pub(super) async fn merge(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
+    let merge: Merge = small_json(body).await?;
+    unsupported::refuse(&[("comment", &merge.comment, COMMENTS)])?;
     let pull = find(&asked, &repo).await?;
     let merged = asked.store.merge_pull(&repo, &pull, &asked.author()?).await?;
     Ok(answer(&json!({"success": true, "commitOid": merged.oid.to_string()})))
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SetStatus {
     status: String,
+    #[serde(default)]
+    comment: Unsupported,
 }
 
 /// `POST {repo}/discussions/{number}/status`.
@@ -76,6 +91,7 @@ pub(super) async fn set_status(asked: Asked, body: Body) -> Result<Response<Body
     let repo = asked.writable().await?;
     let pull = find(&asked, &repo).await?;
     let wanted: SetStatus = small_json(body).await?;
+    unsupported::refuse(&[("comment", &wanted.comment, COMMENTS)])?;
     let state = match wanted.status.as_str() {
         "open" => PullState::Open,
         "closed" => PullState::Closed,

@@ -157,7 +157,7 @@ fn wild<P, T>(
     pattern.get(p..).unwrap_or_default().iter().all(is_star)
 }
 
-const RULES_MAX: usize = 10_000;
+const RULES_MAX: usize = 1000;
 const PARTS_MAX: usize = 64;
 
 #[cfg(test)]

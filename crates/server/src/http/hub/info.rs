@@ -51,6 +51,9 @@ pub(super) async fn auth_check_write(asked: Asked) -> Result<Response<Body>, Hub
 
 /// `GET /api/models` and the like.
 pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
+    if asked.query.value("search").is_some_and(|text| text.len() > SEARCH_BYTES_MAX) {
+        return Err(HubError::invalid(format!("search: at most {SEARCH_BYTES_MAX} bytes")));
+    }
     let limit = asked.query.limit("limit", 100, LIST_REPOS_MAX);
     let after = asked.query.value("cursor").and_then(|cursor| cursor.split_once('/'));
     let namespace = match asked.query.value("author").map(plain) {
@@ -60,7 +63,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let query = RepoQuery {
         kind: asked.kind(),
         namespace,
-        search: asked.query.value("search").map(searched),
+        search: asked.query.value("search").map(plain),
         private_of: asked.private_of(),
         after: after.map(|(namespace, name)| (plain(namespace), plain(name))),
         limit: limit as u64 + 1,
@@ -89,11 +92,6 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
 /// Text without what no name has, and PostgreSQL does not take.
 fn plain(text: &str) -> String {
     text.replace(char::is_control, "")
-}
-
-/// What is searched for, no longer than a name: databases refuse long patterns.
-pub(crate) fn searched(text: &str) -> String {
-    plain(text).chars().take(SEARCH_CHARS_MAX).collect()
 }
 
 /// Says where the next page is.
@@ -168,7 +166,8 @@ pub(super) fn set(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-const SEARCH_CHARS_MAX: usize = 256;
+/// More than any name has, and less than databases take as a pattern.
+pub(crate) const SEARCH_BYTES_MAX: usize = 1000;
 const LIST_REPOS_MAX: usize = 1000;
 const SIBLINGS_STEP: usize = 5000;
 const SIBLINGS_MAX: usize = 50_000;

@@ -14,6 +14,7 @@ use super::clock::iso;
 use super::encoded;
 use super::error::HubError;
 use super::info::{next_link, set};
+use super::unsupported::NoFields;
 use crate::auth::password;
 use crate::http::json as answer;
 
@@ -36,6 +37,7 @@ async fn namespaces(asked: &Asked, is_organisation: bool) -> Answer {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NewNamespace {
     name: String,
 }
@@ -114,6 +116,7 @@ pub(super) async fn members(asked: Asked) -> Answer {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NewMember {
     role: String,
 }
@@ -132,8 +135,9 @@ pub(super) async fn set_member(asked: Asked, body: Body) -> Answer {
 }
 
 /// `DELETE /api/admin/orgs/{org}/members/{user}`.
-pub(super) async fn remove_member(asked: Asked) -> Answer {
+pub(super) async fn remove_member(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
+    small_json::<NoFields>(body).await?;
     asked.store.remove_member(asked.param("org"), asked.param("user")).await?;
     Ok(answer(&json!({})))
 }
@@ -172,6 +176,7 @@ pub(super) async fn trash(asked: Asked) -> Answer {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Restore {
     repo: Option<String>,
 }
@@ -187,8 +192,9 @@ pub(super) async fn restore(asked: Asked, body: Body) -> Answer {
 }
 
 /// `DELETE /api/admin/trash/{id}`: for good.
-pub(super) async fn reclaim(asked: Asked) -> Answer {
+pub(super) async fn reclaim(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
+    small_json::<NoFields>(body).await?;
     let row = asked.store.trashed_repo(asked.param("id").parse()?).await?;
     asked.store.delete_repo(&row).await?;
     Ok(answer(&json!({})))

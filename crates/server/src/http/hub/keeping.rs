@@ -39,6 +39,10 @@ struct NewQuota {
 pub(super) async fn set_quota(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
     let new: NewQuota = small_json(body).await?;
+    let limits = [new.logical_soft, new.logical_hard, new.physical_soft, new.physical_hard];
+    if limits.into_iter().flatten().any(|bytes| bytes > QUOTA_BYTES_MAX) {
+        return Err(HubError::invalid(format!("a quota has at most {QUOTA_BYTES_MAX} bytes")));
+    }
     let of: QuotaOf = new.of.parse()?;
     let row = QuotaRow {
         of,
@@ -159,3 +163,5 @@ pub fn left_json(row: &LeftRow) -> Value {
 }
 
 const DEEDS_MAX: usize = 1000;
+/// What a column of the catalog can hold.
+const QUOTA_BYTES_MAX: u64 = i64::MAX as u64;

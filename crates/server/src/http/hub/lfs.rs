@@ -17,10 +17,11 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use store::catalog::repo::RepoRow;
 use store::content::stream_bytes;
-use store::intake::intake_bytes;
+use store::intake::{FILE_BYTES_MAX, intake_bytes};
 use store::quota::Need;
 use store::repo::{LinkedFile, pointer};
 use store::{Grant, Scope};
@@ -28,6 +29,7 @@ use xet::Sha256;
 use xet::wire::ErrorCode;
 use xet::wire::routes::{TokenScope, header as names};
 
+use self::parts::Layout;
 use self::sign::{Action, Signed};
 use super::access::{Asked, repository};
 use super::admin::small_json;
@@ -37,74 +39,135 @@ use crate::http::{json as answer, upload};
 use crate::ranges;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Batch {
     operation: String,
     #[serde(default)]
     transfers: Vec<String>,
     objects: Vec<Object>,
+    hash_algo: Option<String>,
+    /// The branch: objects are of the repository, whatever refers to them.
+    #[serde(rename = "ref")]
+    _ref: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Object {
     oid: String,
     size: u64,
 }
 
+impl Batch {
+    /// Whether objects are uploaded. Refuses what is asked for and not done here.
+    fn is_upload(&self) -> Result<bool, HubError> {
+        if self.objects.len() > OBJECTS_MAX {
+            return Err(HubError::invalid(format!("objects: at most {OBJECTS_MAX} at once")));
+        }
+        // As git-lfs and huggingface.js spell it.
+        if !matches!(self.hash_algo.as_deref(), None | Some("sha256" | "sha_256")) {
+            return Err(HubError::invalid("hash_algo: objects are named by their SHA-256 here"));
+        }
+        let is_upload = match self.operation.as_str() {
+            "upload" => true,
+            "download" => false,
+            _ => return Err(HubError::invalid("operation: expected upload or download")),
+        };
+        let offered: &[&str] = if is_upload { &["basic", "multipart", "xet"] } else { &["basic"] };
+        let is_known = |transfer: &String| offered.contains(&transfer.as_str());
+        match self.transfers.is_empty() || self.transfers.iter().any(is_known) {
+            true => Ok(is_upload),
+            false => Err(HubError::invalid(format!("transfers: expected one of {}", offered.join(", ")))),
+        }
+    }
+}
+
+/// What an object of a batch is answered with.
+enum Reply {
+    /// It is here: nothing to upload.
+    Stored,
+    Download,
+    Xet,
+    Parts(Layout),
+    Whole,
+    /// A status and why.
+    Refused(u16, String),
+}
+
 /// `POST /{repo}.git/info/lfs/objects/batch`.
 pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let batch: Batch = small_json(body).await?;
-    if batch.objects.len() > OBJECTS_MAX {
-        return Err(HubError::invalid(format!("at most {OBJECTS_MAX} objects at once")));
-    }
-    let is_upload = match batch.operation.as_str() {
-        "upload" => true,
-        "download" => false,
-        _ => return Err(HubError::invalid("operation should be upload or download")),
-    };
+    let is_upload = batch.is_upload()?;
     let repo = if is_upload { asked.writable().await? } else { asked.readable().await? };
     let stored = stored(&asked, &repo, &batch.objects, is_upload).await?;
     let scope = repo.name.scope()?;
+    let offers = |name: &str| is_upload && batch.transfers.iter().any(|transfer| transfer == name);
+    let (xet, multipart) = (offers("xet"), offers("multipart"));
+    let reply = |object: &Object| {
+        let found = stored.get(&object.oid).is_some_and(|found| found.bytes == object.size);
+        let bytes_max = if xet { XET_FILE_BYTES_MAX } else { FILE_BYTES_MAX };
+        match (is_upload, found) {
+            (true, true) => Reply::Stored,
+            (false, true) => Reply::Download,
+            (false, false) => Reply::Refused(404, "no such object in this repository".to_owned()),
+            (true, false) if pointer::parse_sha256(&object.oid).is_none() => {
+                Reply::Refused(422, "an oid should be a SHA-256".to_owned())
+            }
+            (true, false) if object.size > bytes_max => {
+                Reply::Refused(422, format!("size: a file has at most {bytes_max} bytes this way"))
+            }
+            (true, false) if xet => Reply::Xet,
+            (true, false) if multipart && parts::applies(&asked.state, object.size) => {
+                Reply::Parts(Layout::of(&asked.state, object.size))
+            }
+            (true, false) => Reply::Whole,
+        }
+    };
+    let replies: Vec<Reply> = batch.objects.iter().map(reply).collect();
+    let parts = replies.iter().map(|reply| if let Reply::Parts(layout) = reply { layout.count } else { 0 });
+    let parts = parts.fold(0_u64, u64::saturating_add);
+    if parts > BATCH_PARTS_MAX {
+        let message = format!(
+            "objects: they have {parts} parts, and a batch at most {BATCH_PARTS_MAX}: send fewer at once"
+        );
+        return Err(HubError::invalid(message).with_status(StatusCode::UNPROCESSABLE_ENTITY));
+    }
     if is_upload {
-        let new = batch.objects.iter().filter(|object| !stored.contains_key(&object.oid));
-        let logical_bytes = new.fold(0, |sum: u64, object| sum.saturating_add(object.size));
+        let new = batch.objects.iter().zip(&replies);
+        let new = new.filter(|(_, reply)| !matches!(reply, Reply::Stored | Reply::Refused(..)));
+        let logical_bytes = new.fold(0, |sum: u64, (object, _)| sum.saturating_add(object.size));
         asked.store.expect_quota(&scope, Need { logical_bytes, ..Need::default() }).await?;
     }
-    let offers = |name: &str| is_upload && batch.transfers.iter().any(|transfer| transfer == name);
-    let xet = offers("xet");
-    let by_parts = |object: &Object| offers("multipart") && parts::applies(&asked.state, object.size);
-    let objects = batch.objects.iter().map(|object| {
-        let found = stored.get(&object.oid).filter(|found| found.bytes == object.size);
+    let answer_bytes = (batch.objects.len() as u64 + parts).saturating_mul(ENTRY_BYTES);
+    let answers = &asked.state.answers;
+    let _permit = answers.acquire(answer_bytes.min(answers.usage().total_bytes)).await?;
+    let mut objects = Vec::with_capacity(batch.objects.len());
+    for (object, reply) in batch.objects.iter().zip(&replies) {
         let mut entry = json!({"oid": object.oid, "size": object.size, "authenticated": true});
-        let actions = match (is_upload, found) {
-            // Nothing to do: it is here.
-            (true, Some(_)) => None,
-            (true, None) if pointer::parse_sha256(&object.oid).is_none() => {
-                let error = json!({"code": 422, "message": "an oid should be a SHA-256"});
-                super::info::set(&mut entry, "error", error);
-                None
+        let actions = match reply {
+            Reply::Stored => None,
+            Reply::Download => {
+                Some(json!({"download": {"href": url(&asked, &repo, Action::Download, object)}}))
             }
-            (true, None) if xet => Some(xet_upload(&asked, &repo)),
-            (true, None) if by_parts(object) => Some(parts::actions(&asked, &repo, object)),
-            (true, None) => Some(json!({
+            Reply::Xet => Some(xet_upload(&asked, &repo)),
+            Reply::Parts(layout) => Some(parts::actions(&asked, &repo, object, layout)),
+            Reply::Whole => Some(json!({
                 "upload": {"href": url(&asked, &repo, Action::Upload, object)},
                 "verify": {"href": url(&asked, &repo, Action::Verify, object)},
             })),
-            (false, Some(_)) => {
-                Some(json!({"download": {"href": url(&asked, &repo, Action::Download, object)}}))
-            }
-            (false, None) => {
-                let error = json!({"code": 404, "message": "no such object in this repository"});
-                super::info::set(&mut entry, "error", error);
+            Reply::Refused(code, message) => {
+                super::info::set(&mut entry, "error", json!({"code": code, "message": message}));
                 None
             }
         };
         if let Some(actions) = actions {
             super::info::set(&mut entry, "actions", actions);
         }
-        entry
-    });
-    let objects: Vec<_> = objects.collect();
-    let transfer = match batch.objects.iter().any(by_parts) {
+        objects.push(entry);
+        // An object may have thousands of URLs to sign; other requests go on between two objects.
+        tokio::task::yield_now().await;
+    }
+    let transfer = match replies.iter().any(|reply| matches!(reply, Reply::Parts(_))) {
         _ if xet => "xet",
         true => "multipart",
         false => "basic",
@@ -166,7 +229,7 @@ fn checked(asked: &Asked, action: Action) -> Result<Signed, HubError> {
     let name = asked.repo_name()?;
     let refuse =
         || HubError::new(ErrorCode::Forbidden, "the URL is not good, or no longer: ask for the batch again");
-    let number = |key: &str| asked.query.value(key).and_then(|value| value.parse().ok());
+    let number = |key: &str| asked.query.number(key);
     let signed = (|| {
         Some(Signed {
             action,
@@ -261,4 +324,10 @@ async fn stored(
 const OBJECTS_MAX: usize = 1000;
 /// How long an upload batch waits for digests that are being computed, before it has the client send the files.
 const DIGEST_PATIENCE: Duration = Duration::from_secs(10);
+/// Parts of all objects of a batch: each is a signed URL in the answer.
+const BATCH_PARTS_MAX: u64 = 50_000;
+/// Memory that an object or a part takes in an answer on its way.
+const ENTRY_BYTES: u64 = 1024;
+/// A file that is cut by its client, in bytes. Shards of larger ones cannot be checked.
+const XET_FILE_BYTES_MAX: u64 = 5 << 40;
 const LFS_JSON: &str = "application/vnd.git-lfs+json";

@@ -6,10 +6,13 @@ use axum::body::Body;
 use axum::http::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use store::quota::Need;
+use store::repo::listing::Item;
 use store::repo::oid::Oid;
 use store::repo::{RepoId, large_endings, pointer};
+use xet::wire::ErrorCode;
 
 use super::access::Asked;
 use super::admin::small_json;
@@ -18,14 +21,19 @@ use super::ignore::Ignore;
 use crate::http::json as answer;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Request {
     files: Vec<Candidate>,
+    /// The `.gitattributes` that comes along. What goes into git is decided here by size and content alone.
+    #[serde(rename = "gitAttributes")]
+    _git_attributes: Option<IgnoredAny>,
     /// The `.gitignore` that comes along; else the one that is there counts.
     #[serde(rename = "gitIgnore")]
     git_ignore: Option<String>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Candidate {
     path: String,
     #[serde(default)]
@@ -53,6 +61,12 @@ struct Decided {
 pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
     let request: Request = small_json(body).await?;
+    if request.files.len() > FILES_MAX {
+        return Err(HubError::invalid(format!("at most {FILES_MAX} files at once")));
+    }
+    if request.git_ignore.as_ref().is_some_and(|text| text.len() > IGNORE_BYTES_MAX) {
+        return Err(HubError::invalid(format!("gitIgnore: at most {IGNORE_BYTES_MAX} bytes")));
+    }
     let commit = asked.resolved(&repo).await?.commit;
     let paths: Vec<_> = request.files.iter().map(|file| file.path.clone()).collect();
     let items = asked.store.find_paths(repo.id, commit, &paths).await?;
@@ -69,19 +83,26 @@ pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, H
     let new = request.files.iter().filter(|file| !is_there(file));
     let logical_bytes = new.fold(0, |sum: u64, file| sum.saturating_add(file.size));
     asked.store.expect_quota(&repo.name.scope()?, Need { logical_bytes, ..Need::default() }).await?;
-    let ignore = match request.git_ignore {
-        Some(text) => Ignore::parse(&text),
+    let ignore = match &request.git_ignore {
+        Some(text) => Ignore::parse(text),
         None => stored_ignore(&asked, repo.id, commit).await?,
     };
-    let decided = |file: Candidate| {
-        let oid = current.get(file.path.as_str()).and_then(|item| match &item.linked {
-            Some(linked) => (!broken.contains(&linked.file)).then(|| pointer::hex(&linked.sha256)),
-            None => Some(item.oid.to_string()),
-        });
-        let should_ignore = ignore.matches(&file.path);
-        Decided { upload_mode: mode(&file), should_ignore, oid, path: file.path }
+    let oid_of = |item: &&Item| match &item.linked {
+        Some(linked) => (!broken.contains(&linked.file)).then(|| pointer::hex(&linked.sha256)),
+        None => Some(item.oid.to_string()),
     };
-    Ok(answer(&Answer { files: request.files.into_iter().map(decided).collect() }))
+    let oids: Vec<_> = request.files.iter().map(|file| current.get(file.path.as_str()).and_then(oid_of)).collect();
+    // Each file is compared with each rule of the `.gitignore`.
+    let decide = move || -> Vec<Decided> {
+        let decided = |(file, oid): (Candidate, Option<String>)| {
+            let should_ignore = ignore.matches(&file.path);
+            Decided { upload_mode: mode(&file), should_ignore, oid, path: file.path }
+        };
+        request.files.into_iter().zip(oids).map(decided).collect()
+    };
+    let decided = tokio::task::spawn_blocking(decide).await;
+    let failed = |_| HubError::new(ErrorCode::Internal, "the files could not be compared with .gitignore");
+    Ok(answer(&Answer { files: decided.map_err(failed)? }))
 }
 
 /// The `.gitignore` of a commit.
@@ -115,6 +136,10 @@ fn is_text(sample: &[u8]) -> bool {
 
 /// Less than a commit may hold: clients put all regular files of a commit into one body.
 const REGULAR_BYTES_MAX: u64 = 1 << 20;
+/// Files in one request. Clients send up to 256.
+const FILES_MAX: usize = 10_000;
+/// A `.gitignore` that comes along.
+const IGNORE_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,11 @@ impl Query {
         Self(form_urlencoded::parse(bytes).into_owned().collect())
     }
 
+    /// All keys and values.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
     /// The first value of a key.
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(found, _)| is_key(found, key)).map(|(_, value)| value.as_str())
@@ -31,9 +36,16 @@ impl Query {
         self.value(key).is_some_and(|value| matches!(value, "1" | "true" | "True" | ""))
     }
 
+    /// A whole number; the largest there is in place of one that is larger. `None` for anything else.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        let digits = self.value(key).filter(|value| !value.is_empty())?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().unwrap_or(u64::MAX))
+    }
+
     /// A number between 1 and the most.
     pub(crate) fn limit(&self, key: &str, default: usize, max: usize) -> usize {
-        self.value(key).and_then(|value| value.parse().ok()).unwrap_or(default).clamp(1, max)
+        let wanted = self.number(key).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+        wanted.unwrap_or(default).clamp(1, max)
     }
 
     /// The query again with one key set to something else.
@@ -61,6 +73,10 @@ mod tests {
             (query.limit("limit", 9, 100), query.limit("none", 9, 100), query.limit("limit", 9, 3)),
             (5, 9, 3)
         );
+        let query = Query::parse(Some("a=9223372036854775808&b=18446744073709551616&c=-1&d=1.5&e=&f=+1"));
+        assert_eq!((query.number("a"), query.number("b")), (Some(1 << 63), Some(u64::MAX)));
+        assert_eq!(["c", "d", "e", "f", "g"].map(|key| query.number(key)), [None; 5]);
+        assert_eq!((query.limit("b", 9, 100), query.limit("c", 9, 100)), (100, 9));
         assert_eq!(Query::parse(Some("a=1&cursor=x")).with("cursor", "y/z"), "a=1&cursor=y%2Fz");
     }
 }

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::audit::Deed;
 use store::catalog::repo::RefRow;
 use store::repo::refs::{self, HEADS, PULLS, TAGS};
 
@@ -13,6 +14,7 @@ use super::clock::iso;
 use super::encoded;
 use super::error::HubError;
 use super::info::{next_link, set};
+use super::unsupported::{self, NoFields, Unsupported};
 use crate::http::json as answer;
 
 /// `GET {repo}/refs`.
@@ -31,17 +33,20 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NewBranch {
     starting_point: Option<String>,
     #[serde(default)]
     overwrite: bool,
+    #[serde(default)]
+    empty_branch: Unsupported,
 }
 
 /// `POST {repo}/branch/{branch}`.
 pub(super) async fn create_branch(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
     let new: NewBranch = small_json(body).await?;
+    unsupported::refuse(&[("emptyBranch", &new.empty_branch, "branches without a commit")])?;
     let start = new.starting_point.as_deref().unwrap_or("main");
     let commit = asked.resolved_revision(&repo, start).await?.commit;
     let name = asked.param("branch");
@@ -53,14 +58,17 @@ pub(super) async fn create_branch(asked: Asked, body: Body) -> Result<Response<B
 }
 
 /// `DELETE {repo}/branch/{branch}`.
-pub(super) async fn delete_branch(asked: Asked) -> Result<Response<Body>, HubError> {
+pub(super) async fn delete_branch(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
+    small_json::<NoFields>(body).await?;
     delete(&asked, repo.id, HEADS, asked.param("branch")).await
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NewTag {
     tag: String,
+    message: Option<String>,
 }
 
 /// `POST {repo}/tag/{revision}`: what the path has is the revision here.
@@ -68,13 +76,23 @@ pub(super) async fn create_tag(asked: Asked, body: Body) -> Result<Response<Body
     let repo = asked.writable().await?;
     let new: NewTag = small_json(body).await?;
     let commit = asked.resolved_revision(&repo, asked.param("tag")).await?.commit;
+    let message = new.message.filter(|message| !message.trim().is_empty());
+    if message.as_ref().is_some_and(|message| message.len() > TAG_MESSAGE_BYTES_MAX) {
+        return Err(HubError::invalid(format!("message: at most {TAG_MESSAGE_BYTES_MAX} bytes for a tag")));
+    }
     asked.store.create_ref(repo.id, TAGS, &new.tag, commit).await?;
+    if let Some(message) = message {
+        // Tags are plain refs: what somebody said of one is in the audit log.
+        let target = format!("{} {TAGS}{}", repo.name, new.tag);
+        asked.store.catalog().keep().note_deed(&Deed::new("tag.message", target, message)).await?;
+    }
     Ok(created())
 }
 
 /// `DELETE {repo}/tag/{tag}`.
-pub(super) async fn delete_tag(asked: Asked) -> Result<Response<Body>, HubError> {
+pub(super) async fn delete_tag(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
+    small_json::<NoFields>(body).await?;
     delete(&asked, repo.id, TAGS, asked.param("tag")).await
 }
 
@@ -96,7 +114,7 @@ pub(super) async fn history(asked: Asked) -> Result<Response<Body>, HubError> {
     let repo = asked.readable().await?;
     let commit = asked.resolved(&repo).await?.commit;
     let limit = asked.query.limit("limit", 50, 1000) as u64;
-    let page: u64 = asked.query.value("p").and_then(|page| page.parse().ok()).unwrap_or(0);
+    let page = asked.query.number("p").unwrap_or(0);
     let skip = page.saturating_mul(limit);
     let (past, total) = asked.store.history(repo.id, commit, skip, limit).await?;
     let describe = |past: &store::repo::history::Past| {
@@ -111,7 +129,7 @@ pub(super) async fn history(asked: Asked) -> Result<Response<Body>, HubError> {
     let mut response = answer(&past.iter().map(describe).collect::<Vec<_>>());
     response.headers_mut().insert(HeaderName::from_static("x-total-count"), HeaderValue::from(total));
     if skip.saturating_add(limit) < total {
-        let query = asked.query.with("p", &(page + 1).to_string());
+        let query = asked.query.with("p", &page.saturating_add(1).to_string());
         let revision = encoded(&commit.to_string());
         next_link(&mut response, &format!("{}/commits/{revision}?{query}", asked.api_url(&repo.name)));
     }
@@ -119,10 +137,12 @@ pub(super) async fn history(asked: Asked) -> Result<Response<Body>, HubError> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Squash {
-    #[serde(default)]
     message: Option<String>,
 }
+
+const TAG_MESSAGE_BYTES_MAX: usize = 4096;
 
 /// `POST {repo}/super-squash/{branch}`.
 pub(super) async fn squash(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {

@@ -50,6 +50,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Paths {
     paths: Vec<String>,
     #[serde(default)]
@@ -70,12 +71,22 @@ pub(super) async fn paths_info(
         true => parse_small::<Paths>(&bytes)?,
         false => {
             let form = Query::form(&bytes);
+            let other = form.pairs().find(|(key, _)| !matches!(*key, "paths" | "paths[]" | "expand"));
+            if let Some((key, _)) = other {
+                return Err(HubError::invalid(format!("{key:.80}: a form has paths and expand")));
+            }
             let paths = form.values("paths").map(str::to_owned).collect();
             Paths { paths, expand: form.is_set("expand") }
         }
     };
     if paths.paths.len() > PATHS_MAX {
         return Err(HubError::invalid(format!("at most {PATHS_MAX} paths at once")));
+    }
+    if paths.expand && paths.paths.len() > EXPANDED_PATHS_MAX {
+        let message = format!(
+            "at most {EXPANDED_PATHS_MAX} paths at once with expand: each is looked for in the history"
+        );
+        return Err(HubError::invalid(message));
     }
     let items = asked.store.find_paths(repo.id, commit, &paths.paths).await?;
     Ok(answer(&described(&asked, &repo, commit, &items, paths.expand).await?))
@@ -116,4 +127,5 @@ fn describe(item: &Item, change: Option<&Past>) -> Value {
 const ITEMS_MAX: usize = 1000;
 const EXPANDED_MAX: usize = 50;
 const PATHS_MAX: usize = 10_000;
+const EXPANDED_PATHS_MAX: usize = 1000;
 const PATHS_BYTES_MAX: usize = 4 << 20;

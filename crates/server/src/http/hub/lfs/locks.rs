@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use store::repo::{LockQuery, LockRow};
 use xet::wire::ErrorCode;
@@ -18,8 +19,12 @@ use crate::http::json as json_answer;
 type Answer = Result<Response<Body>, HubError>;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Create {
     path: String,
+    /// The branch that git-lfs is on: a lock is for all of the repository.
+    #[serde(rename = "ref")]
+    _ref: Option<IgnoredAny>,
 }
 
 /// `POST …/locks`.
@@ -49,16 +54,21 @@ pub(in super::super) async fn list(asked: Asked) -> Answer {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Verify {
     cursor: Option<String>,
-    limit: Option<usize>,
+    limit: Option<u64>,
+    #[serde(rename = "ref")]
+    _ref: Option<IgnoredAny>,
 }
 
 /// `POST …/locks/verify`: those of whoever asks, and those of others, which keep them from pushing.
 pub(in super::super) async fn verify(asked: Asked, body: Body) -> Answer {
     let repo = asked.writable().await?;
     let verify: Verify = small_json(body).await?;
-    let limit = verify.limit.filter(|limit| *limit > 0).unwrap_or(LOCKS_MAX).min(LOCKS_MAX);
+    let limit = verify.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LOCKS_MAX);
+    // git-lfs sends zero for no limit of its own.
+    let limit = if limit == 0 { LOCKS_MAX } else { limit.min(LOCKS_MAX) };
     let after = verify.cursor.filter(|cursor| !cursor.is_empty() && !cursor.contains(char::is_control));
     let query = LockQuery { after, limit: limit as u64, ..LockQuery::default() };
     let locks = asked.store.hub().locks(repo.id, &query).await?;
@@ -71,9 +81,12 @@ pub(in super::super) async fn verify(asked: Asked, body: Body) -> Answer {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Unlock {
     #[serde(default)]
     force: bool,
+    #[serde(rename = "ref")]
+    _ref: Option<IgnoredAny>,
 }
 
 /// `POST …/locks/{id}/unlock`.

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Grant;
 use store::catalog::repo::RepoRow;
@@ -12,6 +13,7 @@ use store::parts::Parted;
 use store::quota::Need;
 
 use super::super::access::Asked;
+use super::super::admin::small_json;
 use super::super::error::HubError;
 use super::sign::Action;
 use super::{Object, checked, named, url};
@@ -23,11 +25,26 @@ pub(super) fn applies(state: &AppState, bytes: u64) -> bool {
     bytes > state.config.limits.lfs_part_bytes.saturating_mul(WHOLE_PARTS)
 }
 
+/// How a file is cut into parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) part_bytes: u64,
+    pub(super) count: u64,
+}
+
+impl Layout {
+    /// Parts of the length that is set, or longer ones where they would be too many.
+    pub(super) fn of(state: &AppState, bytes: u64) -> Self {
+        let part_bytes = state.config.limits.lfs_part_bytes.max(bytes.div_ceil(PARTS_MAX)).max(1);
+        Self { part_bytes, count: bytes.div_ceil(part_bytes) }
+    }
+}
+
 /// Where to send the parts.
-pub(super) fn actions(asked: &Asked, repo: &RepoRow, object: &Object) -> Value {
-    let part_bytes = asked.state.config.limits.lfs_part_bytes;
+pub(super) fn actions(asked: &Asked, repo: &RepoRow, object: &Object, layout: &Layout) -> Value {
+    let Layout { part_bytes, count } = *layout;
     let mut header = Map::from_iter([("chunk_size".to_owned(), json!(part_bytes.to_string()))]);
-    for number in 1..=object.size.div_ceil(part_bytes) {
+    for number in 1..=count {
         let href = url(asked, repo, Action::Part { number, part_bytes }, object);
         header.insert(format!("{number:05}"), json!(href));
     }
@@ -66,10 +83,35 @@ pub(in super::super) async fn receive(asked: Asked, request: Request) -> Result<
     Ok(response)
 }
 
+/// What a client says when it has sent all parts. The digest of the file is what counts.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Joined {
+    oid: Option<String>,
+    #[serde(default)]
+    parts: Vec<JoinedPart>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct JoinedPart {
+    part_number: u64,
+    #[serde(rename = "etag")]
+    _etag: Option<String>,
+}
+
 /// `POST` when all parts are there.
-pub(in super::super) async fn join(asked: Asked) -> Result<Response<Body>, HubError> {
+pub(in super::super) async fn join(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let part_bytes = part_bytes(&asked);
+    let joined: Joined = small_json(body).await?;
     let signed = checked(&asked, Action::Join { part_bytes })?;
+    let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
+    if joined.oid.is_some_and(|oid| oid != asked.param("oid")) {
+        return Err(HubError::invalid("oid: the URL is of another object"));
+    }
+    if joined.parts.iter().any(|part| file.bytes_of(part.part_number).is_none()) {
+        return Err(HubError::invalid("parts: the file has no part of this number"));
+    }
     let repo = named(&asked).await?;
     let grant = Grant::write(repo.name.scope()?);
     let found = asked.store.stored_files(grant.scope(), &[signed.sha256], None).await?;
@@ -78,7 +120,6 @@ pub(in super::super) async fn join(asked: Asked) -> Result<Response<Body>, HubEr
         asked.state.expect_room(signed.bytes)?;
         let memory = intake_bytes(signed.bytes).min(asked.state.budget.usage().total_bytes);
         let _permit = asked.state.budget.acquire(memory).await?;
-        let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
         let taken = asked.store.join_parts(&grant, &repo, &file).await?;
         metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     }
@@ -87,8 +128,10 @@ pub(in super::super) async fn join(asked: Asked) -> Result<Response<Body>, HubEr
 
 /// The length of a part when the URL was made; it is part of what is signed.
 fn part_bytes(asked: &Asked) -> u64 {
-    asked.query.value("part").and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    asked.query.number("part").unwrap_or(0)
 }
 
+/// Parts of one file.
+const PARTS_MAX: u64 = 10_000;
 /// A file of up to so many parts is sent whole: it is not worth storing twice.
 const WHOLE_PARTS: u64 = 64;

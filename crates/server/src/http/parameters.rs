@@ -1,0 +1,260 @@
+//! Query parameters: which of them each route has, and what values they take.
+//!
+//! A parameter that a route does not have is refused by its name: a filter that is ignored gives an answer that looks right
+//! and is not. Checked before any handler runs, so a route that is not in the table has no parameters.
+
+use xet::wire::routes::Endpoint;
+
+use super::hub::Query;
+
+/// What values a parameter takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Values {
+    /// Any text, once.
+    Text,
+    /// Any text, any number of times.
+    Texts,
+    /// `true`, `false`, `1`, `0`, or nothing, which means `true`.
+    Flag,
+    /// A whole number of any length. What is larger than anything counted here is the largest number.
+    Number,
+    /// The same without zero.
+    Positive,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Any of these words, in one value apart by commas or in several.
+    Words(&'static [&'static str]),
+}
+
+/// The parameters of a route.
+enum Parameters {
+    /// These and no others.
+    Only(&'static [(&'static str, Values)]),
+    /// Whatever is sent; none has a meaning, or the route reads them itself and refuses what it does not know.
+    Any,
+}
+
+use Values::{Flag, Number, Positive, Text, Texts, Word, Words};
+
+/// Refuses a query that the route does not have; `route` is the template of its path.
+pub(super) fn check(route: &str, query: Option<&str>) -> Result<(), String> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(()) };
+    let Parameters::Only(known) = parameters_of(route) else { return Ok(()) };
+    let query = Query::parse(Some(query));
+    let mut seen: Vec<&str> = Vec::new();
+    for (name, value) in query.pairs() {
+        let plain = name.strip_suffix("[]").unwrap_or(name);
+        let Some((name, values)) = known.iter().find(|(known, _)| *known == plain) else {
+            return Err(format!("{}: this server has no such parameter here", shown(plain)));
+        };
+        if !matches!(values, Words(_) | Texts) {
+            if seen.contains(name) {
+                return Err(format!("{name}: given more than once"));
+            }
+            seen.push(name);
+        }
+        let refuse = |expected: &str| Err(format!("{name}: expected {expected}, found {}", shown(value)));
+        let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        match values {
+            Text | Texts => {}
+            Flag if matches!(value, "" | "1" | "0" | "true" | "false" | "True" | "False") => {}
+            Flag => return refuse("true or false"),
+            Number if is_number => {}
+            Number => return refuse("a whole number"),
+            Positive if is_number && value.bytes().any(|byte| byte != b'0') => {}
+            Positive => return refuse("a whole number above zero"),
+            Word(words) if words.contains(&value) => {}
+            Word(words) => return refuse(&words.join(" or ")),
+            Words(words) => {
+                if let Some(word) = value.split(',').find(|word| !word.is_empty() && !words.contains(word)) {
+                    return Err(format!("{name}={}: this server does not have it", shown(word)));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Text of a query in a message, cut where it is long.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+fn parameters_of(route: &str) -> Parameters {
+    let only = Parameters::Only;
+    if let Some(rest) = below(route, "/api/") {
+        return only(of_hub(rest));
+    }
+    if let Some(rest) = below(route, "/lfs/") {
+        return only(match rest {
+            "/{oid}" | "/{oid}/verify" => &[SIZE, EXPIRES, SIGNATURE],
+            _ => &[SIZE, EXPIRES, SIGNATURE, ("part", Number)],
+        });
+    }
+    only(match route {
+        "/api/models" | "/api/datasets" | "/api/spaces" => &[
+            ("limit", Positive),
+            ("cursor", Text),
+            ("search", Text),
+            ("author", Text),
+            ("expand", Words(EXPAND)),
+            // More about each repository; what there is to say is said either way.
+            ("full", Flag),
+            ("config", Flag),
+            ("cardData", Flag),
+        ],
+        "/api/admin/repos" => &[("type", Word(&["model", "dataset", "space"])), ("cursor", Text)],
+        "/api/admin/quotas" => &[("of", Text)],
+        "/api/admin/audit" => &[("since", Number), ("before", Number), ("limit", Positive)],
+        "/api/admin/undelete" => &[("repo", Text)],
+        "/" | "/models" | "/datasets" | "/spaces" => {
+            &[("search", Text), ("sort", Word(&["name", "updated", "size"])), ("p", Number)]
+        }
+        "/-/sign-in" => &[("next", Text)],
+        "/-/account" => &[("changed", Flag)],
+        "/-/admin/audit" => &[("before", Number)],
+        // Probes add what they like, and data URLs are read by what signed them.
+        "/health" | "/ready" | "/metrics" | "/openapi.json" | "/-/assets/{asset}" => return Parameters::Any,
+        _ if route.starts_with("/api/resolve-cache/") => FILE,
+        _ if route.starts_with("/v1/data/") => return Parameters::Any,
+        _ if route.starts_with("/v1/drystone/chunk-lists/") => &[("from", Number)],
+        _ if Endpoint::Telemetry.templates().contains(&route) => return Parameters::Any,
+        _ if Endpoint::BatchReconstruction.templates().contains(&route) => &[("file_id", Texts)],
+        _ => match below(route, "/") {
+            Some(rest) => of_web(rest),
+            None => &[],
+        },
+    })
+}
+
+/// What follows the repository in a route about one; `None` for other routes.
+fn below<'a>(route: &'a str, prefix: &str) -> Option<&'a str> {
+    let route = route.strip_prefix(prefix)?;
+    let kinds = ["models/", "datasets/", "spaces/", "buckets/"];
+    let route = kinds.iter().find_map(|kind| route.strip_prefix(kind)).unwrap_or(route);
+    route.strip_prefix("{namespace}/{name}")
+}
+
+/// Of the Hub API of a repository.
+fn of_hub(rest: &str) -> &'static [(&'static str, Values)] {
+    match rest {
+        "" | "/revision/{revision}" => &[("expand", Words(EXPAND)), ("blobs", Flag)],
+        "/preupload/{revision}" | "/commit/{revision}" => &[("create_pr", Flag)],
+        "/refs" => &[("include_prs", Flag)],
+        "/commits/{revision}" => &[("limit", Positive), ("p", Number)],
+        "/discussions" => &[
+            ("p", Number),
+            ("status", Word(&["all", "open", "closed"])),
+            ("type", Word(&["all", "discussion", "pull_request"])),
+            ("author", Text),
+        ],
+        "/discussions/{number}" => &[("diff", Flag)],
+        _ if rest.starts_with("/tree/") => {
+            &[("recursive", Flag), ("expand", Flag), ("cursor", Text), ("limit", Positive)]
+        }
+        // Clients that will open a pull request say so here too; a token is for the repository.
+        _ if rest.starts_with("/xet-") => &[("create_pr", Flag)],
+        _ => &[],
+    }
+}
+
+/// Of files, LFS and pages of a repository.
+fn of_web(rest: &str) -> &'static [(&'static str, Values)] {
+    match rest {
+        // The ref is what git-lfs is on; locks are of the repository.
+        "/info/lfs/locks" => {
+            &[("path", Text), ("id", Text), ("cursor", Text), ("limit", Positive), ("refspec", Text)]
+        }
+        "" => &[("after", Text)],
+        "/commits/{revision}" | "/commit/{revision}" => &[("p", Number)],
+        "/upload/{revision}/-/file" => &[("id", Text)],
+        _ if rest.starts_with("/resolve/") || rest.starts_with("/raw/") => FILE,
+        _ if rest.starts_with("/tree/") => &[("after", Text)],
+        _ if rest.starts_with("/blob/") => &[("p", Number), ("key", Text), ("record", Number)],
+        _ if rest.starts_with("/entry/") => &[("record", Number), ("entry", Text)],
+        _ => &[],
+    }
+}
+
+const SIZE: (&str, Values) = ("size", Number);
+const EXPIRES: (&str, Values) = ("expires", Number);
+const SIGNATURE: (&str, Values) = ("signature", Text);
+/// Of the bytes of a file.
+const FILE: &[(&str, Values)] = &[("download", Flag), ("noContentDisposition", Flag)];
+/// What `expand` may name: what answers have, and `pipeline_tag` and `sdk`, which huggingface.js names in every list and
+/// which no repository here has.
+const EXPAND: &[&str] = &[
+    "author",
+    "createdAt",
+    "disabled",
+    "downloads",
+    "gated",
+    "lastModified",
+    "likes",
+    "pipeline_tag",
+    "private",
+    "sdk",
+    "sha",
+    "siblings",
+    "tags",
+    "usedStorage",
+    "xetEnabled",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_a_route_does_not_have_is_refused_by_its_name() {
+        for (route, query, name) in [
+            ("/api/models", "filter=x", "filter"),
+            ("/api/models", "limit=5&pipeline_tag=x", "pipeline_tag"),
+            ("/api/models", "sort=downloads", "sort"),
+            ("/api/models", "expand=likes&expand=cardData", "expand=cardData"),
+            ("/api/models", "expand=likes,config", "expand=config"),
+            ("/api/models", "search=a&search=b", "search"),
+            ("/api/models", "limit=-1", "limit"),
+            ("/api/models", "limit=0", "limit"),
+            ("/api/models", "limit=1.5", "limit"),
+            ("/api/models", "full=maybe", "full"),
+            ("/api/models/{namespace}/{name}", "securityStatus=true", "securityStatus"),
+            ("/api/models/{namespace}/{name}/commits/{revision}", "expand[]=formatted", "expand"),
+            ("/api/datasets/{namespace}/{name}/commit/{revision}", "hot_reload=1", "hot_reload"),
+            ("/api/models/{namespace}/{name}/settings", "x=1", "x"),
+            ("/api/models/{namespace}/{name}/discussions", "status=draft", "status"),
+            ("/datasets/{namespace}/{name}", "x=1", "x"),
+            ("/", "sort=likes", "sort"),
+            ("/v1/reconstructions/{file}", "x=1", "x"),
+            ("/no/such/route", "x=1", "x"),
+        ] {
+            let refused = check(route, Some(query)).unwrap_err();
+            assert!(refused.contains(name), "{route}?{query}: {refused}");
+        }
+    }
+
+    #[test]
+    fn what_clients_send_is_accepted() {
+        for (route, query) in [
+            (
+                "/api/models",
+                "limit=500&author=ann&expand=pipeline_tag&expand=private&expand=gated&expand=likes",
+            ),
+            ("/api/spaces", "limit=500&expand=sdk&expand=likes&expand=private&expand=lastModified"),
+            ("/api/models", "limit=18446744073709551616&search=x&full=True&cardData=True"),
+            ("/api/models/{namespace}/{name}/tree/{revision}", "recursive=True&expand=false&limit=1000"),
+            ("/api/models/{namespace}/{name}/revision/{revision}", "expand[]=sha&blobs=true"),
+            ("/api/models/{namespace}/{name}/refs", "include_prs=1"),
+            ("/api/models/{namespace}/{name}/discussions/{number}", "diff=1"),
+            ("/api/models/{namespace}/{name}/xet-write-token/{revision}", "create_pr=1"),
+            ("/{namespace}/{name}/resolve/{revision}/{*path}", "download=true"),
+            ("/datasets/{namespace}/{name}/info/lfs/locks", "path=a&limit=9&refspec=refs%2Fheads%2Fmain"),
+            ("/-/account", "changed"),
+            ("/v1/reconstructions", "file_id=a&file_id=b"),
+            ("/health", "anything=1"),
+            ("/api/repos/create", ""),
+        ] {
+            assert_eq!(check(route, Some(query)), Ok(()), "{route}?{query}");
+        }
+    }
+}
