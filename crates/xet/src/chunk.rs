@@ -145,5 +145,19 @@ pub fn select(candidates: impl IntoIterator<Item = usize>, len: usize) -> Vec<us
     cuts
 }
 
+/// The search that this processor would use.
+pub(crate) fn native_search() -> &'static str {
+    gear::native()
+}
+
+/// The sum of all candidates, by the kernel of this processor or by the portable twin.
+pub(crate) fn sum_of_candidates(data: &[u8], native: bool) -> u64 {
+    let mut found = Vec::new();
+    if data.len() >= GEAR_WINDOW {
+        gear::candidates_with(data, GEAR_WINDOW - 1, data.len(), &mut found, native);
+    }
+    found.iter().map(|place| *place as u64).sum()
+}
+
 #[cfg(test)]
 mod tests;

@@ -14,16 +14,34 @@ mod tests;
 use sha2::Digest;
 
 use crate::hash::Sha256;
+use crate::kernels::use_native;
 
 /// The digest of each message, in the order of the messages.
 pub fn digest_all(messages: &[&[u8]]) -> Vec<Sha256> {
+    digest_all_with(messages, use_native())
+}
+
+/// The same, by the kernel of this processor or one by one, whatever the process chose.
+pub(crate) fn digest_all_with(messages: &[&[u8]], native: bool) -> Vec<Sha256> {
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = native;
     #[cfg(target_arch = "x86_64")]
-    if messages.len() >= lanes::BUSY_MIN
+    if native
+        && messages.len() >= lanes::BUSY_MIN
         && let Some(kernel) = avx512::Kernel::detect()
     {
         return lanes::digest_all(messages, |states, blocks| kernel.compress(states, blocks));
     }
     one_by_one(messages)
+}
+
+/// What this processor would use for many messages.
+pub(crate) fn native_lanes() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if avx512::Kernel::detect().is_some() {
+        return "AVX-512";
+    }
+    "sha2"
 }
 
 fn one_by_one(messages: &[&[u8]]) -> Vec<Sha256> {

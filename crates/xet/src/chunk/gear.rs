@@ -2,7 +2,8 @@
 //!
 //! Two ways. On processors with AVX-512 VBMI our own kernel ([`vbmi`]) judges every place of a block at once; its
 //! lanes are so fast that skipping the first 8 KiB of a chunk pays only where the block begins. Elsewhere the `gearhash` crate (AVX2,
-//! SSE 4.2, NEON or plain) runs from place to place and skips what cannot be cut.
+//! SSE 4.2, NEON or plain) runs from place to place and skips what cannot be cut; where the process chose portable kernels, the plain
+//! loop does.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -10,6 +11,7 @@ mod vbmi;
 
 use std::ops::Range;
 
+use crate::kernels::use_native;
 use crate::suite::{GEAR_MASK, GEAR_TABLE, GEAR_WINDOW};
 
 /// The hash after one more byte.
@@ -32,14 +34,35 @@ pub(super) fn hash(data: &[u8]) -> u64 {
 /// Appends every candidate place in `from + 1..=to` to `found`, ascending. The hash starts from zero 63 bytes before
 /// the first of them, or at the beginning of `data`.
 pub(super) fn candidates(data: &[u8], from: usize, to: usize, found: &mut Vec<usize>) {
+    if use_native() && !has_block_kernel() {
+        return walk(data, from, to, found);
+    }
+    candidates_with(data, from, to, found, use_native());
+}
+
+/// The same, by the kernel of this processor or by the portable twin, whatever the process chose.
+pub(super) fn candidates_with(data: &[u8], from: usize, to: usize, found: &mut Vec<usize>, native: bool) {
+    if !native {
+        return portable::candidates(data, from, to, found);
+    }
     #[cfg(target_arch = "x86_64")]
-    if has_block_kernel()
-        && let Some(kernel) = vbmi::Kernel::detect()
-    {
+    if let Some(kernel) = vbmi::Kernel::detect() {
         return kernel.candidates(data, from, to, found);
     }
-    let mut from = from;
-    while let Some(place) = first(data, from, to) {
+    walk(data, from, to, found);
+}
+
+/// The search that this processor would use.
+pub(super) fn native() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if vbmi::Kernel::detect().is_some() {
+        return "AVX-512 VBMI";
+    }
+    "gearhash"
+}
+
+fn walk(data: &[u8], mut from: usize, to: usize, found: &mut Vec<usize>) {
+    while let Some(place) = next_match(data, from, to) {
         found.push(place);
         from = place;
     }
@@ -47,6 +70,10 @@ pub(super) fn candidates(data: &[u8], from: usize, to: usize, found: &mut Vec<us
 
 /// The first candidate place in `from + 1..=to`.
 pub(super) fn first(data: &[u8], from: usize, to: usize) -> Option<usize> {
+    if use_native() { next_match(data, from, to) } else { portable::first(data, from, to) }
+}
+
+fn next_match(data: &[u8], from: usize, to: usize) -> Option<usize> {
     let mut hasher = gearhash::Hasher::new(&GEAR_TABLE);
     hasher.update(data.get(from.saturating_sub(GEAR_WINDOW - 1)..from)?);
     hasher.next_match(data.get(from..to)?, GEAR_MASK).map(|bytes| from + bytes)
@@ -107,6 +134,9 @@ impl<'a> Search<'a> {
 fn has_block_kernel() -> bool {
     #[cfg(test)]
     if tests::WITHOUT_BLOCKS.get() {
+        return false;
+    }
+    if !use_native() {
         return false;
     }
     #[cfg(target_arch = "x86_64")]
