@@ -66,7 +66,10 @@ pub(crate) fn report_leftovers(progress: &Progress) {
     let (resumed, removed) = (progress.resumed_files.value(), progress.leftovers.value());
     let plural = |count: u64| if count == 1 { "" } else { "s" };
     if resumed > 0 {
-        complain(&format_args!("resumed {resumed} partial file{} of an interrupted download", plural(resumed)));
+        complain(&format_args!(
+            "resumed {resumed} partial file{} of an interrupted download",
+            plural(resumed)
+        ));
     }
     if removed > 0 {
         complain(&format_args!("removed {removed} leftover{} of interrupted downloads", plural(removed)));
