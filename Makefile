@@ -34,11 +34,13 @@ test-rgw: setup ## run the tests of buckets against a Ceph gateway (installs it;
 check: setup lint ## format, clippy and documentation without a warning, then all tests
 	@scripts/test.sh
 
-lint: ## format, clippy and documentation without a warning
+lint: ## format, clippy, documentation and the encodings of the kernels without a warning
 	cargo fmt --all --check
 	rustfmt --check --edition 2024 fuzz/fuzz_targets/*.rs
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	cargo build --quiet -p drystone-xet --example kernels
+	scripts/check-kernels.py "$${CARGO_TARGET_DIR:-target}"/debug/examples/kernels
 
 sim: ## simulate sweeps beside writers with 10,000 seeds (SEEDS=…)
 	CARGO_PROFILE_DEV_OPT_LEVEL=1 DRYSTONE_SIM_SEEDS="$${SEEDS:-10000}" cargo nextest run -p drystone-store --test sim

@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 from hosts import Ours
+from machine import machine, processor
 from run import ROOT, TARGET_DIR, make_files
 
 # row: what it is, measure, comparison, target
@@ -41,7 +42,7 @@ def main():
     options = parse_arguments()
     bench = Bench(options)
     load = os.getloadavg()[0]
-    print(f"{os.cpu_count()} CPUs, load {load:.2f}, scale {options.scale}, {options.rounds} rounds", flush=True)
+    print(f"{machine()}, load {load:.2f}, scale {options.scale}, {options.rounds} rounds", flush=True)
     rounds = [bench.round(number) for number in range(options.rounds)]
     shutil.rmtree(bench.done_with, ignore_errors=True)
     rows = {}
@@ -50,7 +51,7 @@ def main():
         if seen and (options.only is None or name in options.only):
             rows[name] = {"what": what, "measure": measure, "comparison": comparison, "target": target, "seen": statistics.median(seen),
                           "rounds": seen}
-    report = {"date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M"), "cpus": os.cpu_count(), "load_before": load,
+    report = {"date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M"), "cpus": os.cpu_count(), "processor": processor(), "load_before": load,
               "load_after": os.getloadavg()[0], "scale": options.scale, "rounds": options.rounds, "rows": rows, "figures": bench.figures,
               "failures": bench.failures}
     text = table(report)
@@ -244,7 +245,7 @@ def same(one, other):
 
 
 def table(report):
-    lines = [f"{report['date']}, {report['cpus']} CPUs, load {report['load_before']:.1f} to {report['load_after']:.1f}, scale {report['scale']}, "
+    lines = [f"{report['date']}, {report['cpus']} CPUs: {report['processor']}, load {report['load_before']:.1f} to {report['load_after']:.1f}, scale {report['scale']}, "
              f"{report['rounds']} rounds", "", "| row | measure | target | seen | |", "|---|---|---:|---:|---|"]
     for row in report["rows"].values():
         met = row["seen"] >= row["target"] if row["comparison"] == ">=" else row["seen"] <= row["target"]

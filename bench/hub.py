@@ -23,6 +23,7 @@ import urllib.request
 from pathlib import Path
 
 from hosts import Host, Ours
+from machine import machine, processor
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET_DIR = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
@@ -196,8 +197,8 @@ def main():
     finally:
         ours.stop()
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M")
-    report = {"date": date, "cpus": os.cpu_count(), "load_before": load_before, "load_after": os.getloadavg()[0], "scale": options.scale, "rows": rows}
-    lines = [f"{date}, {os.cpu_count()} CPUs, load {load_before:.2f} before and {report['load_after']:.2f} after, scale {options.scale}", "",
+    report = {"date": date, "cpus": os.cpu_count(), "processor": processor(), "load_before": load_before, "load_after": os.getloadavg()[0], "scale": options.scale, "rows": rows}
+    lines = [f"{date}, {machine()}, load {load_before:.2f} before and {report['load_after']:.2f} after, scale {options.scale}", "",
              "| row | figure | target | |", "|---|---:|---:|---|"]
     for name, row in rows.items():
         what, unit, sign, target = ROWS[name]

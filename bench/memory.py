@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from hosts import Ours
+from machine import machine
 
 BYTES, FILES = 10_000_000_000, 100_000
 BUDGET_MIB = 256
@@ -113,6 +114,7 @@ def main():
     options = parser.parse_args()
     drystone = options.drystone.resolve()
     work = Path(tempfile.mkdtemp(dir=options.work))
+    print(machine(), flush=True)
     host = Ours(drystone, work / "server")
     try:
         admin = (work / "server" / "data" / "admin.token").read_text().strip()

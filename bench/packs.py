@@ -23,6 +23,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from machine import machine
+
 TARGET_DIR = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).resolve().parent.parent / "target")).resolve()
 READS = {"A": 6000, "B": 60000}
 
@@ -326,6 +328,7 @@ def large_pack(root):
 
 def show(results):
     """Medians of ratios within each round."""
+    print(machine())
     print(f"{'':30} {'sequential A':>12} {'B':>8} {'random A':>12} {'B':>8}")
     for way in WAYS:
         cells = []

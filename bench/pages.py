@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from harness import Server
+from machine import machine
 
 CPU_MS_MAX = 50
 BYTES_MAX = 100_000
@@ -61,6 +62,7 @@ def main():
             # The first visit has every repository measured.
             while (busy := cpu_s(server.process.pid)) and time.sleep(1) is None and cpu_s(server.process.pid) - busy > 0.05:
                 pass
+            print(machine())
             print(f"{options.repos} repositories measured once: {cpu_s(server.process.pid) - begin:.2f} s of CPU")
             pages = {"home": "/", "home by size": "/?sort=size", "home, last page": f"/?sort=name&p={options.repos // 50}", "search": "/?search=0099",
                      "dedup": "/-/dedup", "repository": "/ann/many", "folder goes on": f"/ann/many/tree/main?after=part-{options.files * 9 // 10:08}.safetensors"}

@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+from machine import processor
+
 ROOT = Path(__file__).resolve().parent.parent
 TARGET_DIR = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 
@@ -37,13 +39,14 @@ def main():
     say = lambda *text: print(*text, file=sys.stderr if options.json else sys.stdout, flush=True)
     report = {
         "cpus": os.cpu_count(),
+        "processor": processor(),
         "load": os.getloadavg()[0],
         "scale": options.scale,
         "rounds": options.rounds,
         "rss_floor_mib": rss_floor_mib(),
         "sets": {},
     }
-    say(f"{report['cpus']} CPUs, load {report['load']:.2f}, scale {options.scale}, {options.rounds} rounds")
+    say(f"{report['cpus']} CPUs: {report['processor']}, load {report['load']:.2f}, scale {options.scale}, {options.rounds} rounds")
     for name in ("big", "small"):
         if options.only in (None, name):
             result = measure_set(name, make_files(name, options), options, say)

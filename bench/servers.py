@@ -21,6 +21,7 @@ import threading
 from pathlib import Path
 
 from hosts import Ours, Rival
+from machine import machine, processor
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET_DIR = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
@@ -50,6 +51,7 @@ def main():
     report = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M"),
         "cpus": os.cpu_count(),
+        "processor": processor(),
         "load_before": bench.load,
         "load_after": os.getloadavg()[0],
         "scale": options.scale,
@@ -104,7 +106,7 @@ class Bench:
         self.rival = options.rival_endpoint and Rival(
             options.rival_endpoint, options.rival_pid, options.rival_token
         )
-        print(f"{os.cpu_count()} CPUs, load {self.load:.2f}, scale {options.scale}, {options.rounds} rounds\n")
+        print(f"{machine()}, load {self.load:.2f}, scale {options.scale}, {options.rounds} rounds\n")
 
     def plan(self):
         """The measurements, each with the rows it gives."""
@@ -319,7 +321,7 @@ def table(report):
     lines = [
         f"# Server benchmark, {report['date']} UTC",
         "",
-        f"{report['program']}; {report['cpus']} CPUs, load {load}; scale {report['scale']}, {report['rounds']} rounds, medians.",
+        f"{report['program']}; {report['cpus']} CPUs: {report['processor']}, load {load}; scale {report['scale']}, {report['rounds']} rounds, medians.",
         "",
         "| row | server | figure | unit | target | verdict | besides |",
         "|---|---|---:|---|---:|---|---|",

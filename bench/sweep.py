@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 from hosts import Ours
+from machine import machine, processor
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET_DIR = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
@@ -180,8 +181,8 @@ def main():
     verification(options, rows)
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M")
     build = options.programs.name
-    report = {"date": date, "cpus": os.cpu_count(), "build": build, "load_before": load_before, "load_after": os.getloadavg()[0], "scale": options.scale, "rows": rows}
-    lines = [f"{date}, {os.cpu_count()} CPUs, {build} build, load {load_before:.2f} before and {report['load_after']:.2f} after, scale {options.scale}", "",
+    report = {"date": date, "cpus": os.cpu_count(), "processor": processor(), "build": build, "load_before": load_before, "load_after": os.getloadavg()[0], "scale": options.scale, "rows": rows}
+    lines = [f"{date}, {machine()}, {build} build, load {load_before:.2f} before and {report['load_after']:.2f} after, scale {options.scale}", "",
              "| row | figure | target | |", "|---|---:|---:|---|"]
     for name, (what, unit, sign, target) in ROWS.items():
         if name in rows:

@@ -76,7 +76,21 @@ rust_tests() {
         run "unit and integration tests" count_libtest \
             cargo test --workspace --no-fail-fast --quiet --lib --bins --tests --examples
     fi
+    run "xet with portable kernels" count_xet_portable portable_kernels
     run "doc tests" count_libtest cargo test --workspace --no-fail-fast --quiet --doc
+}
+
+# The twins of all kernels, which other processors run.
+portable_kernels() {
+    if command -v cargo-nextest >/dev/null; then
+        cargo nextest run -p drystone-xet --features portable --no-fail-fast --status-level slow --final-status-level fail
+    else
+        cargo test -p drystone-xet --features portable --no-fail-fast --quiet --lib --tests
+    fi
+}
+
+count_xet_portable() {
+    if command -v cargo-nextest >/dev/null; then count_nextest "$1"; else count_libtest "$1"; fi
 }
 
 hf_xet_agreement() {

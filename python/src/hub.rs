@@ -104,6 +104,7 @@ impl Client {
             let message = "offline from where? say cache_dir";
             return Err(raise_client(&client::Error::new(client::ErrorKind::Invalid, message)));
         }
+        client::kernels::select_from_environment().map_err(|error| raise_client(&error))?;
         let found = Settings::find(endpoint, token.map(Token::new)).map_err(|error| raise_client(&error))?;
         let http = HttpOptions {
             token_in_clear,

@@ -55,6 +55,8 @@ impl Writer {
         };
         let limits = Limits { pack_bytes_max: shard_bytes, pack_records_max: shard_records };
         let rolling = Rolling::new(&path, options, limits, threads.max(1));
+        // Of writers of these packs that were killed.
+        rolling.remove_leftovers();
         Ok(Self { rolling: Mutex::new(Some(rolling)), path })
     }
 

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use shardpack::sink::{Destination, OutputFile, remove_leftovers};
 use xet::limits;
 
-use crate::output::CliError;
+use crate::output::{CliError, complain};
 
 /// How much of a file is held at once where it is read piece by piece.
 pub(crate) const PIECE_BYTES: usize = 256 * 1024;
@@ -49,67 +50,35 @@ pub(crate) fn each_piece<X: From<CliError>>(
     }
 }
 
-/// Writes a file that is either whole or not there: to a temporary name beside it, then renamed. `-` is standard output.
-/// Pipes and devices are written to as they are; behind a link the file it points to is replaced.
+/// Writes the file that a user named, whole or not at all, and removes what a killed run left of it. See
+/// [`Destination`] for what becomes of pipes, devices and links.
 pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    if path == Path::new("-") {
-        let mut out = io::BufWriter::new(io::stdout());
-        write(&mut out)?;
-        return Ok(out.flush()?);
+    for left in remove_leftovers(path, |_| false) {
+        complain(&format_args!("removed {}, left behind by a run that was killed", left.display()));
     }
-    let name = |error| CliError::io(path, error);
-    match path.canonicalize() {
-        Ok(target) if target.metadata().is_ok_and(|metadata| is_special(&metadata)) => {
-            let file = File::options().write(true).open(path).map_err(name)?;
-            fill(file, path, write)
-        }
-        Ok(target) => replace(&target, path, write),
-        // There is none yet.
-        Err(_) => replace(path, path, write),
-    }
+    write_one_of_many(path, write)
 }
 
-/// Neither a file nor a folder. Renaming a file over `/dev/null` would be a sad surprise.
-fn is_special(metadata: &std::fs::Metadata) -> bool {
-    !metadata.is_file() && !metadata.is_dir()
-}
-
-/// Puts a new file at `target`, which the user calls `path`.
-fn replace(
-    target: &Path,
+/// [`write_whole`] without a search for what killed runs left.
+pub(crate) fn write_one_of_many(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let name = |error| CliError::io(path, error);
-    let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut staged = ordinary_file().tempfile_in(directory).map_err(name)?;
-    fill(staged.as_file_mut(), path, write)?;
-    staged.persist(target).map_err(|error| name(error.error))?;
-    Ok(())
-}
-
-fn fill(
-    file: impl Write,
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<(), CliError>,
-) -> Result<(), CliError> {
-    let mut out = io::BufWriter::with_capacity(PIECE_BYTES, file);
-    write(&mut out).and_then(|()| Ok(out.flush()?)).map_err(|error| match error {
-        CliError::Output(error) => CliError::io(path, error),
+    let to_stdout = leads_to_stdout(path);
+    let named = |error| if to_stdout { CliError::Output(error) } else { CliError::io(path, error) };
+    let mut out = io::BufWriter::with_capacity(PIECE_BYTES, OutputFile::create(path).map_err(named)?);
+    write(&mut out).map_err(|error| match error {
+        CliError::Output(error) => named(error),
         other => other,
-    })
+    })?;
+    let finish = |out: io::BufWriter<OutputFile>| out.into_inner().map_err(io::Error::from)?.finish(false);
+    finish(out).map_err(named)
 }
 
-/// Temporary files are private; what we leave behind has the rights an ordinary new file has.
-pub(crate) fn ordinary_file() -> tempfile::Builder<'static, 'static> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder
+/// Whether what is written to `path` goes to standard output, where nothing else may be printed then.
+pub(crate) fn leads_to_stdout(path: &Path) -> bool {
+    Destination::resolve(path).ok() == Some(Destination::Stdout)
 }

@@ -21,5 +21,7 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cmd::Drystone::parse().run().unwrap_or_else(|error| output::end(&error))
+    let drystone = cmd::Drystone::parse();
+    let chosen = client::kernels::select_from_environment().map_err(output::CliError::from);
+    chosen.and_then(|()| drystone.run()).unwrap_or_else(|error| output::end(&error))
 }

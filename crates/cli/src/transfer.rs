@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use client::Progress;
 use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
 
-use crate::output::CliError;
+use crate::output::{CliError, complain};
 
 /// Does `work`, until Ctrl-C. What `words` says of the progress stands beside the bar.
 pub(crate) fn run<T>(
@@ -59,6 +59,21 @@ pub(crate) fn sent(progress: &Progress) -> String {
 /// Of a pull.
 pub(crate) fn fetched(progress: &Progress) -> String {
     format!("{} fetched", BinaryBytes(progress.wire_bytes.value()))
+}
+
+/// Says what became of the temporary files that interrupted downloads had left.
+pub(crate) fn report_leftovers(progress: &Progress) {
+    let (resumed, removed) = (progress.resumed_files.value(), progress.leftovers.value());
+    let plural = |count: u64| if count == 1 { "" } else { "s" };
+    if resumed > 0 {
+        complain(&format_args!(
+            "resumed {resumed} partial file{} of an interrupted download",
+            plural(resumed)
+        ));
+    }
+    if removed > 0 {
+        complain(&format_args!("removed {removed} leftover{} of interrupted downloads", plural(removed)));
+    }
 }
 
 /// How much of something was not needed, as people like to read it.

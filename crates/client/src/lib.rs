@@ -6,6 +6,7 @@ pub mod cut;
 pub mod error;
 mod http;
 pub mod hub;
+pub mod kernels;
 pub mod permits;
 pub mod progress;
 pub mod pull;

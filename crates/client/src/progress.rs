@@ -40,6 +40,10 @@ pub struct Progress {
     pub new_bytes: Counter,
     /// Bytes that crossed the wire, or went to the store's folder; repeated ones count again.
     pub wire_bytes: Counter,
+    /// Of a pull: files that an interrupted pull had left half done, and this one went on with.
+    pub resumed_files: Counter,
+    /// Of a pull: temporary files of killed pulls that were of no use any more and were removed.
+    pub leftovers: Counter,
     /// Requests that were made again.
     pub retries: Counter,
     /// Terms of the shard at hand that the other side has proven.

@@ -34,7 +34,8 @@ use pool::Pool;
 
 pub(crate) use decode::Chunk;
 pub use fetch::Patience;
-pub(crate) use write::Stage;
+pub(crate) use one::place_of;
+pub(crate) use write::{Stage, remove_leftover};
 
 /// How to pull.
 #[derive(Debug, Clone)]

@@ -19,8 +19,8 @@ mod marker;
 mod record;
 mod section;
 
-pub use crc::crc;
 pub(crate) use crc::{CrcSum, crc_of_two};
+pub use crc::{crc, crc_target};
 pub use entry::{Compression, ContentType, EntryHeader};
 pub use footer::{Features, Footer};
 pub use index::Index;

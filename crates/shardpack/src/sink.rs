@@ -1,14 +1,14 @@
 //! Sink: packs written to files. A file appears under its name when it is whole and safe on disk, or not at all.
 
+mod output;
 mod pool;
 mod rolling;
 
+pub use output::{Destination, OutputFile, remove_leftovers};
 pub use rolling::{Limits, Rolling};
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::codec::Frame;
 use crate::error::Error;
@@ -44,7 +44,8 @@ use crate::write::{Finished, PackEncoder, RecordDraft, WriteOptions};
 /// ```
 #[derive(Debug)]
 pub struct ShardPackWriter {
-    staged: Option<Staged>,
+    path: PathBuf,
+    output: Option<OutputFile>,
     encoder: Option<PackEncoder>,
     /// Encoded and not yet handed to the file.
     buffer: Vec<u8>,
@@ -52,7 +53,8 @@ pub struct ShardPackWriter {
 }
 
 impl ShardPackWriter {
-    /// Begins a pack that will be at `path`; `shard_metadata` is one JSON object.
+    /// Begins a pack that will be at `path`; `shard_metadata` is one JSON object. A pack can also be written to standard output (`-`),
+    /// a FIFO or a device: see [`Destination`].
     pub fn create(path: impl AsRef<Path>, shard_metadata: Option<&[u8]>) -> Result<Self, Error> {
         let metadata = shard_metadata.map(<[u8]>::to_vec);
         Self::create_with(path, WriteOptions { metadata, ..WriteOptions::default() }, 1)
@@ -65,8 +67,8 @@ impl ShardPackWriter {
         let name = |error: io::Error| Error::from(error).in_pack(&path.display().to_string());
         let pool = (threads > 1).then(|| Pool::new(threads, options.clone()));
         let encoder = PackEncoder::new(options)?;
-        let staged = Staged::create(path).map_err(name)?;
-        Ok(Self { staged: Some(staged), encoder: Some(encoder), buffer: Vec::new(), pool })
+        let output = Some(OutputFile::create(path).map_err(name)?);
+        Ok(Self { path: path.to_owned(), output, encoder: Some(encoder), buffer: Vec::new(), pool })
     }
 
     /// Appends a record.
@@ -124,9 +126,8 @@ impl ShardPackWriter {
         let encoder = self.encoder.take().ok_or_else(finalized)?;
         let finished = encoder.finish(&mut self.buffer)?;
         self.flush()?;
-        let staged = self.staged.take().ok_or_else(finalized)?;
-        let path = staged.path.display().to_string();
-        staged.publish().map_err(|error| Error::from(error).in_pack(&path))?;
+        let output = self.output.take().ok_or_else(finalized)?;
+        output.finish(true).map_err(|error| Error::from(error).in_pack(&self.path.display().to_string()))?;
         Ok(finished)
     }
 
@@ -148,70 +149,15 @@ impl ShardPackWriter {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        let staged = self.staged.as_mut().ok_or_else(finalized)?;
-        let written = staged.file.write_all(&self.buffer);
+        let output = self.output.as_mut().ok_or_else(finalized)?;
+        let written = output.write_all(&self.buffer);
         self.buffer.clear();
-        written.map_err(|error| Error::from(error).in_pack(&staged.path.display().to_string()))
+        written.map_err(|error| Error::from(error).in_pack(&self.path.display().to_string()))
     }
 }
 
 fn finalized() -> Error {
     Error::invalid("the pack is finalized already; begin another")
-}
-
-/// A file under another name until it is whole. Dropped before that, it is gone.
-#[derive(Debug)]
-struct Staged {
-    file: File,
-    staged: PathBuf,
-    path: PathBuf,
-    published: bool,
-}
-
-impl Staged {
-    fn create(path: &Path) -> io::Result<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let name = path.file_name().ok_or_else(|| io::Error::other("a pack needs a file name"))?;
-        loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let staged_name = format!(".{}.{}-{number}.part", name.to_string_lossy(), std::process::id());
-            let staged = path.with_file_name(staged_name);
-            match File::options().write(true).create_new(true).open(&staged) {
-                Ok(file) => return Ok(Self { file, staged, path: path.to_owned(), published: false }),
-                // Left behind by a process of the same number that was killed.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn publish(mut self) -> io::Result<()> {
-        self.file.sync_all()?;
-        fs::rename(&self.staged, &self.path)?;
-        self.published = true;
-        sync_folder_of(&self.path)
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        if !self.published {
-            // Nobody knows this name; a failure leaves a hidden file and loses nothing.
-            let _ = fs::remove_file(&self.staged);
-        }
-    }
-}
-
-/// Makes the new name itself durable.
-#[cfg(unix)]
-fn sync_folder_of(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder_of(_: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 /// Bytes are handed to the file when there are this many.

@@ -6,10 +6,10 @@
 
 use std::hint::black_box;
 
+use sha2::Digest;
 use xet::ChunkHash;
 use xet::chunk::{self, Chunker};
 use xet::compress::{Compressor, Decompressor, Policy, Scheme, bg4};
-use xet::sha256::Digester;
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse().expect("a number"));
@@ -44,7 +44,7 @@ fn table(data: &[u8], rounds: usize) {
         ("blake3, chunk by chunk", Box::new(|| chunks.iter().for_each(|c| _ = black_box(ChunkHash::of(c))))),
         ("gear", Box::new(|| drop(black_box(chunk::cut(data))))),
         ("gear + blake3, 512 KiB", Box::new(|| fused(data))),
-        ("sha256", Box::new(|| digest(data))),
+        ("sha256", Box::new(|| _ = black_box(sha2::Sha256::digest(data)))),
         ("gear + sha256, 512 KiB", Box::new(|| cut_and_digest(data))),
         ("group", Box::new(|| chunks.iter().for_each(|c| bg4::group(c, &mut scratch[..c.len()])))),
         ("ungroup", Box::new(|| chunks.iter().for_each(|c| bg4::ungroup(c, &mut grouped[..c.len()])))),
@@ -115,16 +115,14 @@ fn fused(data: &[u8]) {
     black_box(ChunkHash::of(&data[start..]));
 }
 
-fn digest(data: &[u8]) {
-    let mut digest = Digester::new();
-    digest.push(data);
-    black_box(digest.finish());
-}
-
+/// Cuts a block, then digests it while it is in the cache, as a push does.
 fn cut_and_digest(data: &[u8]) {
-    let (mut chunker, mut digest, mut cuts) = (Chunker::new(), Digester::new(), Vec::new());
-    data.chunks(512 << 10).for_each(|block| chunker.push_digested(block, &mut cuts, &mut digest));
-    black_box((digest.finish(), cuts));
+    let (mut chunker, mut digest, mut cuts) = (Chunker::new(), sha2::Sha256::new(), Vec::new());
+    for block in data.chunks(512 << 10) {
+        chunker.push(block, &mut cuts);
+        digest.update(block);
+    }
+    black_box((digest.finalize(), cuts));
 }
 
 fn compressed(chunks: &[&[u8]], scheme: Scheme) -> Vec<(Scheme, Vec<u8>, usize)> {

@@ -13,7 +13,6 @@ mod gear;
 
 use std::ops::Range;
 
-use crate::sha256::{Beside, Digester};
 use crate::suite::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GEAR_WINDOW};
 
 /// Cuts a stream that arrives in pieces of any size, holding none of it.
@@ -37,15 +36,6 @@ impl Chunker {
 
     /// Takes the next bytes of the stream and appends the cuts they decide to `cuts`, as offsets in the stream.
     pub fn push(&mut self, piece: &[u8], cuts: &mut Vec<u64>) {
-        self.push_beside(piece, cuts, &mut Beside::nothing());
-    }
-
-    /// The same, and gives the bytes to `digest` too: cheaper than one after the other.
-    pub fn push_digested(&mut self, piece: &[u8], cuts: &mut Vec<u64>, digest: &mut Digester) {
-        digest.push_beside(piece, |beside| self.push_beside(piece, cuts, beside));
-    }
-
-    fn push_beside(&mut self, piece: &[u8], cuts: &mut Vec<u64>, beside: &mut Beside<'_>) {
         let (head, body) = piece.split_at(piece.len().min(GEAR_WINDOW));
 
         // The hash of these positions reaches back into earlier pieces.
@@ -60,7 +50,7 @@ impl Chunker {
             self.hash = gear::hash(piece);
         }
 
-        let mut search = gear::Search::new(piece, head.len(), &mut self.found, beside);
+        let mut search = gear::Search::new(piece, head.len(), &mut self.found);
         let end = self.offset + piece.len() as u64;
         loop {
             let earliest = self.start + CHUNK_BYTES_MIN as u64;
@@ -101,8 +91,7 @@ fn within(at: u64, offset: u64) -> usize {
 pub fn cut(data: &[u8]) -> Vec<usize> {
     let mut cuts = Vec::new();
     let mut found = Vec::new();
-    let mut nothing = Beside::nothing();
-    let mut search = gear::Search::new(data, 0, &mut found, &mut nothing);
+    let mut search = gear::Search::new(data, 0, &mut found);
     let mut start = 0;
     while start < data.len() {
         let latest = data.len().min(start + CHUNK_BYTES_MAX);
@@ -125,7 +114,7 @@ pub fn candidates(data: &[u8], range: Range<usize>, found: &mut Vec<usize>) {
     assert!(range.start <= range.end && range.end <= data.len(), "{range:?} lies in the buffer");
     let from = range.start.max(GEAR_WINDOW - 1);
     if from < range.end {
-        gear::candidates(data, from, range.end, found, &mut Beside::nothing());
+        gear::candidates(data, from, range.end, found);
     }
 }
 
@@ -154,6 +143,20 @@ pub fn select(candidates: impl IntoIterator<Item = usize>, len: usize) -> Vec<us
         cuts.push(start);
     }
     cuts
+}
+
+/// The search that this processor would use.
+pub(crate) fn native_search() -> &'static str {
+    gear::native()
+}
+
+/// The sum of all candidates, by the kernel of this processor or by the portable twin.
+pub(crate) fn sum_of_candidates(data: &[u8], native: bool) -> u64 {
+    let mut found = Vec::new();
+    if data.len() >= GEAR_WINDOW {
+        gear::candidates_with(data, GEAR_WINDOW - 1, data.len(), &mut found, native);
+    }
+    found.iter().map(|place| *place as u64).sum()
 }
 
 #[cfg(test)]

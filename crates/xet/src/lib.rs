@@ -1,6 +1,7 @@
 //! The XET protocol: hashes, chunking, compression, xorbs, shards, reconstruction plans and wire types.
 //!
-//! Pure: bytes in, values out. Nothing here knows a clock, a file, a socket, a thread or the environment.
+//! Pure: bytes in, values out. Nothing here knows a clock, a file, a socket, a thread or the environment. The one thing that
+//! a process chooses for all of it is which implementation of its [`kernels`] runs, which changes no result.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
 pub mod chunk;
@@ -8,6 +9,7 @@ pub mod compress;
 pub mod cursor;
 pub mod error;
 pub mod hash;
+pub mod kernels;
 pub mod limits;
 pub mod merkle;
 pub mod plan;

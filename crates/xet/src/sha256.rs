@@ -1,30 +1,33 @@
-//! SHA-256 of many messages at once, and of one while something else is done.
+//! SHA-256 of many messages at once.
 //!
 //! One stream cannot be made faster than a library makes it: every block needs the state after the one before. Many
 //! streams can. Where the processor has AVX-512, sixteen messages advance side by side, one to a lane; what
 //! is too little for that, and all on other processors, goes through `sha2`, one message after another.
-//!
-//! While one stream waits for itself most of a core has nothing to do. [`Digester`] lets others use that time: the search
-//! for cuts takes blocks along ([`Chunker::push_digested`](crate::chunk::Chunker::push_digested)).
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(any(target_arch = "x86_64", test))]
 mod lanes;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod rounds;
 #[cfg(test)]
 mod tests;
 
 use sha2::Digest;
-use sha2::block_api::compress256;
 
 use crate::hash::Sha256;
+use crate::kernels::use_native;
 
 /// The digest of each message, in the order of the messages.
 pub fn digest_all(messages: &[&[u8]]) -> Vec<Sha256> {
+    digest_all_with(messages, use_native())
+}
+
+/// The same, by the kernel of this processor or one by one, whatever the process chose.
+pub(crate) fn digest_all_with(messages: &[&[u8]], native: bool) -> Vec<Sha256> {
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = native;
     #[cfg(target_arch = "x86_64")]
-    if messages.len() >= lanes::BUSY_MIN
+    if native
+        && messages.len() >= lanes::BUSY_MIN
         && let Some(kernel) = avx512::Kernel::detect()
     {
         return lanes::digest_all(messages, |states, blocks| kernel.compress(states, blocks));
@@ -32,87 +35,20 @@ pub fn digest_all(messages: &[&[u8]]) -> Vec<Sha256> {
     one_by_one(messages)
 }
 
+/// What this processor would use for many messages.
+pub(crate) fn native_lanes() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if avx512::Kernel::detect().is_some() {
+        return "AVX-512";
+    }
+    "sha2"
+}
+
 fn one_by_one(messages: &[&[u8]]) -> Vec<Sha256> {
     messages.iter().map(|message| Sha256::new(sha2::Sha256::digest(message).into())).collect()
 }
 
-/// The digest of one message that comes in pieces.
-#[derive(Debug, Clone)]
-pub struct Digester {
-    state: State,
-    /// What does not fill a block yet: so many bytes of it.
-    open: Block,
-    open_bytes: usize,
-    bytes: u64,
-}
-
-impl Default for Digester {
-    fn default() -> Self {
-        Self { state: START, open: [0; 64], open_bytes: 0, bytes: 0 }
-    }
-}
-
-impl Digester {
-    /// The digest of nothing yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Takes the next bytes of the message.
-    pub fn push(&mut self, piece: &[u8]) {
-        self.push_beside(piece, |_| ());
-    }
-
-    /// Takes the next bytes of the message, while `work` is done, which may take blocks along.
-    pub(crate) fn push_beside<T>(&mut self, piece: &[u8], work: impl FnOnce(&mut Beside<'_>) -> T) -> T {
-        self.bytes = self.bytes.wrapping_add(piece.len() as u64);
-        let room = self.open.get_mut(self.open_bytes..).unwrap_or_default();
-        let (head, piece) = match self.open_bytes {
-            0 => (&[][..], piece),
-            _ => piece.split_at(piece.len().min(room.len())),
-        };
-        room.iter_mut().zip(head).for_each(|(open, byte)| *open = *byte);
-        self.open_bytes += head.len();
-        if self.open_bytes == self.open.len() {
-            compress256(&mut self.state, &[self.open]);
-            self.open_bytes = 0;
-        }
-
-        let (blocks, rest) = piece.as_chunks();
-        let mut beside = Beside { state: self.state, blocks };
-        let done = work(&mut beside);
-        compress256(&mut beside.state, beside.blocks);
-        self.state = beside.state;
-        if !rest.is_empty() {
-            self.open.iter_mut().zip(rest).for_each(|(open, byte)| *open = *byte);
-            self.open_bytes = rest.len();
-        }
-        done
-    }
-
-    /// The digest, now that all of the message was taken.
-    pub fn finish(mut self) -> Sha256 {
-        let (tail, tail_len) = tail(self.open.get(..self.open_bytes).unwrap_or_default(), self.bytes);
-        compress256(&mut self.state, tail.get(..tail_len).unwrap_or_default());
-        digest_of(self.state)
-    }
-}
-
-/// Blocks of a message that whoever has time between other things may take into its state, in order. What is left is
-/// taken afterwards.
-#[derive(Debug)]
-pub(crate) struct Beside<'a> {
-    pub(crate) state: State,
-    pub(crate) blocks: &'a [Block],
-}
-
-impl Beside<'_> {
-    /// No message.
-    pub(crate) fn nothing() -> Self {
-        Self { state: START, blocks: &[] }
-    }
-}
-
+#[cfg(any(target_arch = "x86_64", test))]
 /// What follows the whole blocks of a message: the rest of it, padding and its length. And how many blocks that is.
 fn tail(rest: &[u8], message_bytes: u64) -> ([Block; 2], usize) {
     let mut tail = [[0; 64]; 2];
@@ -135,16 +71,16 @@ fn digest_of(state: State) -> Sha256 {
     Sha256::new(digest)
 }
 
-pub(crate) type Block = [u8; 64];
-pub(crate) type State = [u32; 8];
+type Block = [u8; 64];
+type State = [u32; 8];
 
 /// The state before the first block.
 const START: State =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
-#[cfg(target_arch = "x86_64")]
 /// The round constants, in four times sixteen.
-pub(crate) static K: [[u32; 16]; 4] = [
+#[cfg(target_arch = "x86_64")]
+static K: [[u32; 16]; 4] = [
     [
         0x428a_2f98,
         0x7137_4491,

@@ -1,5 +1,6 @@
 //! `drystone doctor`: would a server do well here, and what should be done about it?
 
+mod kernels;
 mod machine;
 mod services;
 
@@ -16,8 +17,8 @@ use crate::output::CliError;
 /// Look at everything a server needs, and say what to do about what is wrong
 ///
 /// Takes the settings of `drystone serve`. Looks at the data folder, its disk and how long that takes to keep something, the port, the clock,
-/// the catalog and its tables, the bucket (writes, reads by range and deletes an object of a few bytes), limits of files and memory, and the
-/// certificate. Works beside a running server. Ends with 1 if anything fails; what is only worth a thought is a warning.
+/// the catalog and its tables, the bucket (writes, reads by range and deletes an object of a few bytes), limits of files and memory, how fast the
+/// kernels of this processor are beside their portable twins, and the certificate. Works beside a running server. Ends with 1 if anything fails; what is only worth a thought is a warning.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone doctor --data /srv/drystone\n  \
                         drystone doctor --config /etc/drystone/drystone.toml\n  \
@@ -69,21 +70,27 @@ impl Doctor {
         let config = config.map_err(|error| CliError::Message(error.to_string()))?;
         let runtime = tokio::runtime::Runtime::new();
         let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
-        let findings = runtime.block_on(examine(&config));
+        let speeds = kernels::measure();
+        let findings = runtime.block_on(examine(&config, &speeds));
         let is_well = findings.iter().all(|finding| finding.state != State::Fail);
         let mut out = io::stdout().lock();
         match self.json {
-            true => writeln!(out, "{}", serde_json::json!({"well": is_well, "findings": findings}))?,
+            true => writeln!(
+                out,
+                "{}",
+                serde_json::json!({"well": is_well, "findings": findings, "kernels": speeds})
+            )?,
             false => print(&mut out, &findings)?,
         }
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
 
-async fn examine(config: &ServeConfig) -> Vec<Finding> {
+async fn examine(config: &ServeConfig, speeds: &[kernels::Speed]) -> Vec<Finding> {
     let mut findings = machine::disk(config);
     findings.push(machine::port(config).await);
     findings.extend([machine::open_files(config), machine::memory(config)]);
+    findings.extend(speeds.iter().map(kernels::finding));
     let (catalog, catalog_off_s) = services::catalog_of(config).await;
     let (bucket, bucket_off_s) = services::objects(config).await;
     findings.push(catalog);

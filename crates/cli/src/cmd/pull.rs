@@ -78,6 +78,8 @@ struct Totals<'a> {
     fetched_bytes: u64,
     from_cache_bytes: u64,
     reused_bytes: u64,
+    resumed_files: u64,
+    leftovers_removed: u64,
     saved_percent: f64,
     seconds: f64,
 }
@@ -121,12 +123,15 @@ impl Pull {
             fetched_bytes: progress.wire_bytes.value(),
             from_cache_bytes: progress.known_bytes.value(),
             reused_bytes: progress.reused_bytes.value(),
+            resumed_files: progress.resumed_files.value(),
+            leftovers_removed: progress.leftovers.value(),
             saved_percent: transfer::saved_percent(downloaded.bytes, progress.wire_bytes.value()),
             seconds: elapsed.as_secs_f64(),
         };
         if self.json {
             return Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?);
         }
+        transfer::report_leftovers(progress);
         let failed = if totals.failed > 0 { format!(", {} failed", totals.failed) } else { String::new() };
         complain(&format_args!(
             "{} files, {} unchanged{failed}, {}: {} fetched, saved {} %; {:.1} s; commit {}",

@@ -16,7 +16,7 @@ use xet::{HashKey, ShardHash};
 use super::inspect::{describe_shard, print_json};
 use super::xorb::FooterChoice;
 use crate::describe::shard::{ShardDescription, parse_key};
-use crate::files::{read_shard, write_whole};
+use crate::files::{leads_to_stdout, read_shard, write_whole};
 use crate::output::CliError;
 use packing::Packing;
 
@@ -141,7 +141,7 @@ impl Build {
         }
         let bytes = builder.encode(&form).map_err(|error| CliError::format(&self.output, error))?;
         write_whole(&self.output, |out| Ok(out.write_all(&bytes)?))?;
-        if self.output != Path::new("-") {
+        if !leads_to_stdout(&self.output) {
             writeln!(io::stdout(), "{}", ShardHash::of(&bytes))?;
         }
         Ok(ExitCode::SUCCESS)

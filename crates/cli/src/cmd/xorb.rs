@@ -9,7 +9,7 @@ use xet::compress::Policy;
 use xet::xorb::{BuildError, Form, XorbBuilder, XorbScanner};
 use xet::{ChunkHash, XorbHash};
 
-use crate::files::{PIECE_BYTES, each_piece, write_whole};
+use crate::files::{PIECE_BYTES, each_piece, leads_to_stdout, write_one_of_many, write_whole};
 use crate::output::CliError;
 
 /// Make a xorb, or take one apart
@@ -112,7 +112,7 @@ impl Build {
         let sealed = sealed
             .map_err(|_| CliError::Message("the files are empty: a xorb has at least one chunk".into()))?;
         write_whole(&self.output, |out| Ok(out.write_all(&sealed.bytes)?))?;
-        if self.output != Path::new("-") {
+        if !leads_to_stdout(&self.output) {
             writeln!(io::stdout(), "{}", sealed.info.hash())?;
         }
         Ok(ExitCode::SUCCESS)
@@ -139,7 +139,7 @@ impl Unpack {
                 std::fs::create_dir_all(directory).map_err(|error| CliError::io(directory, error))?;
                 self.scan(|number, hash, raw| {
                     let path = directory.join(format!("{number:04}-{hash}"));
-                    write_whole(&path, |out| Ok(out.write_all(raw)?))
+                    write_one_of_many(&path, |out| Ok(out.write_all(raw)?))
                 })?;
             }
             (None, Some(output)) => {

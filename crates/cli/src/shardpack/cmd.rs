@@ -14,19 +14,21 @@ mod split;
 mod stats;
 mod verify;
 
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use shardpack::set::{PackSet, expand_braces, resolve};
+use shardpack::sink::Destination;
 use shardpack::source::FileSource;
 use shardpack::write::Finished;
 use shardpack::{Method, ReadOptions, Source};
 
 use crate::http::HttpSource;
-use crate::output::{Failure, print_json, stdout};
+use crate::output::{Failure, complain, print_json, stdout};
 use crate::size;
 
 /// Datasets in packs: make, read, check and change ShardPack files.
@@ -140,6 +142,22 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Resolves what `output` leads to before any work is done. Where that is standard output, nothing else can be printed there.
+fn check_output(output: &Path, json: bool) -> Result<Destination, Failure> {
+    let destination = Destination::resolve(output).map_err(|error| Failure::io(output, error))?;
+    if json && destination == Destination::Stdout {
+        return Err(Failure::message("--json: standard output takes what --output writes, and nothing else"));
+    }
+    Ok(destination)
+}
+
+/// Names the temporary files of killed writers that were removed.
+pub(crate) fn report_leftovers(removed: &[PathBuf]) {
+    for path in removed {
+        complain(&format_args!("removed {}, left behind by a run that was killed", path.display()));
+    }
+}
+
 /// What packs were written.
 #[derive(Debug, Serialize)]
 struct Written {
@@ -151,9 +169,12 @@ struct Written {
     stored_bytes: u64,
 }
 
-/// Tells of the packs that were written.
+/// Reports the packs that were written: on standard output, or on standard error where a pack went there.
 fn report(done: &[(PathBuf, Finished)], json: bool) -> Result<ExitCode, Failure> {
-    let mut out = stdout();
+    let to_stdout =
+        |(path, _): &(PathBuf, Finished)| Destination::resolve(path).ok() == Some(Destination::Stdout);
+    let mut out: Box<dyn Write> =
+        if done.iter().any(to_stdout) { Box::new(io::stderr()) } else { Box::new(stdout()) };
     let written = |(path, finished): &(PathBuf, Finished)| Written {
         pack: path.display().to_string(),
         bytes: finished.bytes,
@@ -169,12 +190,9 @@ fn report(done: &[(PathBuf, Finished)], json: bool) -> Result<ExitCode, Failure>
         for pack in &written {
             let (records, entries) = (pack.records, pack.entries);
             let bytes = size::show(pack.bytes);
-            std::io::Write::write_fmt(
-                &mut out,
-                format_args!("{}: {records} records, {entries} entries, {bytes}\n", pack.pack),
-            )?;
+            writeln!(out, "{}: {records} records, {entries} entries, {bytes}", pack.pack)?;
         }
     }
-    std::io::Write::flush(&mut out)?;
+    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }

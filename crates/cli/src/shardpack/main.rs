@@ -17,5 +17,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    cmd::ShardPack::parse().run().unwrap_or_else(|error| output::end(&error))
+    let shardpack = cmd::ShardPack::parse();
+    let chosen = client::kernels::select_from_environment();
+    let chosen = chosen.map_err(|error| output::Failure::message(error.to_string()));
+    chosen.and_then(|()| shardpack.run()).unwrap_or_else(|error| output::end(&error))
 }

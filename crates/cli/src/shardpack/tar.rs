@@ -1,6 +1,12 @@
 //! Tar archives, as far as datasets use them: ustar, long names of GNU and pax, plain files.
 
 use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use shardpack::sink::{Destination, OutputFile, remove_leftovers};
+
+use crate::cmd::report_leftovers;
+use crate::output::Failure;
 
 /// A file of an archive.
 #[derive(Debug)]
@@ -159,6 +165,38 @@ impl<W: Write> Writer<W> {
     fn put_data(&mut self, data: &[u8]) -> io::Result<()> {
         self.output.write_all(data)?;
         self.output.write_all(&[0; BLOCK][..data.len().next_multiple_of(BLOCK) - data.len()])
+    }
+}
+
+/// An archive being written to where the user wants it.
+pub(crate) struct Archive {
+    path: PathBuf,
+    tar: Writer<io::BufWriter<OutputFile>>,
+}
+
+impl Archive {
+    pub(crate) fn create(path: PathBuf) -> Result<Self, Failure> {
+        report_leftovers(&remove_leftovers(&path, |_| false));
+        let file = OutputFile::create(&path).map_err(|error| Failure::io(&path, error))?;
+        Ok(Self { path, tar: Writer::new(io::BufWriter::with_capacity(1 << 20, file)) })
+    }
+
+    pub(crate) fn append(&mut self, name: &str, data: &[u8]) -> Result<(), Failure> {
+        self.tar.append(name, data).map_err(|error| Self::failed(&self.path, error))
+    }
+
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let Self { path, tar } = self;
+        let finished = tar.finish().and_then(|out| out.into_inner().map_err(io::Error::from)?.finish(true));
+        finished.map_err(|error| Self::failed(&path, error))
+    }
+
+    /// Whoever reads from a pipe may have seen enough.
+    fn failed(path: &Path, error: io::Error) -> Failure {
+        match Destination::resolve(path) {
+            Ok(Destination::Stdout) => Failure::Output(error),
+            _ => Failure::io(path, error),
+        }
     }
 }
 

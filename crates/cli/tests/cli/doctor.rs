@@ -59,6 +59,35 @@ fn a_folder_is_well_before_and_beside_a_server_and_nothing_is_made() {
 }
 
 #[test]
+fn kernels_are_named_and_measured_and_the_environment_chooses_them() {
+    let folder = Folder::new();
+    let data = folder.at("data");
+    let report = |choice: &str| -> Value {
+        let ended =
+            doctor(&["--data", &data, "--listen", "127.0.0.1:0"]).env("DRYSTONE_KERNELS", choice).run();
+        serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr))
+    };
+    let (native, portable) = (report("native"), report("portable"));
+    for name in ["gear search", "SHA-256 of many", "byte grouping", "LZ4", "BLAKE3", "CRC-32C"] {
+        let kernel = |report: &Value| {
+            let kernels = report["kernels"].as_array().unwrap().clone();
+            kernels.into_iter().find(|kernel| kernel["name"] == name).unwrap()
+        };
+        let (native, portable) = (kernel(&native), kernel(&portable));
+        assert_eq!(native["in_use"], native["native"], "{native}");
+        assert!(native["native_gb_per_s"].as_f64().unwrap() > 0.0 && native["agree"] == true, "{native}");
+        let has_twin = !native["portable_gb_per_s"].is_null();
+        assert_eq!(portable["in_use"] == "portable", has_twin, "{portable}");
+        assert!(found(report("native")["findings"].as_array().unwrap(), name).contains("GB/s"));
+    }
+    for call in [doctor(&["--data", &data]), drystone(["hash", "-"]), drystone(["push", "x", "a/b"])] {
+        let complaint = call.env("DRYSTONE_KERNELS", "fast").run().fails(1);
+        let expected = "DRYSTONE_KERNELS should be native or portable, found \"fast\"";
+        assert!(complaint.contains(expected), "{complaint}");
+    }
+}
+
+#[test]
 fn what_a_server_could_not_use_is_named() {
     let folder = Folder::new();
     let file = folder.put("file", "");

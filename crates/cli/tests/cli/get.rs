@@ -164,8 +164,80 @@ fn a_killed_pull_goes_on() {
     // What came before is not fetched again, but for the chunks at the edges of what is missing.
     assert!(fetched + reused <= 61_000_000, "{totals}; went on {lived_on} times");
     if has_claim {
-        assert!(reused > 0, "{totals}");
+        assert!(reused > 0 && number(&totals, "resumed_files") == 1, "{totals}");
     }
+}
+
+/// What stands at the target decides how it is written; nothing but a regular file is replaced.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stream_is_written_to_a_link_stays_and_a_directory_is_refused() {
+    use std::os::unix::fs::{FileTypeExt as _, symlink};
+    let folder = Folder::new();
+    let data = noise(7, 300_000);
+    let hash = &store(&folder, &[folder.put("in", &data)])[0];
+    let digest: String = testkit::sha256(&data).iter().map(|byte| format!("{byte:02x}")).collect();
+    for stdout in ["-", "/dev/stdout", "/dev/fd/1"] {
+        let whole = get(&folder, &[hash, "-o", stdout, "--sha256", &digest]).run();
+        assert!(whole.code == Some(0) && whole.stdout == data, "{stdout}: {}", whole.stderr);
+        let wrong = get(&folder, &[hash, "-o", stdout, "--sha256", &"0".repeat(64)]).run();
+        assert!(wrong.code == Some(1) && wrong.stderr.contains("SHA-256"), "{stdout}: {}", wrong.stderr);
+        let refused = get(&folder, &[hash, "-o", stdout, "--json"]).run().fails(1);
+        assert!(refused.contains("nothing else"), "{refused}");
+    }
+
+    let fifo = folder.at("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for range in [&[][..], &["--range", "1000-2000"]] {
+        let reader = std::thread::spawn({
+            let fifo = fifo.clone();
+            move || fs::read(fifo).unwrap()
+        });
+        get(&folder, &[&[hash, "-o", &fifo], range].concat()).run().ok();
+        let expected = if range.is_empty() { &data[..] } else { &data[1000..2000] };
+        assert!(reader.join().unwrap() == expected);
+    }
+    assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+    let holes = get(&folder, &[hash, "-o", &fifo, "--range", "5-10", "--sparse"]).run().fails(1);
+    assert!(holes.contains("regular file"), "{holes}");
+
+    for (link, target) in [("link", "there"), ("dangling", "made")] {
+        symlink(target, folder.path().join(link)).unwrap();
+    }
+    folder.put("there", "old");
+    for (link, target) in [("link", "there"), ("dangling", "made")] {
+        get(&folder, &[hash, "-o", &folder.at(link)]).run().ok();
+        assert!(folder.path().join(link).is_symlink() && folder.read(target) == data);
+    }
+    let list = folder.put("list.json", json!([{"hash": hash, "path": "dangling"}]).to_string());
+    fs::remove_file(folder.path().join("made")).unwrap();
+    get(&folder, &["--from-json", &list, "-o", folder.path().to_str().unwrap()]).run().ok();
+    assert!(folder.path().join("dangling").is_symlink() && folder.read("made") == data);
+
+    let complaint = get(&folder, &[hash, "-o", folder.path().to_str().unwrap()]).run().fails(1);
+    assert!(complaint.contains("is a directory; name a file in it"), "{complaint}");
+}
+
+/// Temporary files of pulls that were killed long ago, of files that are complete by now.
+#[test]
+fn leftovers_of_a_complete_file_are_removed_and_named_and_files_of_the_user_are_not() {
+    let folder = Folder::new();
+    let data = noise(8, 300_000);
+    let hash = &store(&folder, &[folder.put("in", &data)])[0];
+    let out = folder.at("out");
+    get(&folder, &[hash, "-o", &out]).run().ok();
+    folder.put("out.part", "half");
+    folder.put("out.part.journal", [&b"DRYPART1"[..], &[7; 32]].concat());
+    let ended = get(&folder, &[hash, "-o", &out]).run();
+    assert!(ended.code == Some(0) && ended.stderr.contains("removed 1 leftover of"), "{}", ended.stderr);
+    assert_eq!(folder.names(), ["in", "out", "store"]);
+
+    // Without a journal of ours it is somebody's file.
+    folder.put("out.part", "precious");
+    fs::remove_file(&out).unwrap();
+    let totals = json(get(&folder, &[hash, "-o", &out, "--json"]));
+    assert_eq!((number(&totals, "resumed_files"), number(&totals, "leftovers_removed")), (0, 0));
+    assert!(folder.read("out") == data && folder.read("out.part") == b"precious");
 }
 
 /// Whether the first record of a journal is all there; a kill may have cut it. Its count of chunks is at 44.

@@ -5,6 +5,7 @@ mod change;
 mod convert;
 mod create;
 mod damage;
+mod output;
 mod remote;
 mod usage;
 

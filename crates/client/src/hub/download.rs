@@ -19,7 +19,7 @@ use super::place::is_path;
 use super::{Entry, Hub, Place, Repo, below};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use crate::pull::{PullOptions, Puller, Stage, Wanted};
+use crate::pull::{PullOptions, Puller, Stage, Wanted, place_of, remove_leftover};
 
 /// How to download.
 #[derive(Debug, Clone, Default)]
@@ -227,6 +227,7 @@ impl Download<'_> {
                         counter.add(entry.bytes);
                     }
                     self.progress.reused_bytes.add(entry.bytes);
+                    self.progress.leftovers.add(u64::from(remove_leftover(&target)));
                     self.progress.files.add(1);
                     (self.each)(Told::Unchanged(&entry));
                 }
@@ -284,6 +285,7 @@ impl Download<'_> {
             return Ok(());
         }
         let stage = Stage::new(root)?;
+        self.progress.leftovers.add(stage.removed());
         let (hub, repo, commit, progress) = (self.hub, self.repo, self.commit, self.progress);
         let fetches = plain.into_iter().map(|(entry, target)| {
             let staged = stage.next();
@@ -302,9 +304,13 @@ impl Download<'_> {
             stage.sync()?;
         }
         for (entry, target, staged, result) in fetched {
-            match result.and_then(|()| plain::name(&staged, &target)) {
+            // A link stays, and nothing but a regular file is replaced.
+            let named =
+                result.and_then(|()| place_of(&target)).and_then(|place| plain::name(&staged, &place));
+            match named {
                 Ok(()) => {
                     self.progress.files.add(1);
+                    self.progress.leftovers.add(u64::from(remove_leftover(&target)));
                     self.done(&entry);
                 }
                 Err(error) => self.fail(&entry.path, &error),

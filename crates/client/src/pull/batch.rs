@@ -13,7 +13,7 @@ use super::decode::Use;
 use super::engine::{Engine, FileState, Todo, units};
 use super::fetch::Unit;
 use super::one::{self, keep_recipe};
-use super::write::{Part, Stage};
+use super::write::{Part, Stage, remove_leftover};
 use super::{Pulled, Puller, Wanted};
 use crate::cut::{self, CutFile, CutOptions};
 use crate::error::{Error, ErrorKind, Result};
@@ -27,9 +27,13 @@ pub(super) async fn pull(
     each: &mut (dyn FnMut(usize, Result<Pulled>) + Send),
 ) -> Result<()> {
     let stage = Arc::new(Stage::new(root)?);
+    puller.progress.leftovers.add(stage.removed());
     let Sorted { unchanged, small, mut large } = sort(puller, wanted).await?;
     for (place, bytes) in unchanged {
         puller.progress.files.add(1);
+        if let Some(wanted) = wanted.get(place) {
+            puller.progress.leftovers.add(u64::from(remove_leftover(&wanted.target)));
+        }
         each(place, Ok(Pulled { bytes, unchanged: true }));
     }
     let groups: Vec<_> = small.chunks(limits::BATCH_FILES_MAX).map(<[usize]>::to_vec).collect();
@@ -294,6 +298,9 @@ async fn settle(
                             keep_recipe(cache, &hash, size, state.terms);
                         }
                         progress.files.add(1);
+                        if let (Ok(_), Some(part)) = (&result, parts.get(file)) {
+                            progress.leftovers.add(u64::from(remove_leftover(part.target())));
+                        }
                         (file, result)
                     }
                 }

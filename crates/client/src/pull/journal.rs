@@ -65,7 +65,7 @@ impl Journal {
         name.into()
     }
 
-    /// Opens or begins the journal of `file`. `None` when another pull holds it.
+    /// Opens or begins the journal of `file`. `None` when another pull holds it, or what is there is no journal of ours.
     pub(super) fn open(path: &Path, file_hash: FileHash) -> io::Result<Option<Opened>> {
         loop {
             let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -80,6 +80,10 @@ impl Journal {
             }
             let mut bytes = Vec::new();
             Read::by_ref(&mut file).take(JOURNAL_BYTES_MAX).read_to_end(&mut bytes)?;
+            let head = bytes.get(..MAGIC.len()).unwrap_or(&bytes);
+            if !MAGIC.starts_with(head) {
+                return Ok(None);
+            }
             let (claims, good) = parse(&bytes, file_hash);
             let good = if good == 0 {
                 file.set_len(0)?;
@@ -161,7 +165,7 @@ fn parse_record(bytes: &[u8], r: &mut Reader<'_>) -> Result<Run, FormatError> {
 }
 
 #[cfg(unix)]
-fn is_still_at(file: &File, path: &Path) -> bool {
+pub(super) fn is_still_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let (Ok(here), Ok(there)) = (file.metadata(), path.metadata()) else { return false };
@@ -169,11 +173,11 @@ fn is_still_at(file: &File, path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_still_at(_: &File, path: &Path) -> bool {
+pub(super) fn is_still_at(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
-const MAGIC: &[u8; 8] = b"DRYPART1";
+pub(super) const MAGIC: &[u8; 8] = b"DRYPART1";
 const MAGIC_NAME: &str = "magic of a journal";
 const HEAD_LEN: usize = 40;
 /// The journal of a file of about 8 TiB; more claims than that are not read, and fetched again.

@@ -12,7 +12,7 @@ use super::decode::Use;
 use super::engine::{Engine, Todo};
 use super::fetch::Unit;
 use super::source::Old;
-use super::write::{Expected, Part};
+use super::write::{Expected, Part, remove_leftover};
 use super::{Pulled, Puller, Wanted};
 use crate::cut::CutOptions;
 use crate::error::{Error, ErrorKind, Result};
@@ -30,6 +30,7 @@ pub(super) async fn pull(puller: &Puller, wanted: &Wanted) -> Result<Pulled> {
         && old.hash == wanted.file
     {
         puller.progress.files.add(1);
+        puller.progress.leftovers.add(u64::from(remove_leftover(&target)));
         return Ok(Pulled { bytes: old.bytes, unchanged: true });
     }
     let parts = open(puller, wanted.file, target.clone()).await?;
@@ -72,16 +73,28 @@ pub(super) async fn pull_sparse(
     Ok(size)
 }
 
-/// Where a target really is: behind a link, the file it points to.
-fn place_of(target: &Path) -> Result<PathBuf> {
+/// Where a target really is: behind a link, the file it points to, there or not. Only regular files are ever replaced.
+pub(crate) fn place_of(target: &Path) -> Result<PathBuf> {
     let refuse = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", target.display())));
-    match target.canonicalize() {
-        Ok(place) if place.is_dir() => refuse("is a folder; name a file in it"),
-        Ok(place) if !place.is_file() => refuse("is no ordinary file; write to standard output instead"),
-        Ok(place) => Ok(place),
+    match target.metadata() {
+        Ok(found) if found.is_dir() => refuse("is a directory; name a file in it"),
+        Ok(found) if !found.is_file() => refuse("is no regular file; write to standard output instead"),
+        Ok(_) => target.canonicalize().map_err(|error| Error::io(target, error)),
         Err(_) if target.file_name().is_none() => refuse("names no file"),
-        Err(_) => Ok(target.to_owned()),
+        Err(_) => Ok(behind_links(target)),
     }
+}
+
+/// What a link without a target points to.
+fn behind_links(target: &Path) -> PathBuf {
+    let mut place = target.to_owned();
+    for _ in 0..LINKS_MAX {
+        match std::fs::read_link(&place) {
+            Ok(link) => place = place.parent().unwrap_or(Path::new("")).join(link),
+            Err(_) => break,
+        }
+    }
+    place
 }
 
 /// What the target has, and what the wanted file is made of, if the hub tells.
@@ -108,6 +121,8 @@ pub(super) async fn chunk_list(puller: &Puller, file: FileHash) -> Result<Option
 /// The part of a file, with whatever an earlier pull left in it and proved to be right.
 async fn open(puller: &Puller, file: FileHash, target: PathBuf) -> Result<Parts> {
     let (part, claims) = puller.pool.run(move || Part::open(file, target)).await??;
+    puller.progress.leftovers.add(part.leftovers());
+    puller.progress.resumed_files.add(u64::from(!claims.is_empty()));
     let parts = Arc::new(vec![part]);
     let mut jobs = Vec::new();
     for claim in claims {
@@ -329,5 +344,7 @@ async fn finish(puller: &Puller, parts: &Parts, size: u64, wanted: &Wanted) -> R
     puller.pool.run(finish).await?
 }
 
+/// As many links as Linux follows.
+const LINKS_MAX: usize = 40;
 /// So many ranges of one file are planned one by one.
 const RANGES_MAX: usize = 4096;

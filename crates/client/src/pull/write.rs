@@ -3,6 +3,7 @@
 //! A large file grows as `NAME.part` with a [journal](super::journal) beside it, and a later pull goes on with both. Small files are
 //! staged in one folder, verified there and renamed together. Until then whatever lies at the target stays as it is.
 
+mod leftover;
 mod runs;
 mod stage;
 
@@ -16,9 +17,10 @@ use sha2::Digest as _;
 use xet::{ChunkHash, FileHash, Sha256};
 
 use super::decode::{Chunk, Sink};
-use super::journal::{Journal, Opened, Run};
+use super::journal::{Journal, Opened, Run, is_still_at};
 use crate::error::{Error, ErrorKind, Result};
 
+pub(crate) use leftover::remove_leftover;
 pub(super) use runs::Runs;
 pub(crate) use stage::Stage;
 pub(super) use stage::unique;
@@ -32,6 +34,8 @@ pub(super) struct Part {
     place: Place,
     state: Mutex<State>,
     expected: OnceLock<Expected>,
+    /// Temporary files of killed pulls that opening it removed or wrote over.
+    leftovers: u64,
 }
 
 #[derive(Debug)]
@@ -95,17 +99,38 @@ impl Part {
         }
         let path = with_suffix(&target, ".part");
         let journal_path = Journal::path_of(&path);
-        let opened =
-            Journal::open(&journal_path, file_hash).map_err(|error| Error::io(&journal_path, error))?;
-        let (path, journal, claims) = match opened {
-            Some(Opened { journal, claims }) => (path, Some((journal_path, Mutex::new(journal))), claims),
-            None => (with_suffix(&target, &format!(".part-{}", unique())), None, Vec::new()),
+        // Without a journal it is a file of the user.
+        let opened = match path.exists() && !journal_path.exists() {
+            true => None,
+            false => {
+                Journal::open(&journal_path, file_hash).map_err(|error| Error::io(&journal_path, error))?
+            }
         };
+        let abandoned = leftover::remove_abandoned(&target);
+        let Some(Opened { journal, claims }) = opened else {
+            let (path, file) = leftover::create_own(&target).map_err(named)?;
+            let mut part = Self::new(file_hash, target, path, Place::Open { file, journal: None });
+            part.leftovers = abandoned;
+            return Ok((part, Vec::new()));
+        };
+        let is_useless = claims.is_empty() && path.exists();
         let file =
             File::options().read(true).write(true).create(true).truncate(claims.is_empty()).open(&path);
         let file = file.map_err(|error| Error::io(&path, error))?;
-        let place = Place::Open { file, journal };
-        Ok((Self::new(file_hash, target, path, place), claims))
+        let place = Place::Open { file, journal: Some((journal_path, Mutex::new(journal))) };
+        let mut part = Self::new(file_hash, target, path, place);
+        part.leftovers = abandoned + u64::from(is_useless);
+        Ok((part, claims))
+    }
+
+    /// Where the file will be.
+    pub(super) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Temporary files of killed pulls that opening it removed or wrote over.
+    pub(super) fn leftovers(&self) -> u64 {
+        self.leftovers
     }
 
     /// One of many small files.
@@ -114,7 +139,7 @@ impl Part {
     }
 
     fn new(file: FileHash, target: PathBuf, path: PathBuf, place: Place) -> Self {
-        Self { file, target, path, place, state: Mutex::default(), expected: OnceLock::new() }
+        Self { file, target, path, place, state: Mutex::default(), expected: OnceLock::new(), leftovers: 0 }
     }
 
     /// From now on refuses chunks that are not in the list. Only the first list counts.
@@ -241,6 +266,12 @@ impl Part {
 
     /// Gives the file its name; what was there before is gone.
     pub(super) fn rename(&self, sync: bool) -> Result<()> {
+        if let Place::Open { file, .. } = &self.place
+            && !is_still_at(file, &self.path)
+        {
+            let message = format!("{}: another file took its place; pull again", self.path.display());
+            return Err(Error::new(ErrorKind::Io, message));
+        }
         let moved = match fs::rename(&self.path, &self.target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let parent = self.target.parent().unwrap_or(Path::new("."));

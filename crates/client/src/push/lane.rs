@@ -6,9 +6,10 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use sha2::Digest;
 use xet::chunk::Chunker;
-use xet::sha256::{self, Digester};
-use xet::{ChunkHash, suite};
+use xet::sha256;
+use xet::{ChunkHash, Sha256, suite};
 
 use super::bins::{Sealing, SharedBin, lock};
 use super::draft::{Draft, Drafter, Home};
@@ -123,14 +124,17 @@ impl Lane {
     fn read_long(&mut self, pool: &Pool, worker: &mut Worker, long: Long) -> Result<(), Stopped> {
         let Long { index, path, mut file, block } = long;
         let (mut drafter, mut cutter) = (Drafter::default(), Cutter::default());
-        let mut digest = pool.options.sha256.then(Digester::new);
+        let mut digest = pool.options.sha256.then(sha2::Sha256::new);
         worker.buffer.copy_within(block, 0);
         // The open chunk is at the front of the buffer.
         let (mut open, mut filled, mut at_end) = (0, SHORT_BYTES, false);
         loop {
             pool.progress.done_bytes.add((filled - open) as u64);
             let starts_file = cutter.chunk_start == 0;
-            let chunks = cutter.cut(&worker.buffer[..filled], open, at_end, digest.as_mut());
+            if let Some(digest) = &mut digest {
+                digest.update(&worker.buffer[open..filled]);
+            }
+            let chunks = cutter.cut(&worker.buffer[..filled], open, at_end);
             let asked = worth_asking(&pool.known(), drafter.next_place(), &chunks, starts_file);
             pool.ask(asked, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
             let mut placing = Placing::default();
@@ -150,7 +154,7 @@ impl Lane {
                 }
             }
         }
-        let sha256 = digest.map(Digester::finish);
+        let sha256 = digest.map(|digest| Sha256::new(digest.finalize().into()));
         pool.hand_over(vec![drafter.finish(index, path, sha256)])
     }
 
@@ -233,13 +237,10 @@ struct Cutter {
 }
 
 impl Cutter {
-    /// The chunks that end in this block, of which `open` bytes are old. The others are digested too.
-    fn cut(&mut self, buffer: &[u8], open: usize, at_end: bool, digest: Option<&mut Digester>) -> Vec<Chunk> {
+    /// The chunks that end in this block, of which `open` bytes are old.
+    fn cut(&mut self, buffer: &[u8], open: usize, at_end: bool) -> Vec<Chunk> {
         self.cuts.clear();
-        match digest {
-            Some(digest) => self.chunker.push_digested(&buffer[open..], &mut self.cuts, digest),
-            None => self.chunker.push(&buffer[open..], &mut self.cuts),
-        }
+        self.chunker.push(&buffer[open..], &mut self.cuts);
         let last = if at_end { std::mem::take(&mut self.chunker).finish() } else { None };
         let mut done = 0;
         let chunk = |cut: u64| {

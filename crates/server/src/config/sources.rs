@@ -162,4 +162,4 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// Variables of other commands.
-const OTHERS: &[&str] = &["config", "endpoint", "token", "cache", "log"];
+const OTHERS: &[&str] = &["config", "endpoint", "token", "cache", "kernels", "log"];

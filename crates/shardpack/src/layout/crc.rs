@@ -12,6 +12,11 @@ pub fn crc(parts: &[&[u8]]) -> u32 {
     sum.finish()
 }
 
+/// What the CRC of this processor is computed with.
+pub fn crc_target() -> String {
+    crc_fast::get_calculator_target(crc_fast::CrcAlgorithm::Crc32Iscsi)
+}
+
 /// A CRC of bytes that come piece by piece.
 #[derive(Debug)]
 pub(crate) struct CrcSum(crc_fast::Digest);

@@ -1,12 +1,13 @@
 //! Writing to one pack, or to numbered packs that follow each other.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::codec::Frame;
 use crate::error::Error;
 use crate::record::Record;
 use crate::set::numbered_name;
-use crate::sink::ShardPackWriter;
+use crate::sink::{Destination, ShardPackWriter, remove_leftovers};
 use crate::write::{Finished, WriteOptions};
 
 /// Where a new pack begins.
@@ -56,6 +57,14 @@ impl Rolling {
         }
     }
 
+    /// Removes what killed writers of these packs left behind, and returns the paths.
+    pub fn remove_leftovers(&self) -> Vec<PathBuf> {
+        let numbered = |name: &str| numbered_name(name, 0);
+        let own = self.path.file_name().map(|name| numbered(&name.to_string_lossy()));
+        let limits = self.limits;
+        remove_leftovers(&self.path, |name| limits.any() && own.as_ref() == Some(&numbered(name)))
+    }
+
     /// Appends a record, perhaps later and perhaps to the next pack.
     pub fn write(&mut self, record: Record) -> Result<(), Error> {
         let bytes = 64
@@ -87,12 +96,31 @@ impl Rolling {
             self.finish_current()?;
         }
         if self.current.is_none() {
-            let path = self.next_path();
-            self.current = Some(ShardPackWriter::create_with(&path, self.options.clone(), self.threads)?);
+            self.begin(self.threads)?;
         }
         self.given_bytes += bytes;
         self.given_records += 1;
         self.current.as_mut().ok_or_else(|| Error::invalid("there is no pack to write to"))
+    }
+
+    fn begin(&mut self, threads: usize) -> Result<(), Error> {
+        if self.limits.any() {
+            let path = self.path.display();
+            match Destination::resolve(&self.path) {
+                Ok(Destination::Stdout | Destination::Stream(_)) => {
+                    let message =
+                        format!("{path}: is a stream, and several packs need a file name to number");
+                    return Err(Error::invalid(message));
+                }
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                    return Err(Error::from(error).in_pack(&path.to_string()));
+                }
+                _ => {}
+            }
+        }
+        let path = self.next_path();
+        self.current = Some(ShardPackWriter::create_with(&path, self.options.clone(), threads)?);
+        Ok(())
     }
 
     fn next_path(&self) -> PathBuf {
@@ -116,8 +144,7 @@ impl Rolling {
     /// Finishes the last pack and tells of all. Without a single record there is one empty pack.
     pub fn finish(mut self) -> Result<Vec<(PathBuf, Finished)>, Error> {
         if self.current.is_none() && self.done.is_empty() {
-            let path = self.next_path();
-            self.current = Some(ShardPackWriter::create_with(&path, self.options.clone(), 1)?);
+            self.begin(1)?;
         }
         if self.current.is_some() {
             self.finish_current()?;

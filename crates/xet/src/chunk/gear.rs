@@ -2,7 +2,8 @@
 //!
 //! Two ways. On processors with AVX-512 VBMI our own kernel ([`vbmi`]) judges every place of a block at once; its
 //! lanes are so fast that skipping the first 8 KiB of a chunk pays only where the block begins. Elsewhere the `gearhash` crate (AVX2,
-//! SSE 4.2, NEON or plain) runs from place to place and skips what cannot be cut.
+//! SSE 4.2, NEON or plain) runs from place to place and skips what cannot be cut; where the process chose portable kernels, the plain
+//! loop does.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -10,7 +11,7 @@ mod vbmi;
 
 use std::ops::Range;
 
-use crate::sha256::Beside;
+use crate::kernels::use_native;
 use crate::suite::{GEAR_MASK, GEAR_TABLE, GEAR_WINDOW};
 
 /// The hash after one more byte.
@@ -31,22 +32,37 @@ pub(super) fn hash(data: &[u8]) -> u64 {
 }
 
 /// Appends every candidate place in `from + 1..=to` to `found`, ascending. The hash starts from zero 63 bytes before
-/// the first of them, or at the beginning of `data`. Takes along what there is `beside`, where that costs less than by itself.
-pub(super) fn candidates(
-    data: &[u8],
-    from: usize,
-    to: usize,
-    found: &mut Vec<usize>,
-    beside: &mut Beside<'_>,
-) {
-    #[cfg(target_arch = "x86_64")]
-    if has_block_kernel()
-        && let Some(kernel) = vbmi::Kernel::detect()
-    {
-        return kernel.candidates(data, from, to, found, beside);
+/// the first of them, or at the beginning of `data`.
+pub(super) fn candidates(data: &[u8], from: usize, to: usize, found: &mut Vec<usize>) {
+    if use_native() && !has_block_kernel() {
+        return walk(data, from, to, found);
     }
-    let mut from = from;
-    while let Some(place) = first(data, from, to) {
+    candidates_with(data, from, to, found, use_native());
+}
+
+/// The same, by the kernel of this processor or by the portable twin, whatever the process chose.
+pub(super) fn candidates_with(data: &[u8], from: usize, to: usize, found: &mut Vec<usize>, native: bool) {
+    if !native {
+        return portable::candidates(data, from, to, found);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernel) = vbmi::Kernel::detect() {
+        return kernel.candidates(data, from, to, found);
+    }
+    walk(data, from, to, found);
+}
+
+/// The search that this processor would use.
+pub(super) fn native() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if vbmi::Kernel::detect().is_some() {
+        return "AVX-512 VBMI";
+    }
+    "gearhash"
+}
+
+fn walk(data: &[u8], mut from: usize, to: usize, found: &mut Vec<usize>) {
+    while let Some(place) = next_match(data, from, to) {
         found.push(place);
         from = place;
     }
@@ -54,13 +70,17 @@ pub(super) fn candidates(
 
 /// The first candidate place in `from + 1..=to`.
 pub(super) fn first(data: &[u8], from: usize, to: usize) -> Option<usize> {
+    if use_native() { next_match(data, from, to) } else { portable::first(data, from, to) }
+}
+
+fn next_match(data: &[u8], from: usize, to: usize) -> Option<usize> {
     let mut hasher = gearhash::Hasher::new(&GEAR_TABLE);
     hasher.update(data.get(from.saturating_sub(GEAR_WINDOW - 1)..from)?);
     hasher.next_match(data.get(from..to)?, GEAR_MASK).map(|bytes| from + bytes)
 }
 
 /// Finds candidates of one buffer in ascending order, looking at no byte twice.
-pub(super) struct Search<'a, 'b> {
+pub(super) struct Search<'a> {
     data: &'a [u8],
     /// Candidates up to `scanned`, ascending.
     found: &'a mut Vec<usize>,
@@ -69,18 +89,12 @@ pub(super) struct Search<'a, 'b> {
     /// Every place up to here was judged, or is of no interest any more.
     scanned: usize,
     blocks: bool,
-    beside: &'a mut Beside<'b>,
 }
 
-impl<'a, 'b> Search<'a, 'b> {
+impl<'a> Search<'a> {
     /// Searches `data`, of which the places up to `scanned` are judged already, with the result in `found`.
-    pub(super) fn new(
-        data: &'a [u8],
-        scanned: usize,
-        found: &'a mut Vec<usize>,
-        beside: &'a mut Beside<'b>,
-    ) -> Self {
-        Self { data, found, passed: 0, scanned, blocks: has_block_kernel(), beside }
+    pub(super) fn new(data: &'a [u8], scanned: usize, found: &'a mut Vec<usize>) -> Self {
+        Self { data, found, passed: 0, scanned, blocks: has_block_kernel() }
     }
 
     /// The first candidate in `places`. Later calls may only ask for later places.
@@ -107,7 +121,7 @@ impl<'a, 'b> Search<'a, 'b> {
         let from = self.scanned.max(places.start.saturating_sub(1));
         if self.blocks {
             let to = self.data.len().min(from + BLOCK_BYTES);
-            candidates(self.data, from, to, self.found, self.beside);
+            candidates(self.data, from, to, self.found);
             self.scanned = to;
         } else {
             let found = first(self.data, from, places.end - 1);
@@ -120,6 +134,9 @@ impl<'a, 'b> Search<'a, 'b> {
 fn has_block_kernel() -> bool {
     #[cfg(test)]
     if tests::WITHOUT_BLOCKS.get() {
+        return false;
+    }
+    if !use_native() {
         return false;
     }
     #[cfg(target_arch = "x86_64")]
@@ -158,13 +175,13 @@ pub(super) mod tests {
             [(0, 0), (0, 1), (0, 63), (0, 64), (63, 64), (63, 4000), (64, 64), (65, 2883), (1, 3 << 20)]
         {
             let mut found = Vec::new();
-            candidates(&data, from, to, &mut found, &mut Beside::nothing());
+            candidates(&data, from, to, &mut found);
             assert_eq!(found, twin(&data, from, to), "{from}..{to}");
         }
         for len in (0..30_000).step_by(997) {
             for from in [63, 64, 1000, 77_777] {
                 let mut found = Vec::new();
-                candidates(&data, from, from + len, &mut found, &mut Beside::nothing());
+                candidates(&data, from, from + len, &mut found);
                 assert_eq!(found, twin(&data, from, from + len), "{from} + {len}");
             }
         }
@@ -176,9 +193,8 @@ pub(super) mod tests {
         let data = noise(13, 1 << 20);
         for scanned in [0, 5, 63, 64, 9000] {
             let (mut a, mut b) = (Vec::new(), Vec::new());
-            let (mut none, mut none_either) = (Beside::nothing(), Beside::nothing());
-            let mut places = Search { blocks: false, ..Search::new(&data, scanned, &mut a, &mut none) };
-            let mut blocks = Search { blocks: true, ..Search::new(&data, scanned, &mut b, &mut none_either) };
+            let mut places = Search { blocks: false, ..Search::new(&data, scanned, &mut a) };
+            let mut blocks = Search { blocks: true, ..Search::new(&data, scanned, &mut b) };
             let mut start = 0;
             while start < data.len() {
                 let end = data.len().min(start + 131_072);
@@ -202,7 +218,7 @@ pub(super) mod tests {
         let expected = twin(&data, 63, data.len());
         assert!(expected.len() > 10_000);
         let mut found = Vec::new();
-        candidates(&data, 63, data.len(), &mut found, &mut Beside::nothing());
+        candidates(&data, 63, data.len(), &mut found);
         assert_eq!(found, expected);
         let mut places = Vec::new();
         while let Some(place) = first(&data, places.last().copied().unwrap_or(63), data.len()) {

@@ -7,18 +7,27 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use crate::kernels::use_native;
+
 /// Writes the bytes of `raw`, grouped, to `grouped`.
 ///
 /// # Panics
 /// When the lengths differ.
 pub fn group(raw: &[u8], grouped: &mut [u8]) {
+    group_with(raw, grouped, use_native());
+}
+
+/// The same, by the kernel of this processor or by the portable twin, whatever the process chose.
+pub(crate) fn group_with(raw: &[u8], grouped: &mut [u8], native: bool) {
     assert_eq!(raw.len(), grouped.len(), "grouping keeps the length");
     let groups = groups_mut(grouped);
     #[cfg(target_arch = "x86_64")]
     let (raw, groups) = match x86::Level::avx512().or_else(x86::Level::avx2) {
-        Some(level) => level.group(raw, groups),
-        None => (raw, groups),
+        Some(level) if native => level.group(raw, groups),
+        _ => (raw, groups),
     };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = native;
     portable::group(raw, groups);
 }
 
@@ -27,14 +36,32 @@ pub fn group(raw: &[u8], grouped: &mut [u8]) {
 /// # Panics
 /// When the lengths differ.
 pub fn ungroup(grouped: &[u8], raw: &mut [u8]) {
+    ungroup_with(grouped, raw, use_native());
+}
+
+/// The same, by the kernel of this processor or by the portable twin, whatever the process chose.
+pub(crate) fn ungroup_with(grouped: &[u8], raw: &mut [u8], native: bool) {
     assert_eq!(raw.len(), grouped.len(), "grouping keeps the length");
     let groups = groups(grouped);
     #[cfg(target_arch = "x86_64")]
     let (groups, raw) = match x86::Level::avx2() {
-        Some(level) => level.ungroup(groups, raw),
-        None => (groups, raw),
+        Some(level) if native => level.ungroup(groups, raw),
+        _ => (groups, raw),
     };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = native;
     portable::ungroup(groups, raw);
+}
+
+/// What this processor would use.
+pub(crate) fn native_grouping() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    match (x86::Level::avx512(), x86::Level::avx2()) {
+        (Some(_), _) => return "AVX-512 VBMI",
+        (None, Some(_)) => return "AVX2",
+        (None, None) => {}
+    }
+    "portable"
 }
 
 fn groups(grouped: &[u8]) -> [&[u8]; 4] {

@@ -6,6 +6,8 @@ use sha2::block_api::compress256;
 use testkit::corpus::{SplitMix64, noise};
 
 use super::lanes::{LANES, States, shortest};
+use sha2::Digest;
+
 use super::*;
 
 /// What a kernel does, lane by lane.
@@ -87,37 +89,6 @@ fn a_message_longer_than_all_others_is_finished_alone() {
         let mut messages: Vec<&[u8]> = (0..40).map(|i| &data[i..][..i * 50]).collect();
         messages[place] = &data;
         assert_all_ways(&messages);
-    }
-}
-
-#[test]
-fn a_message_in_pieces_has_the_digest_of_the_whole() {
-    let data = noise(5, 400);
-    for len in (0..=200).chain([255, 256, 257, 400]) {
-        for step in [1, 7, 63, 64, 65, 128, 129, 400] {
-            let mut digest = Digester::new();
-            data[..len].chunks(step).for_each(|piece| digest.push(piece));
-            digest.push(b"");
-            let expected: [u8; 32] = sha2::Sha256::digest(&data[..len]).into();
-            assert_eq!(digest.finish().as_bytes(), &expected, "{len} bytes, {step} at a time");
-        }
-    }
-}
-
-/// Whoever takes blocks along may take any number of them.
-#[test]
-fn blocks_may_be_taken_by_others() {
-    let data = noise(6, 1000);
-    let expected: [u8; 32] = sha2::Sha256::digest(&data).into();
-    for taken in 0..16 {
-        let mut digest = Digester::new();
-        digest.push(&data[..13]);
-        digest.push_beside(&data[13..], |beside| {
-            let (first, rest) = beside.blocks.split_at(taken.min(beside.blocks.len()));
-            compress256(&mut beside.state, first);
-            beside.blocks = rest;
-        });
-        assert_eq!(digest.finish().as_bytes(), &expected, "{taken} blocks");
     }
 }
 

@@ -14,6 +14,8 @@ use client::Progress;
 use client::pull::{Puller, Wanted};
 use indicatif::BinaryBytes;
 use serde::Serialize;
+use sha2::{Digest as _, Sha256 as Sha2};
+use shardpack::sink::{Destination, OutputFile};
 use xet::wire::routes::TokenScope;
 use xet::{FileHash, Sha256};
 
@@ -77,6 +79,8 @@ struct Totals {
     fetched_bytes: u64,
     from_cache_bytes: u64,
     reused_bytes: u64,
+    resumed_files: u64,
+    leftovers_removed: u64,
     retries: u64,
     seconds: f64,
 }
@@ -91,17 +95,13 @@ struct Outcome {
 
 impl Get {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
-        let to_stdout = self.output == Path::new("-");
-        if to_stdout && (self.json || self.sparse || self.from_json.is_some()) {
-            return Err(CliError::Message(
-                "standard output takes the bytes of one file, and nothing else".into(),
-            ));
-        }
+        let destination = self.destination()?;
+        let to_stdout = destination == Destination::Stdout;
         let started = Instant::now();
         let progress = Arc::new(Progress::default());
         let work = async {
             let puller = self.puller().await?.with_progress(progress.clone());
-            self.pull(&puller).await
+            self.pull(&puller, destination).await
         };
         let work = transfer::in_time(self.pulling.deadline, work);
         let outcome = transfer::run(&progress, transfer::fetched, work)?;
@@ -112,12 +112,17 @@ impl Get {
             fetched_bytes: progress.wire_bytes.value(),
             from_cache_bytes: progress.known_bytes.value(),
             reused_bytes: progress.reused_bytes.value(),
+            resumed_files: progress.resumed_files.value(),
+            leftovers_removed: progress.leftovers.value(),
             retries: progress.retries.value(),
             seconds: started.elapsed().as_secs_f64(),
         };
         match self.json {
             true => writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?,
-            false if !to_stdout => say(&totals),
+            false if !to_stdout => {
+                transfer::report_leftovers(&progress);
+                say(&totals);
+            }
             false => {}
         }
         Ok(ExitCode::from(u8::from(totals.failed > 0)))
@@ -132,21 +137,43 @@ impl Get {
         Ok(Puller::new(opened.cas, options))
     }
 
-    async fn pull(&self, puller: &Puller) -> Result<Outcome, CliError> {
+    /// Where the bytes of one file go; a folder with --from-json.
+    fn destination(&self) -> Result<Destination, CliError> {
+        if self.from_json.is_some() {
+            return match self.output == Path::new("-") {
+                true => Err(CliError::Message(ONE_FILE.into())),
+                false => Ok(Destination::File(self.output.clone())),
+            };
+        }
+        let destination =
+            Destination::resolve(&self.output).map_err(|error| CliError::io(&self.output, error))?;
+        if destination == Destination::Stdout && (self.json || self.sparse) {
+            return Err(CliError::Message(ONE_FILE.into()));
+        }
+        if self.sparse && !matches!(destination, Destination::File(_)) {
+            let path = self.output.display();
+            return Err(CliError::Message(format!(
+                "{path}: --sparse needs a regular file; a stream has no holes"
+            )));
+        }
+        Ok(destination)
+    }
+
+    async fn pull(&self, puller: &Puller, destination: Destination) -> Result<Outcome, CliError> {
         if let Some(list) = &self.from_json {
             return self.pull_list(puller, list).await;
         }
         let Some(file) = self.hash else { return Ok(Outcome::default()) };
-        let bytes = match self.range.as_slice() {
-            [] if self.output == Path::new("-") => {
-                puller.stream(file, 0..u64::MAX, &mut io::stdout()).await?
-            }
-            [] => {
-                let wanted = Wanted { file, target: self.output.clone(), sha256: self.sha256 };
+        let bytes = match (self.range.as_slice(), destination) {
+            ([], Destination::File(target)) => {
+                let wanted = Wanted { file, target, sha256: self.sha256 };
                 puller.file(&wanted).await?.bytes
             }
-            ranges if self.sparse => puller.sparse(file, ranges, &self.output).await?,
-            ranges => self.pull_ranges(puller, file, ranges).await?,
+            (ranges, Destination::File(target)) if self.sparse => {
+                puller.sparse(file, ranges, &target).await?
+            }
+            ([], _) => self.pull_ranges(puller, file, std::slice::from_ref(&(0..u64::MAX))).await?,
+            (ranges, _) => self.pull_ranges(puller, file, ranges).await?,
         };
         Ok(Outcome { files: 1, failed: 0, bytes })
     }
@@ -158,23 +185,24 @@ impl Get {
         file: FileHash,
         ranges: &[Range<u64>],
     ) -> Result<u64, CliError> {
-        let mut bytes = 0;
-        if self.output == Path::new("-") {
-            let mut out = io::stdout();
-            for range in ranges {
-                bytes += puller.stream(file, range.clone(), &mut out).await?;
-            }
-            out.flush()?;
-            return Ok(bytes);
-        }
         let named = |error| CliError::io(&self.output, error);
-        let folder =
-            self.output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut staged = crate::files::ordinary_file().tempfile_in(folder).map_err(named)?;
+        let out = OutputFile::create(&self.output).map_err(named)?;
+        let mut out = Digested { out, digest: self.sha256.map(|_| Sha2::new()) };
+        let mut bytes = 0;
         for range in ranges {
-            bytes += puller.stream(file, range.clone(), staged.as_file_mut()).await?;
+            bytes += puller.stream(file, range.clone(), &mut out).await?;
         }
-        staged.persist(&self.output).map_err(|error| named(error.error))?;
+        let Digested { out, digest } = out;
+        let found = digest.map(|digest| Sha256::new(digest.finalize().into()));
+        if let (Some(expected), Some(found)) = (self.sha256, found)
+            && expected != found
+        {
+            let path = self.output.display();
+            let message =
+                format!("{path}: the file has SHA-256 {found}, not {expected}; what was written is not it");
+            return Err(CliError::Message(message));
+        }
+        out.finish(false).map_err(named)?;
         Ok(bytes)
     }
 
@@ -197,6 +225,28 @@ impl Get {
         Ok(outcome)
     }
 }
+
+/// An output file, and the digest of what was written to it, where one was given.
+struct Digested {
+    out: OutputFile,
+    digest: Option<Sha2>,
+}
+
+impl io::Write for Digested {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        if let Some(digest) = &mut self.digest {
+            digest.update(bytes.get(..written).unwrap_or_default());
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+const ONE_FILE: &str = "standard output takes the bytes of one file, and nothing else";
 
 fn say(totals: &Totals) {
     let failed = if totals.failed > 0 { format!(", {} failed", totals.failed) } else { String::new() };

@@ -10,7 +10,7 @@ use xet::shard::{ChunkEntry, FileEntry, ShardBuilder, Term, XorbEntry};
 use xet::xorb::{BuildError, Form, SealedXorb, XorbBuilder};
 use xet::{ChunkHash, RangeHash, Sha256, XorbHash};
 
-use crate::files::write_whole;
+use crate::files::write_one_of_many;
 use crate::output::CliError;
 
 /// Takes files one after the other; xorbs are sealed, and written if asked for, as they fill.
@@ -147,6 +147,6 @@ fn append(terms: &mut Vec<PackedTerm>, (xorb, start): (usize, u32), hash: ChunkH
 fn write_xorb(directory: &Path, sealed: &SealedXorb) -> Result<u64, CliError> {
     std::fs::create_dir_all(directory).map_err(|error| CliError::io(directory, error))?;
     let path = directory.join(sealed.info.hash().to_string());
-    write_whole(&path, |out| Ok(out.write_all(&sealed.bytes)?))?;
+    write_one_of_many(&path, |out| Ok(out.write_all(&sealed.bytes)?))?;
     Ok(sealed.bytes.len() as u64)
 }

@@ -8,17 +8,17 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use shardpack::content_type::ContentTypes;
 use shardpack::set::{PackSet, resolve};
-use shardpack::sink::{Limits, Rolling};
+use shardpack::sink::{Destination, Limits, Rolling, remove_leftovers};
 use shardpack::{ReadOptions, WriteOptions};
 
-use crate::cmd::{Compression, create, extract, open_set, report};
+use crate::cmd::{Compression, check_output, create, extract, open_set, report, report_leftovers};
 use crate::formats::{image_folder, mds, parquet, tfrecord};
 use crate::input::group::Group;
 use crate::input::{Records, webdataset};
 use crate::output::Failure;
 use crate::progress::Progress;
 use crate::size;
-use crate::tar;
+use crate::tar::Archive;
 
 /// Convert from WebDataset, ImageFolder, TFRecord, MDS or Parquet, and to WebDataset or Parquet
 #[derive(Debug, Args)]
@@ -84,9 +84,10 @@ enum To {
 
 impl Convert {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let output = check_output(&self.output, self.json)?;
         let content_types = ContentTypes::default();
         match self.to {
-            To::Webdataset => self.to_webdataset(),
+            To::Webdataset => self.to_webdataset(&output),
             To::Parquet => self.to_parquet(),
             To::Shardpack => {
                 let (records, group) = self.open(&content_types)?;
@@ -98,6 +99,7 @@ impl Convert {
                 };
                 let limits = Limits { pack_bytes_max: self.shard_size.unwrap_or(0), pack_records_max: 0 };
                 let mut packs = Rolling::new(&self.output, options, limits, create::default_threads());
+                report_leftovers(&packs.remove_leftovers());
                 let mut progress = Progress::new(0);
                 for record in records {
                     let record = record?;
@@ -165,57 +167,61 @@ impl Convert {
             ));
         }
         let (set, mut progress) = self.open_packs()?;
+        report_leftovers(&remove_leftovers(&self.output, |_| false));
         parquet::write(&set, &self.output, |record| {
             progress.add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
         })?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn to_webdataset(&self) -> Result<ExitCode, Failure> {
+    fn to_webdataset(&self, output: &Destination) -> Result<ExitCode, Failure> {
+        if self.shard_size.is_some() && !matches!(output, Destination::File(_)) {
+            let path = self.output.display();
+            return Err(Failure::message(format!(
+                "{path}: is a stream, and several archives need a file name to number"
+            )));
+        }
         let (set, mut progress) = self.open_packs()?;
         let (mut number, mut given) = (0, 0_u64);
-        let mut tar: Option<tar::Writer<io::BufWriter<File>>> = None;
+        let mut archive: Option<Archive> = None;
         for record in set.iter_records() {
             let record = record?;
             let bytes = record.file_entries.iter().map(|entry| 1024 + entry.data.len() as u64).sum::<u64>();
             progress.add(bytes);
             if self.shard_size.is_some_and(|max| given > 0 && given + bytes > max) {
-                if let Some(tar) = tar.take() {
-                    tar.finish().map_err(|error| Failure::io(&self.output, error))?;
+                if let Some(archive) = archive.take() {
+                    archive.finish()?;
                 }
                 number += 1;
                 given = 0;
             }
-            if tar.is_none() {
-                tar = Some(self.create_tar(number)?);
+            if archive.is_none() {
+                archive = Some(Archive::create(self.archive_path(number))?);
             }
             given += bytes;
-            let Some(tar) = &mut tar else { continue };
+            let Some(archive) = &mut archive else { continue };
             for entry in &record.file_entries {
                 let name = Group::join(None, &record.key, &entry.file_name);
                 extract::check_name(&name)
                     .map_err(|why| Failure::message(format!("the file would be called {name:?}: {why}")))?;
-                tar.append(&name, &entry.data).map_err(|error| Failure::io(&self.output, error))?;
+                archive.append(&name, &entry.data)?;
             }
         }
-        let tar = match tar {
-            Some(tar) => tar,
-            None => self.create_tar(number)?,
+        let archive = match archive {
+            Some(archive) => archive,
+            None => Archive::create(self.archive_path(number))?,
         };
-        tar.finish().map_err(|error| Failure::io(&self.output, error))?;
+        archive.finish()?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn create_tar(&self, number: u64) -> Result<tar::Writer<io::BufWriter<File>>, Failure> {
-        let path = if self.shard_size.is_some() {
-            let stem =
-                self.output.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-            self.output.with_file_name(format!("{stem}-{number:06}.tar"))
-        } else {
-            self.output.clone()
-        };
-        let file = File::create(&path).map_err(|error| Failure::io(&path, error))?;
-        Ok(tar::Writer::new(io::BufWriter::with_capacity(1 << 20, file)))
+    fn archive_path(&self, number: u64) -> PathBuf {
+        if self.shard_size.is_none() {
+            return self.output.clone();
+        }
+        let stem =
+            self.output.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        self.output.with_file_name(format!("{stem}-{number:06}.tar"))
     }
 }
 

@@ -11,7 +11,7 @@ use shardpack::content_type::ContentTypes;
 use shardpack::sink::{Limits, Rolling};
 use shardpack::{Record, WriteOptions};
 
-use crate::cmd::{Compression, pair, report};
+use crate::cmd::{Compression, check_output, pair, report, report_leftovers};
 use crate::input::folder::{self, FolderOptions};
 use crate::input::group::Group;
 use crate::input::{Input, manifest, webdataset};
@@ -29,7 +29,8 @@ use crate::size;
   shardpack create --input images --output train-000000.shardpack --record-size-limit 1GB \\
       --compression lz4 --metadata creator=\"MyName\" training=\"true\"
   shardpack create --input images --output train.shardpack --shard-size 2GB --compression auto
-  tar c images | shardpack create --input - --output train.shardpack")]
+  tar c images | shardpack create --input - --output train.shardpack
+  shardpack create --input images --output - | ssh backup 'cat > train.shardpack'")]
 pub(crate) struct Create {
     /// A folder, a tar archive, a manifest (.jsonl), or - for a tar archive from standard input
     #[arg(long, short, required_unless_present = "manifest")]
@@ -39,7 +40,7 @@ pub(crate) struct Create {
     #[arg(long, conflicts_with = "input")]
     manifest: Option<PathBuf>,
 
-    /// The pack to write; with --shard-size or --shard-count, its name with six digits for each
+    /// The pack to write, or - for standard output; with --shard-size or --shard-count, its name with six digits for each
     #[arg(long, short)]
     output: PathBuf,
 
@@ -125,6 +126,7 @@ enum Oversize {
 
 impl Create {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        check_output(&self.output, self.json)?;
         let content_types = ContentTypes::new(&self.content_type);
         let folder_options = FolderOptions {
             group: self.group,
@@ -136,6 +138,7 @@ impl Create {
         let limits = self.limits(&input)?;
         let threads = self.threads.map_or_else(default_threads, usize::from);
         let mut packs = Rolling::new(&self.output, self.write_options()?, limits, threads);
+        report_leftovers(&packs.remove_leftovers());
         let mut progress = Progress::new(input.total_bytes);
         for record in input.records {
             let record = record?;

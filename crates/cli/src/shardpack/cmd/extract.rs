@@ -6,13 +6,14 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use shardpack::sink::Destination;
 use shardpack::{OnError, ReadOptions, Record};
 
 use crate::cmd::open_set;
 use crate::input::group::Group;
 use crate::output::{Failure, complain};
 use crate::progress::Progress;
-use crate::tar;
+use crate::tar::Archive;
 
 /// Write records back as files, or as a tar archive
 ///
@@ -51,7 +52,7 @@ pub(crate) struct Extract {
 
 enum Target {
     Folder(PathBuf),
-    Tar(tar::Writer<Box<dyn Write>>),
+    Tar(Archive),
 }
 
 impl Extract {
@@ -100,12 +101,20 @@ impl Extract {
     }
 
     fn target(&self) -> Result<Target, Failure> {
-        if self.output == Path::new("-") {
-            return Ok(Target::Tar(tar::Writer::new(Box::new(io::BufWriter::new(io::stdout())))));
-        }
-        if self.output.extension().is_some_and(|extension| extension == "tar") {
-            let file = File::create(&self.output).map_err(|error| Failure::io(&self.output, error))?;
-            return Ok(Target::Tar(tar::Writer::new(Box::new(io::BufWriter::new(file)))));
+        let to_archive = match Destination::resolve(&self.output) {
+            Ok(Destination::Stdout | Destination::Stream(_)) => true,
+            Ok(Destination::File(path)) => {
+                let is_archive = self.output.extension().is_some_and(|extension| extension == "tar");
+                if is_archive && path.exists() && !self.force {
+                    return Err(exists(&self.output));
+                }
+                is_archive
+            }
+            // A folder, or an error that making it tells better.
+            Err(_) => false,
+        };
+        if to_archive {
+            return Ok(Target::Tar(Archive::create(self.output.clone())?));
         }
         fs::create_dir_all(&self.output).map_err(|error| Failure::io(&self.output, error))?;
         Ok(Target::Folder(self.output.clone()))
@@ -146,6 +155,10 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+fn exists(path: &Path) -> Failure {
+    Failure::message(format!("{} is there already; use --force to replace it", path.display()))
+}
+
 /// Writes a file below `folder`. A symbolic link on the way is not followed.
 fn write_below(folder: &Path, name: &str, data: &[u8], force: bool) -> Result<(), Failure> {
     let path = folder.join(name);
@@ -162,18 +175,16 @@ fn write_below(folder: &Path, name: &str, data: &[u8], force: bool) -> Result<()
             Err(_) => fs::create_dir(&parent).map_err(|error| Failure::io(&parent, error))?,
         }
     }
-    if force {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Failure::io(&path, error)),
-            _ => {}
+    if force && let Ok(metadata) = fs::symlink_metadata(&path) {
+        if !metadata.is_file() {
+            let why = "is no regular file, and only those are replaced";
+            return Err(Failure::message(format!("{}: {why}", path.display())));
         }
+        fs::remove_file(&path).map_err(|error| Failure::io(&path, error))?;
     }
     let mut file = File::options().write(true).create_new(true).open(&path).map_err(|error| {
         if error.kind() == io::ErrorKind::AlreadyExists {
-            return Failure::message(format!(
-                "{} is there already; use --force to replace it",
-                path.display()
-            ));
+            return exists(&path);
         }
         Failure::io(&path, error)
     })?;

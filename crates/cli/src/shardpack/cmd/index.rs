@@ -1,6 +1,5 @@
 //! `shardpack index`: the catalogue of a dataset.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,8 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 use shardpack::ReadOptions;
 use shardpack::set::{CATALOGUE_NAME, Catalogue};
+use shardpack::sink::{OutputFile, remove_leftovers};
 
-use crate::cmd::open_set;
+use crate::cmd::{check_output, open_set, report_leftovers};
 use crate::output::{Failure, stdout};
 
 /// Print or write the catalogue of a dataset: its packs with their sizes, counts and key digests
@@ -50,10 +50,12 @@ impl Index {
                 out.flush()?;
             }
             Some(path) => {
-                // Under another name first: a reader sees the old catalogue or the new one.
-                let staged = path.with_extension("json.part");
-                fs::write(&staged, text).map_err(|error| Failure::io(&staged, error))?;
-                fs::rename(&staged, &path).map_err(|error| Failure::io(&path, error))?;
+                check_output(&path, false)?;
+                report_leftovers(&remove_leftovers(&path, |_| false));
+                // A reader sees the old catalogue or the new one.
+                let write =
+                    |mut out: OutputFile| out.write_all(text.as_bytes()).and_then(|()| out.finish(true));
+                OutputFile::create(&path).and_then(write).map_err(|error| Failure::io(&path, error))?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -8,7 +8,7 @@ use shardpack::set::{Columns, Layered, Missing, PackSet};
 use shardpack::sink::{Limits, Rolling};
 use shardpack::{ReadOptions, ShardPackReader, WriteOptions};
 
-use crate::cmd::{Compression, create, open_set, report};
+use crate::cmd::{Compression, check_output, create, open_set, report, report_leftovers};
 use crate::output::Failure;
 use crate::progress::Progress;
 use crate::size;
@@ -27,7 +27,7 @@ pub(crate) struct Merge {
     #[arg(required = true)]
     packs: Vec<String>,
 
-    /// The pack to write; with --shard-size, its name with six digits for each
+    /// The pack to write, or - for standard output; with --shard-size, its name with six digits for each
     #[arg(long, short)]
     output: PathBuf,
 
@@ -83,12 +83,14 @@ enum Sort {
 
 impl Merge {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        check_output(&self.output, self.json)?;
         let options =
             ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
         let base = open_set(&self.packs, &options)?;
         let limits = Limits { pack_bytes_max: self.shard_size.unwrap_or(0), pack_records_max: 0 };
         let mut packs =
             Rolling::new(&self.output, self.write_options(&base), limits, create::default_threads());
+        report_leftovers(&packs.remove_leftovers());
         let mut progress =
             Progress::new(base.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
         if !self.apply.is_empty() {

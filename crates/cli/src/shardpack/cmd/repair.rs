@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use shardpack::recover::{self, RepairOptions};
+use shardpack::sink::{Destination, remove_leftovers};
 
-use crate::cmd::source;
+use crate::cmd::{check_output, report_leftovers, source};
 use crate::output::{Failure, print_json, stdout};
 use crate::progress::Progress;
 
@@ -22,7 +23,7 @@ pub(crate) struct Repair {
     /// The damaged pack
     pack: PathBuf,
 
-    /// The pack to write
+    /// The pack to write, or - for standard output
     #[arg(long, short)]
     output: PathBuf,
 
@@ -51,12 +52,17 @@ impl Repair {
         {
             return Err(Failure::message("a pack is never repaired in place; give another --output"));
         }
+        let destination = check_output(&self.output, self.json)?;
+        report_leftovers(&remove_leftovers(&self.output, |_| false));
         let source = source(&self.pack.display().to_string())?;
         let mut progress = Progress::new(source.size().unwrap_or(0));
         let options = RepairOptions { keep_partial: self.keep_partial };
         let repaired = recover::repair(&source, &self.output, &options, |bytes| progress.set(bytes))?;
         drop(progress);
-        let mut out = stdout();
+        let mut out: Box<dyn Write> = match destination {
+            Destination::Stdout => Box::new(std::io::stderr()),
+            _ => Box::new(stdout()),
+        };
         if self.json {
             let loss = |loss: &recover::Loss| LossDescription {
                 offset: loss.range.start,

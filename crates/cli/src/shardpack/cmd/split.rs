@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 use shardpack::ReadOptions;
 use shardpack::sink::{Limits, Rolling};
 
-use crate::cmd::{merge, open_set, report};
+use crate::cmd::{check_output, merge, open_set, report, report_leftovers};
 use crate::output::Failure;
 use crate::progress::Progress;
 use crate::size;
@@ -31,7 +31,7 @@ pub(crate) struct Split {
     #[arg(required = true)]
     packs: Vec<String>,
 
-    /// The pack to write; with --count or --size, its name with six digits for each
+    /// The pack to write, or - for standard output; with --count or --size, its name with six digits for each
     #[arg(long, short)]
     output: PathBuf,
 
@@ -66,12 +66,22 @@ pub(crate) struct Split {
 
 impl Split {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let output = check_output(&self.output, self.json)?;
+        if let Some(rest) = &self.rest
+            && check_output(rest, self.json)? == output
+        {
+            return Err(Failure::message(
+                "--output and --rest are the same; give each pack a name of its own",
+            ));
+        }
         let set = open_set(&self.packs, &ReadOptions::default())?;
         let limits =
             Limits { pack_bytes_max: self.size.unwrap_or(0), pack_records_max: self.count.unwrap_or(0) };
         let options = merge::options_like(set.packs());
         let mut chosen = Rolling::new(&self.output, options.clone(), limits, 1);
         let mut rest = self.rest.as_ref().map(|path| Rolling::new(path, options, Limits::default(), 1));
+        report_leftovers(&chosen.remove_leftovers());
+        report_leftovers(&rest.as_ref().map(Rolling::remove_leftovers).unwrap_or_default());
         let mut wanted = self.wanted_keys()?;
         let mut progress =
             Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());

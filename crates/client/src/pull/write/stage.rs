@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 pub(crate) struct Stage {
     folder: PathBuf,
     next: AtomicU64,
+    /// Folders of killed pulls that were removed.
+    removed: u64,
     /// Held for as long as the folder is in use.
     _lock: File,
 }
@@ -22,7 +24,7 @@ impl Stage {
     pub(crate) fn new(root: &Path) -> Result<Self> {
         let named = |error| Error::io(root, error);
         fs::create_dir_all(root).map_err(named)?;
-        remove_stale(root).map_err(named)?;
+        let removed = remove_stale(root).map_err(named)?;
         let folder = root.join(format!("{PREFIX}{}", unique()));
         let make = || {
             fs::create_dir(&folder)?;
@@ -31,7 +33,12 @@ impl Stage {
             Ok(lock)
         };
         let lock = make().map_err(named)?;
-        Ok(Self { folder, next: AtomicU64::new(0), _lock: lock })
+        Ok(Self { folder, next: AtomicU64::new(0), removed, _lock: lock })
+    }
+
+    /// Folders of killed pulls that were removed.
+    pub(crate) fn removed(&self) -> u64 {
+        self.removed
     }
 
     /// A name that nobody has had.
@@ -51,8 +58,9 @@ impl Drop for Stage {
     }
 }
 
-/// Removes folders whose pull is no more.
-fn remove_stale(root: &Path) -> io::Result<()> {
+/// Removes folders whose pull is no more, and returns how many.
+fn remove_stale(root: &Path) -> io::Result<u64> {
+    let mut removed = 0;
     for entry in fs::read_dir(root)? {
         let path = entry?.path();
         let is_stage =
@@ -61,10 +69,10 @@ fn remove_stale(root: &Path) -> io::Result<()> {
             && let Ok(lock) = File::open(path.join(LOCK))
             && lock.try_lock().is_ok()
         {
-            let _ = fs::remove_dir_all(&path);
+            removed += u64::from(fs::remove_dir_all(&path).is_ok());
         }
     }
-    Ok(())
+    Ok(removed)
 }
 
 #[cfg(target_os = "linux")]

@@ -99,3 +99,28 @@ fn a_disk_that_fails_fails_one_file() {
     parts[1].rename(false).unwrap();
     assert_eq!(fs::read(dir.path().join("1")).unwrap(), data);
 }
+
+/// Files that happen to be called as ours would be.
+#[test]
+fn a_file_of_the_user_is_never_taken_for_a_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    for (name, other) in [("file.part", "file.part.journal"), ("file.part.journal", "file.part")] {
+        let own = dir.path().join(name);
+        fs::write(&own, "precious").unwrap();
+        let (data, chunks, hash) = sample(9500);
+        let (part, claims) = Part::open(hash, target.clone()).unwrap();
+        assert!(claims.is_empty());
+        let parts = vec![part];
+        write(&parts, &data, &chunks, 0..chunks.len());
+        let size = data.len() as u64;
+        assert!(parts[0].is_right(size));
+        parts[0].settle(size, false).unwrap();
+        parts[0].rename(false).unwrap();
+        drop(parts);
+        assert_eq!(fs::read(&own).unwrap(), b"precious", "{name}");
+        assert_eq!(fs::read(&target).unwrap(), data);
+        assert!(!dir.path().join(other).exists());
+        fs::remove_file(own).unwrap();
+    }
+}

@@ -3,10 +3,25 @@
 use super::{is_candidate, step};
 use crate::suite::GEAR_WINDOW;
 
+/// See [`super::first`].
+pub(super) fn first(data: &[u8], from: usize, to: usize) -> Option<usize> {
+    let mut hash = super::hash(warm_up(data, from));
+    let mut bytes = data.get(from..to)?.iter();
+    let met = bytes.position(|byte| {
+        hash = step(hash, *byte);
+        is_candidate(hash)
+    });
+    met.map(|at| from + at + 1)
+}
+
+/// What the hash of the first place takes from before it.
+fn warm_up(data: &[u8], from: usize) -> &[u8] {
+    data.get(from.saturating_sub(GEAR_WINDOW - 1)..from).unwrap_or_default()
+}
+
 /// See [`super::candidates`].
 pub(super) fn candidates(data: &[u8], from: usize, to: usize, found: &mut Vec<usize>) {
-    let warm_up = data.get(from.saturating_sub(GEAR_WINDOW - 1)..from).unwrap_or_default();
-    let mut hash = super::hash(warm_up);
+    let mut hash = super::hash(warm_up(data, from));
     for (i, byte) in data.get(from..to).unwrap_or_default().iter().enumerate() {
         hash = step(hash, *byte);
         if is_candidate(hash) {

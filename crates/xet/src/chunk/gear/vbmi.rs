@@ -6,16 +6,13 @@
 //! three 3.2; one plain lane beside four permutes of one register each 2.9. On an Intel Xeon (Ice Lake) only those four
 //! were measured: 2.7, 3.1, 3.4 and 3.1 with none to three plain lanes, and with a busy sibling none or one was best.
 //!
-//! SHA-256 of one stream waits for itself most of the time, and what it uses of a core this kernel mostly leaves alone. So
-//! the rounds of a block are made between the steps of the search: digest and search take 0.68 ns for a byte, one after
-//! the other 0.80, the digest alone 0.56 (Zen 4).
+//! Every instruction here must be encoded with VEX or EVEX. One legacy SSE instruction between two of 512 bits costs an Intel
+//! processor more than a whole step of the search; `scripts/check-kernels.py` looks for them.
 #![allow(unsafe_code, clippy::indexing_slicing)]
 
 use std::arch::x86_64::*;
 
 use super::portable;
-use crate::sha256::Beside;
-use crate::sha256::rounds::{Rounds, Words};
 use crate::suite::{GEAR_TABLE, GEAR_WINDOW};
 
 /// Proof that the processor has what the kernel needs.
@@ -27,23 +24,12 @@ impl Kernel {
         let found = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vbmi")
-            // For the digest beside it. Every processor that has the others has these.
-            && is_x86_feature_detected!("sha")
-            && is_x86_feature_detected!("ssse3")
-            && is_x86_feature_detected!("sse4.1");
+            && is_x86_feature_detected!("avx512vbmi");
         found.then_some(Self(()))
     }
 
     /// See [`super::candidates`].
-    pub(super) fn candidates(
-        self,
-        data: &[u8],
-        from: usize,
-        to: usize,
-        found: &mut Vec<usize>,
-        beside: &mut Beside<'_>,
-    ) {
+    pub(super) fn candidates(self, data: &[u8], from: usize, to: usize, found: &mut Vec<usize>) {
         assert!(from <= to && to <= data.len(), "the block lies in the data");
         // Lanes warm up on the 64 bytes before their stretch.
         let before = from.max(GEAR_WINDOW);
@@ -55,7 +41,7 @@ impl Kernel {
         let first = found.len();
         // SAFETY: `self` proves the features; `before >= 64`, and the lanes end at `before + LANES * stretch <= to`,
         // which is inside `data`.
-        unsafe { lanes(data, before, stretch, found, beside) };
+        unsafe { lanes(data, before, stretch, found) };
         if let Some(new) = found.get_mut(first..) {
             new.sort_unstable();
         }
@@ -63,30 +49,18 @@ impl Kernel {
     }
 }
 
-/// Appends the candidates of `LANES` stretches, each of `stretch` bytes, the first at `from`; in no order. Takes along a block
-/// of a message in every step, as long as there are any.
+/// Appends the candidates of `LANES` stretches, each of `stretch` bytes, the first at `from`; in no order.
 ///
 /// # Safety
 ///
 /// The processor has the features; `stretch` is a multiple of eight; `from >= 64` and
 /// `from + LANES * stretch <= data.len()`.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,sha,ssse3,sse4.1")]
-unsafe fn lanes(data: &[u8], from: usize, stretch: usize, found: &mut Vec<usize>, beside: &mut Beside<'_>) {
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+unsafe fn lanes(data: &[u8], from: usize, stretch: usize, found: &mut Vec<usize>) {
     let mut lanes = Lanes { data, from, stretch, found, hashes: _mm512_setzero_si512(), plain: 0 };
-    let steps = (stretch + GEAR_WINDOW) / STEP;
-    let (blocks, left) = beside.blocks.split_at(steps.min(beside.blocks.len()));
-    let mut words = Words::of(&beside.state);
-    for (n, block) in blocks.iter().enumerate() {
-        let mut rounds = words.begin(block);
-        // SAFETY: `n < steps`, so this and what the caller vouches for is what `step` asks for.
-        unsafe { lanes.step::<true>(n * STEP, &mut rounds) };
-        words.end(rounds);
-    }
-    (beside.state, beside.blocks) = (words.into_state(), left);
-    let mut idle = words.begin(&[0; 64]);
-    for n in blocks.len()..steps {
-        // SAFETY: as above.
-        unsafe { lanes.step::<false>(n * STEP, &mut idle) };
+    for i in (0..stretch + GEAR_WINDOW).step_by(STEP) {
+        // SAFETY: both are multiples of `STEP`, so `i + STEP <= stretch + 64`; the caller vouches for the rest.
+        unsafe { lanes.step(i) };
     }
 }
 
@@ -101,22 +75,14 @@ struct Lanes<'a> {
 }
 
 impl Lanes<'_> {
-    /// Advances every lane by [`STEP`] bytes, from the `i`th of its warm-up and stretch on; and makes all rounds of a block, if
-    /// it is to `DIGEST`.
+    /// Advances every lane by [`STEP`] bytes, from the `i`th of its warm-up and stretch on.
     ///
     /// # Safety
     ///
     /// `from >= 64`, `from + LANES * stretch <= data.len()`, and `i + STEP <= stretch + 64`.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,sha,ssse3,sse4.1")]
-    unsafe fn step<const DIGEST: bool>(&mut self, i: usize, rounds: &mut Rounds<'_>) {
-        macro_rules! rounds {
-            ($($four:literal),*) => {
-                if DIGEST {
-                    $(rounds.four::<$four>();)*
-                }
-            };
-        }
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+    unsafe fn step(&mut self, i: usize) {
         let &mut Self { data, from, stretch, .. } = self;
         let below = _mm512_set1_epi64(1 << 48);
         // Pairs of lanes share 128 bits; this brings the same step of both together, for the unpacks below.
@@ -127,7 +93,6 @@ impl Lanes<'_> {
             data.as_ptr().add(from - GEAR_WINDOW + lane * stretch + i).cast::<u64>().read_unaligned()
         };
 
-        rounds!(0);
         let bytes = _mm512_set_epi64(
             word(7).cast_signed(),
             word(6).cast_signed(),
@@ -139,15 +104,10 @@ impl Lanes<'_> {
             word(0).cast_signed(),
         );
         let bytes = _mm512_shuffle_epi8(bytes, pair_up);
-        rounds!(1);
         let (p0, p1) = (look_up(0, bytes), look_up(1, bytes));
-        rounds!(2);
         let (p2, p3) = (look_up(2, bytes), look_up(3, bytes));
-        rounds!(3);
         let (p4, p5) = (look_up(4, bytes), look_up(5, bytes));
-        rounds!(4);
         let (p6, p7) = (look_up(6, bytes), look_up(7, bytes));
-        rounds!(5);
         let bytes = word(VECTOR_LANES);
         for step in 0..STEP {
             self.plain = (self.plain << 1).wrapping_add(GEAR_TABLE[(bytes >> (8 * step) & 0xff) as usize]);
@@ -157,16 +117,11 @@ impl Lanes<'_> {
         }
 
         // Bytes to pairs, pairs to quarters, quarters to words: one word a lane, four steps a half.
-        rounds!(6);
         let pairs = [(p0, p1), (p2, p3), (p4, p5), (p6, p7)];
         let low = pairs.map(|(even, odd)| _mm512_unpacklo_epi8(even, odd));
-        rounds!(7);
         let high = pairs.map(|(even, odd)| _mm512_unpackhi_epi8(even, odd));
-        rounds!(8);
         let [a, b, c, d] = words(low);
-        rounds!(9, 10);
         let [e, f, g, h] = words(high);
-        rounds!(11);
 
         let before = self.hashes;
         let mut least = below;
@@ -174,12 +129,10 @@ impl Lanes<'_> {
             self.hashes = _mm512_add_epi64(_mm512_add_epi64(self.hashes, self.hashes), gear);
             least = _mm512_min_epu64(least, self.hashes);
         }
-        rounds!(12, 13);
         for gear in [e, f, g, h] {
             self.hashes = _mm512_add_epi64(_mm512_add_epi64(self.hashes, self.hashes), gear);
             least = _mm512_min_epu64(least, self.hashes);
         }
-        rounds!(14, 15);
         if _mm512_cmplt_epu64_mask(least, below) != 0 {
             self.note_hits(i, before, &[a, b, c, d, e, f, g, h]);
         }

@@ -1,7 +1,6 @@
 //! Parquet from packs: a column for the keys and one for each entry name.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use shardpack::Record;
 use shardpack::set::PackSet;
+use shardpack::sink::OutputFile;
 
 use super::KEY;
 use crate::output::Failure;
@@ -29,7 +29,7 @@ pub(crate) fn write(set: &PackSet, path: &Path, mut told: impl FnMut(&Record)) -
         .set_dictionary_enabled(false)
         .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None)
         .build();
-    let file = File::create(path).map_err(|error| Failure::io(path, error))?;
+    let file = OutputFile::create(path).map_err(|error| Failure::io(path, error))?;
     let schema = columns.schema().map_err(failed)?;
     let mut file =
         SerializedFileWriter::new(io::BufWriter::new(file), schema, Arc::new(properties)).map_err(failed)?;
@@ -47,7 +47,9 @@ pub(crate) fn write(set: &PackSet, path: &Path, mut told: impl FnMut(&Record)) -
     if !group.is_empty() {
         columns.write(&mut file, group).map_err(failed)?;
     }
-    file.close().map_err(failed).map(drop)
+    let buffered = file.into_inner().map_err(failed)?;
+    let file = buffered.into_inner().map_err(|error| Failure::io(path, error.into()))?;
+    file.finish(true).map_err(|error| Failure::io(path, error))
 }
 
 /// Entry names, each with the type that all its contents have.
