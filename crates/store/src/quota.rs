@@ -222,7 +222,7 @@ fn expect(quota: &QuotaRow, usage: Usage, need: Need) -> Result<()> {
             let of = &quota.of;
             // Not how much is wanted: of a xorb that others sent, its length is not the caller's to know.
             let message = format!(
-                "quota of {of}: {used} of {hard} {what} bytes are used, and this needs more than is left; \
+                "quota of {of}: {hard} {what} bytes, {used} are used and this needs more than is left; \
                  delete something, or ask an administrator for more"
             );
             return Err(Error::new(ErrorKind::Full, message));

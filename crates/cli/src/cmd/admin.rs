@@ -94,6 +94,14 @@ enum NamespaceVerb {
     },
     /// List all that were added
     List,
+    /// Show or narrow who may find the chunks of its repositories, and whose they find
+    Dedup {
+        /// Its name
+        name: String,
+        /// off, repo, namespace or global; default removes the setting
+        #[arg(value_parser = keeping::dedup_setting)]
+        policy: Option<keeping::DedupSetting>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -158,6 +166,15 @@ enum RepoVerb {
         /// Public instead
         #[arg(long)]
         public: bool,
+    },
+    /// Show or narrow who may find the chunks of a repository, and whose it finds
+    Dedup {
+        /// The repository
+        #[arg(value_parser = RepoName::parse)]
+        repo: RepoName,
+        /// off, repo, namespace or global; default removes the setting
+        #[arg(value_parser = keeping::dedup_setting)]
+        policy: Option<keeping::DedupSetting>,
     },
 }
 

@@ -1,14 +1,14 @@
 //! `drystone admin` in the catalog itself.
 
 use serde_json::{Value, json};
-use server::http::{deed_json, left_json, quota_json};
+use server::http::{dedup_json, deed_json, left_json, quota_json};
 use server::{House, Layers, ServeConfig};
 use store::Store;
-use store::catalog::keep::{DeedQuery, Limit, QuotaRow};
+use store::catalog::keep::{DeedQuery, Limit, QuotaOf, QuotaRow};
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
 
-use super::keeping::{Audit, QuotaVerb, Undelete};
+use super::keeping::{Audit, DedupSetting, QuotaVerb, Undelete};
 use super::{MemberVerb, NamespaceVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
 use crate::output::CliError;
 
@@ -53,6 +53,7 @@ async fn namespaces(verb: NamespaceVerb, store: &Store, is_organisation: bool) -
         NamespaceVerb::Create { name } => {
             Ok(vec![value(&store.add_namespace(&name, is_organisation).await?)])
         }
+        NamespaceVerb::Dedup { name, policy } => dedup(&name.parse()?, policy, store).await,
         NamespaceVerb::List => Ok(store.namespaces(is_organisation).await?.iter().map(value).collect()),
     }
 }
@@ -86,7 +87,19 @@ async fn repos(verb: RepoVerb, store: &Store, config: &ServeConfig) -> store::Re
             store.set_private(&row, !public).await?;
             Ok(vec![value(&RepoRow { private: !public, ..row })])
         }
+        RepoVerb::Dedup { repo, policy } => {
+            let row = find(store, &repo).await?;
+            dedup(&QuotaOf::Repo(row.scope()?), policy, store).await
+        }
     }
+}
+
+/// Sets a dedup policy, if one is given, and returns what counts.
+async fn dedup(of: &QuotaOf, policy: Option<DedupSetting>, store: &Store) -> store::Result<Vec<Value>> {
+    if let Some(DedupSetting(policy)) = policy {
+        store.set_dedup_policy(of, policy).await?;
+    }
+    Ok(vec![dedup_json(of, store.dedup_setting(of).await?, store.dedup_policy_of(of).await?)])
 }
 
 async fn trash(verb: TrashVerb, store: &Store) -> store::Result<Vec<Value>> {

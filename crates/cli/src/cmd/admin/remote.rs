@@ -5,9 +5,10 @@ use client::hub::Hub;
 use client::token::Token;
 use reqwest::{Client, Method, header};
 use serde_json::{Value, json};
+use store::DedupPolicy;
 use store::repo::{Kind, RepoName};
 
-use super::keeping::{QuotaVerb, Undelete};
+use super::keeping::{DedupSetting, QuotaVerb, Undelete};
 use super::{MemberVerb, NamespaceVerb, RepoVerb, TrashVerb, Values, Verb, said};
 use crate::output::CliError;
 
@@ -67,6 +68,18 @@ impl Remote {
         match verb {
             NamespaceVerb::Create { name } => self.send(Method::POST, path, json!({"name": name})).await,
             NamespaceVerb::List => self.list(path).await,
+            NamespaceVerb::Dedup { name, policy: Some(DedupSetting(policy)) } => {
+                let policy = policy.map_or("default", DedupPolicy::name);
+                self.send(Method::PUT, DEDUP, json!({"of": name, "dedup": policy})).await
+            }
+            NamespaceVerb::Dedup { name, policy: None } => {
+                let mut set = self.list(DEDUP).await?;
+                set.retain(|value| value.get("of") == Some(&json!(name)));
+                match set.is_empty() {
+                    true => Err(said(format!("no dedup policy is set for {name}"))),
+                    false => Ok(set),
+                }
+            }
         }
     }
 
@@ -114,6 +127,13 @@ impl Remote {
                 self.send(Method::POST, "/api/repos/move", body).await?;
                 let info = self.send(Method::GET, &api(&to, ""), Value::Null).await?;
                 Ok(value(&to, info.first().and_then(|info| info.get("private")).unwrap_or(&Value::Null)))
+            }
+            RepoVerb::Dedup { repo, policy: Some(DedupSetting(policy)) } => {
+                let policy = policy.map_or("default", DedupPolicy::name);
+                self.send(Method::PUT, &api(&repo, "/dedup"), json!({"dedup": policy})).await
+            }
+            RepoVerb::Dedup { repo, policy: None } => {
+                self.send(Method::GET, &api(&repo, "/dedup"), Value::Null).await
             }
             RepoVerb::Private { repo, public } => {
                 self.send(Method::PUT, &api(&repo, "/settings"), json!({"private": !public})).await?;
@@ -180,6 +200,7 @@ impl Remote {
 }
 
 const QUOTAS: &str = "/api/admin/quotas";
+const DEDUP: &str = "/api/admin/dedup";
 const UNDELETE: &str = "/api/admin/undelete";
 
 fn api(repo: &RepoName, rest: &str) -> String {
