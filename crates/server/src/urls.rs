@@ -157,8 +157,9 @@ pub struct BucketUrls {
 
 impl BucketUrls {
     fn new(objects: Objects, ttl_s: u64) -> Self {
-        let weight =
-            |_: &(XorbKey, u64, u64, bool), url: &Arc<str>| u32::try_from(url.len() + 160).unwrap_or(u32::MAX);
+        let weight = |_: &(XorbKey, u64, u64, bool), url: &Arc<str>| {
+            u32::try_from(url.len() + 160).unwrap_or(u32::MAX)
+        };
         let signed = Cache::builder()
             .weigher(weight)
             .max_capacity(SIGNED_BYTES_MAX)

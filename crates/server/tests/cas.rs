@@ -294,7 +294,8 @@ async fn a_disk_that_is_almost_full_takes_no_uploads() {
 /// The first term of a file in a xorb of several chunks: one of a single chunk is named to nobody else.
 fn held_by_many(shard: &Shard) -> Option<(&xet::shard::Term, &xet::shard::XorbEntry)> {
     let firsts = shard.files.iter().filter_map(|file| file.terms.first());
-    let mut held = firsts.filter_map(|term| Some((term, shard.xorbs.iter().find(|xorb| xorb.hash == term.xorb)?)));
+    let mut held =
+        firsts.filter_map(|term| Some((term, shard.xorbs.iter().find(|xorb| xorb.hash == term.xorb)?)));
     held.find(|(_, holder)| holder.chunks.len() > 1)
 }
 
@@ -371,5 +372,5 @@ fn an_upload_without_a_length_is_counted_and_its_calls_are_timed() {
     assert_eq!(count("drystone_xorbs_received_total{new=\"true\"}"), 1.0);
     assert_eq!(count("drystone_ingest_seconds_count"), 1.0);
     assert_eq!(count("drystone_object_seconds_count{call=\"put\"}"), 1.0);
-    assert_eq!(count("drystone_catalog_seconds_count{call=\"add_xorbs\"}"), 1.0);
+    assert_eq!(count("drystone_catalog_seconds_count{call=\"record_upload\"}"), 2.0);
 }

@@ -60,7 +60,8 @@ impl DedupPolicy {
     pub fn parse_setting(text: &str) -> Result<Option<Self>> {
         let found = Self::ALL.into_iter().find(|policy| policy.name() == text);
         if found.is_none() && text != "default" {
-            let message = format!("{text:.80?} is no dedup policy: use off, repo, namespace, global or default");
+            let message =
+                format!("{text:.80?} is no dedup policy: use off, repo, namespace, global or default");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         Ok(found)

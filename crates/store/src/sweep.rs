@@ -206,7 +206,13 @@ impl Store {
         let now_s = self.clock.now_s();
         let least_s = self.dedup.answer_s.saturating_add(TOUCH_S);
         if options.offline && options.grace_s == 0 {
-            return Ok(Times { now_s, old_s: FOREVER_S, settled_s: FOREVER_S, left_s: FOREVER_S, parts_s: FOREVER_S });
+            return Ok(Times {
+                now_s,
+                old_s: FOREVER_S,
+                settled_s: FOREVER_S,
+                left_s: FOREVER_S,
+                parts_s: FOREVER_S,
+            });
         }
         if !options.offline && options.grace_s < least_s {
             let message = format!(

@@ -4,9 +4,9 @@
 mod house;
 
 use house::{House, NOW_S, Upload, writer};
+use store::catalog::keep::QuotaOf;
 use store::catalog::sweep::Kept;
 use store::dedup::TOUCH_S;
-use store::catalog::keep::QuotaOf;
 use store::{DedupOptions, DedupPolicy, ErrorKind, Grant};
 use testkit::corpus;
 use xet::ChunkHash;
@@ -25,7 +25,6 @@ async fn filled(policy: DedupPolicy) -> (House, Upload) {
 fn chunk(upload: &Upload, n: u32) -> ChunkHash {
     upload.xorbs[0].info.chunks()[n as usize].hash
 }
-
 
 #[tokio::test]
 async fn the_first_chunk_of_a_file_finds_its_whole_xorb() {

@@ -50,15 +50,21 @@ async fn a_guess_gets_one_answer_whether_the_xorb_is_stored_or_not() {
         // Stored and never registered, damaged, and on its way out: of all of them nothing is told.
         let pending = Upload::of(&[&corpus::noise(3, 200_000)], 100, Policy::Auto);
         let damaged = Upload::of(&[&corpus::noise(4, 200_000)], 100, Policy::Auto);
-        house.ingest(&writer("ann/secret"), pending.xorbs[0].info.hash(), &pending.xorbs[0].bytes).await.unwrap();
+        house
+            .ingest(&writer("ann/secret"), pending.xorbs[0].info.hash(), &pending.xorbs[0].bytes)
+            .await
+            .unwrap();
         house.upload(&writer("ann/secret"), &damaged).await.unwrap();
         let key = house.catalog.xorbs(&[damaged.xorbs[0].info.hash()]).await.unwrap()[0].key;
         house.catalog.care().mark_damaged(&[key], house::NOW_S).await.unwrap();
         let count = long.xorbs[0].info.chunk_count();
         for caller in ["bob/own", "ann/sibling"] {
-            for (chunks, raw_bytes) in [(0..1, 40_000), (0..count, 900_000), (0..count + 5, 900_000), (0..2, 77), (5..9000, 1)] {
+            for (chunks, raw_bytes) in
+                [(0..1, 40_000), (0..count, 900_000), (0..count + 5, 900_000), (0..2, 77), (5..9000, 1)]
+            {
                 let refused = async |xorb: XorbHash| {
-                    let refused = house.register(&writer(caller), &guess(xorb, chunks.clone(), raw_bytes)).await;
+                    let refused =
+                        house.register(&writer(caller), &guess(xorb, chunks.clone(), raw_bytes)).await;
                     let refused = refused.unwrap_err();
                     (refused.kind(), refused.to_string().replace(&xorb.to_string(), "X"))
                 };
@@ -75,7 +81,9 @@ async fn a_guess_gets_one_answer_whether_the_xorb_is_stored_or_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_range_hash_opens_what_the_policy_reaches_and_never_a_xorb_of_one_chunk() {
-    for (policy, expected) in POLICIES.into_iter().zip([[true, true], [true, false], [false, false], [false, false]]) {
+    for (policy, expected) in
+        POLICIES.into_iter().zip([[true, true], [true, false], [false, false], [false, false]])
+    {
         let (house, long, short) = filled(policy).await;
         for (caller, expected) in ["ann/sibling", "bob/own"].into_iter().zip(expected) {
             let grant = writer(caller);
@@ -115,7 +123,10 @@ async fn an_upload_does_not_tell_what_others_have() {
         let grant = writer("bob/own");
         for upload in [&long, &short] {
             let xorb = &upload.xorbs[0];
-            assert!(house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap().was_inserted, "{policy:?}");
+            assert!(
+                house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap().was_inserted,
+                "{policy:?}"
+            );
             assert!(!house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap().was_inserted);
             assert!(house.register(&grant, &upload.shard()).await.unwrap().was_inserted, "{policy:?}");
             assert!(!house.register(&grant, &upload.shard()).await.unwrap().was_inserted);
@@ -171,9 +182,15 @@ async fn a_refusal_takes_as_long_whether_the_xorb_is_stored_or_not() {
         times.iter_mut().for_each(|times| times.sort_unstable());
         let [absent, stored] = &times;
         assert!(absent[0] >= Duration::from_millis(200), "it is answered in steps: {:?}", absent[0]);
-        let share = |of: &[Duration], at: Duration| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
+        let share =
+            |of: &[Duration], at: Duration| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
         let apart = absent.iter().chain(stored).map(|at| (share(absent, *at) - share(stored, *at)).abs());
         let apart = apart.fold(0.0, f64::max);
-        assert!(apart < 0.2, "{policy:?}: {apart}; medians {:?} {:?}", absent[SAMPLES / 2], stored[SAMPLES / 2]);
+        assert!(
+            apart < 0.2,
+            "{policy:?}: {apart}; medians {:?} {:?}",
+            absent[SAMPLES / 2],
+            stored[SAMPLES / 2]
+        );
     }
 }

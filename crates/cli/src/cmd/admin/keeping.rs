@@ -118,7 +118,12 @@ pub(crate) fn text(value: &Value) -> Option<String> {
         return Some(format!("{}  {}  {}", field("of"), side("logical"), side("physical")));
     }
     if value.get("effective").is_some() {
-        return Some(format!("{}  dedup {} (in effect: {})", field("of"), field("dedup"), field("effective")));
+        return Some(format!(
+            "{}  dedup {} (in effect: {})",
+            field("of"),
+            field("dedup"),
+            field("effective")
+        ));
     }
     if value.get("action").is_some() {
         let words = ["time", "who", "action", "target", "detail", "request"].map(field);

@@ -4,9 +4,9 @@ use axum::body::Body;
 use axum::http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::DedupPolicy;
 use store::catalog::keep::{DeedQuery, DeedRow, LeftRow, Limit, QuotaOf, QuotaRow, Usage};
 use store::catalog::repo::RepoRow;
-use store::DedupPolicy;
 use store::repo::RepoName;
 use xet::wire::ErrorCode;
 
