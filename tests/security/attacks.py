@@ -214,6 +214,28 @@ def steal(folder, policy):
             if not allowed:
                 read = hub.request("GET", f"/v1/reconstructions/{secret.file}", bob)
                 check(f"{name}: and the file stays closed", read.status == 404, str(read))
+        # What is read of a private repository stays out of caches that serve others.
+        plan = hub.request("GET", f"/v1/reconstructions/{secret.file}", ann).json()
+        fetch = next(iter(plan["fetch_info"].values()))[0]
+        url = urllib.parse.urlsplit(fetch["url"])
+        asked = {"Range": f"bytes={fetch['url_range']['start']}-{fetch['url_range']['end']}"}
+        data_answer = hub.request("GET", f"{url.path}?{url.query}", headers=asked)
+        cached = data_answer.headers.get("Cache-Control", "")
+        check(f"{policy}: range data of a private repository is private", data_answer.status == 206 and cached.startswith("private"), f"{data_answer.status} {cached}")
+        opened = hub.request("GET", f"{url.path}?{url.query.replace('&X-Xet-Cache=private', '')}", headers=asked)
+        check(f"{policy}: and nobody can make it public", opened.status == 403, str(opened)[:200])
+        # A repository that is set to `off` is in nobody's reach, and reaches nobody.
+        hub.repo("ann/closed", private=True)
+        closed = hub.token("--scope", "write", "--repo", "ann/closed")
+        narrowed = hub.request("PUT", "/api/models/ann/closed/dedup", closed, {"dedup": "off"})
+        check(f"{policy}: a writer narrows dedup", narrowed.status == 200 and narrowed.json()["effective"] == "off", str(narrowed))
+        widened = hub.request("PUT", "/api/models/ann/closed/dedup", closed, {"dedup": "global"})
+        check(f"{policy}: and does not widen it", widened.status == 403, str(widened))
+        inner = Upload(folder, noise(4, 1_200_000)).send(hub, closed)
+        reached = hub.request("POST", "/v1/shards", hub.token("--scope", "write", "--repo", "ann/sibling"), inner.forge(lambda dump: dump.update(xorbs=[])))
+        check(f"{policy}: nobody reaches what is off", reached.status >= 400, str(reached))
+        reaching = hub.request("POST", "/v1/shards", closed, secret.forge(lambda dump: dump.update(xorbs=[])))
+        check(f"{policy}: nor does it reach others", reaching.status >= 400, str(reaching))
         # What one repository uploads does not show whether another has it.
         hub.repo("eve/own", private=True)
         eve = hub.token("--scope", "write", "--repo", "eve/own")

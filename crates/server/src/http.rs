@@ -42,7 +42,7 @@ use error::Refused;
 pub(crate) use hub::{
     Asked, HubError, LfsSigner, Query, SEARCH_BYTES_MAX, encoded, hub_commit, hub_decide,
 };
-pub use hub::{deed_json, iso, left_json, quota_json};
+pub use hub::{dedup_json, deed_json, iso, left_json, quota_json};
 pub(crate) use telemetry::read_body;
 
 /// What is answered.

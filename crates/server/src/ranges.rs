@@ -40,12 +40,14 @@ pub enum Cache {
     NoStore,
     /// By the one who asked, who must ask again whether it still holds.
     Revalidate,
-    /// By everyone, as it never changes, until the URL expires.
+    /// By everyone, or by the one who asked, as it never changes, until the URL expires.
     Until {
         /// When the URL expires, in Unix seconds.
         expires_s: u64,
         /// Now, in Unix seconds.
         now_s: u64,
+        /// By the one who asked alone.
+        is_private: bool,
     },
 }
 
@@ -216,9 +218,10 @@ fn with_headers(status: StatusCode, thing: &Thing, body: Body) -> Response<Body>
     match thing.cache {
         Cache::NoStore => put(&mut response, header::CACHE_CONTROL, "private, no-store"),
         Cache::Revalidate => put(&mut response, header::CACHE_CONTROL, "private, no-cache"),
-        Cache::Until { expires_s, now_s } => {
+        Cache::Until { expires_s, now_s, is_private } => {
+            let audience = if is_private { "private" } else { "public" };
             let age_s = expires_s.saturating_sub(now_s);
-            put(&mut response, header::CACHE_CONTROL, &format!("public, immutable, max-age={age_s}"));
+            put(&mut response, header::CACHE_CONTROL, &format!("{audience}, immutable, max-age={age_s}"));
             // Beyond the year 9999 dates have no form in HTTP; no one signs for that long.
             let expires = UNIX_EPOCH + Duration::from_secs(expires_s.min(253_402_300_799));
             put(&mut response, header::EXPIRES, &httpdate::fmt_http_date(expires));
@@ -258,7 +261,7 @@ fn put(response: &mut Response<Body>, name: HeaderName, value: &str) {
 
 /// A xorb as a thing, with the caching headers the draft asks for.
 pub fn xorb(grant: &Grant, total_bytes: u64, now_s: u64) -> Thing {
-    let cache = Cache::Until { expires_s: grant.expires_s, now_s };
+    let cache = Cache::Until { expires_s: grant.expires_s, now_s, is_private: grant.is_private };
     Thing { total_bytes, etag: grant.key.xorb.to_string(), content_type: content_type::BYTES, cache }
 }
 

@@ -16,7 +16,10 @@
 //! |    4 | number of ranges, little-endian                                  |
 //! |  16n | first and last byte of each, little-endian, ascending            |
 //!
-//! in URL-safe Base64.
+//! |    1 | only in URLs of private repositories: 1                          |
+//!
+//! in URL-safe Base64. A URL of a private repository has `&X-Xet-Cache=private` besides: what it answers may be kept by the
+//! caller, not by caches that serve others.
 
 use std::fmt;
 
@@ -66,6 +69,8 @@ pub struct Grant {
     pub ranges: Vec<HttpRange>,
     /// Until when, in Unix seconds.
     pub expires_s: u64,
+    /// Whether caches that serve others must not keep the answer.
+    pub is_private: bool,
 }
 
 /// Why a data URL opens nothing. On the wire all are 403, which makes clients ask for a new one.
@@ -127,19 +132,31 @@ impl Signer {
     /// The path and query that open `ranges` of an object until `expires_s`. Order and repetition do not matter: one
     /// set has one URL.
     pub fn sign(&self, key: &DataKey, ranges: &[HttpRange], expires_s: u64) -> Result<String, RangeCount> {
+        self.sign_for(key, ranges, expires_s, false)
+    }
+
+    /// The same, of a private repository or not.
+    pub fn sign_for(
+        &self,
+        key: &DataKey,
+        ranges: &[HttpRange],
+        expires_s: u64,
+        is_private: bool,
+    ) -> Result<String, RangeCount> {
         let set = canonical(ranges);
         let max = limits::URL_RANGES_MAX;
         if !(1..=max).contains(&set.len()) {
             return Err(RangeCount { found: set.len(), max });
         }
         let (id, secret) = self.keys.first().expect("a ring has a current key");
-        let tag = mac(secret.expose(), &[&message(key, &set, expires_s)]);
+        let tag = mac(secret.expose(), &[&message(key, &set, expires_s, is_private)]);
         let mut signature = vec![VERSION];
         signature.extend(tag);
         let list: Vec<String> = set.iter().map(HttpRange::to_string).collect();
         Ok(format!(
-            "{DATA_PATH}{key}?{QUERY_SIGNED_RANGE}=bytes%3D{}&{QUERY_EXPIRES}={expires_s}&{QUERY_KEY}={id}&{QUERY_SIGNATURE}={}",
+            "{DATA_PATH}{key}?{QUERY_SIGNED_RANGE}=bytes%3D{}&{QUERY_EXPIRES}={expires_s}{}&{QUERY_KEY}={id}&{QUERY_SIGNATURE}={}",
             list.join(","),
+            if is_private { format!("&{QUERY_CACHE}={CACHE_PRIVATE}") } else { String::new() },
             URL_SAFE_NO_PAD.encode(signature)
         ))
     }
@@ -152,7 +169,7 @@ impl Signer {
         let signed = Signed::parse(path, query).ok_or(Refusal::Malformed)?;
         let known = self.keys.iter().find(|(id, _)| *id == signed.key_id);
         let (_, secret) = known.ok_or(Refusal::UnknownKey)?;
-        let message = message(&signed.key, &signed.set, signed.expires_s);
+        let message = message(&signed.key, &signed.set, signed.expires_s, signed.is_private);
         let [version, tag @ ..] = &signed.signature;
         if *version != VERSION || !mac_matches(secret.expose(), &[&message], tag) {
             return Err(Refusal::Signature);
@@ -161,7 +178,8 @@ impl Signer {
             return Err(Refusal::Expired);
         }
         let ranges = requested(&signed.set, range.ok_or(Refusal::NoRange)?)?;
-        Ok(Grant { key: signed.key, ranges, expires_s: signed.expires_s })
+        let Signed { key, expires_s, is_private, .. } = signed;
+        Ok(Grant { key, ranges, expires_s, is_private })
     }
 }
 
@@ -170,6 +188,7 @@ struct Signed<'a> {
     key: DataKey,
     set: Vec<HttpRange>,
     expires_s: u64,
+    is_private: bool,
     key_id: &'a str,
     signature: [u8; 33],
 }
@@ -181,10 +200,12 @@ impl<'a> Signed<'a> {
         let set = parse_bounded_ranges(&ranges, limits::URL_RANGES_MAX).ok()?;
         let expires_s = parameter(query, QUERY_EXPIRES)?.parse().ok()?;
         let key_id = parameter(query, QUERY_KEY)?;
+        // Whatever it says, the signature decides.
+        let is_private = parameter(query, QUERY_CACHE) == Some(CACHE_PRIVATE);
         // Bounded before it is decoded: the query is as long as the server lets a request line be.
         let text = parameter(query, QUERY_SIGNATURE).filter(|text| text.len() == 44)?;
         let signature = URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?;
-        Some(Self { key, set, expires_s, key_id, signature })
+        Some(Self { key, set, expires_s, is_private, key_id, signature })
     }
 }
 
@@ -207,7 +228,7 @@ fn canonical(ranges: &[HttpRange]) -> Vec<HttpRange> {
 }
 
 /// The bytes that are signed. A set that is not canonical yields other bytes than its canonical form did.
-fn message(key: &DataKey, set: &[HttpRange], expires_s: u64) -> Vec<u8> {
+fn message(key: &DataKey, set: &[HttpRange], expires_s: u64, is_private: bool) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     bytes.extend(key.xorb.as_bytes());
     bytes.extend(key.digest);
@@ -216,6 +237,9 @@ fn message(key: &DataKey, set: &[HttpRange], expires_s: u64) -> Vec<u8> {
     for range in set {
         bytes.extend(range.first().to_le_bytes());
         bytes.extend(range.last().to_le_bytes());
+    }
+    if is_private {
+        bytes.push(1);
     }
     bytes
 }
@@ -245,6 +269,8 @@ const VERSION: u8 = 1;
 const DATA_PATH: &str = "/v1/data/";
 const QUERY_EXPIRES: &str = "X-Xet-Expires";
 const QUERY_KEY: &str = "X-Xet-Key";
+const QUERY_CACHE: &str = "X-Xet-Cache";
+const CACHE_PRIVATE: &str = "private";
 /// The parameter that must not be logged.
 pub(crate) const QUERY_SIGNATURE: &str = "X-Xet-Signature";
 

@@ -247,9 +247,12 @@ impl AppState {
         Ok(repo.ok_or(auth::Refusal::Void)?.name.scope()?)
     }
 
-    /// The id of the personal token that a request came with. What was sent with it to one repository, its holder may refer
-    /// to in another.
+    /// The id of the personal token that a request came with; where tokens are off, one for everyone. What was sent with it to
+    /// one repository, its holder may refer to in another.
     pub(crate) async fn sender(&self, headers: &HeaderMap) -> Option<String> {
+        if !self.config.auth {
+            return Some("anyone".to_owned());
+        }
         let token = token_in(headers).ok().filter(|token| personal::is_token(token))?;
         Some(self.known(token).await.ok()?.token().id.clone())
     }
@@ -298,9 +301,19 @@ impl AppState {
     /// It expires on a round time, so that for a while everyone who may read the same ranges gets the same URL, and
     /// caches on the way have a use.
     pub fn data_url(&self, key: &DataKey, ranges: &[HttpRange]) -> Result<String, RangeCount> {
+        self.data_url_for(key, ranges, false)
+    }
+
+    /// The same, of a private repository or not.
+    pub(crate) fn data_url_for(
+        &self,
+        key: &DataKey,
+        ranges: &[HttpRange],
+        is_private: bool,
+    ) -> Result<String, RangeCount> {
         let ttl_s = self.config.url_ttl_s;
         let expires_s = self.now_s().saturating_add(ttl_s).checked_next_multiple_of((ttl_s / 8).max(1));
-        let path = self.signer.sign(key, ranges, expires_s.unwrap_or(u64::MAX))?;
+        let path = self.signer.sign_for(key, ranges, expires_s.unwrap_or(u64::MAX), is_private)?;
         Ok(format!("{}{path}", self.base_url))
     }
 

@@ -7,7 +7,8 @@
 //! | asked for with another range | refused | refused |
 //! | expires | `url_ttl_s` from now or a little later, on a round time | `url_ttl_s` from when it was signed |
 //! | the same for everybody | for an eighth of its life | for an eighth of its life, at each server |
-//! | may be kept by caches | until it expires | until it expires |
+//! | may be kept by caches, of public repositories | until it expires | until it expires |
+//! | of private ones | by the caller alone | by the caller alone |
 //! | `ETag` | the xorb's hash | the bucket's own |
 
 use std::collections::HashMap;
@@ -80,19 +81,20 @@ impl DataUrls {
         state: &'a AppState,
         fetches: &[Fetch],
         keys: &[XorbKey],
+        is_private: bool,
     ) -> store::Result<Urls<'a>> {
         let bucket = match self {
             Self::Server => {
                 let key =
                     |key: &XorbKey| (key.hash, DataKey { xorb: key.hash, digest: *key.digest.as_bytes() });
-                return Ok(Urls::Server { state, keys: keys.iter().map(key).collect() });
+                return Ok(Urls::Server { state, keys: keys.iter().map(key).collect(), is_private });
             }
             Self::Bucket(bucket) => bucket,
         };
         let mut urls = HashMap::new();
         for (fetch, key) in fetches.iter().zip(keys) {
             for range in &fetch.ranges {
-                let url = bucket.url(key, &range.stored_bytes).await?;
+                let url = bucket.url(key, &range.stored_bytes, is_private).await?;
                 urls.insert((fetch.xorb, range.stored_bytes.start), url);
             }
             // Signing is work, and a long answer must not keep others from theirs.
@@ -107,6 +109,7 @@ pub(crate) enum Urls<'a> {
     Server {
         state: &'a AppState,
         keys: HashMap<XorbHash, DataKey>,
+        is_private: bool,
     },
     /// By xorb and first byte: no two ranges of a fetch overlap.
     Bucket(HashMap<(XorbHash, u64), Arc<str>>),
@@ -124,14 +127,14 @@ impl Urls<'_> {
     /// The URL of these ranges, of which there are at most [`ranges_max`](Self::ranges_max).
     pub(crate) fn of(&self, xorb: &XorbHash, ranges: &[FetchRange]) -> String {
         match self {
-            Self::Server { state, keys } => {
+            Self::Server { state, keys, is_private } => {
                 let key = keys.get(xorb).expect("a plan has a key for each xorb it fetches");
                 let ranges: Vec<_> = ranges
                     .iter()
                     .filter_map(|range| HttpRange::from_half_open(&range.stored_bytes))
                     .collect();
                 state
-                    .data_url(key, &ranges)
+                    .data_url_for(key, &ranges, *is_private)
                     .expect("a plan's ranges are not empty, and a URL has few of them")
             }
             Self::Bucket(urls) => {
@@ -149,13 +152,14 @@ impl Urls<'_> {
 pub struct BucketUrls {
     objects: Objects,
     ttl: Duration,
-    signed: Cache<(XorbKey, u64, u64), Arc<str>>,
+    signed: Cache<(XorbKey, u64, u64, bool), Arc<str>>,
 }
 
 impl BucketUrls {
     fn new(objects: Objects, ttl_s: u64) -> Self {
-        let weight =
-            |_: &(XorbKey, u64, u64), url: &Arc<str>| u32::try_from(url.len() + 160).unwrap_or(u32::MAX);
+        let weight = |_: &(XorbKey, u64, u64, bool), url: &Arc<str>| {
+            u32::try_from(url.len() + 160).unwrap_or(u32::MAX)
+        };
         let signed = Cache::builder()
             .weigher(weight)
             .max_capacity(SIGNED_BYTES_MAX)
@@ -164,13 +168,13 @@ impl BucketUrls {
         Self { objects, ttl: Duration::from_secs(ttl_s), signed }
     }
 
-    async fn url(&self, key: &XorbKey, range: &Range<u64>) -> store::Result<Arc<str>> {
-        let place = (*key, range.start, range.end);
+    async fn url(&self, key: &XorbKey, range: &Range<u64>, is_private: bool) -> store::Result<Arc<str>> {
+        let place = (*key, range.start, range.end, is_private);
         if let Some(url) = self.signed.get(&place) {
             return Ok(url);
         }
         let ranges = std::slice::from_ref(range);
-        let urls = self.objects.presign(&ObjectKey::Xorb(*key), ranges, self.ttl).await?;
+        let urls = self.objects.presign_for(&ObjectKey::Xorb(*key), ranges, self.ttl, is_private).await?;
         let url = urls.and_then(|mut urls| urls.pop()).ok_or_else(|| {
             store::Error::new(store::ErrorKind::Internal, format!("{}: not signed", ObjectKey::Xorb(*key)))
         })?;

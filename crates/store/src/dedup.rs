@@ -56,6 +56,17 @@ impl DedupPolicy {
         }
     }
 
+    /// Reads a name, or `default` for none.
+    pub fn parse_setting(text: &str) -> Result<Option<Self>> {
+        let found = Self::ALL.into_iter().find(|policy| policy.name() == text);
+        if found.is_none() && text != "default" {
+            let message =
+                format!("{text:.80?} is no dedup policy: use off, repo, namespace, global or default");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(found)
+    }
+
     pub(crate) fn number(self) -> i64 {
         match self {
             Self::Global => 0,
@@ -215,13 +226,24 @@ impl Store {
 impl Store {
     /// The dedup policy of a repository: the narrowest of the server's, its namespace's and its own.
     pub async fn dedup_policy(&self, scope: &Scope) -> Result<DedupPolicy> {
-        let covers = |of: &QuotaOf| match of {
-            QuotaOf::Namespace(namespace) => namespace == scope.namespace(),
-            QuotaOf::Repo(repo) => repo == scope,
+        self.dedup_policy_of(&QuotaOf::Repo(scope.clone())).await
+    }
+
+    /// The dedup policy that counts for a namespace or repository.
+    pub async fn dedup_policy_of(&self, of: &QuotaOf) -> Result<DedupPolicy> {
+        let covers = |set: &QuotaOf| match (set, of) {
+            (QuotaOf::Namespace(namespace), QuotaOf::Repo(scope)) => namespace == scope.namespace(),
+            (set, of) => set == of,
         };
         let rows = self.policies.rows(self.catalog()).await?;
-        let own = rows.iter().filter(|(of, _)| covers(of)).map(|(_, policy)| *policy);
+        let own = rows.iter().filter(|(set, _)| covers(set)).map(|(_, policy)| *policy);
         Ok(own.max().unwrap_or_default().max(self.dedup.policy))
+    }
+
+    /// What was set for a namespace or repository.
+    pub async fn dedup_setting(&self, of: &QuotaOf) -> Result<Option<DedupPolicy>> {
+        let rows = self.dedup_policies().await?;
+        Ok(rows.into_iter().find(|(set, _)| set == of).map(|(_, policy)| policy))
     }
 
     /// What was set for namespaces and repositories.
@@ -235,6 +257,22 @@ impl Store {
         self.catalog.uploads().set_dedup_policy(of, policy).await?;
         self.policies.forget().await;
         self.write_people_down().await
+    }
+}
+
+impl Store {
+    /// Reads the policies again when they are needed next.
+    pub(crate) async fn forget_dedup_policies(&self) {
+        self.policies.forget().await;
+    }
+
+    /// After a repository has another name, or went into the trash: its policy went with it, and is written down.
+    pub(crate) async fn move_dedup_policy(&self) -> Result<()> {
+        self.policies.forget().await;
+        match self.dedup_policies().await?.is_empty() {
+            true => Ok(()),
+            false => self.write_people_down().await,
+        }
     }
 }
 

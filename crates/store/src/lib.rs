@@ -80,6 +80,7 @@ pub struct Rooms {
     shard_chunks_max: u64,
     quotas: quota::Quotas,
     policies: dedup::Policies,
+    visible: repo::Visible,
     trash_s: u64,
     audit_s: u64,
 }
@@ -161,6 +162,7 @@ impl Store {
             shard_chunks_max,
             quotas: quota::Quotas::new(),
             policies: dedup::Policies::new(),
+            visible: repo::visible(),
             trash_s,
             audit_s,
         }))

@@ -103,7 +103,7 @@ impl Store {
                 };
                 let usage = self.catalog.keep().usage(&quota.of).await?;
                 let physical_bytes = usage.physical_bytes.saturating_add(others_bytes);
-                let checked = expect(&quota, Usage { physical_bytes, ..usage }, need);
+                let checked = expect(&quota, Usage { physical_bytes, ..usage }, need, WantedBy::Upload);
                 // One that ended meanwhile may have been counted twice.
                 if checked.is_err() && tries < TRIES && self.quotas.reserved().ended != ended {
                     tries += 1;
@@ -135,7 +135,8 @@ impl Store {
         let logical_bytes = new.map(|file| file.layout.file_bytes()).sum();
         let need = Need { logical_bytes, physical_bytes: xorb_bytes };
         for quota in quotas {
-            expect(&quota, self.catalog.keep().usage(&quota.of).await?, need)?;
+            let usage = self.catalog.keep().usage(&quota.of).await?;
+            expect(&quota, usage, need, WantedBy::References)?;
         }
         Ok(())
     }
@@ -217,16 +218,29 @@ fn sides(quota: &QuotaRow, usage: Usage) -> [(&'static str, Limit, u64); 2] {
     [("logical", quota.logical, usage.logical_bytes), ("physical", quota.physical, usage.physical_bytes)]
 }
 
+/// What the stored bytes of a request follow from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WantedBy {
+    /// Bytes that it brings.
+    Upload,
+    /// Xorbs that it refers to.
+    References,
+}
+
 /// Whoever brings nothing is never refused: deleting must go on.
-fn expect(quota: &QuotaRow, usage: Usage, need: Need) -> Result<()> {
+fn expect(quota: &QuotaRow, usage: Usage, need: Need, wanted_by: WantedBy) -> Result<()> {
     for ((what, limit, used), wanted) in
         sides(quota, usage).into_iter().zip([need.logical_bytes, need.physical_bytes])
     {
         if let Some(hard) = limit.hard.filter(|hard| wanted > 0 && used.saturating_add(wanted) > *hard) {
             let of = &quota.of;
-            // Not how much is wanted: of a xorb that others sent, its length is not the caller's to know.
+            let wants = match (wanted_by, what) {
+                // The length of a xorb that others sent is not the caller's to know.
+                (WantedBy::References, "physical") => "this needs more than is left".to_owned(),
+                _ => format!("{wanted} more are wanted"),
+            };
             let message = format!(
-                "quota of {of}: {used} of {hard} {what} bytes are used, and this needs more than is left; \
+                "quota of {of}: {hard} {what} bytes, {used} are used and {wants}; \
                  delete something, or ask an administrator for more"
             );
             return Err(Error::new(ErrorKind::Full, message));

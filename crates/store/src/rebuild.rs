@@ -17,8 +17,10 @@ use xet::{FileHash, Sha256, ShardHash};
 
 use crate::Store;
 use crate::access::Scope;
+use crate::catalog::keep::QuotaOf;
 use crate::catalog::repo::{GitRow, LinkedFile, RefRow, RepoRow};
 use crate::catalog::rows::{ShardRow, XorbRow, XorbState};
+use crate::dedup::DedupPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity;
 use crate::objects::{Folder, Listed, ObjectKey};
@@ -82,9 +84,35 @@ impl Store {
         self.rebuild_repos(&mut rebuilt, progress).await?;
         self.rebuild_shards(&mut rebuilt, progress).await?;
         self.apply_records().await?;
+        self.close_unknown_repos().await?;
         self.catalog.keep().recount_usage().await?;
         identity::finish_rebuild(&self.objects, &*self.catalog).await?;
         Ok(rebuilt)
+    }
+
+    /// Where no record tells who may find the chunks of a repository, nobody may; nor those of files that no commit leads to.
+    async fn close_unknown_repos(&self) -> Result<()> {
+        let mut known = HashSet::new();
+        let mut listed = self.objects.list(Folder::Repos);
+        while let Some(found) = listed.try_next().await? {
+            if let Some(ObjectKey::Repo { repo, .. }) = found.key {
+                known.insert(repo);
+            }
+        }
+        let mut after = Vec::new();
+        let mut closed = vec![QuotaOf::Namespace(LOST.0.to_owned())];
+        loop {
+            let page = self.catalog.sweep().all_repos(&after, PAGE as u64).await?;
+            let Some(last) = page.last() else { break };
+            after = last.row.id.as_bytes().to_vec();
+            for repo in page.iter().filter(|repo| !known.contains(&repo.row.id)) {
+                closed.push(QuotaOf::Repo(repo.scope()?));
+            }
+        }
+        for of in closed {
+            self.catalog.uploads().set_dedup_policy(&of, Some(DedupPolicy::Off)).await?;
+        }
+        Ok(())
     }
 
     async fn rebuild_xorbs(&self, rebuilt: &mut Rebuilt, progress: &RebuildProgress) -> Result<()> {

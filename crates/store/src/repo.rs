@@ -171,6 +171,13 @@ impl RepoName {
         Self::new(known.ok_or_else(refuse)?, namespace, name)
     }
 
+    /// The repository that the content store knows by this name, if it is one.
+    pub(crate) fn of_scope(scope: &Scope) -> Option<Self> {
+        let (kind, name) = scope.repo().split_once('/')?;
+        let kind = Kind::ALL.into_iter().find(|known| known.plural() == kind)?;
+        Self::new(kind, scope.namespace(), name).ok()
+    }
+
     /// The repository as the content store knows it.
     pub fn scope(&self) -> Result<Scope> {
         // A repository's kind is part of its name: `models/a` and `datasets/a` are two.
@@ -237,6 +244,17 @@ pub(crate) fn trees() -> Trees {
     moka::future::Cache::builder().max_capacity(TREES_BYTES_MAX).weigher(weigh).build()
 }
 
+/// Whether everyone may read repositories, as it was a moment ago.
+pub(crate) type Visible = moka::future::Cache<Scope, bool>;
+
+pub(crate) fn visible() -> Visible {
+    let age_max = std::time::Duration::from_secs(2);
+    moka::future::Cache::builder().max_capacity(VISIBLE_MAX).time_to_live(age_max).build()
+}
+
+/// Repositories whose visibility is kept.
+const VISIBLE_MAX: u64 = 10_000;
+
 /// Bytes of parsed trees to keep in memory.
 const TREES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -289,6 +307,21 @@ impl Store {
         Ok(self.hub().repos(std::slice::from_ref(name)).await?.into_iter().next())
     }
 
+    /// Whether everyone may read what a repository has registered. Known for some seconds; for one that is not there, no.
+    pub async fn is_public(&self, scope: &Scope) -> Result<bool> {
+        if let Some(is_public) = self.visible.get(scope).await {
+            return Ok(is_public);
+        }
+        let name = RepoName::of_scope(scope);
+        let row = match &name {
+            Some(name) => self.repo(name).await?,
+            None => None,
+        };
+        let is_public = row.is_some_and(|row| !row.private);
+        self.visible.insert(scope.clone(), is_public).await;
+        Ok(is_public)
+    }
+
     /// Repositories in the order of their names.
     pub async fn list_repos(&self, query: &RepoQuery) -> Result<Vec<RepoRow>> {
         self.hub().list_repos(query).await
@@ -318,7 +351,9 @@ impl Store {
     async fn change_row(&self, from: &RepoRow, to: &RepoRow) -> Result<()> {
         let changed = self.hub().change_repo(from, to).await?;
         self.layouts.forget();
+        self.visible.invalidate_all();
         match changed {
+            true if from.scope()? != to.scope()? => self.move_dedup_policy().await,
             true => Ok(()),
             false if from.name == to.name && from.reclaim_s == to.reclaim_s => {
                 Err(Error::new(ErrorKind::Conflict, format!("{} has changed: look again", from.name)))

@@ -145,6 +145,8 @@ struct Times {
     settled_s: u64,
     /// Before this nothing protects a commit that no ref leads to.
     left_s: u64,
+    /// Before this nothing protects parts that were not joined.
+    parts_s: u64,
 }
 
 impl Store {
@@ -223,7 +225,13 @@ impl Store {
         let now_s = self.clock.now_s();
         let least_s = self.dedup.answer_s.saturating_add(TOUCH_S);
         if options.offline && options.grace_s == 0 {
-            return Ok(Times { now_s, old_s: FOREVER_S, settled_s: FOREVER_S, left_s: FOREVER_S });
+            return Ok(Times {
+                now_s,
+                old_s: FOREVER_S,
+                settled_s: FOREVER_S,
+                left_s: FOREVER_S,
+                parts_s: FOREVER_S,
+            });
         }
         if !options.offline && options.grace_s < least_s {
             let message = format!(
@@ -234,7 +242,8 @@ impl Store {
         }
         let settled_s = now_s.saturating_sub(options.grace_s.min(SETTLE_S));
         let left_s = now_s.saturating_sub(options.grace_s.min(LEFT_S));
-        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), settled_s, left_s })
+        let parts_s = now_s.saturating_sub(options.grace_s.min(PARTS_S));
+        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), settled_s, left_s, parts_s })
     }
 
     /// Notes what files of an older version are made of. Until that is known nothing can be condemned.
@@ -358,7 +367,8 @@ impl Store {
             let mut pages = self.objects.list(folder).try_chunks(PAGE_LISTED);
             while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
                 let seen = page.len();
-                let old = page.into_iter().filter(|listed| listed.modified_s < times.old_s);
+                let old_s = if folder == Folder::Parts { times.parts_s } else { times.old_s };
+                let old = page.into_iter().filter(|listed| listed.modified_s < old_s);
                 let old: Vec<Listed> = old.filter(|listed| listed.key.is_some()).collect();
                 let loose = match folder {
                     Folder::Commits => self.unused_bundles(&old).await?,
@@ -380,6 +390,9 @@ impl Store {
                 turn.pace(seen).await?;
             }
         }
+        // Objects first: what is not counted any more is not there.
+        self.catalog.uploads().drop_old_parts(times.parts_s.saturating_sub(SETTLE_S)).await?;
+        self.catalog.uploads().drop_uploads(times.old_s).await?;
         Ok(())
     }
 
@@ -406,6 +419,8 @@ const FOREVER_S: u64 = i64::MAX as u64;
 const SETTLE_S: u64 = 3600;
 /// Commits are made, and commits that no ref leads to any more are read, in less time than this.
 const LEFT_S: u64 = 86_400;
+/// Parts are joined within the life of the URLs they are sent to, and a day.
+const PARTS_S: u64 = 2 * 86_400;
 const PAGE_ROWS: u64 = 1000;
 /// Their layouts may be long.
 const PAGE_FILES: u64 = 200;

@@ -4,9 +4,10 @@
 mod house;
 
 use house::{House, NOW_S, Upload, writer};
+use store::catalog::keep::QuotaOf;
 use store::catalog::sweep::Kept;
 use store::dedup::TOUCH_S;
-use store::{DedupOptions, DedupPolicy, Grant};
+use store::{DedupOptions, DedupPolicy, ErrorKind, Grant};
 use testkit::corpus;
 use xet::ChunkHash;
 use xet::compress::Policy;
@@ -25,16 +26,12 @@ fn chunk(upload: &Upload, n: u32) -> ChunkHash {
     upload.xorbs[0].info.chunks()[n as usize].hash
 }
 
-fn reader(scope: &str) -> Grant {
-    Grant::read(scope.parse().unwrap())
-}
-
 #[tokio::test]
 async fn the_first_chunk_of_a_file_finds_its_whole_xorb() {
     let (house, upload) = filled(DedupPolicy::Global).await;
     for file in &upload.files {
         let first = chunk(&upload, file.terms[0].chunks.start);
-        let answer = house.store.dedup(&reader("bob/other"), first).await.unwrap().unwrap();
+        let answer = house.store.dedup(&writer("bob/other"), first).await.unwrap().unwrap();
         let shard = verify_stored(&answer).unwrap();
         assert!(shard.files.is_empty() && !shard.key().is_zero());
         let footer = shard.footer.as_ref().unwrap();
@@ -56,7 +53,7 @@ async fn the_xorbs_that_follow_in_a_file_are_told_of_and_kept_too() {
     house.upload(&writer("ann/repo"), &upload).await.unwrap();
     let hashes: Vec<_> = upload.xorbs.iter().map(|xorb| xorb.info.hash()).collect();
     house.clock.advance(TOUCH_S);
-    let answer = house.store.dedup(&reader("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
+    let answer = house.store.dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
     let shard = verify_stored(&answer).unwrap();
     let mut told: Vec<_> = shard.xorbs.iter().map(|xorb| xorb.hash).collect();
     let mut expected = hashes[..16].to_vec();
@@ -67,13 +64,73 @@ async fn the_xorbs_that_follow_in_a_file_are_told_of_and_kept_too() {
         let expected = if told.contains(&row.key.hash) { NOW_S + TOUCH_S } else { NOW_S };
         assert_eq!(row.referenced_s, expected);
     }
-    // What is not within reach is not told of.
-    let pool = house.database().await;
-    let hide = "DELETE FROM repo_xorbs WHERE xorb = ?";
-    sqlx::query(hide).bind(hashes[3].as_bytes().as_slice()).execute(&pool).await.unwrap();
-    let answer = house.store.dedup(&reader("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
-    let shard = verify_stored(&answer).unwrap();
-    assert!(shard.xorbs.len() == 15 && shard.xorbs.iter().all(|xorb| xorb.hash != hashes[3]));
+    // What follows in a file of another repository is not told of, though its xorbs are within reach.
+    let house = House::with_dedup(DedupOptions { policy: DedupPolicy::Global, ..options() }).await;
+    house.upload(&writer("ann/repo"), &upload).await.unwrap();
+    for other in ["ann/other", "bob/repo"] {
+        let answer = house.store.dedup(&writer(other), chunk(&upload, 0)).await.unwrap().unwrap();
+        let told: Vec<_> = verify_stored(&answer).unwrap().xorbs.iter().map(|xorb| xorb.hash).collect();
+        assert_eq!(told, hashes[..1], "{other}");
+    }
+}
+
+fn options() -> DedupOptions {
+    DedupOptions { policy: DedupPolicy::Global, secret: [7; 32], key_s: 1000, answer_s: 600 }
+}
+
+#[tokio::test]
+async fn readers_get_no_answers() {
+    let (house, upload) = filled(DedupPolicy::Global).await;
+    let reader = Grant::read("ann/repo".parse().unwrap());
+    let refused = house.store.dedup(&reader, chunk(&upload, 0)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Denied);
+    let refused = house.store.xorb_bytes(&reader, upload.xorbs[0].info.hash()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn a_xorb_of_one_chunk_is_named_to_its_own_repository_alone() {
+    let house = House::with_dedup(options()).await;
+    let upload = Upload::of(&[&corpus::noise(1, 5000)], 100, Policy::Auto);
+    assert_eq!(upload.xorbs[0].info.chunk_count(), 1);
+    house.upload(&writer("ann/repo"), &upload).await.unwrap();
+    let hash = upload.xorbs[0].info.hash();
+    for (scope, expected) in [("ann/repo", true), ("ann/other", false), ("bob/repo", false)] {
+        let answer = house.store.dedup(&writer(scope), chunk(&upload, 0)).await.unwrap();
+        assert_eq!(answer.is_some(), expected, "{scope}");
+        let bytes = house.store.xorb_bytes(&writer(scope), hash).await.unwrap();
+        assert_eq!(bytes.is_some(), expected, "{scope}");
+    }
+}
+
+#[tokio::test]
+async fn a_repository_narrows_who_finds_its_chunks_and_whose_it_finds() {
+    let (house, upload) = filled(DedupPolicy::Global).await;
+    let finds = async |scope: &str| {
+        let answer = house.store.dedup(&writer(scope), chunk(&upload, 0)).await.unwrap().is_some();
+        let xorb = house.store.xorb_bytes(&writer(scope), upload.xorbs[0].info.hash()).await.unwrap();
+        (answer, xorb.is_some())
+    };
+    let set = async |of: &str, policy: Option<DedupPolicy>| {
+        // In the store's own words, a repository is named with its kind.
+        let of = match of.split_once('/') {
+            Some(_) => QuotaOf::Repo(of.parse().unwrap()),
+            None => QuotaOf::Namespace(of.to_owned()),
+        };
+        house.store.set_dedup_policy(&of, policy).await.unwrap();
+    };
+    assert_eq!((finds("ann/other").await, finds("bob/repo").await), ((true, true), (true, true)));
+    set("ann/repo", Some(DedupPolicy::Namespace)).await;
+    assert_eq!((finds("ann/other").await, finds("bob/repo").await), ((true, true), (false, false)));
+    set("ann/repo", Some(DedupPolicy::Repo)).await;
+    assert_eq!((finds("ann/repo").await, finds("ann/other").await), ((true, true), (false, false)));
+    set("ann/repo", None).await;
+    // A caller whose own policy is narrow finds less, too.
+    set("bob", Some(DedupPolicy::Namespace)).await;
+    assert_eq!((finds("ann/other").await, finds("bob/repo").await), ((true, true), (false, false)));
+    set("ann/repo", Some(DedupPolicy::Off)).await;
+    assert_eq!((finds("ann/repo").await, finds("ann/other").await), ((false, true), (false, false)));
+    assert_eq!(house.catalog.counts().await.unwrap().dedup, 0);
 }
 
 #[tokio::test]
@@ -82,10 +139,10 @@ async fn chunks_that_are_not_eligible_or_not_there_find_nothing() {
     let firsts: Vec<_> = upload.files.iter().map(|file| chunk(&upload, file.terms[0].chunks.start)).collect();
     for place in upload.xorbs[0].info.chunks() {
         let expected = firsts.contains(&place.hash) || place.hash.is_dedup_eligible();
-        let answer = house.store.dedup(&reader("ann/repo"), place.hash).await.unwrap();
+        let answer = house.store.dedup(&writer("ann/repo"), place.hash).await.unwrap();
         assert_eq!(answer.is_some(), expected);
     }
-    assert_eq!(house.store.dedup(&reader("ann/repo"), ChunkHash::ZERO).await.unwrap(), None);
+    assert_eq!(house.store.dedup(&writer("ann/repo"), ChunkHash::ZERO).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -99,7 +156,7 @@ async fn a_policy_decides_who_finds_what() {
     for (policy, expected) in expected {
         let (house, upload) = filled(policy).await;
         for (scope, expected) in ["ann/repo", "ann/other", "bob/repo"].into_iter().zip(expected) {
-            let answer = house.store.dedup(&reader(scope), chunk(&upload, 0)).await.unwrap();
+            let answer = house.store.dedup(&writer(scope), chunk(&upload, 0)).await.unwrap();
             assert_eq!(answer.is_some(), expected, "{policy:?} {scope}");
         }
     }
@@ -108,7 +165,7 @@ async fn a_policy_decides_who_finds_what() {
 #[tokio::test]
 async fn keys_rotate_and_answers_keep_the_xorb_alive() {
     let (house, upload) = filled(DedupPolicy::Global).await;
-    let ask = async || house.store.dedup(&reader("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
+    let ask = async || house.store.dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
     let referenced =
         async || house.catalog.xorbs(&[upload.xorbs[0].info.hash()]).await.unwrap()[0].referenced_s;
     let first = ask().await;
@@ -125,5 +182,5 @@ async fn keys_rotate_and_answers_keep_the_xorb_alive() {
     sqlx::query("DELETE FROM file_xorbs").execute(&pool).await.unwrap();
     let hashes = [*upload.xorbs[0].info.hash().as_bytes()];
     assert_eq!(sweep.condemn(Kept::Xorbs, &hashes, u64::MAX >> 1, 1).await.unwrap(), 1);
-    assert_eq!(house.store.dedup(&reader("ann/repo"), chunk(&upload, 0)).await.unwrap(), None);
+    assert_eq!(house.store.dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap(), None);
 }

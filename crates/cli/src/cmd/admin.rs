@@ -144,6 +144,15 @@ enum RepoVerb {
         #[arg(long)]
         public: bool,
     },
+    /// Show or narrow who may find the chunks of a repository, and whose it finds
+    Dedup {
+        /// The repository
+        #[arg(value_parser = RepoName::parse)]
+        repo: RepoName,
+        /// off, repo, namespace or global; default removes the setting
+        #[arg(value_parser = keeping::dedup_setting)]
+        policy: Option<keeping::DedupSetting>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

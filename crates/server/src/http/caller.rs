@@ -42,6 +42,16 @@ impl Caller {
     }
 }
 
+impl Caller {
+    /// Whether what the caller reads is for its repository alone: caches that serve others must not keep it.
+    pub(super) async fn is_private(&self, state: &AppState) -> Result<bool, Refused> {
+        match state.config.auth {
+            true => Ok(!self.store.is_public(self.grant.scope()).await?),
+            false => Ok(false),
+        }
+    }
+}
+
 /// The store behind the server.
 pub(super) fn store_of(state: &AppState) -> Result<Store, Refused> {
     let none = || Refused::new(ErrorCode::Unavailable, "there is no store behind this server");

@@ -26,7 +26,7 @@ pub use clock::iso;
 pub(crate) use commit::receive as hub_commit;
 pub(crate) use error::HubError;
 pub(crate) use info::SEARCH_BYTES_MAX;
-pub use keeping::{deed_json, left_json, quota_json};
+pub use keeping::{dedup_json, deed_json, left_json, quota_json};
 pub(crate) use lfs::LfsSigner;
 pub(crate) use preupload::decide as hub_decide;
 pub(crate) use query::Query;
@@ -61,6 +61,7 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/admin/quotas".to_owned(),
             get(keeping::quotas).put(keeping::set_quota).delete(keeping::remove_quota),
         ),
+        ("/api/admin/dedup".to_owned(), get(keeping::dedup_policies).put(keeping::set_dedup_policy)),
         ("/api/admin/audit".to_owned(), get(keeping::audit)),
         ("/api/admin/undelete".to_owned(), get(keeping::left).post(keeping::undelete)),
     ];
@@ -82,6 +83,7 @@ fn of_kind(kind: Kind) -> Vec<Route> {
         (api(""), get(info::info)),
         (api("/revision/{revision}"), get(info::info)),
         (api("/settings"), put(admin::settings)),
+        (api("/dedup"), get(keeping::repo_dedup_policy).put(keeping::set_repo_dedup_policy)),
         (api("/auth-check"), get(info::auth_check)),
         (api("/auth-check/write"), get(info::auth_check_write)),
         (api("/preupload/{revision}"), post(preupload::decide)),

@@ -23,15 +23,15 @@ use crate::state::AppState;
 
 /// Version 1: a URL for each range.
 pub(super) async fn v1(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Answer> {
-    let found = plan(&state, &request.into_parts().0).await?;
-    let urls = state.data_urls.url_for(&state, &found.plan.fetches, &found.keys).await?;
+    let (found, is_private) = plan(&state, &request.into_parts().0).await?;
+    let urls = state.data_urls.url_for(&state, &found.plan.fetches, &found.keys, is_private).await?;
     Ok(json(&ReconstructionV1::from_plan(&found.plan, |xorb, ranges| urls.of(xorb, ranges))))
 }
 
 /// Version 2: a URL for all ranges of a xorb, as far as URLs may grow; for each range, where the bucket signs them.
 pub(super) async fn v2(State(state): State<AppState>, request: Request) -> Result<Response<Body>, Answer> {
-    let found = plan(&state, &request.into_parts().0).await?;
-    let urls = state.data_urls.url_for(&state, &found.plan.fetches, &found.keys).await?;
+    let (found, is_private) = plan(&state, &request.into_parts().0).await?;
+    let urls = state.data_urls.url_for(&state, &found.plan.fetches, &found.keys, is_private).await?;
     let ranges_max = urls.ranges_max();
     Ok(json(&ReconstructionV2::from_plan(&found.plan, ranges_max, |xorb, ranges| urls.of(xorb, ranges))))
 }
@@ -68,7 +68,8 @@ pub(super) async fn batch_by_body(
 
 async fn batch(state: &AppState, caller: &Caller, files: &[FileHash]) -> Result<Response<Body>, Refused> {
     let found = caller.store.plan_batch(&caller.grant, files).await?;
-    let urls = state.data_urls.url_for(state, &found.plan.fetches, &found.keys).await?;
+    let is_private = caller.is_private(state).await?;
+    let urls = state.data_urls.url_for(state, &found.plan.fetches, &found.keys, is_private).await?;
     Ok(json(&Batch::from_plan(&found.plan, |xorb, ranges| urls.of(xorb, ranges))))
 }
 
@@ -80,18 +81,20 @@ pub(super) async fn head(State(state): State<AppState>, request: Request) -> Res
     Ok(length_only(caller.store.file_bytes(&caller.grant, file).await?))
 }
 
-async fn plan(state: &AppState, request: &Parts) -> Result<Reconstruction, Answer> {
-    let Caller { store, grant } = Caller::check(state, &request.headers, TokenScope::Read).await?;
+/// The plan, and whether the repository is private.
+async fn plan(state: &AppState, request: &Parts) -> Result<(Reconstruction, bool), Answer> {
+    let caller = Caller::check(state, &request.headers, TokenScope::Read).await?;
+    let Caller { store, grant } = &caller;
     let file: FileHash = hash_in(&request.uri)?;
     let range = match asked(&request.headers)? {
         None => None,
         Some(spec) => Some(match spec.half_open() {
             Some(range) => range,
-            None => last_bytes(&spec, store.file_bytes(&grant, file).await?)?,
+            None => last_bytes(&spec, store.file_bytes(grant, file).await?)?,
         }),
     };
-    match store.plan(&grant, file, range).await? {
-        Planned::Covered(found) => Ok(found),
+    match store.plan(grant, file, range).await? {
+        Planned::Covered(found) => Ok((found, caller.is_private(state).await?)),
         Planned::PastEnd { file_bytes } => Err(Answer::PastEnd { file_bytes }),
     }
 }

@@ -40,7 +40,7 @@ fn every_member_and_every_list_of_members_is_open_and_nothing_else() {
         let asked: Vec<_> = (0..3).filter(|i| subset >> i & 1 == 1).map(|i| set()[i]).collect();
         let header = xet::wire::range::header_value(&asked);
         let grant = ask(&signer(), &url, Some(&header), NOW).unwrap();
-        assert_eq!(grant, Grant { key: object(), ranges: asked, expires_s: NOW + 60 });
+        assert_eq!(grant, Grant { key: object(), ranges: asked, expires_s: NOW + 60, is_private: false });
     }
     let backwards = ask(&signer(), &url, Some("bytes=500-599,0-99"), NOW).unwrap();
     assert_eq!(backwards.ranges, [range(500, 599), range(0, 99)]);
@@ -193,4 +193,17 @@ proptest! {
         let query = format!("{QUERY_SIGNED_RANGE}={query}{tail}{header}");
         prop_assert!(signer().verify(&path, &query, Some(&header), NOW).is_err());
     }
+}
+
+#[test]
+fn whether_a_url_is_private_is_signed() {
+    let private = signer().sign_for(&object(), &set(), NOW + 60, true).unwrap();
+    assert!(ask(&signer(), &private, Some("bytes=0-99"), NOW).unwrap().is_private);
+    let opened = private.replace("&X-Xet-Cache=private", "");
+    assert_ne!(opened, private);
+    assert_eq!(ask(&signer(), &opened, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
+    let other = private.replace("X-Xet-Cache=private", "X-Xet-Cache=public");
+    assert_eq!(ask(&signer(), &other, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
+    let closed = format!("{}&X-Xet-Cache=private", url());
+    assert_eq!(ask(&signer(), &closed, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
 }

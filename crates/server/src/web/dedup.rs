@@ -3,6 +3,7 @@
 //! Everybody sees sums of what they may see. What is true of the whole server, private things included, is for those who
 //! are known here.
 
+use crate::auth::Role;
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
@@ -133,9 +134,10 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     };
     let repos = visit.store.browse().repo_page(&query).await?;
     let (total, size) = visit.store.browse().repo_totals(&query).await?;
-    let server = match visit.who {
-        Some(_) => Some(server(&visit).await?),
-        None => None,
+    // Totals over all repositories show a caller who uploads something whether it was stored before: administrators only.
+    let server = match visit.who.as_ref().map(|who| who.role) {
+        Some(Role::Admin) => Some(server(&visit).await?),
+        _ => None,
     };
     let frame = Frame::new(&visit, "dedup", "Dedup");
     Ok(answer(&Dedup { frame, now_s: visit.state.now_s(), total, size, repos, server }))

@@ -21,12 +21,12 @@ GET    /v1/reconstructions/{file}         cas-reads 404
 GET    /v2/reconstructions/{file}         cas-reads 404
 GET    /v1/reconstructions                cas-reads 200 400
 POST   /v1/reconstructions                cas-reads 200 400
-GET    /v1/chunks/{prefix}/{chunk}        cas-reads 404
+GET    /v1/chunks/{prefix}/{chunk}        cas-writes 404
 GET    /v1/drystone/chunk-lists/{file}    cas-reads 404
 GET    /v2/file-chunk-hashes/{file}       cas-reads 400
 HEAD   /v1/files/{file}                   cas-reads 404
 POST   /v1/xorbs/{prefix}/{xorb}          cas-writes 400
-HEAD   /v1/xorbs/{prefix}/{xorb}          cas-reads 404
+HEAD   /v1/xorbs/{prefix}/{xorb}          cas-writes 404
 POST   /v1/shards                         cas-writes 400
 POST   /v2/shards                         cas-writes 200 400
 POST   /shard/{prefix}/{shard}            cas-writes 400
@@ -51,6 +51,8 @@ DELETE /api/admin/trash/{id}              admin 404
 GET    /api/admin/quotas                  admin 200
 PUT    /api/admin/quotas                  admin 400
 DELETE /api/admin/quotas                  admin 400
+GET    /api/admin/dedup                   admin 200
+PUT    /api/admin/dedup                   admin 400
 GET    /api/admin/audit                   admin 200
 GET    /api/admin/undelete                admin 400
 POST   /api/admin/undelete                admin 400
@@ -62,6 +64,8 @@ GET    {B}/xet-write-token/{revision}     admin 200
 
 GET    {R}                                reads 200
 GET    {R}/revision/{revision}            reads 200
+GET    {R}/dedup                          writes 200
+PUT    {R}/dedup                          writes 400
 GET    {R}/auth-check                     reads 200
 GET    {R}/auth-check/write               writes 200
 GET    {R}/tree/{revision}                reads 200

@@ -6,7 +6,6 @@ CREATE TABLE uploads (
     repo TEXT NOT NULL,
     object_bytes BIGINT NOT NULL,
     uploaded_s BIGINT NOT NULL,
-    -- Whether this upload stored the object, and nobody has registered the xorb since.
     is_first BIGINT NOT NULL,
     PRIMARY KEY (xorb, namespace, repo)
 );

@@ -6,7 +6,6 @@ CREATE TABLE uploads (
     repo TEXT NOT NULL,
     object_bytes INTEGER NOT NULL,
     uploaded_s INTEGER NOT NULL,
-    -- Whether this upload stored the object, and nobody has registered the xorb since.
     is_first INTEGER NOT NULL,
     PRIMARY KEY (xorb, namespace, repo)
 ) STRICT, WITHOUT ROWID;

@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 
-use super::keep::{LeftRow, QuotaRow};
+use super::keep::{LeftRow, QuotaOf, QuotaRow};
 use super::repo::{MemberRow, NamespaceRow, RefRow, RepoRow};
 use super::review::PullRow;
+use crate::dedup::DedupPolicy;
 use crate::error::Result;
 use crate::repo::RepoId;
 
@@ -30,6 +31,8 @@ pub struct PeopleRecord {
     pub members: Vec<MemberRow>,
     /// Quotas, of repositories too: these have one whether they exist yet or not.
     pub quotas: Vec<QuotaRow>,
+    /// Dedup policies of namespaces and repositories.
+    pub dedup: Vec<(QuotaOf, DedupPolicy)>,
 }
 
 /// Gathers records.
@@ -112,7 +115,8 @@ macro_rules! implement_records {
                 for row in namespaces.iter().filter(|row| row.is_organisation) {
                     members.extend(self.members(&row.name).await?);
                 }
-                Ok((version, PeopleRecord { namespaces, members, quotas: self.quotas().await? }))
+                let (quotas, dedup) = (self.quotas().await?, self.dedup_policies().await?);
+                Ok((version, PeopleRecord { namespaces, members, quotas, dedup }))
             }
 
             async fn repo_of(&self, repo: RepoId) -> Result<Option<RepoRow>> {

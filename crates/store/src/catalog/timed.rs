@@ -7,12 +7,16 @@ use std::time::Instant;
 use async_trait::async_trait;
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
+use super::keep::QuotaOf;
 use super::rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
+use super::uploads::{NewObject, PartRow, RecordedUpload, UploadRow, XorbReference};
 use super::{
     BrowseCatalog, CareCatalog, Catalog, KeepCatalog, RepoCatalog, Stamp, SweepCatalog, Tokens, UploadCatalog,
 };
 use crate::access::Scope;
+use crate::dedup::DedupPolicy;
 use crate::error::Result;
+use crate::repo::RepoId;
 
 /// The catalog within, and a clock beside it.
 #[derive(Debug)]
@@ -108,7 +112,7 @@ impl Catalog for TimedCatalog {
     }
 
     fn uploads(&self) -> &dyn UploadCatalog {
-        self.0.uploads()
+        self
     }
 
     fn stamp(&self) -> Option<Stamp> {
@@ -117,5 +121,50 @@ impl Catalog for TimedCatalog {
 
     async fn counts(&self) -> Result<Counts> {
         timed("counts", self.0.counts()).await
+    }
+}
+
+#[async_trait]
+impl UploadCatalog for TimedCatalog {
+    async fn record_upload(&self, upload: &UploadRow, object: Option<&NewObject>) -> Result<RecordedUpload> {
+        timed("record_upload", self.0.uploads().record_upload(upload, object)).await
+    }
+
+    async fn references(
+        &self,
+        scope: &Scope,
+        sender: Option<&str>,
+        within: Option<&Reach>,
+        xorbs: &[XorbHash],
+    ) -> Result<Vec<XorbReference>> {
+        timed("references", self.0.uploads().references(scope, sender, within, xorbs)).await
+    }
+
+    async fn readable_file(&self, scope: &Scope, xorb: XorbHash) -> Result<Option<FileHash>> {
+        timed("readable_file", self.0.uploads().readable_file(scope, xorb)).await
+    }
+
+    async fn drop_uploads(&self, before_s: u64) -> Result<u64> {
+        self.0.uploads().drop_uploads(before_s).await
+    }
+
+    async fn add_part(&self, part: &PartRow) -> Result<()> {
+        timed("add_part", self.0.uploads().add_part(part)).await
+    }
+
+    async fn drop_parts(&self, repo: RepoId, file: Sha256) -> Result<()> {
+        timed("drop_parts", self.0.uploads().drop_parts(repo, file)).await
+    }
+
+    async fn drop_old_parts(&self, before_s: u64) -> Result<u64> {
+        self.0.uploads().drop_old_parts(before_s).await
+    }
+
+    async fn dedup_policies(&self) -> Result<Vec<(QuotaOf, DedupPolicy)>> {
+        timed("dedup_policies", self.0.uploads().dedup_policies()).await
+    }
+
+    async fn set_dedup_policy(&self, of: &QuotaOf, policy: Option<DedupPolicy>) -> Result<()> {
+        self.0.uploads().set_dedup_policy(of, policy).await
     }
 }

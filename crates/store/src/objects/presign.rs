@@ -6,7 +6,7 @@
 //! | query parameter          | says                                                                        |
 //! |--------------------------|-----------------------------------------------------------------------------|
 //! | `x-xet-signed-range`     | the range, for people and access logs; buckets ignore what begins with `x-`  |
-//! | `response-cache-control` | that everyone may keep the answer, as it never changes                      |
+//! | `response-cache-control` | who may keep the answer, which never changes: everyone, or the caller alone |
 //! | `response-expires`       | until when: no longer than the URL is good                                  |
 
 use std::ops::Range;
@@ -31,11 +31,22 @@ impl Objects {
         ranges: &[Range<u64>],
         ttl: Duration,
     ) -> Result<Option<Vec<String>>> {
+        self.presign_for(key, ranges, ttl, false).await
+    }
+
+    /// The same, of a private repository or not: who may keep the answer.
+    pub async fn presign_for(
+        &self,
+        key: &ObjectKey,
+        ranges: &[Range<u64>],
+        ttl: Duration,
+        is_private: bool,
+    ) -> Result<Option<Vec<String>>> {
         let Some(signer) = &self.signer else { return Ok(None) };
         let expires = httpdate::fmt_http_date(SystemTime::now() + ttl);
         let mut urls = Vec::with_capacity(ranges.len());
         for range in ranges {
-            let options = options(range, &expires).ok_or_else(|| {
+            let options = options(range, &expires, is_private).ok_or_else(|| {
                 Error::new(ErrorKind::Invalid, format!("presign {key}: {range:?} has no bytes"))
             })?;
             let url = signer.signed_url_opts(Method::GET, &path(key), ttl, &options).await;
@@ -45,14 +56,14 @@ impl Objects {
     }
 }
 
-fn options(range: &Range<u64>, expires: &str) -> Option<SignedUrlOptions> {
+fn options(range: &Range<u64>, expires: &str, is_private: bool) -> Option<SignedUrlOptions> {
     let last = range.end.checked_sub(1).filter(|last| range.start <= *last)?;
     // Exactly what clients send for it.
     let header = format!("bytes={}-{last}", range.start);
     let value = HeaderValue::from_str(&header).ok()?;
     let query = [
         ("x-xet-signed-range", header.as_str()),
-        ("response-cache-control", "public, immutable"),
+        ("response-cache-control", if is_private { "private, immutable" } else { "public, immutable" }),
         ("response-expires", expires),
     ];
     Some(

@@ -10,9 +10,10 @@ use xet::wire::{encode_json, parse_json};
 
 use super::{MemberRow, NamespaceRow, NamespaceState, PullRow, PullState, RepoId, RepoName};
 use crate::Store;
-use crate::catalog::keep::{LeftRow, Limit, QuotaRow};
+use crate::catalog::keep::{LeftRow, Limit, QuotaOf, QuotaRow};
 use crate::catalog::records::{PeopleRecord, RepoRecord};
 use crate::catalog::repo::{RefChange, RefRow, RepoRow};
+use crate::dedup::DedupPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{Folder, ObjectKey};
 
@@ -56,6 +57,16 @@ struct PeopleJson {
     members: Vec<MemberJson>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     quotas: Vec<QuotaJson>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    dedup: Vec<DedupJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DedupJson {
+    namespace: String,
+    /// Empty for the namespace. That of a repository in the trash has a form of its own, which no name parses as.
+    repo: String,
+    policy: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -181,10 +192,16 @@ impl PeopleRecord {
             logical: limit(row.logical),
             physical: limit(row.physical),
         };
+        let policy = |(of, policy): &(QuotaOf, DedupPolicy)| {
+            let (namespace, repo) = of.columns();
+            let policy = policy.name().to_owned();
+            DedupJson { namespace: namespace.to_owned(), repo: repo.to_owned(), policy }
+        };
         encode_json(&PeopleJson {
             namespaces: self.namespaces.iter().map(namespace).collect(),
             members: self.members.iter().map(member).collect(),
             quotas: self.quotas.iter().map(quota).collect(),
+            dedup: self.dedup.iter().map(policy).collect(),
         })
     }
 
@@ -219,10 +236,17 @@ impl PeopleRecord {
             let of = row.of.parse().map_err(|_| wrong("name of a quota"))?;
             Ok(QuotaRow { of, logical: limit(row.logical), physical: limit(row.physical) })
         };
+        let policy = |row: DedupJson| {
+            let of = QuotaOf::from_columns(row.namespace, row.repo)?;
+            // One that a later version wrote: nothing may be found.
+            let policy = DedupPolicy::parse_setting(&row.policy).ok().flatten().unwrap_or(DedupPolicy::Off);
+            Ok((of, policy))
+        };
         Ok(Self {
             namespaces: json.namespaces.into_iter().map(namespace).collect::<Result<_>>()?,
             members: json.members.into_iter().map(member).collect::<Result<_>>()?,
             quotas: json.quotas.into_iter().map(quota).collect::<Result<_>>()?,
+            dedup: json.dedup.into_iter().map(policy).collect::<Result<_>>()?,
         })
     }
 }
@@ -311,8 +335,12 @@ impl Store {
             for quota in &record.quotas {
                 self.catalog.keep().set_quota(quota).await?;
             }
+            for (of, policy) in &record.dedup {
+                self.catalog.uploads().set_dedup_policy(of, Some(*policy)).await?;
+            }
             self.hub().restore_people_version(version).await?;
         }
+        self.forget_dedup_policies().await;
         Ok(applied)
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use store::DedupPolicy;
 use store::catalog::keep::QuotaOf;
 use store::repo::RepoName;
 use store::repo::oid::Oid;
@@ -53,6 +54,14 @@ impl SetQuota {
             "physicalSoft": self.soft_physical, "physicalHard": self.physical,
         })
     }
+}
+
+/// A dedup policy to set; `default` removes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DedupSetting(pub(super) Option<DedupPolicy>);
+
+pub(super) fn dedup_setting(text: &str) -> store::Result<DedupSetting> {
+    DedupPolicy::parse_setting(text).map(DedupSetting)
 }
 
 /// Which deeds to tell.
@@ -107,6 +116,14 @@ pub(crate) fn text(value: &Value) -> Option<String> {
             format!("{what} {} {hard}{soft}", human(number(&format!("{what}Bytes")).unwrap_or(0)))
         };
         return Some(format!("{}  {}  {}", field("of"), side("logical"), side("physical")));
+    }
+    if value.get("effective").is_some() {
+        return Some(format!(
+            "{}  dedup {} (in effect: {})",
+            field("of"),
+            field("dedup"),
+            field("effective")
+        ));
     }
     if value.get("action").is_some() {
         let words = ["time", "who", "action", "target", "detail", "request"].map(field);

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 use server::ServeConfig;
 use server::auth::password;
-use server::http::{deed_json, left_json, quota_json};
+use server::http::{dedup_json, deed_json, left_json, quota_json};
 use store::Store;
-use store::catalog::keep::{DeedQuery, Limit, QuotaRow};
+use store::catalog::keep::{DeedQuery, Limit, QuotaOf, QuotaRow};
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
 
-use super::keeping::{Audit, QuotaVerb, Undelete};
+use super::keeping::{Audit, DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
 use super::{MemberVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
 use crate::output::CliError;
@@ -40,6 +40,7 @@ async fn users(verb: UserVerb, store: &Store) -> store::Result<Vec<Value>> {
         UserVerb::List => Ok(store.namespaces(false).await?.iter().map(value).collect()),
         UserVerb::Disable { name } => Ok(vec![value(&store.disable_user(&name).await?)]),
         UserVerb::Enable { name } => Ok(vec![value(&store.enable_user(&name).await?)]),
+        UserVerb::Dedup { name, policy } => dedup(&name.parse()?, policy, store).await,
         UserVerb::Delete { name } => store.delete_namespace(&name, false).await.map(|()| Vec::new()),
         // Needs a terminal: done by the caller.
         UserVerb::Password { .. } => Ok(Vec::new()),
@@ -52,6 +53,7 @@ async fn organisations(verb: OrgVerb, store: &Store) -> store::Result<Vec<Value>
         OrgVerb::Create { name } => Ok(vec![value(&store.add_namespace(&name, true).await?)]),
         OrgVerb::List => Ok(store.namespaces(true).await?.iter().map(value).collect()),
         OrgVerb::Delete { name } => store.delete_namespace(&name, true).await.map(|()| Vec::new()),
+        OrgVerb::Dedup { name, policy } => dedup(&name.parse()?, policy, store).await,
     }
 }
 
@@ -84,7 +86,19 @@ async fn repos(verb: RepoVerb, store: &Store, config: &ServeConfig) -> store::Re
             store.set_private(&row, !public).await?;
             Ok(vec![value(&RepoRow { private: !public, ..row })])
         }
+        RepoVerb::Dedup { repo, policy } => {
+            let row = find(store, &repo).await?;
+            dedup(&QuotaOf::Repo(row.scope()?), policy, store).await
+        }
     }
+}
+
+/// Sets a dedup policy, if one is given, and returns what counts.
+async fn dedup(of: &QuotaOf, policy: Option<DedupSetting>, store: &Store) -> store::Result<Vec<Value>> {
+    if let Some(DedupSetting(policy)) = policy {
+        store.set_dedup_policy(of, policy).await?;
+    }
+    Ok(vec![dedup_json(of, store.dedup_setting(of).await?, store.dedup_policy_of(of).await?)])
 }
 
 async fn trash(verb: TrashVerb, store: &Store) -> store::Result<Vec<Value>> {

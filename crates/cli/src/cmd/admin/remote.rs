@@ -5,9 +5,10 @@ use client::hub::Hub;
 use client::token::Token;
 use reqwest::{Client, Method, header};
 use serde_json::{Value, json};
+use store::DedupPolicy;
 use store::repo::{Kind, RepoName};
 
-use super::keeping::{QuotaVerb, Undelete};
+use super::keeping::{DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
 use super::{MemberVerb, RepoVerb, TrashVerb, Values, Verb, said};
 use crate::output::CliError;
@@ -69,6 +70,7 @@ impl Remote {
         match verb {
             UserVerb::Create { name } => self.send(Method::POST, USERS, json!({"name": name})).await,
             UserVerb::List => self.list(USERS).await,
+            UserVerb::Dedup { name, policy } => self.dedup(&name, policy).await,
             UserVerb::Disable { name } => {
                 self.send(Method::PUT, &path(&name, ""), json!({"disabled": true})).await
             }
@@ -89,10 +91,25 @@ impl Remote {
         match verb {
             OrgVerb::Create { name } => self.send(Method::POST, ORGS, json!({"name": name})).await,
             OrgVerb::List => self.list(ORGS).await,
+            OrgVerb::Dedup { name, policy } => self.dedup(&name, policy).await,
             OrgVerb::Delete { name } => {
                 let path = format!("{ORGS}/{}", segment(&name));
                 self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
             }
+        }
+    }
+
+    /// Shows or sets the dedup policy of a namespace.
+    async fn dedup(&self, name: &str, policy: Option<DedupSetting>) -> Values {
+        if let Some(DedupSetting(policy)) = policy {
+            let policy = policy.map_or("default", DedupPolicy::name);
+            return self.send(Method::PUT, DEDUP, json!({"of": name, "dedup": policy})).await;
+        }
+        let mut set = self.list(DEDUP).await?;
+        set.retain(|value| value.get("of") == Some(&json!(name)));
+        match set.is_empty() {
+            true => Err(said(format!("no dedup policy is set for {name}"))),
+            false => Ok(set),
         }
     }
 
@@ -140,6 +157,13 @@ impl Remote {
                 self.send(Method::POST, "/api/repos/move", body).await?;
                 let info = self.send(Method::GET, &api(&to, ""), Value::Null).await?;
                 Ok(value(&to, info.first().and_then(|info| info.get("private")).unwrap_or(&Value::Null)))
+            }
+            RepoVerb::Dedup { repo, policy: Some(DedupSetting(policy)) } => {
+                let policy = policy.map_or("default", DedupPolicy::name);
+                self.send(Method::PUT, &api(&repo, "/dedup"), json!({"dedup": policy})).await
+            }
+            RepoVerb::Dedup { repo, policy: None } => {
+                self.send(Method::GET, &api(&repo, "/dedup"), Value::Null).await
             }
             RepoVerb::Private { repo, public } => {
                 self.send(Method::PUT, &api(&repo, "/settings"), json!({"private": !public})).await?;
@@ -215,6 +239,7 @@ fn segment(name: &str) -> String {
 const USERS: &str = "/api/admin/users";
 const ORGS: &str = "/api/admin/orgs";
 const QUOTAS: &str = "/api/admin/quotas";
+const DEDUP: &str = "/api/admin/dedup";
 const UNDELETE: &str = "/api/admin/undelete";
 
 fn api(repo: &RepoName, rest: &str) -> String {

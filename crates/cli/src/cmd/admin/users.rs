@@ -4,6 +4,7 @@ use std::io::{self, BufRead as _};
 
 use clap::Subcommand;
 
+use super::keeping::{DedupSetting, dedup_setting};
 use super::said;
 use crate::output::CliError;
 
@@ -48,6 +49,14 @@ pub(super) enum UserVerb {
         #[arg(long)]
         remove: bool,
     },
+    /// Show or narrow the dedup policy: who finds the chunks of the repositories, and whose chunks they find
+    Dedup {
+        /// Name of the user
+        name: String,
+        /// off, repo, namespace or global; default removes the setting
+        #[arg(value_parser = dedup_setting)]
+        policy: Option<DedupSetting>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,6 +74,14 @@ pub(super) enum OrgVerb {
     Delete {
         /// Name of the organisation
         name: String,
+    },
+    /// Show or narrow the dedup policy: who finds the chunks of the repositories, and whose chunks they find
+    Dedup {
+        /// Name of the organisation
+        name: String,
+        /// off, repo, namespace or global; default removes the setting
+        #[arg(value_parser = dedup_setting)]
+        policy: Option<DedupSetting>,
     },
 }
 

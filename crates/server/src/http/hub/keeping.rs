@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::DedupPolicy;
 use store::catalog::keep::{DeedQuery, DeedRow, LeftRow, Limit, QuotaOf, QuotaRow, Usage};
 use store::catalog::repo::RepoRow;
 use store::repo::RepoName;
@@ -58,6 +59,72 @@ pub(super) async fn remove_quota(asked: Asked) -> Answer {
     asked.expect_admin()?;
     asked.store.remove_quota(&asked.query.value("of").unwrap_or_default().parse()?).await?;
     Ok(answer(&json!({})))
+}
+
+/// `GET /api/admin/dedup`: what was set for namespaces and repositories.
+pub(super) async fn dedup_policies(asked: Asked) -> Answer {
+    asked.expect_admin()?;
+    let mut values = Vec::new();
+    for (of, policy) in asked.store.dedup_policies().await? {
+        let effective = asked.store.dedup_policy_of(&of).await?;
+        values.push(dedup_json(&of, Some(policy), effective));
+    }
+    Ok(answer(&values))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewDedupPolicy {
+    of: String,
+    dedup: String,
+}
+
+/// `PUT /api/admin/dedup`.
+pub(super) async fn set_dedup_policy(asked: Asked, body: Body) -> Answer {
+    asked.expect_admin()?;
+    let new: NewDedupPolicy = small_json(body).await?;
+    let (of, policy): (QuotaOf, _) = (new.of.parse()?, DedupPolicy::parse_setting(&new.dedup)?);
+    asked.store.set_dedup_policy(&of, policy).await?;
+    dedup_answer(&asked, &of).await
+}
+
+/// `GET {repo}/dedup`, for those who may write.
+pub(super) async fn repo_dedup_policy(asked: Asked) -> Answer {
+    let repo = asked.writable().await?;
+    dedup_answer(&asked, &QuotaOf::Repo(repo.name.scope()?)).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RepoDedupPolicy {
+    dedup: String,
+}
+
+/// `PUT {repo}/dedup`, for those who may write. They may narrow it; only an administrator may widen it again.
+pub(super) async fn set_repo_dedup_policy(asked: Asked, body: Body) -> Answer {
+    let repo = asked.writable().await?;
+    let new: RepoDedupPolicy = small_json(body).await?;
+    let policy = DedupPolicy::parse_setting(&new.dedup)?;
+    let of = QuotaOf::Repo(repo.name.scope()?);
+    let current = asked.store.dedup_setting(&of).await?;
+    if policy < current && asked.expect_admin().is_err() {
+        let current = current.map_or("default", DedupPolicy::name);
+        let message = format!("dedup of {} is {current}: only an administrator may widen it", repo.name);
+        return Err(HubError::new(ErrorCode::Forbidden, message));
+    }
+    asked.store.set_dedup_policy(&of, policy).await?;
+    dedup_answer(&asked, &of).await
+}
+
+async fn dedup_answer(asked: &Asked, of: &QuotaOf) -> Answer {
+    let (policy, effective) = (asked.store.dedup_setting(of).await?, asked.store.dedup_policy_of(of).await?);
+    Ok(answer(&dedup_json(of, policy, effective)))
+}
+
+/// A dedup policy, and what counts: the narrowest of the server's, the namespace's and the repository's.
+pub fn dedup_json(of: &QuotaOf, policy: Option<DedupPolicy>, effective: DedupPolicy) -> Value {
+    let policy = policy.map_or("default", DedupPolicy::name);
+    json!({"of": of.to_string(), "dedup": policy, "effective": effective.name()})
 }
 
 /// `GET /api/admin/audit?since=&before=&limit=`: the newest first, by pages.

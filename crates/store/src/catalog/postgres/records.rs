@@ -9,6 +9,7 @@ use super::super::repo::statements::retried;
 use super::super::repo::{REPO_COLUMNS, RefRow, RepoCatalog as _, RepoColumns, RepoRow, oid_of};
 use super::super::review::{PULL_COLUMNS, PullColumns, PullRow};
 use super::super::rows::{column, number};
+use super::super::uploads::UploadCatalog as _;
 use super::super::{Tries, translate};
 use super::PostgresCatalog;
 use super::keep::{left_of, left_row};

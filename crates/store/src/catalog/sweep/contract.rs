@@ -310,9 +310,9 @@ async fn a_shard_that_is_being_deleted_is_not_registered(catalog: Any) {
     sweep.drop_repo_files(&repo, &[FileHash::new(hash(1))], 300).await.unwrap();
     sweep.drop_files(&[FileHash::new(hash(1))]).await.unwrap();
     assert_eq!(sweep.condemn(Kept::Shards, &[hash(1)], 300, 400).await.unwrap(), 1);
-    // Told again it lives.
+    // Registered again it lives; its file was dropped, so it is new to the repository.
     let again = catalog.register(&registration(1, 500)).await.unwrap();
-    assert_eq!(again, Registered::Done { was_inserted: false });
+    assert_eq!(again, Registered::Done { was_inserted: true });
     assert_eq!(sweep.doom(Kept::Shards, &[hash(1)], 9999, 9999).await.unwrap(), 0);
     sweep.drop_repo_files(&repo, &[FileHash::new(hash(1))], 600).await.unwrap();
     sweep.drop_files(&[FileHash::new(hash(1))]).await.unwrap();

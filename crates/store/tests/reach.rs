@@ -1,0 +1,201 @@
+//! Who may refer to a xorb: what is refused does not tell what is stored, by its words or by its time.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+mod house;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use house::{House, Upload, writer};
+use store::{DedupOptions, DedupPolicy, ErrorKind};
+use testkit::corpus;
+use testkit::upload::shard;
+use xet::compress::Policy;
+use xet::shard::FileEntry;
+use xet::{FileHash, RangeHash, XorbHash};
+
+const POLICIES: [DedupPolicy; 4] =
+    [DedupPolicy::Global, DedupPolicy::Namespace, DedupPolicy::Repo, DedupPolicy::Off];
+
+/// A store in which `ann/secret` has a file in a xorb of many chunks, and one in a xorb of a single chunk.
+async fn filled(policy: DedupPolicy) -> (House, Upload, Upload) {
+    let house = House::with_dedup(DedupOptions { policy, ..DedupOptions::default() }).await;
+    let long = Upload::of(&[&corpus::noise(1, 900_000)], 100, Policy::Auto);
+    let short = Upload::of(&[&corpus::noise(2, 5000)], 100, Policy::Auto);
+    assert_eq!((long.xorbs.len(), short.xorbs[0].info.chunk_count()), (1, 1));
+    for upload in [&long, &short] {
+        house.upload(&writer("ann/secret"), upload).await.unwrap();
+    }
+    (house, long, short)
+}
+
+/// What a caller without the chunks can say of a xorb.
+fn guess(xorb: XorbHash, chunks: std::ops::Range<u32>, raw_bytes: u32) -> Vec<u8> {
+    let term = xet::shard::Term { xorb, flags: 0, raw_bytes, chunks };
+    let file = FileEntry {
+        hash: FileHash::new([0xab; 32]),
+        terms: vec![term],
+        verification: Some(vec![RangeHash(FileHash::new([0xcd; 32]).0)]),
+        sha256: None,
+    };
+    shard(&[file], &[])
+}
+
+const ABSENT: XorbHash = XorbHash::new([0xee; 32]);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guess_gets_one_answer_whether_the_xorb_is_stored_or_not() {
+    for policy in POLICIES {
+        let (house, long, short) = filled(policy).await;
+        // Stored and never registered, damaged, and on its way out: of all of them nothing is told.
+        let pending = Upload::of(&[&corpus::noise(3, 200_000)], 100, Policy::Auto);
+        let damaged = Upload::of(&[&corpus::noise(4, 200_000)], 100, Policy::Auto);
+        house
+            .ingest(&writer("ann/secret"), pending.xorbs[0].info.hash(), &pending.xorbs[0].bytes)
+            .await
+            .unwrap();
+        house.upload(&writer("ann/secret"), &damaged).await.unwrap();
+        let key = house.catalog.xorbs(&[damaged.xorbs[0].info.hash()]).await.unwrap()[0].key;
+        house.catalog.care().mark_damaged(&[key], house::NOW_S).await.unwrap();
+        let count = long.xorbs[0].info.chunk_count();
+        for caller in ["bob/own", "ann/sibling"] {
+            for (chunks, raw_bytes) in
+                [(0..1, 40_000), (0..count, 900_000), (0..count + 5, 900_000), (0..2, 77), (5..9000, 1)]
+            {
+                let refused = async |xorb: XorbHash| {
+                    let refused =
+                        house.register(&writer(caller), &guess(xorb, chunks.clone(), raw_bytes)).await;
+                    let refused = refused.unwrap_err();
+                    (refused.kind(), refused.to_string().replace(&xorb.to_string(), "X"))
+                };
+                let absent = refused(ABSENT).await;
+                assert_eq!(absent.0, ErrorKind::Invalid);
+                for upload in [&long, &short, &pending, &damaged] {
+                    let stored = refused(upload.xorbs[0].info.hash()).await;
+                    assert_eq!(stored, absent, "{policy:?} {caller} {chunks:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_range_hash_opens_what_the_policy_reaches_and_never_a_xorb_of_one_chunk() {
+    for (policy, expected) in
+        POLICIES.into_iter().zip([[true, true], [true, false], [false, false], [false, false]])
+    {
+        let (house, long, short) = filled(policy).await;
+        for (caller, expected) in ["ann/sibling", "bob/own"].into_iter().zip(expected) {
+            let grant = writer(caller);
+            let done = house.register(&grant, &shard(&long.files, &[])).await;
+            assert_eq!(done.is_ok(), expected, "{policy:?} {caller}");
+            assert_eq!(house.read(&grant, long.files[0].hash, None).await.is_ok(), expected);
+            let refused = house.register(&grant, &shard(&short.files, &[])).await.unwrap_err();
+            let absent = house.register(&grant, &guess(ABSENT, 0..1, 1)).await.unwrap_err();
+            let named = refused.to_string().replace(&short.xorbs[0].info.hash().to_string(), "X");
+            assert_eq!(named, absent.to_string().replace(&ABSENT.to_string(), "X"));
+            // Nor by listing it.
+            assert!(house.register(&grant, &shard(&[], &short.entries())).await.is_err());
+            assert!(house.read(&grant, short.files[0].hash, None).await.is_err());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_caller_sent_they_may_refer_to_in_another_repository() {
+    for policy in POLICIES {
+        let (house, ..) = filled(policy).await;
+        let (here, there) = (writer("bob/here").sent_by("token"), writer("team/there").sent_by("token"));
+        let upload = Upload::of(&[&corpus::noise(5, 5000)], 100, Policy::Auto);
+        house.upload(&here, &upload).await.unwrap();
+        // A client remembers what it sent, and sends the shard alone.
+        assert!(house.register(&writer("team/there"), &upload.shard()).await.is_err(), "{policy:?}");
+        assert!(house.register(&writer("team/there").sent_by("other"), &upload.shard()).await.is_err());
+        house.register(&there, &upload.shard()).await.unwrap();
+        house.read(&there, upload.files[0].hash, None).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_does_not_tell_what_others_have() {
+    for policy in POLICIES {
+        let (house, long, short) = filled(policy).await;
+        let grant = writer("bob/own");
+        for upload in [&long, &short] {
+            let xorb = &upload.xorbs[0];
+            assert!(
+                house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap().was_inserted,
+                "{policy:?}"
+            );
+            assert!(!house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap().was_inserted);
+            assert!(house.register(&grant, &upload.shard()).await.unwrap().was_inserted, "{policy:?}");
+            assert!(!house.register(&grant, &upload.shard()).await.unwrap().was_inserted);
+            assert!(!house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap().was_inserted);
+        }
+    }
+}
+
+/// A shard names several xorbs: which one is refused follows from the shard alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_wrong_term_is_named_whatever_is_stored() {
+    let (house, long, _) = filled(DedupPolicy::Global).await;
+    let own = Upload::of(&[&corpus::noise(6, 300_000)], 100, Policy::Auto);
+    let grant = writer("bob/own");
+    house.ingest(&grant, own.xorbs[0].info.hash(), &own.xorbs[0].bytes).await.unwrap();
+    let mut wrong = own.files[0].clone();
+    wrong.verification = Some(vec![RangeHash(FileHash::new([0xcd; 32]).0); wrong.terms.len()]);
+    let guesses = |xorb: XorbHash| {
+        let guess = xet::shard::Shard::parse_upload(&guess(xorb, 0..1, 40_000)).unwrap();
+        guess.files.into_iter().next().unwrap()
+    };
+    let mut refusals = Vec::new();
+    for xorb in [ABSENT, long.xorbs[0].info.hash()] {
+        for files in
+            [[wrong.clone(), guesses(xorb)], [guesses(xorb), wrong.clone()], [wrong.clone(), wrong.clone()]]
+        {
+            let refused = house.register(&grant, &shard(&files, &[])).await.unwrap_err();
+            refusals.push(refused.to_string().replace(&xorb.to_string(), "X"));
+        }
+    }
+    assert_eq!(refusals[..3], refusals[3..]);
+    assert!(refusals[0] != refusals[1] || refusals[0] != refusals[2], "{refusals:?}");
+}
+
+/// 1,000 guesses at a stored xorb and 1,000 at an absent one, in turns. A difference of 0.2 between the distributions has a
+/// probability below 1e-17 where there is none, and work that is done for stored xorbs alone makes one of almost 1.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_takes_as_long_whether_the_xorb_is_stored_or_not() {
+    const SAMPLES: usize = 1000;
+    for policy in [DedupPolicy::Global, DedupPolicy::Repo] {
+        let (house, long, _) = filled(policy).await;
+        let house = Arc::new(house);
+        let turns = Arc::new(tokio::sync::Semaphore::new(100));
+        let tasks = (0..2 * SAMPLES).map(|n| {
+            let xorb = if n % 2 == 0 { ABSENT } else { long.xorbs[0].info.hash() };
+            let (house, turns) = (house.clone(), turns.clone());
+            tokio::spawn(async move {
+                let _turn = turns.acquire_owned().await.unwrap();
+                let begin = Instant::now();
+                house.register(&writer("bob/own"), &guess(xorb, 0..20, 500_000)).await.unwrap_err();
+                begin.elapsed()
+            })
+        });
+        let mut times = [Vec::new(), Vec::new()];
+        for (n, task) in tasks.collect::<Vec<_>>().into_iter().enumerate() {
+            times[n % 2].push(task.await.unwrap());
+        }
+        times.iter_mut().for_each(|times| times.sort_unstable());
+        let [absent, stored] = &times;
+        assert!(absent[0] >= Duration::from_millis(200), "it is answered in steps: {:?}", absent[0]);
+        let share =
+            |of: &[Duration], at: Duration| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
+        let apart = absent.iter().chain(stored).map(|at| (share(absent, *at) - share(stored, *at)).abs());
+        let apart = apart.fold(0.0, f64::max);
+        assert!(
+            apart < 0.2,
+            "{policy:?}: {apart}; medians {:?} {:?}",
+            absent[SAMPLES / 2],
+            stored[SAMPLES / 2]
+        );
+    }
+}
