@@ -23,7 +23,7 @@ use crate::Store;
 use crate::access::Scope;
 use crate::catalog::care::DigestClaim;
 use crate::catalog::repo::LinkedFile;
-use crate::catalog::rows::FileRow;
+use crate::catalog::rows::{FileRow, Reach};
 use crate::content::STREAM_BYTES;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
@@ -157,7 +157,7 @@ impl Store {
             files.into_iter().filter(|file| !known.contains_key(file)).collect()
         };
         // Where the policy does not let this repository know what others have, it must not see it by the time either.
-        let reach = self.dedup.policy.xorb_reach(&scope);
+        let reach = self.dedup.policy.reach(&scope).unwrap_or_else(|| Reach::Repo(scope.clone()));
         let mut unreadable: HashMap<FileHash, String> = HashMap::new();
         loop {
             let files = open(&known);

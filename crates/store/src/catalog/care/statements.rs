@@ -173,16 +173,12 @@ macro_rules! implement_care_catalog {
                 reach: &Reach,
                 files: &[FileHash],
             ) -> Result<Vec<(FileHash, Sha256)>> {
-                let (namespace, repo) = reach.columns();
                 let mut found = Vec::new();
                 for files in unique(files).chunks(BATCH_ROWS) {
-                    let mut query = Query::new("SELECT DISTINCT file, sha256 FROM repo_files WHERE sha256 IS NOT NULL");
-                    for (name, value) in [("namespace", namespace), ("repo", repo)] {
-                        if let Some(value) = value {
-                            query.push(format!(" AND {name} = ")).push_bind(value.to_owned());
-                        }
-                    }
-                    query.push(" AND file");
+                    let mut query =
+                        Query::new("SELECT DISTINCT r.file, r.sha256 FROM repo_files r WHERE r.sha256 IS NOT NULL");
+                    push_reach(&mut query, "r", reach);
+                    query.push(" AND r.file");
                     push_in(&mut query, files.iter().copied());
                     let rows = query.build_query_as().persistent(false).fetch_all(&self.$reads).await;
                     let rows: Vec<(Vec<u8>, Vec<u8>)> =
