@@ -42,7 +42,7 @@ pub(in super::super) async fn receive(asked: Asked, request: Request) -> Result<
     let (parts, body) = request.into_parts();
     let number = asked.param("number").parse().map_err(|_| HubError::invalid("a number is expected"))?;
     let part_bytes = part_bytes(&asked);
-    let signed = checked(&asked, Action::Part { number, part_bytes })?;
+    let signed = checked(&asked, Action::Part { number, part_bytes }).await?;
     let repo = named(&asked).await?;
     let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
     let bytes_max = file.bytes_of(number).unwrap_or_default();
@@ -69,7 +69,7 @@ pub(in super::super) async fn receive(asked: Asked, request: Request) -> Result<
 /// `POST` when all parts are there.
 pub(in super::super) async fn join(asked: Asked) -> Result<Response<Body>, HubError> {
     let part_bytes = part_bytes(&asked);
-    let signed = checked(&asked, Action::Join { part_bytes })?;
+    let signed = checked(&asked, Action::Join { part_bytes }).await?;
     let repo = named(&asked).await?;
     let grant = Grant::write(repo.name.scope()?);
     let found = asked.store.hub().linked_files(grant.scope(), &[signed.sha256]).await?;
