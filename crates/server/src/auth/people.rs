@@ -8,7 +8,7 @@ use std::time::Duration;
 use moka::future::Cache;
 use store::Store;
 use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::{MemberRow, NamespaceState, RepoId, RepoName};
+use store::repo::{MemberRow, NamespaceState, RepoId};
 use xet::wire::routes::TokenScope;
 
 use super::access::{Access, Place};
@@ -73,8 +73,9 @@ impl People {
 
     /// Access to a repository where access control is off; `None` when there is none of this id.
     pub async fn open_access(&self, id: RepoId) -> store::Result<Option<Access>> {
-        let load = Access::load(&self.store, None, &Place::Repo(id));
-        let key = (Origin::Open, Place::Repo(id));
+        let place = Place::Repo(id);
+        let key = (Origin::Open, place.clone());
+        let load = Access::load(&self.store, None, &place);
         match self.accesses.get(&key).await {
             Some(found) => Ok(found),
             None => self.accesses.try_get_with(key, load).await.map_err(shared_error),
@@ -133,11 +134,13 @@ impl People {
                     None => TokenReach::Nothing,
                 }
             }
-            (Bound::Repo(scope), None) => match repo_name(scope) {
-                // It came by its name otherwise than by creation.
-                Some(name) if self.store.repo(&name).await?.is_some() => TokenReach::Nothing,
-                _ => TokenReach::Unbound(scope.clone()),
-            },
+            (Bound::Repo(scope), None) => {
+                match self.store.catalog().tokens().repo_of_scope(scope).await? {
+                    // It came by its name otherwise than by creation.
+                    Some(_) => TokenReach::Nothing,
+                    None => TokenReach::Unbound(scope.clone()),
+                }
+            }
         };
         // A session acts in the name of the token that opened it.
         let opened_by = match token.id.rsplit_once('.') {
@@ -148,12 +151,6 @@ impl People {
         };
         Ok(Principal { token, owner, is_active, memberships, reach, opened_by })
     }
-}
-
-/// The repository that a scope of the content store belongs to, if it can be one.
-fn repo_name(scope: &store::Scope) -> Option<RepoName> {
-    let (kind, name) = scope.repo().split_once('/')?;
-    RepoName::parse(&format!("{kind}/{}/{name}", scope.namespace())).ok()
 }
 
 /// The one error is shared by all who waited for the answer.

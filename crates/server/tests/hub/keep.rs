@@ -12,7 +12,10 @@ async fn people_are_managed_through_the_api() {
     {
         assert_eq!(hub.admin("POST", uri, json!({"name": name})).await.status, status, "{name}");
     }
-    assert_eq!(hub.admin("GET", "/api/admin/users", Value::Null).await.json(), json!([{"name": "ann", "state": "active"}]));
+    assert_eq!(
+        hub.admin("GET", "/api/admin/users", Value::Null).await.json(),
+        json!([{"name": "ann", "state": "active"}])
+    );
     assert_eq!(hub.admin("GET", orgs, Value::Null).await.json(), json!([{"name": "team"}]));
 
     let ann = hub.personal("ann", Rights::Write, Bound::Everywhere).await;
