@@ -322,6 +322,33 @@ def tokens(folder):
                 check(f"{how}: nor its content ({what})", read.status in (401, 403, 404), str(read))
 
 
+        # A token made by hand ends with what it was made from, too.
+        made = hub.run("token", "create", "--cas", "--scope", "write", "--repo", "ann/later", "--label", "by hand")
+        assert made.returncode == 0, made.stderr
+        cas = made.stdout.strip()
+        upload = Upload(folder, noise(24, 120_000)).send(hub, cas)
+        status = lambda: hub.request("GET", f"/v1/reconstructions/{upload.file}", cas).status
+        check("a CAS token made by hand reads what it wrote", status() == 200, status())
+        hub.repo("ann/later", private=True)
+        time.sleep(2.5)
+        check("also when its repository was created since", status() == 200, status())
+        hub.run("token", "revoke", "by hand")
+        time.sleep(2.5)
+        check("and ends with its token", status() == 401, status())
+
+        # URLs of whole files are for one repository, not for its name.
+        hub.repo("ann/lfs", private=True)
+        token = hub.token("--scope", "write", "--namespace", "ann", "--label", "lfs")
+        data = noise(25, 5_000)
+        batch = {"operation": "upload", "transfers": ["basic"], "objects": [{"oid": hashlib.sha256(data).hexdigest(), "size": len(data)}]}
+        answer = hub.request("POST", "/ann/lfs.git/info/lfs/objects/batch", token, batch)
+        href = urllib.parse.urlsplit(answer.json()["objects"][0]["actions"]["upload"]["href"])
+        hub.request("POST", "/api/repos/move", hub.admin, {"fromRepo": "ann/lfs", "toRepo": "ann/lfs-moved", "type": "model"})
+        hub.repo("ann/lfs", private=True)
+        sent = hub.request("PUT", f"{href.path}?{href.query}", None, data)
+        check("a signed upload does not reach another repository of the name", sent.status == 403, str(sent))
+
+
 def counts(folder):
     """No number from the wire sizes anything."""
     with Hub(folder / "counts") as hub:
@@ -537,6 +564,28 @@ def people(folder):
         hub.run("admin", "user", "enable", "ann")
         time.sleep(2.5)
         check("and good again when they are enabled", hub.request("GET", "/api/whoami-v2", ann).status == 200)
+        # Nor does ann's token reach further by other ways.
+        moved = hub.request("POST", "/api/repos/move", ann, {"fromRepo": "ann/hers", "toRepo": "bob/hers", "type": "model"})
+        check("ann moves nothing to bob", moved.status in (401, 403, 404), str(moved))
+        listed = hub.request("GET", "/api/models?limit=100", ann)
+        check("ann lists nothing of bob's", b"bob/" not in listed.body and b"ann/hers" in listed.body, str(listed))
+        seen, absent = (hub.request("GET", f"/api/models/bob/{name}", ann) for name in ("own", "none"))
+        check("bob's repository is like none", (seen.status, seen.body) == (absent.status, absent.body), f"{seen} {absent}")
+        for bound in (("--namespace", "bob"), ("--repo", "bob/own")):
+            token = hub.token("--scope", "write", "--subject", "ann", *bound)
+            seen = hub.request("GET", "/api/models/bob/own", token)
+            check(f"nor by a token of hers with {bound}", seen.status == 404, str(seen))
+            seen = hub.request("GET", f"/v1/reconstructions/{upload.file}", token)
+            check(f"nor its content with {bound}", seen.status in (401, 403), str(seen))
+        # A deleted user's tokens stay void when the name is a user again.
+        assert hub.run("admin", "user", "create", "cleo").returncode == 0
+        cleo = hub.token("--scope", "write", "--subject", "cleo", "--everywhere")
+        check("a user is deleted", hub.run("admin", "user", "delete", "cleo").returncode == 0)
+        check("the name is not given away", hub.run("admin", "user", "create", "cleo").returncode == 1)
+        hub.run("admin", "user", "enable", "cleo")
+        check("and the old tokens stay void", hub.request("GET", "/api/whoami-v2", cleo).status == 401)
+        refused = hub.run("admin", "user", "delete", "ann")
+        check("a user who owns repositories is not deleted", refused.returncode == 1 and "ann/hers" in refused.stderr, refused.stderr)
         # Names.
         hub.repo("ann/Model")
         twin = hub.request("POST", "/api/repos/create", hub.admin, {"name": "model", "organization": "ANN", "type": "model"})
@@ -545,6 +594,50 @@ def people(folder):
         check("found in any case, shown as created", found.status == 200 and found.json()["id"] == "ann/Model", str(found))
         bad = hub.request("POST", "/api/repos/create", hub.admin, {"name": "x.GIT", "organization": "ann", "type": "model"})
         check("no name ends in .git in any case", bad.status in (400, 422), str(bad))
+
+
+def passwords(folder):
+    """Passwords are guessed slowly, a guesser locks out nobody else, and a new password ends old sessions."""
+    with Hub(folder / "passwords") as hub:
+        for name in ("ann", "bob"):
+            assert hub.run("admin", "user", "create", name).returncode == 0
+            assert hub.run("admin", "user", "password", name, "--stdin", input=f"the password of {name}\n").returncode == 0
+
+        def sign_in(name, password, source="127.0.0.1"):
+            connection = http.client.HTTPConnection(hub.url.hostname, hub.url.port, timeout=60, source_address=(source, 0))
+            connection.request("POST", "/-/sign-in", urllib.parse.urlencode({"name": name, "password": password}))
+            answer = connection.getresponse()
+            answer.read()
+            connection.close()
+            return answer.status, (answer.headers["Set-Cookie"] or "").split(";")[0]
+
+        with concurrent.futures.ThreadPoolExecutor(50) as pool:
+            tried = [status for status, _ in pool.map(lambda n: sign_in("ann", f"guess {n}"), range(150))]
+        check("of 150 guesses at once ten are checked", tried.count(401) == 10 and tried.count(429) == 140, f"{tried.count(401)} {tried.count(429)}")
+        status, cookie = sign_in("ann", "the password of ann", "127.0.0.2")
+        check("from elsewhere ann signs in", status == 303, status)
+        check("here she waits", sign_in("ann", "the password of ann")[0] == 429)
+        check("others sign in here", sign_in("bob", "the password of bob")[0] == 303)
+        opens = lambda: hub.request("GET", "/-/account", cookie=cookie).status
+        check("her session opens her page", opens() == 200)
+        assert hub.run("admin", "user", "password", "ann", "--stdin", input="another password\n").returncode == 0
+        time.sleep(2.5)
+        check("and ends with her password", opens() == 401, opens())
+        check("the old password is void", sign_in("ann", "the password of ann", "127.0.0.3")[0] == 401)
+        status, cookie = sign_in("ann", "another password", "127.0.0.3")
+        check("the new one is good", status == 303, status)
+        hub.run("admin", "user", "disable", "ann")
+        time.sleep(2.5)
+        check("a disabled user's session is over", opens() == 401, opens())
+        check("and so is the password", sign_in("ann", "another password", "127.0.0.3")[0] == 401)
+        hub.run("admin", "user", "enable", "ann")
+        time.sleep(2.5)
+        check("the session does not come back", opens() == 401, opens())
+        audit = hub.request("GET", "/api/admin/audit?limit=1000", hub.admin).json()
+        acted = {row["who"] for row in audit}
+        nameless = [row for row in audit if row["who"] in ("", "anonymous", "store") and row["action"] not in ("sweep", "verify")]
+        check("every event has an actor", not nameless, nameless)
+        check("a sign-in is by who signs in", any(row["who"] == "ann" and row["action"] == "token.create" for row in audit), acted)
 
 
 def digests(folder):
@@ -596,7 +689,7 @@ def flood(folder):
 
 
 def main():
-    attacks = [tokens, counts, cards, sockets, catalogs, ignored, people, digests, flood]
+    attacks = [tokens, counts, cards, sockets, catalogs, ignored, people, passwords, digests, flood]
     only = set(sys.argv[2:])
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

@@ -93,6 +93,10 @@ await tokens.getByLabel("It may").selectOption("write");
 await tokens.getByRole("button", { name: "Make token" }).click();
 const bobs = (await page.getByLabel("New token").innerText()).match(/ds_[\w-]{43}/)?.[0];
 check("a token for somebody is shown once", bobs !== undefined);
+// Made for a user: it is the user's, and may do what the user may.
+const ofTeam = await fetch(`${hub}/api/repos/create`, { method: "POST", headers: { Authorization: `Bearer ${bobs}` }, body: JSON.stringify({ name: "team/bobs", type: "model" }) });
+const ofAnn = await fetch(`${hub}/api/repos/create`, { method: "POST", headers: { Authorization: `Bearer ${bobs}` }, body: JSON.stringify({ name: "ann/bobs", type: "model" }) });
+check("and may do what the user may", ofTeam.status === 200 && ofAnn.status === 403, `${ofTeam.status} ${ofAnn.status}`);
 const quotas = page.getByRole("region", { name: "Quotas" });
 await quotas.getByLabel("Namespace or repository").fill("ann");
 await quotas.getByLabel("Refuse at, GB of files").fill("100");
@@ -120,7 +124,7 @@ check("nor from another origin", (await forged({ name: "eve", word }, { origin: 
 const byCookie = await context.request.post(`${hub}/api/repos/create`, { data: { name: "ann/forged" } });
 check("a cookie does not write through the API", byCookie.status() === 401, byCookie.status());
 await page.goto(`${hub}/-/admin`);
-check("nobody was added", (await page.getByRole("region", { name: "Users" }).getByRole("listitem").allInnerTexts()).join() === "bob");
+check("nobody was added", (await page.getByRole("region", { name: "Users" }).getByRole("listitem").allInnerTexts()).map((text) => text.split(/\s/)[0]).join() === "bob");
 
 // Upload, then the same again: nothing of it is new. The first goes slowly, so that it can be watched.
 const line = await context.newCDPSession(page);
@@ -205,6 +209,24 @@ await bob.page.goto(`${hub}/-/account`);
 await bob.page.getByLabel("Name", { exact: true }).fill("own");
 await bob.page.getByRole("button", { name: "Make it" }).click();
 check("whoever has a password makes tokens", /ds_/.test(await bob.page.getByLabel("New token").innerText()));
+await page.goto(`${hub}/-/sign-in`);
+await page.getByLabel("Token", { exact: true }).fill(process.env.HUB_TOKEN);
+await page.getByRole("button", { name: "Sign in with the token" }).click();
+const isBobIn = async () => (await bob.page.goto(`${hub}/-/account`)).status() === 200;
+for (const [button, expected] of [["Disable", false], ["Enable", true]]) {
+  await page.goto(`${hub}/-/admin`);
+  if (button === "Disable") await page.locator("summary", { hasText: "Disable" }).click();
+  await page.getByRole("button", { name: `${button} bob` }).click();
+  await page.waitForLoadState();
+  let is = await isBobIn();
+  for (let tries = 0; tries < 60 && is && !expected; tries++) {
+    await new Promise((done) => setTimeout(done, 500));
+    is = await isBobIn();
+  }
+  check(`${button}: the session of a user who was disabled is over`, !is);
+}
+await page.getByRole("button", { name: "Sign out" }).click();
+await new Promise((done) => setTimeout(done, 2500));
 const holder = await visitor();
 await holder.page.goto(`${hub}/-/sign-in`);
 await holder.page.getByLabel("Token", { exact: true }).fill(bobs);

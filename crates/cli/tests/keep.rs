@@ -155,7 +155,7 @@ fn quotas_deeds_and_what_was_deleted_by_command_and_from_afar() {
     let log = lines(&keep(&data, ["admin", "audit", "--since", "1h", "--json"]));
     let deed =
         |action: &str| log.iter().find(|row| row["action"] == action).unwrap_or_else(|| panic!("{action}"));
-    assert_eq!(deed("quota.remove")["who"], json!("admin"));
+    assert_eq!(deed("quota.remove")["who"], json!("admin token \"first admin token\""));
     assert!(deed("repo.create")["who"].as_str().unwrap().contains("command line"));
     assert_eq!(deed("ref.create")["target"], json!("ann/model refs/heads/old"));
     assert_eq!(lines(&afar(&["audit"])), log);

@@ -19,7 +19,6 @@ pub use personal::TokenHash;
 
 use std::fmt;
 
-use store::repo::{Kind, RepoName};
 use xet::wire::ErrorCode;
 
 /// What sort of repository; each has names of its own.
@@ -66,14 +65,6 @@ impl Repository {
     /// The repository as the store names it: its kind is part of the name, `models/a` and `datasets/a` are two.
     pub fn scope(&self) -> store::Result<store::Scope> {
         store::Scope::new(&self.namespace, format!("{}/{}", self.kind.segment(), self.name))
-    }
-}
-
-impl Repository {
-    /// The repository as the Hub side names it; `None` for a bucket and for a name that no repository can have.
-    pub fn hub_name(&self) -> Option<RepoName> {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.plural() == self.kind.segment())?;
-        RepoName::new(kind, &self.namespace, &self.name).ok()
     }
 }
 

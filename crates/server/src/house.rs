@@ -83,7 +83,8 @@ impl House {
             bound: Bound::Everywhere,
             expires_s: None,
         };
-        tokens.add(&wanted.row(&token, now_s)).await
+        let actor = store::audit::Actor::named("server (first start)");
+        store::audit::by(actor, tokens.add(&wanted.row(&token, now_s))).await
     }
 
     /// The token in the folder's file; makes one when there is none.

@@ -242,9 +242,11 @@ impl AppState {
 
     /// The scope that claims name where access control is off: the repository follows its id.
     async fn open_scope(&self, claims: &Claims) -> Result<store::Scope, Refused> {
-        let (Some(id), Some(store)) = (claims.repo_id, &self.store) else { return Ok(claims.repo.scope()?) };
-        let repo = store.hub().repo_of(id).await?.filter(|repo| repo.reclaim_s.is_none());
-        Ok(repo.ok_or(auth::Refusal::Void)?.name.scope()?)
+        let (Some(id), Some(people)) = (claims.repo_id, &self.people) else {
+            return Ok(claims.repo.scope()?);
+        };
+        let access = people.open_access(id).await?.ok_or(auth::Refusal::Void)?;
+        Ok(access.scope)
     }
 
     /// The id of the personal token that a request came with; where tokens are off, one for everyone. What was sent with it to

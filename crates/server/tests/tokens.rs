@@ -116,7 +116,8 @@ async fn a_token_opens_what_it_is_bound_to_and_no_more() {
             for (scope, status) in [("read", read), ("write", write)] {
                 let got = hub.ask(token.expose(), repo, scope).await;
                 assert_eq!(got.0, status, "{rights:?} {bound:?} {repo} {scope}");
-                assert!(status != 200 || got.1 == format!("ann {repo}"), "{got:?}");
+                let actor = if rights == Rights::Admin { "admin token \"t\"" } else { "ann" };
+                assert!(status != 200 || got.1 == format!("{actor} {repo}"), "{got:?}");
             }
         }
     }
@@ -170,6 +171,204 @@ async fn a_token_of_one_repository_opens_the_cas_and_others_are_told_what_to_do(
     assert_eq!(response.status().as_u16(), 403, "it reads and does not write");
 }
 
+/// Longer than what was looked up is cached.
+async fn wait() {
+    tokio::time::sleep(BELIEVED + Duration::from_millis(300)).await;
+}
+
+impl Hub {
+    /// A token of somebody.
+    async fn token_of(&self, subject: &str, rights: Rights, bound: Bound) -> (Secret<String>, TokenRow) {
+        let wanted = Wanted { label: "t".into(), subject: subject.into(), rights, bound, expires_s: None };
+        let token = personal::make();
+        let row = wanted.row(&token, NOW);
+        assert!(self.store.catalog().tokens().add(&row).await.unwrap());
+        (token, row)
+    }
+
+    /// A CAS token of a repository, got with a token.
+    async fn cas(&self, token: &str, repo: &str, scope: &str) -> String {
+        let (status, _, body) = self.get(&format!("/api/{repo}/xet-{scope}-token/main"), token).await;
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+        parse_json::<TokenAnswer>(&body).unwrap().access_token
+    }
+
+    /// The status of a reconstruction of a file that is in no repository: 404 for whoever may ask.
+    async fn content(&self, token: &str) -> u16 {
+        self.get(&format!("/v1/reconstructions/{}", "1".repeat(64)), token).await.0
+    }
+}
+
+#[tokio::test]
+async fn a_cas_token_opens_content_and_nothing_else() {
+    let hub = Hub::new().await;
+    let (token, _) = hub.token(Rights::Write, Bound::Namespace("ann".into()), None).await;
+    let cas = hub.cas(token.expose(), "models/ann/a", "write").await;
+    assert_eq!(hub.content(&cas).await, 404);
+    for path in [
+        "/api/models/ann/a/xet-read-token/main",
+        "/api/models/ann/a/xet-write-token/main",
+        "/api/models/ann/a",
+        "/api/models",
+        "/api/whoami-v2",
+        "/ann/a",
+        "/-/dedup",
+        "/ann/a/resolve/main/.gitattributes",
+    ] {
+        let (status, code, body) = hub.get(path, &cas).await;
+        assert_eq!((status, code.as_str()), (403, "forbidden"), "{path}");
+        assert!(String::from_utf8(body).unwrap().contains("personal token"), "{path}");
+    }
+    // Nor as what git sends, nor with the prefix of huggingface.js.
+    assert_eq!(hub.get("/api/whoami-v2", &format!("hf_{cas}")).await.0, 403);
+}
+
+#[tokio::test]
+async fn a_cas_token_ends_with_the_token_it_was_issued_for() {
+    let hub = Hub::new().await;
+    let (token, row) = hub.token(Rights::Write, Bound::Namespace("ann".into()), Some(NOW + 50)).await;
+    let (other, _) = hub.token(Rights::Write, Bound::Namespace("ann".into()), None).await;
+    let cas = hub.cas(token.expose(), "models/ann/a", "write").await;
+    let stays = hub.cas(other.expose(), "models/ann/a", "write").await;
+    assert_eq!(hub.state.tokens.verify(&cas, NOW).unwrap().exp, NOW + 50, "no longer than the token");
+    assert_eq!((hub.content(&cas).await, hub.content(&stays).await), (404, 404));
+    hub.store.catalog().tokens().revoke(&row.id, NOW).await.unwrap();
+    wait().await;
+    assert_eq!((hub.content(&cas).await, hub.content(&stays).await), (401, 404));
+}
+
+#[tokio::test]
+async fn a_cas_token_of_an_anonymous_caller_ends_when_the_repository_turns_private() {
+    let hub = Hub::new().await;
+    let repo = hub.store.repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
+    hub.store.set_private(&repo, false).await.unwrap();
+    let request = Request::get("/api/models/ann/a/xet-read-token/main").body(Body::empty()).unwrap();
+    let response = server::app(hub.state.clone()).oneshot(request).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let anonymous = parse_json::<TokenAnswer>(&body).unwrap().access_token;
+    let (token, _) = hub.token(Rights::Read, Bound::Everywhere, None).await;
+    let cas = hub.cas(token.expose(), "models/ann/a", "read").await;
+    assert_eq!((hub.content(&anonymous).await, hub.content(&cas).await), (404, 404));
+    let repo = hub.store.repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
+    hub.store.set_private(&repo, true).await.unwrap();
+    wait().await;
+    assert_eq!((hub.content(&anonymous).await, hub.content(&cas).await), (401, 404));
+}
+
+#[tokio::test]
+async fn tokens_of_a_repository_follow_its_name_and_open_no_other_one() {
+    let hub = Hub::new().await;
+    let (own, _) = hub.token(Rights::Write, repo("ann/models/a"), None).await;
+    let (wide, _) = hub.token(Rights::Write, Bound::Namespace("ann".into()), None).await;
+    let cas = hub.cas(wide.expose(), "models/ann/a", "read").await;
+    let old = hub.store.repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
+    assert_eq!(hub.get("/api/models/ann/a", own.expose()).await.0, 200);
+    hub.store.rename_repo(&old, &repo_name("models/ann/b")).await.unwrap();
+    hub.store.create_repo(&repo_name("models/ann/a"), true, "ann").await.unwrap();
+    // At once: the id is compared, not what was looked up.
+    assert_eq!(hub.get("/api/models/ann/a", own.expose()).await.0, 404);
+    assert_eq!(hub.get("/api/models/ann/b", own.expose()).await.0, 200);
+    wait().await;
+    let scope = async |token: &str| {
+        let mut headers = axum::http::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let scope = hub.state.authorize(&headers, xet::wire::routes::TokenScope::Read).await;
+        scope.map(|scope| scope.unwrap().to_string()).map_err(|refused| refused.to_string())
+    };
+    for token in [own.expose(), &cas] {
+        assert_eq!(scope(token).await.unwrap(), "ann/models/b");
+    }
+    // Gone with the repository, and not back with another one of its name.
+    let moved = hub.store.repo(&repo_name("models/ann/b")).await.unwrap().unwrap();
+    hub.store.trash_repo(&moved, 1000).await.unwrap();
+    hub.store.create_repo(&repo_name("models/ann/b"), true, "ann").await.unwrap();
+    wait().await;
+    for token in [own.expose(), &cas] {
+        assert_eq!(hub.content(token).await, 401);
+    }
+    assert_eq!(hub.get("/api/models/ann/b", own.expose()).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_token_made_before_its_repository_creates_it_and_is_bound_to_it() {
+    let hub = Hub::new().await;
+    let (token, row) = hub.token(Rights::Write, repo("ann/models/new"), None).await;
+    let create = async |name: &str| {
+        let body =
+            format!(r#"{{"name": "{name}", "organization": "ann", "type": "model", "private": true}}"#);
+        let request = Request::post("/api/repos/create").header("content-length", body.len());
+        let request = request.header("authorization", format!("Bearer {}", token.expose()));
+        let request = request.body(Body::from(body)).unwrap();
+        server::app(hub.state.clone()).oneshot(request).await.unwrap().status().as_u16()
+    };
+    assert_eq!(hub.content(token.expose()).await, 404, "content needs no repository");
+    assert_eq!(create("other").await, 403);
+    assert_eq!(create("new").await, 200);
+    assert_eq!(hub.get("/api/models/ann/new", token.expose()).await.0, 200, "without waiting");
+    let new = hub.store.repo(&repo_name("models/ann/new")).await.unwrap().unwrap();
+    let row = hub.store.catalog().tokens().by_id(&row.id).await.unwrap().unwrap();
+    assert_eq!(row.repo_id, Some(new.id));
+    hub.store.delete_repo(&new).await.unwrap();
+    wait().await;
+    assert_eq!(create("new").await, 403, "it was for the one that is gone");
+}
+
+#[tokio::test]
+async fn a_token_of_a_user_allows_at_most_what_the_user_may_do() {
+    let hub = Hub::new().await;
+    for user in ["ann", "bob"] {
+        hub.store.add_namespace(user, false).await.unwrap();
+    }
+    hub.store.add_namespace("team", true).await.unwrap();
+    hub.store.create_repo(&repo_name("models/team/a"), true, "x").await.unwrap();
+    let status =
+        async |token: &Secret<String>, repo: &str, scope: &str| hub.ask(token.expose(), repo, scope).await.0;
+    let (everywhere, _) = hub.token_of("ann", Rights::Write, Bound::Everywhere).await;
+    let (of_bob, _) = hub.token_of("ann", Rights::Write, Bound::Namespace("bob".into())).await;
+    let (of_bobs, _) = hub.token_of("ann", Rights::Write, repo("bob/models/a")).await;
+    let (of_team, _) = hub.token_of("ann", Rights::Write, Bound::Namespace("team".into())).await;
+    let (of_ann, _) = hub.token_of("ann", Rights::Write, Bound::Namespace("ann".into())).await;
+    assert_eq!(status(&everywhere, "models/ann/a", "write").await, 200);
+    for token in [&everywhere, &of_bob, &of_bobs] {
+        assert_eq!(status(token, "models/bob/a", "read").await, 404);
+    }
+    assert_eq!(hub.content(of_bobs.expose()).await, 403, "nor content by itself");
+    for (writes, expected) in [(None, 404), (Some(false), 403), (Some(true), 200)] {
+        if let Some(writes) = writes {
+            hub.store.set_member("team", "ann", writes).await.unwrap();
+        }
+        for token in [&everywhere, &of_team] {
+            assert_eq!(status(token, "models/team/a", "write").await, expected);
+        }
+    }
+    assert_eq!(status(&of_team, "models/ann/a", "read").await, 404, "no more than it is bound to");
+    assert_eq!(status(&of_ann, "models/team/a", "read").await, 404);
+    // What was given ends with the membership.
+    let cas = hub.cas(everywhere.expose(), "models/team/a", "write").await;
+    assert_eq!(hub.content(&cas).await, 404);
+    hub.store.remove_member("team", "ann").await.unwrap();
+    wait().await;
+    assert_eq!(hub.content(&cas).await, 401);
+    assert_eq!(status(&everywhere, "models/team/a", "read").await, 404);
+}
+
+#[tokio::test]
+async fn tokens_of_a_disabled_user_open_nothing_until_the_user_is_enabled() {
+    let hub = Hub::new().await;
+    hub.store.add_namespace("ann", false).await.unwrap();
+    let (token, _) = hub.token(Rights::Write, Bound::Everywhere, None).await;
+    let cas = hub.cas(token.expose(), "models/ann/a", "write").await;
+    let statuses = async || [hub.get("/api/whoami-v2", token.expose()).await.0, hub.content(&cas).await];
+    assert_eq!(statuses().await, [200, 404]);
+    hub.store.disable_user("ann").await.unwrap();
+    wait().await;
+    assert_eq!(statuses().await, [401, 401]);
+    hub.store.enable_user("ann").await.unwrap();
+    wait().await;
+    assert_eq!(statuses().await, [200, 404]);
+    assert!(hub.store.delete_namespace("ann", false).await.unwrap_err().to_string().contains("ann/a"));
+}
+
 #[tokio::test]
 async fn the_use_of_a_token_is_noted_to_the_hour() {
     let hub = Hub::new().await;
@@ -185,7 +384,10 @@ async fn the_first_admin_token_is_in_the_file_once_and_in_the_catalog_as_a_hash(
     let hub = Hub::new().await;
     assert!(hub.admit().await.unwrap());
     let token = std::fs::read_to_string(hub.house.admin_token_file()).unwrap().trim().to_owned();
-    assert_eq!(hub.ask(&token, "models/bob/a", "write").await, (200, "admin models/bob/a".to_owned()));
+    assert_eq!(
+        hub.ask(&token, "models/bob/a", "write").await,
+        (200, "admin token \"first admin token\" models/bob/a".to_owned())
+    );
     let rows = hub.store.catalog().tokens().all().await.unwrap();
     assert_eq!((rows.len(), rows[0].rights), (1, Rights::Admin));
     assert!(!format!("{rows:?}").contains(&token));

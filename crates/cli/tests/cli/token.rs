@@ -116,3 +116,78 @@ fn where_no_server_was_no_catalog_is_made() {
     let both = ["token", "create", "--scope", "admin", "--repo", "ann/a", "--data", &data];
     drystone(both).run().fails(2);
 }
+
+#[test]
+fn a_token_needs_a_place_and_belongs_to_a_user_who_is_there() {
+    let folder = Folder::new();
+    let data = folder.at("data");
+    let server = Server::start(&["--data", &data]);
+    let call = |args: &[&str]| drystone(args.iter().copied().chain(["--data", &data]));
+    for scope in ["read", "write"] {
+        let complaint = call(&["token", "create", "--scope", scope]).run().fails(2);
+        for flag in ["--repo", "--namespace", "--everywhere"] {
+            assert!(complaint.contains(flag), "{complaint}");
+        }
+    }
+    call(&["token", "create", "--scope", "admin"]).run().ok();
+    let of_ann = ["token", "create", "--scope", "write", "--everywhere", "--subject", "ann"];
+    let complaint = call(&of_ann).run().fails(1);
+    assert!(complaint.contains("drystone admin user create ann"), "{complaint}");
+    for args in [["user", "create", "ann"], ["org", "create", "team"]] {
+        call(&["admin", args[0], args[1], args[2]]).run().ok();
+    }
+    let of_team = ["token", "create", "--scope", "write", "--everywhere", "--subject", "team"];
+    assert!(call(&of_team).run().fails(1).contains("service token"));
+    let token = call(&of_ann).run().ok().trim().to_owned();
+    let (status, answer) = server.get("/api/whoami-v2", &token);
+    assert!(status == 200 && answer.contains("\"name\":\"ann\""), "{answer}");
+    let service = call(&["token", "create", "--scope", "read", "--namespace", "team"]).run().ok();
+    let (_, answer) = server.get("/api/whoami-v2", service.trim());
+    assert!(answer.contains("\"name\":\"team\"") && answer.contains("team (service token)"), "{answer}");
+}
+
+#[test]
+fn users_are_disabled_enabled_and_deleted_and_get_passwords() {
+    let folder = Folder::new();
+    let data = folder.at("data");
+    let server = Server::start(&["--data", &data]);
+    let admin = String::from_utf8(folder.read("data/admin.token")).unwrap().trim().to_owned();
+    let endpoint = format!("http://{}", server.address);
+    // Straight in the catalog, and through the server.
+    for (name, more) in [
+        ("ann", vec!["--data", data.as_str()]),
+        ("bob", vec!["--endpoint", endpoint.as_str(), "--token", admin.as_str()]),
+    ] {
+        let user = |args: &[&str]| {
+            drystone(["admin", "user"].iter().chain(args).copied().chain(more.iter().copied()))
+        };
+        user(&["create", name]).run().ok();
+        user(&["password", name, "--stdin"]).stdin(b"correct horse\n").run().ok();
+        let short = user(&["password", name, "--stdin"]).stdin(b"short\n").run().fails(1);
+        assert!(short.contains("10 characters"), "{short}");
+        assert!(user(&["password", name]).run().fails(1).contains("--stdin"));
+        user(&["password", name, "--remove"]).run().ok();
+        assert_eq!(user(&["disable", name]).run().ok().trim(), format!("{name} disabled"));
+        assert!(user(&["list"]).run().ok().contains(&format!("{name} disabled")));
+        assert_eq!(user(&["enable", name]).run().ok().trim(), name);
+        let repo = format!("{name}/model");
+        let token =
+            ["token", "create", "--data", &data, "--scope", "write", "--everywhere", "--subject", name];
+        let token = drystone(token).run().ok().trim().to_owned();
+        drystone(["admin", "repo", "create", &repo, "--private", "--data", &data]).run().ok();
+        let refused = user(&["delete", name]).run().fails(1);
+        assert!(refused.contains(&repo), "{refused}");
+        drystone(["admin", "repo", "delete", &repo, "--data", &data]).run().ok();
+        user(&["delete", name]).run().ok();
+        assert!(!user(&["list"]).run().ok().contains(name));
+        assert!(user(&["create", name]).run().fails(1).contains("reserved"));
+        assert!(user(&["disable", "nobody"]).run().fails(1).contains("no user nobody"));
+        assert_eq!(server.get("/api/whoami-v2", &token).0, 401);
+    }
+    let org = |args: &[&str]| {
+        drystone(["admin", "org"].iter().chain(args).copied().chain(["--data", data.as_str()]))
+    };
+    org(&["create", "team"]).run().ok();
+    org(&["delete", "team"]).run().ok();
+    assert_eq!(org(&["list"]).run().ok(), "");
+}

@@ -81,9 +81,7 @@ impl Access {
         if !is_covered {
             return Ok(None);
         }
-        if let Some(name) = name.hub_name()
-            && store.repo(&name).await?.is_some()
-        {
+        if store.catalog().tokens().repo_of_scope(&scope).await?.is_some() {
             return Ok(None);
         }
         let may = |scope: TokenScope| {

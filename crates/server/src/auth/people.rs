@@ -8,7 +8,7 @@ use std::time::Duration;
 use moka::future::Cache;
 use store::Store;
 use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::{MemberRow, NamespaceState, RepoName};
+use store::repo::{MemberRow, NamespaceState, RepoId};
 use xet::wire::routes::TokenScope;
 
 use super::access::{Access, Place};
@@ -52,6 +52,10 @@ impl People {
 
     /// What a CAS token may do now: `None` when the access that it was issued for has ended.
     pub async fn access(&self, claims: &Claims, now_s: u64) -> store::Result<Option<Access>> {
+        // Issued while access control was off.
+        if claims.origin == Origin::Open {
+            return Ok(None);
+        }
         let place = match claims.repo_id {
             Some(id) => Place::Repo(id),
             None => Place::Name(claims.repo.clone()),
@@ -67,10 +71,20 @@ impl People {
         Ok(found.filter(|access| access.expires_s.is_none_or(|expires_s| now_s < expires_s)))
     }
 
+    /// Access to a repository where access control is off; `None` when there is none of this id.
+    pub async fn open_access(&self, id: RepoId) -> store::Result<Option<Access>> {
+        let place = Place::Repo(id);
+        let key = (Origin::Open, place.clone());
+        let load = Access::load(&self.store, None, &place);
+        match self.accesses.get(&key).await {
+            Some(found) => Ok(found),
+            None => self.accesses.try_get_with(key, load).await.map_err(shared_error),
+        }
+    }
+
     async fn load_access(&self, origin: Origin, place: Place, now_s: u64) -> store::Result<Option<Access>> {
         let person = match origin {
             Origin::Anonymous => None,
-            // Access control was off when the token was issued.
             Origin::Open => return Ok(None),
             Origin::Token(id) => {
                 let Some(row) = self.store.catalog().tokens().by_id(&id).await? else { return Ok(None) };
@@ -120,11 +134,13 @@ impl People {
                     None => TokenReach::Nothing,
                 }
             }
-            (Bound::Repo(scope), None) => match repo_name(scope) {
-                // It came by its name otherwise than by creation.
-                Some(name) if self.store.repo(&name).await?.is_some() => TokenReach::Nothing,
-                _ => TokenReach::Unbound(scope.clone()),
-            },
+            (Bound::Repo(scope), None) => {
+                match self.store.catalog().tokens().repo_of_scope(scope).await? {
+                    // It came by its name otherwise than by creation.
+                    Some(_) => TokenReach::Nothing,
+                    None => TokenReach::Unbound(scope.clone()),
+                }
+            }
         };
         // A session acts in the name of the token that opened it.
         let opened_by = match token.id.rsplit_once('.') {
@@ -135,12 +151,6 @@ impl People {
         };
         Ok(Principal { token, owner, is_active, memberships, reach, opened_by })
     }
-}
-
-/// The repository that a scope of the content store belongs to, if it can be one.
-fn repo_name(scope: &store::Scope) -> Option<RepoName> {
-    let (kind, name) = scope.repo().split_once('/')?;
-    RepoName::parse(&format!("{kind}/{}/{name}", scope.namespace())).ok()
 }
 
 /// The one error is shared by all who waited for the answer.

@@ -41,6 +41,10 @@ GET    /api/admin/users                   admin 200
 POST   /api/admin/users                   admin 201
 GET    /api/admin/orgs                    admin 200
 POST   /api/admin/orgs                    admin 201
+PUT    /api/admin/users/{user}            admin 404
+DELETE /api/admin/users/{user}            admin 404
+PUT    /api/admin/users/{user}/password   admin 404
+DELETE /api/admin/orgs/{org}              admin 404
 GET    /api/admin/orgs/{org}/members      admin 200
 PUT    /api/admin/orgs/{org}/members/{user} admin 404
 DELETE /api/admin/orgs/{org}/members/{user} admin 404
@@ -322,6 +326,8 @@ fn body(method: &str, path: &str, kind: &str, name: &str, role: Role) -> String 
             json!({"name": format!("{}-{name}-{}", role as u8, path.len())})
         }
         _ if ends("/members/{user}") => json!({"role": "read"}),
+        _ if ends("/users/{user}") => json!({"disabled": true}),
+        _ if ends("/users/{user}/password") => json!({"password": null}),
         _ if ends("/preupload/{revision}") => json!({"files": []}),
         _ if ends("/commit/{revision}") => header("x"),
         _ if ends("/tag/{tag}") => json!({"tag": "v1"}),

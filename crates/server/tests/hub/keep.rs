@@ -12,10 +12,13 @@ async fn people_are_managed_through_the_api() {
     {
         assert_eq!(hub.admin("POST", uri, json!({"name": name})).await.status, status, "{name}");
     }
-    assert_eq!(hub.admin("GET", "/api/admin/users", Value::Null).await.json(), json!([{"name": "ann"}]));
+    assert_eq!(
+        hub.admin("GET", "/api/admin/users", Value::Null).await.json(),
+        json!([{"name": "ann", "state": "active"}])
+    );
     assert_eq!(hub.admin("GET", orgs, Value::Null).await.json(), json!([{"name": "team"}]));
 
-    let ann = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
+    let ann = hub.personal("ann", Rights::Write, Bound::Everywhere).await;
     let create = json!({"name": "team/a", "private": true}).to_string();
     assert_eq!(hub.ask(&ann, "POST", "/api/repos/create", create.as_bytes()).await.status, 403);
     for (role, status) in [("read", 403), ("odd", 403), ("write", 200)] {
@@ -48,7 +51,9 @@ async fn a_deleted_repository_can_be_had_back() {
     assert_eq!(delete().await.status, 200);
     assert_eq!(delete().await.status, 404);
     assert_eq!(hub.send("GET", "/ann/a/resolve/main/w.bin", &[], b"").await.status, 401);
-    assert_eq!(hub.ask(&old, "GET", &reconstruction, b"").await.status, 404, "its files are not to be had");
+    // 404 as long as the token is cached, then 401: what it was for is gone.
+    let is_closed = async || matches!(hub.ask(&old, "GET", &reconstruction, b"").await.status, 401 | 404);
+    assert!(is_closed().await, "its files are not to be had");
 
     let trash = hub.admin("GET", "/api/admin/trash", Value::Null).await.json();
     assert_eq!(trash[0]["repo"], json!("ann/a"));
@@ -59,7 +64,7 @@ async fn a_deleted_repository_can_be_had_back() {
     // Its name is free, and whoever takes it gets nothing of it.
     hub.create("a", false).await;
     assert_eq!(hub.send("GET", "/ann/a/resolve/main/w.bin", &[], b"").await.status, 404);
-    assert_eq!(hub.ask(&old, "GET", &reconstruction, b"").await.status, 404);
+    assert!(is_closed().await);
     assert_eq!(hub.admin("POST", &uri, json!({})).await.status, 409);
     assert_eq!(hub.admin("POST", &uri, json!({"repo": "ann/b"})).await.json()["repo"], json!("ann/b"));
     assert!(hub.send("GET", "/ann/b/resolve/main/w.bin", &[], b"").await.body == data);
@@ -165,7 +170,7 @@ async fn the_audit_log_says_who_did_what_in_which_request_and_no_token() {
     assert_eq!(deed("ref.move")["who"], json!("ann"));
     assert_eq!(
         (&deed("org.create")["who"], &deed("org.create")["target"]),
-        (&json!("admin"), &json!("team"))
+        (&json!("admin token \"admin\""), &json!("team"))
     );
     let text = String::from_utf8(got.body).unwrap();
     assert!(text.contains("token.create") && !text.contains(&ann) && !text.contains(&hub.admin));

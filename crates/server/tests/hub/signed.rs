@@ -29,6 +29,20 @@ impl<'a> Browser<'a> {
         Self { hub, cookie, word }
     }
 
+    /// Signs in by password; the status if that fails.
+    async fn sign_in_by_password(hub: &'a Hub, name: &str, password: &str) -> Result<Self, u16> {
+        let form = format!("name={name}&password={password}");
+        let entered = hub.send("POST", "/-/sign-in", &[], form.as_bytes()).await;
+        if entered.status != 303 {
+            return Err(entered.status);
+        }
+        let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
+        let home = hub.send("GET", "/", &[("cookie", &cookie)], b"").await;
+        let home = String::from_utf8(home.body).unwrap();
+        let word = home.split("name=\"word\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        Ok(Self { hub, cookie, word })
+    }
+
     async fn get(&self, uri: &str) -> (u16, String) {
         let got = self.hub.send("GET", uri, &[("cookie", &self.cookie)], b"").await;
         (got.status, String::from_utf8(got.body).unwrap())
@@ -64,6 +78,105 @@ async fn a_session_ends_with_the_token_that_opened_it() {
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();
     within_a_minute("the session is over", async || first.get("/-/account").await.0 == 401).await;
     assert_eq!(second.get("/-/account").await.0, 200, "another token opened that one");
+}
+
+/// Users ann and bob, with passwords.
+async fn with_passwords() -> Hub {
+    let hub = Hub::new().await;
+    for name in ["ann", "bob"] {
+        hub.store.add_namespace(name, false).await.unwrap();
+        let body = json!({"password": format!("password of {name}")});
+        let got = hub.admin("PUT", &format!("/api/admin/users/{name}/password"), body).await;
+        assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
+    }
+    hub
+}
+
+#[tokio::test]
+async fn a_changed_password_ends_the_other_sessions_and_the_tokens_made_in_them() {
+    let hub = with_passwords().await;
+    let sign_in = async || Browser::sign_in_by_password(&hub, "ann", "password of ann").await.unwrap();
+    let (thief, owner) = (sign_in().await, sign_in().await);
+    let bob = Browser::sign_in_by_password(&hub, "bob", "password of bob").await.unwrap();
+    let make = async |browser: &Browser<'_>| {
+        let page = browser.post("/-/account/token", "label=x&rights=write&days=0").await;
+        let page = String::from_utf8(page.body).unwrap();
+        let (_, token) = page.split_once(">ds_").unwrap();
+        format!("ds_{}", &token[..43])
+    };
+    let (stolen, own) = (make(&thief).await, make(&owner).await);
+    let status = async |token: &str| hub.ask(token, "GET", "/api/whoami-v2", b"").await.status;
+    assert_eq!([status(&stolen).await, status(&own).await], [200, 200]);
+    let changed = owner.post("/-/account/password", "old=password of ann&new=another password").await;
+    assert_eq!(changed.status, 303, "{}", String::from_utf8_lossy(&changed.body));
+    within_a_minute("the other session is over", async || thief.get("/-/account").await.0 == 401).await;
+    within_a_minute("and its token", async || status(&stolen).await == 401).await;
+    assert_eq!((owner.get("/-/account").await.0, status(&own).await), (200, 200), "what changed it stays");
+    assert_eq!(bob.get("/-/account").await.0, 200);
+    assert_eq!(Browser::sign_in_by_password(&hub, "ann", "password of ann").await.err(), Some(401));
+    // Set by an administrator: all of them end.
+    let got = hub.admin("PUT", "/api/admin/users/ann/password", json!({"password": null})).await;
+    assert_eq!(got.status, 200);
+    within_a_minute("this one too", async || owner.get("/-/account").await.0 == 401).await;
+    assert_eq!(Browser::sign_in_by_password(&hub, "ann", "another password").await.err(), Some(401));
+}
+
+#[tokio::test]
+async fn of_many_guesses_at_once_ten_are_checked() {
+    let hub = with_passwords().await;
+    let guess = |n: u32| {
+        let hub = &hub;
+        async move { Browser::sign_in_by_password(hub, "ann", &format!("guess {n}")).await.err() }
+    };
+    let answers = futures::future::join_all((0..60).map(guess)).await;
+    let checked = answers.iter().filter(|status| **status == Some(401)).count();
+    let refused = answers.iter().filter(|status| **status == Some(429)).count();
+    assert_eq!((checked, refused), (10, 50));
+    assert_eq!(Browser::sign_in_by_password(&hub, "ann", "password of ann").await.err(), Some(429));
+    assert!(Browser::sign_in_by_password(&hub, "bob", "password of bob").await.is_ok(), "another name");
+}
+
+#[tokio::test]
+async fn a_disabled_user_does_not_sign_in() {
+    let hub = with_passwords().await;
+    let ann = Browser::sign_in_by_password(&hub, "ann", "password of ann").await.unwrap();
+    let admin = Browser::sign_in(&hub, &hub.admin).await;
+    assert_eq!(admin.post("/-/admin/disable-user", "user=ann").await.status, 303);
+    within_a_minute("the session is over", async || ann.get("/-/account").await.0 == 401).await;
+    assert_eq!(Browser::sign_in_by_password(&hub, "ann", "password of ann").await.err(), Some(401));
+    assert!(admin.get("/-/admin").await.1.contains("disabled"));
+    assert_eq!(admin.post("/-/admin/enable-user", "user=ann").await.status, 303);
+    assert_eq!(ann.get("/-/account").await.0, 401, "a session that ended does not come back");
+    assert!(Browser::sign_in_by_password(&hub, "ann", "password of ann").await.is_ok());
+    assert_eq!(admin.post("/-/admin/delete-user", "user=ann&confirm=an").await.status, 400);
+    assert_eq!(admin.post("/-/admin/delete-user", "user=ann&confirm=ann").await.status, 303);
+    assert_eq!(Browser::sign_in_by_password(&hub, "ann", "password of ann").await.err(), Some(401));
+    let again = hub.admin("POST", "/api/admin/users", json!({"name": "ann"})).await;
+    assert_eq!(again.status, 409);
+    assert!(String::from_utf8(again.body).unwrap().contains("reserved"));
+}
+
+#[tokio::test]
+async fn the_audit_log_names_who_acts() {
+    let hub = with_passwords().await;
+    let admin = Browser::sign_in(&hub, &hub.admin).await;
+    admin.post("/-/admin/org", "name=team").await;
+    let ann = Browser::sign_in_by_password(&hub, "ann", "password of ann").await.unwrap();
+    ann.post("/-/account/token", "label=x&rights=write&days=0").await;
+    let team = hub.personal("team", Rights::Write, Bound::Namespace("team".into())).await;
+    let body = json!({"name": "a", "organization": "team"}).to_string();
+    assert_eq!(hub.ask(&team, "POST", "/api/repos/create", body.as_bytes()).await.status, 200);
+    let log = hub.admin("GET", "/api/admin/audit", Value::Null).await.json();
+    let who = |action: &str| -> Vec<String> {
+        let rows = log.as_array().unwrap().iter().filter(|row| row["action"] == action);
+        rows.map(|row| row["who"].as_str().unwrap().to_owned()).collect()
+    };
+    let admin = "admin token \"admin\"";
+    assert_eq!(who("org.create"), [admin]);
+    assert_eq!(who("password.set"), [admin, admin]);
+    assert_eq!(who("repo.create"), ["team (service token)"]);
+    // The newest first: by the test itself, of ann, of ann's sign-in, of the administrator's, by the test itself.
+    assert_eq!(who("token.create"), ["store", "ann", "ann", admin, "store"]);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use super::rows::{array, number};
 use crate::access::Scope;
 use crate::audit::Deed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::repo::RepoId;
+use crate::repo::{Kind, RepoId};
 
 /// The tokens of a catalog.
 ///
@@ -29,6 +29,9 @@ pub trait Tokens: std::fmt::Debug + Send + Sync {
 
     /// The token with this id, whatever its state.
     async fn by_id(&self, id: &str) -> Result<Option<TokenRow>>;
+
+    /// Id of the repository of a scope of content, if it has one that is not in the trash.
+    async fn repo_of_scope(&self, scope: &Scope) -> Result<Option<RepoId>>;
 
     /// Every token, also those that were revoked, the oldest first.
     async fn all(&self) -> Result<Vec<TokenRow>>;
@@ -204,10 +207,22 @@ const REVOKE: &str = "UPDATE tokens SET revoked_s = COALESCE(revoked_s, $1) \
 const END_SESSIONS: &str = "UPDATE tokens SET revoked_s = $1 \
     WHERE revoked_s IS NULL AND subject = $2 AND session IS NOT NULL AND session <> $3";
 
-/// Id of the repository of a scope, `repo` being `models/name`. Names are compared without regard to case.
-const REPO_OF_SCOPE: &str = "SELECT id FROM repos WHERE reclaim_s IS NULL AND LOWER(namespace) = LOWER($1) \
-    AND LOWER(CASE kind WHEN 0 THEN 'models/' WHEN 1 THEN 'datasets/' ELSE 'spaces/' END || name) = LOWER($2) \
-    ORDER BY CASE WHEN namespace = $1 THEN 0 ELSE 1 END LIMIT 1";
+/// Id of the repository of this kind, namespace and name. Names are compared without regard to case.
+const REPO_OF_SCOPE: &str = "SELECT id FROM repos WHERE reclaim_s IS NULL AND kind = $1 \
+    AND LOWER(namespace) = LOWER($2) AND LOWER(name) = LOWER($3) \
+    ORDER BY CASE WHEN namespace = $2 AND name = $3 THEN 0 ELSE 1 END LIMIT 1";
+
+/// The kind and the name of the repository that a scope can belong to: `models/name` is one, `buckets/name` is none.
+fn kind_and_name(scope: &Scope) -> Option<(i64, &str)> {
+    let (kind, name) = scope.repo().split_once('/')?;
+    let kind = Kind::ALL.into_iter().find(|known| known.plural() == kind)?;
+    Some((kind.number(), name))
+}
+
+fn repo_id_of(column: Vec<u8>) -> Result<RepoId> {
+    let damaged = || Error::new(ErrorKind::Corrupt, "the catalog holds an impossible repository id");
+    column.try_into().map(RepoId::new).map_err(|_| damaged())
+}
 
 /// Binds the tokens for a scope to the repository that was created there.
 pub(in crate::catalog) const BIND_TOKENS: &str = "UPDATE tokens SET repo_id = $1 \
@@ -259,9 +274,7 @@ impl TryFrom<TokenColumns> for TokenRow {
             expires_s: time("time of expiry", expires)?,
             used_s: time("time of use", used)?,
             revoked_s: time("time of revocation", revoked)?,
-            repo_id: repo_id
-                .map(|id| id.try_into().map(RepoId::new).map_err(|_| damaged("repository id of a token")))
-                .transpose()?,
+            repo_id: repo_id.map(repo_id_of).transpose()?,
             session,
         })
     }

@@ -99,7 +99,8 @@ impl RepoCatalog for FaultyCatalog {
     }
 
     async fn namespace(&self, name: &str) -> store::Result<Option<NamespaceRow>> {
-        self.faults.run(catalog_fault, self.inner.hub().namespace(name)).await
+        // Asked for the owner of a token, and like tokens never faulty: tests count the steps of the work itself.
+        self.inner.hub().namespace(name).await
     }
 
     async fn set_user_disabled(&self, name: &str, disabled: bool, now_s: u64) -> store::Result<bool> {

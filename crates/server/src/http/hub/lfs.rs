@@ -183,7 +183,7 @@ pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Hu
 /// `PUT` of a whole file.
 pub(super) async fn upload(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
     let (parts, body) = request.into_parts();
-    let signed = checked(&asked, Action::Upload)?;
+    let signed = checked(&asked, Action::Upload).await?;
     let scope = scope_of(&asked).await?;
     asked.state.expect_room(signed.bytes)?;
     let memory = intake_bytes(signed.bytes).min(asked.state.budget.usage().total_bytes);
@@ -202,7 +202,7 @@ pub(super) async fn upload(asked: Asked, request: Request) -> Result<Response<Bo
 /// `POST` of what the client believes it has uploaded.
 pub(super) async fn verify(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let object: Object = small_json(body).await?;
-    let signed = checked(&asked, Action::Verify)?;
+    let signed = checked(&asked, Action::Verify).await?;
     let found = asked.store.stored_files(&scope_of(&asked).await?, &[signed.sha256], None).await?;
     let is_here = found.iter().any(|found| found.bytes == signed.bytes);
     match is_here && object.oid == asked.param("oid") && object.size == signed.bytes {
@@ -214,7 +214,7 @@ pub(super) async fn verify(asked: Asked, body: Body) -> Result<Response<Body>, H
 /// `GET` of a whole file, or a range of it.
 pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<Body>, HubError> {
     let (parts, _) = request.into_parts();
-    let signed = checked(&asked, Action::Download)?;
+    let signed = checked(&asked, Action::Download).await?;
     let scope = scope_of(&asked).await?;
     let found = asked.store.linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
     let found = found.ok_or_else(|| HubError::new(ErrorCode::NotFound, "no such object"))?;
@@ -224,16 +224,16 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
     Ok(linked_file(&asked.store, grant, &found, &parts, Some(permit)))
 }
 
-/// What a signed URL is for, if it is good.
-fn checked(asked: &Asked, action: Action) -> Result<Signed, HubError> {
-    let name = asked.repo_name()?;
+/// What a signed URL is for, if it is good. It is signed for the id of its repository: another one of the name is not meant.
+async fn checked(asked: &Asked, action: Action) -> Result<Signed, HubError> {
+    let repo = asked.store.repo(&asked.repo_name()?).await?;
     let refuse =
         || HubError::new(ErrorCode::Forbidden, "the URL is not good, or no longer: ask for the batch again");
     let number = |key: &str| asked.query.number(key);
     let signed = (|| {
         Some(Signed {
             action,
-            repo: name.to_string(),
+            repo: repo?.id.to_string(),
             sha256: pointer::parse_sha256(asked.param("oid"))?,
             bytes: number("size")?,
             expires_s: number("expires")?,
@@ -262,7 +262,7 @@ async fn scope_of(asked: &Asked) -> Result<Scope, HubError> {
 fn url(asked: &Asked, repo: &RepoRow, action: Action, object: &Object) -> String {
     let expires_s = asked.state.now_s().saturating_add(asked.state.config.url_ttl_s);
     let sha256 = pointer::parse_sha256(&object.oid).unwrap_or(Sha256::new([0; 32]));
-    let signed = Signed { action, repo: repo.name.to_string(), sha256, bytes: object.size, expires_s };
+    let signed = Signed { action, repo: repo.id.to_string(), sha256, bytes: object.size, expires_s };
     let tag = asked.state.lfs.sign(&signed);
     let (path, part) = match action {
         Action::Upload | Action::Download => (String::new(), String::new()),

@@ -433,6 +433,8 @@ async fn a_token_of_a_repository_is_bound_to_its_id(catalog: Any) {
     // A second repository of the name does not take them over.
     let moved = RepoRow { name: RepoName::new(Kind::Model, "ann", "b").unwrap(), ..one.clone() };
     assert!(hub.change_repo(&one, &moved).await.unwrap());
+    let shown = tokens.by_id("t1").await.unwrap().unwrap().bound;
+    assert_eq!(shown, Bound::Repo("ann/models/b".parse().unwrap()), "shown by its name now");
     tokens.add(&token(4, "ann", bound())).await.unwrap();
     let two = made(&catalog, 2, "ann/a").await;
     assert_eq!((repo_of("t1").await, repo_of("t3").await), (Some(one.id), Some(one.id)));

@@ -196,6 +196,12 @@ macro_rules! implement_repo_catalog {
                         }
                         forget(&mut tx, &old).await?;
                     }
+                    // Tokens of the repository are shown by its name.
+                    if old != new && to.reclaim_s.is_none() {
+                        let update = sqlx::query("UPDATE tokens SET namespace = $1, repo = $2 WHERE repo_id = $3");
+                        let update = update.bind(new.namespace()).bind(new.repo());
+                        update.bind(to.id.as_bytes().to_vec()).execute(&mut *tx).await?;
+                    }
                     note(&mut tx, &from.deed(to)).await?;
                     tx.commit().await?;
                     Ok(true)

@@ -3,14 +3,17 @@
 use async_trait::async_trait;
 
 use super::{
-    COLUMNS, END_SESSIONS, REPO_OF_SCOPE, REVOKE, SET_PASSWORD, TokenColumns, TokenRow, Tokens, revoked,
+    Bound, COLUMNS, END_SESSIONS, REPO_OF_SCOPE, REVOKE, SET_PASSWORD, TokenColumns, TokenRow, Tokens,
+    kind_and_name, repo_id_of, revoked,
 };
+use crate::access::Scope;
 use crate::audit::Deed;
 use crate::catalog::rows::column;
 use crate::catalog::sqlite::SqliteCatalog;
 use crate::catalog::sqlite::keep::note;
 use crate::catalog::{Tries, translate};
 use crate::error::Result;
+use crate::repo::RepoId;
 
 type Sql<T> = std::result::Result<T, sqlx::Error>;
 
@@ -22,9 +25,11 @@ impl SqliteCatalog {
         let (namespace, repo) = row.bound.columns();
         let mut tx = self.writes.begin().await?;
         let mut repo_id = row.repo_id.map(|id| id.as_bytes().to_vec());
-        if let (None, Some(namespace), Some(repo)) = (&repo_id, namespace, repo) {
-            repo_id =
-                sqlx::query_scalar(REPO_OF_SCOPE).bind(namespace).bind(repo).fetch_optional(&mut *tx).await?;
+        if let (None, Bound::Repo(scope)) = (&repo_id, &row.bound)
+            && let Some((kind, name)) = kind_and_name(scope)
+        {
+            let query = sqlx::query_scalar(REPO_OF_SCOPE).bind(kind).bind(scope.namespace()).bind(name);
+            repo_id = query.fetch_optional(&mut *tx).await?;
         }
         let insert = sqlx::query(sqlx::AssertSqlSafe(insert))
             .bind(&row.id)
@@ -110,6 +115,13 @@ impl Tokens for SqliteCatalog {
         let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id);
         let row: Sql<Option<TokenColumns>> = query.fetch_optional(&self.reads).await;
         row.map_err(|source| translate("find a token", source))?.map(TokenRow::try_from).transpose()
+    }
+
+    async fn repo_of_scope(&self, scope: &Scope) -> Result<Option<RepoId>> {
+        let Some((kind, name)) = kind_and_name(scope) else { return Ok(None) };
+        let query = sqlx::query_scalar(REPO_OF_SCOPE).bind(kind).bind(scope.namespace()).bind(name);
+        let id: Sql<Option<Vec<u8>>> = query.fetch_optional(&self.reads).await;
+        id.map_err(|source| translate("find a repository", source))?.map(repo_id_of).transpose()
     }
 
     async fn all(&self) -> Result<Vec<TokenRow>> {

@@ -59,7 +59,7 @@ pub(in super::super) async fn receive(asked: Asked, request: Request) -> Result<
     let (parts, body) = request.into_parts();
     let number = asked.param("number").parse().map_err(|_| HubError::invalid("a number is expected"))?;
     let part_bytes = part_bytes(&asked);
-    let signed = checked(&asked, Action::Part { number, part_bytes })?;
+    let signed = checked(&asked, Action::Part { number, part_bytes }).await?;
     let repo = named(&asked).await?;
     let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
     let bytes_max = file.bytes_of(number).unwrap_or_default();
@@ -104,7 +104,7 @@ struct JoinedPart {
 pub(in super::super) async fn join(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let part_bytes = part_bytes(&asked);
     let joined: Joined = small_json(body).await?;
-    let signed = checked(&asked, Action::Join { part_bytes })?;
+    let signed = checked(&asked, Action::Join { part_bytes }).await?;
     let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
     if joined.oid.is_some_and(|oid| oid != asked.param("oid")) {
         return Err(HubError::invalid("oid: the URL is of another object"));
