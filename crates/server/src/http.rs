@@ -173,8 +173,13 @@ async fn guard(
         drop(linger::lingering(&state, request));
         return Refused::too_many("too many requests from this address", wait).into_response();
     }
+    let viewer = web::Viewer::of(request.headers());
     let answered = AssertUnwindSafe(next.run(linger::lingering(&state, request))).catch_unwind();
-    answered.await.unwrap_or_else(error::caught_panic)
+    let response = answered.await.unwrap_or_else(error::caught_panic);
+    match viewer {
+        Some(viewer) => viewer.finish(&state, response).await,
+        None => response,
+    }
 }
 
 /// A JSON answer that is about now and about one caller.

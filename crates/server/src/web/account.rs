@@ -33,7 +33,10 @@ async fn page(visit: &Visit, made: Option<String>) -> Result<Response<Body>, Pag
     let name = visit.name()?;
     let tokens = visit.store.catalog().tokens();
     let has_password = tokens.password(name).await?.is_some();
-    let tokens = tokens.all().await?.into_iter().filter(|row| row.subject == name);
+    // A token of one repository shows nothing of others, not even what their tokens are called.
+    let bound = visit.who.as_ref().map(|who| &who.bound);
+    let is_shown = |row: &TokenRow| !matches!(bound, Some(Bound::Repo(_))) || bound == Some(&row.bound);
+    let tokens = tokens.all().await?.into_iter().filter(|row| row.subject == name && is_shown(row));
     let now_s = visit.state.now_s();
     let tokens = tokens.filter(|row| row.is_live(now_s)).collect();
     let notice = visit.query.is_set("changed").then_some("Your password was changed.");

@@ -8,7 +8,9 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use server::auth::personal::{self, Wanted};
 use server::{CasTokens, Claims, House, RepoKind, Repository, Secret};
+use store::catalog::RepoCatalog;
 use store::catalog::tokens::{Bound, Rights};
+use store::repo::RepoName;
 use xet::wire::routes::TokenScope;
 
 use super::{Place, Shown, block_on, now_s, said};
@@ -111,8 +113,28 @@ impl Create {
             expires_s: self.ttl.map(|ttl| now_s.saturating_add(ttl)),
         };
         let token = personal::make();
-        let row = wanted.row(&token, now_s);
-        let added = block_on(async { self.place.open().await?.tokens().add(&row).await.map_err(said) })?;
+        let mut row = wanted.row(&token, now_s);
+        let added = block_on(async {
+            let catalog = self.place.open().await?;
+            let hub = catalog.hub();
+            // Names are found in any case, and rights are given by the name as it is spelled.
+            row.subject = spelled(hub, &row.subject).await.map_err(said)?;
+            match &mut row.bound {
+                Bound::Everywhere => {}
+                Bound::Namespace(namespace) => *namespace = spelled(hub, namespace).await.map_err(said)?,
+                Bound::Repo(scope) => {
+                    let name = self.repo.as_ref().and_then(|repo| RepoName::parse(&repo.to_string()).ok());
+                    let found = match name {
+                        Some(name) => hub.repos(&[name]).await.map_err(said)?,
+                        None => Vec::new(),
+                    };
+                    if let Some(repo) = found.first() {
+                        *scope = repo.name.scope().map_err(said)?;
+                    }
+                }
+            }
+            catalog.tokens().add(&row).await.map_err(said)
+        })?;
         if !added {
             return Err(CliError::Message("the new token's id is taken: try again".to_owned()));
         }
@@ -152,6 +174,12 @@ impl Create {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A namespace as it is spelled; as it is given where it is unknown.
+async fn spelled(hub: &dyn RepoCatalog, name: &str) -> store::Result<String> {
+    let found = hub.spellings(name).await?;
+    Ok(found.into_iter().next().unwrap_or_else(|| name.to_owned()))
 }
 
 /// Reads `ns/name` or `kind/ns/name`.

@@ -16,6 +16,7 @@ use super::admin::small_json;
 use super::error::HubError;
 use super::ignore::Ignore;
 use crate::http::json as answer;
+use xet::wire::ErrorCode;
 
 #[derive(Deserialize)]
 struct Request {
@@ -47,10 +48,22 @@ struct Decided {
     /// What is at the path now: clients leave out what has not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     oid: Option<String>,
+    /// How long that is, for pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_size: Option<u64>,
 }
 
 /// `POST {repo}/preupload/{revision}`.
-pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+pub(super) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    decided(asked, body, false).await
+}
+
+/// The same for the upload page, which says what each file replaces.
+pub(crate) async fn decide_for_page(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    decided(asked, body, true).await
+}
+
+async fn decided(asked: Asked, body: Body, is_page: bool) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
     let request: Request = small_json(body).await?;
     let commit = asked.resolved(&repo).await?.commit;
@@ -70,15 +83,22 @@ pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, H
         Some(text) => Ignore::parse(&text),
         None => stored_ignore(&asked, repo.id, commit).await?,
     };
-    let decided = |file: Candidate| {
+    let current: HashMap<_, _> =
+        current.into_iter().map(|(path, item)| (path.to_owned(), item.clone())).collect();
+    let decided = move |file: Candidate| {
         let oid = current.get(file.path.as_str()).map(|item| match &item.linked {
             Some(linked) => pointer::hex(&linked.sha256),
             None => item.oid.to_string(),
         });
         let should_ignore = ignore.matches(&file.path);
-        Decided { upload_mode: mode(&file), should_ignore, oid, path: file.path }
+        let current_size = current.get(&file.path).map(|item| item.bytes).filter(|_| is_page);
+        Decided { upload_mode: mode(&file), should_ignore, oid, current_size, path: file.path }
     };
-    Ok(answer(&Answer { files: request.files.into_iter().map(decided).collect() }))
+    // Thousands of patterns by thousands of paths take a while.
+    let work = move || Answer { files: request.files.into_iter().map(decided).collect() };
+    let decided = tokio::task::spawn_blocking(work).await;
+    let failed = |_| HubError::new(ErrorCode::Internal, "the files could not be compared with .gitignore");
+    Ok(answer(&decided.map_err(failed)?))
 }
 
 /// The `.gitignore` of a commit.
