@@ -415,6 +415,88 @@ def cards(folder):
             check(f"a card of {name}: its page comes", page.status == 200 and page.seconds < 5, f"{page.status} {page.seconds:.2f} s")
 
 
+def previews(folder):
+    """Neither do diffs, tables, JSON, headers of tensors, large folders or long histories; and nobody waits meanwhile."""
+    deep = b'{"a":' * 100 + b"[" + b"1," * 14_000 + b"1]" + b"}" * 100
+    tensors = b'{"a":{"dtype":"F32","shape":[' + b"0," * 3_900_000 + b'0],"data_offsets":[0,4]}}'
+    files = {
+        "deep.json": deep, "wide.csv": b"," * 32_000, "quotes.csv": b'"' * 32_000, "rows.tsv": b"\n" * 32_000,
+        "deep.md": b"> " * 16_000, "x.safetensors": len(tensors).to_bytes(8, "little") + tensors,
+        "end.parquet": b"PAR1" + b"\x15" * 1_000_000 + (1_000_000).to_bytes(4, "little") + b"PAR1",
+    }
+    with Hub(folder / "previews") as hub:
+        hub.repo("ann/m")
+        assert hub.commit("ann/m", files).status == 200
+        # Each file differs from itself in every line, and each line is like many others.
+        for turn in (1, 2):
+            lines = {f"d{n}.txt": b"\n".join(str((n * turn + line * 7) % 11).encode() for line in range(1000)) for n in range(40)}
+            made = hub.commit("ann/m", lines)
+            assert made.status == 200, made
+        many = {f"d/{n:05}": b"" for n in range(20_000)}
+        assert hub.commit("ann/m", many).status == 200
+        oid = made.json()["commitOid"]
+        paths = [f"/ann/m/blob/main/{name}" for name in files] + [
+            f"/ann/m/commit/{oid}", "/ann/m/tree/main/d", "/ann/m/tree/main/d?after=d/19000", "/ann/m/commits/main?p=99999999",
+            "/api/models/ann/m/tree/main/d?recursive=true&expand=true", "/?search=" + "%25_" * 10_000, "/api/models?search=" + "a" * 60_000,
+        ]
+        for path in paths:
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                views = [pool.submit(hub.request, "GET", path) for _ in range(4)]
+                time.sleep(0.05)
+                slow = max(hub.request("GET", "/health", timeout=60).seconds for _ in range(5))
+                answers = [view.result() for view in views]
+            seconds = max(answer.seconds for answer in answers)
+            check(f"{path[:50]}: others are served meanwhile", slow < 1, f"{slow:.2f} s")
+            check(f"{path[:50]}: it comes", all(answer.status in (200, 503) for answer in answers) and seconds < 8, f"{[a.status for a in answers]} {seconds:.2f} s")
+
+
+def pages_of_others(folder):
+    """Pages and lists show neither names nor sizes nor numbers of what is not one's own, and lead nowhere else."""
+    with Hub(folder / "others") as hub:
+        hub.repo("ann/shown")
+        one = hub.token("--scope", "write", "--repo", "ann/shown", "--label", "first")
+        bob = hub.token("--scope", "write", "--namespace", "bob")
+        paths = ["/", "/models", "/?search=secret", "/-/dedup", "/-/account", "/api/models", "/api/models?author=ANN", "/api/whoami-v2", "/metrics", "/openapi.json"]
+
+        def seen():
+            answers = {}
+            for who, token in (("anonymous", None), ("one repository", one), ("bob", bob)):
+                for path in paths:
+                    answer = hub.request("GET", path, token)
+                    text = re.sub(rb'name="word" value="[0-9a-f]+"', b"", answer.body)
+                    answers[who, path] = (answer.status, text if path != "/metrics" else b"")
+            return answers
+
+        seen()
+        time.sleep(0.5)
+        before = seen()
+        hub.repo("ann/secret-plan", private=True)
+        hub.token("--scope", "read", "--repo", "ann/secret-plan", "--label", "secret-label")
+        Upload(folder, noise(61, 400_000)).send(hub, hub.cas_token("ann/secret-plan", hub.admin).json()["accessToken"])
+        hub.request("GET", "/", hub.admin)
+        time.sleep(0.5)
+        for key, answer in seen().items():
+            check(f"{key[1]} as {key[0]} is the same beside a private repository", answer == before[key], str(answer[1])[:300])
+        for hidden, absent in (("secret-plan", "absent-plan"), ("SECRET-plan", "ABSENT-plan")):
+            for who, token in (("anonymous", None), ("one repository", one), ("bob", bob)):
+                for path in ("/ann/{}", "/ann/{}/resolve/main/x", "/api/models/ann/{}", "/api/models/ann/{}/xet-read-token/main", "/ann/{}/commits/main"):
+                    for accept in ("*/*", "text/html"):
+                        here, away = (hub.request("GET", path.format(name), token, headers={"Accept": accept}) for name in (hidden, absent))
+
+                        def plain(answer, name):
+                            headers = sorted((key, value.replace(name, "N")) for key, value in answer.headers.items() if key.lower() not in ("x-request-id", "date"))
+                            body = answer.body.replace(name.encode(), b"N").replace(answer.headers.get("x-request-id", "-").encode(), b"I")
+                            return answer.status, headers, body
+                        check(f"{path.format(hidden)} as {who} ({accept}) is as if it did not exist", plain(here, hidden) == plain(away, absent), f"{here} / {away}")
+        for target in ("/\t/evil.example", "/%09/evil.example", "//evil.example", "/%2f%2fevil.example", "/%2Fevil.example", "/\\evil.example", "/%5cevil.example",
+                       "https://evil.example", "http:evil.example", "\t//evil.example", " //evil.example", "/\r\n/evil.example", "/%252fevil.example", "///evil.example", "/\x00/evil.example"):
+            form = urllib.parse.urlencode({"token": one, "next": target})
+            answer = hub.request("POST", "/-/sign-in", None, form.encode(), {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://{hub.url.netloc}"})
+            check(f"signing in leads not to {target!r}", answer.status == 303 and answer.headers["Location"] == "/", f"{answer.status} {answer.headers.get('Location')!r}")
+            shown = hub.request("GET", "/-/sign-in?" + urllib.parse.urlencode({"next": target}))
+            check(f"nor does the form carry {target!r}", b"evil" not in shown.body, "")
+
+
 def sockets(folder):
     """Idle and half-open connections of one address keep nobody out."""
     with Hub(folder / "sockets", connections_max=400) as hub:
@@ -594,6 +676,28 @@ def people(folder):
         check("found in any case, shown as created", found.status == 200 and found.json()["id"] == "ann/Model", str(found))
         bad = hub.request("POST", "/api/repos/create", hub.admin, {"name": "x.GIT", "organization": "ann", "type": "model"})
         check("no name ends in .git in any case", bad.status in (400, 422), str(bad))
+        # A token made for a name in another case is for the repository as it was created.
+        hub.request("PUT", "/api/models/ann/MODEL/settings", hub.admin, {"private": True})
+        one = hub.token("--scope", "write", "--repo", "ANN/model")
+        found = hub.request("GET", "/api/models/ANN/Model", one)
+        check("a token made for a name in another case opens the repository", found.status == 200 and found.json()["id"] == "ann/Model", str(found))
+        cas = hub.cas_token("Ann/mODEL", one)
+        check("so does its CAS token", cas.status == 200, str(cas))
+        upload = Upload(folder, noise(42, 120_000)).send(hub, cas.json()["accessToken"])
+        made = hub.commit_lfs("aNN/model", "f.bin", upload.sha256, upload.size, one)
+        read = hub.request("GET", "/ann/Model/resolve/main/f.bin", one)
+        check("what it uploads is in the repository as created", made.status == 200 and read.status == 200 and len(read.body) == upload.size, f"{made} {read.status}")
+        for verb in (["admin", "repo", "create", "ANN/MODEL"], ["admin", "user", "create", "ANN"], ["admin", "org", "create", "Ann"]):
+            ran = hub.run(*verb)
+            check(f"{' '.join(verb)} is refused", ran.returncode == 1 and "already" in ran.stderr, ran.stdout + ran.stderr)
+        ran = hub.run("admin", "repo", "rename", "ANN/MODEL", "ann/MODEL")
+        found = hub.request("GET", "/api/models/ann/model", hub.admin)
+        check("a rename may change the case only", ran.returncode == 0 and found.status == 200 and found.json()["id"] == "ann/MODEL", f"{ran.stderr} {found}")
+        read = hub.request("GET", "/ann/model/resolve/main/f.bin", hub.admin)
+        check("and keeps its content", read.status == 200 and len(read.body) == upload.size, str(read)[:200])
+        for namespace in ("API", "reconstructions", "Datasets"):
+            made = hub.request("POST", "/api/repos/create", hub.admin, {"name": "x", "organization": namespace, "type": "model"})
+            check(f"no namespace {namespace} hides a route", made.status in (400, 422), str(made))
 
 
 def passwords(folder):
@@ -689,7 +793,9 @@ def flood(folder):
 
 
 def main():
-    attacks = [tokens, counts, cards, sockets, catalogs, ignored, people, passwords, digests, flood]
+    attacks = [
+        tokens, counts, cards, previews, pages_of_others, sockets, catalogs, ignored, people, passwords, digests, flood,
+    ]
     only = set(sys.argv[2:])
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

@@ -137,6 +137,10 @@ for (const turn of ["first", "second"]) {
   const large = { name: "from a browser.bin", mimeType: "application/octet-stream", buffer: await readFile(process.env.UPLOAD) };
   await page.locator("input[type=file]").setInputFiles([...files, large]);
   await page.getByLabel("Folder").fill("sent");
+  const note = page.locator(".uploads tbody tr", { hasText: "note.txt" });
+  await note.filter({ hasText: turn === "first" ? "new" : "replaces 13 B" }).waitFor();
+  const before = await page.getByRole("status").innerText();
+  check(`the ${turn} upload says before it begins what it replaces`, turn === "first" ? /2 new, 0 replace an existing file/.test(before) : /0 new, 2 replace an existing file/.test(before), before);
   await page.evaluate(() => {
     window.told = [];
     new MutationObserver(() => window.told.push(document.querySelector(".uploads tbody").innerText)).observe(document.querySelector(".uploads"), { subtree: true, childList: true, characterData: true });

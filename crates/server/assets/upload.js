@@ -9,6 +9,7 @@ const start = box.querySelector("[data-start]");
 const field = (name) => box.querySelector(`input[name=${name}]`);
 const headers = { "x-drystone-word": box.dataset.word };
 let files = [];
+let typing;
 
 const units = ["B", "kB", "MB", "GB", "TB"];
 function bytes(count) {
@@ -27,6 +28,7 @@ function show(chosen) {
     const size = row.insertCell();
     size.className = "num";
     size.textContent = bytes(entry.file.size);
+    entry.change = row.insertCell();
     entry.bar = document.createElement("progress");
     entry.bar.max = Math.max(1, entry.file.size);
     entry.bar.value = 0;
@@ -36,9 +38,45 @@ function show(chosen) {
     entry.fresh.className = "num";
   }
   table.hidden = files.length === 0;
-  start.disabled = files.length === 0;
+  start.disabled = true;
   const total = files.reduce((sum, entry) => sum + entry.file.size, 0);
   state.textContent = files.length ? `${files.length} ${files.length === 1 ? "file" : "files"}, ${bytes(total)}` : "";
+  compare();
+}
+
+// Asks where each file goes and what is at its path now.
+async function decide() {
+  const folder = field("folder").value.replace(/^\/+|\/+$/g, "");
+  for (const entry of files) entry.path = folder ? `${folder}/${entry.file.name}` : entry.file.name;
+  const candidates = [];
+  for (const entry of files) {
+    candidates.push({ path: entry.path, size: entry.file.size, sample: await base64(entry.file.slice(0, 512)) });
+  }
+  const decided = await ask("decide", JSON.stringify({ files: candidates }), "application/json");
+  return new Map(decided.files.map((file) => [file.path, file]));
+}
+
+// Says before anything is sent which files are new and which replace one.
+async function compare() {
+  const chosen = files;
+  if (!chosen.length || input.disabled) return;
+  start.disabled = true;
+  const decided = await decide().catch((error) => {
+    if (chosen === files) state.textContent = `Cannot be uploaded: ${error.message}`;
+  });
+  if (chosen !== files) return;
+  start.disabled = false;
+  if (!decided) return;
+  const total = chosen.reduce((sum, entry) => sum + entry.file.size, 0);
+  let replaced = 0;
+  for (const entry of chosen) {
+    const now = decided.get(entry.path)?.currentSize;
+    entry.change.textContent = now === undefined ? "new" : `replaces ${bytes(now)}`;
+    entry.change.className = now === undefined ? "" : "replaces";
+    replaced += now === undefined ? 0 : 1;
+  }
+  const fresh = chosen.length - replaced;
+  state.textContent = `${chosen.length} ${chosen.length === 1 ? "file" : "files"}, ${bytes(total)}: ${fresh} new, ${replaced} ${replaced === 1 ? "replaces" : "replace"} an existing file`;
 }
 
 async function ask(path, body, type) {
@@ -86,21 +124,14 @@ async function follow(entry, id) {
 async function upload() {
   start.disabled = true;
   input.disabled = true;
-  const folder = field("folder").value.replace(/^\/+|\/+$/g, "");
-  for (const entry of files) entry.path = folder ? `${folder}/${entry.file.name}` : entry.file.name;
-  const candidates = [];
-  for (const entry of files) {
-    candidates.push({ path: entry.path, size: entry.file.size, sample: await base64(entry.file.slice(0, 512)) });
-  }
-  const decided = await ask("decide", JSON.stringify({ files: candidates }), "application/json");
-  const modes = new Map(decided.files.map((file) => [file.path, file.uploadMode]));
+  const decided = await decide();
   const lines = [{ key: "header", value: { summary: field("message").value || "Upload files" } }];
   let total = 0;
   let fresh = 0;
   for (const entry of files) {
     state.textContent = `Sending ${entry.path}`;
     total += entry.file.size;
-    if (modes.get(entry.path) === "regular") {
+    if (decided.get(entry.path)?.uploadMode === "regular") {
       lines.push({ key: "file", value: { path: entry.path, content: await base64(entry.file), encoding: "base64" } });
       fresh += entry.file.size;
       entry.fresh.textContent = bytes(entry.file.size);
@@ -126,6 +157,11 @@ async function upload() {
 }
 
 input.addEventListener("change", () => show(input.files));
+field("folder").addEventListener("input", () => {
+  start.disabled = true;
+  clearTimeout(typing);
+  typing = setTimeout(compare, 300);
+});
 for (const kind of ["dragenter", "dragover"]) {
   drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });
 }

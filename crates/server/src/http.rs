@@ -182,8 +182,13 @@ async fn guard(
         drop(linger::lingering(&state, request));
         return refused;
     }
+    let viewer = web::Viewer::of(request.headers());
     let answered = AssertUnwindSafe(next.run(linger::lingering(&state, request))).catch_unwind();
-    answered.await.unwrap_or_else(error::caught_panic)
+    let response = answered.await.unwrap_or_else(error::caught_panic);
+    match viewer {
+        Some(viewer) => viewer.finish(&state, response).await,
+        None => response,
+    }
 }
 
 /// Refuses what would change the result and means nothing here: query parameters that the route does not have, and headers

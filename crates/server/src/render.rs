@@ -16,11 +16,14 @@ use tokio::sync::Semaphore;
 
 use crate::web::Card;
 
-/// The threads that render, and cards that were rendered.
-#[derive(Debug)]
+/// The threads that render, and cards that were rendered. Clones share them.
+#[derive(Debug, Clone)]
 pub(crate) struct Renderer {
     permits: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    /// Jobs in the queue.
+    waiting: Arc<AtomicUsize>,
+    /// Requests that wait for a card, each with its bytes.
+    viewers: Arc<AtomicUsize>,
     cards: Cache<CardKey, Arc<Card>>,
 }
 
@@ -63,7 +66,8 @@ impl Default for Renderer {
         };
         Self {
             permits: Arc::new(Semaphore::new(JOBS_MAX)),
-            waiting: AtomicUsize::new(0),
+            waiting: Arc::default(),
+            viewers: Arc::default(),
             cards: Cache::builder().max_capacity(CARD_BYTES_MAX).weigher(weigh).build(),
         }
     }
@@ -75,7 +79,7 @@ impl Renderer {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotRendered> {
-        let place = Waiting::enter(&self.waiting).ok_or(NotRendered::Busy)?;
+        let place = Waiting::enter(&self.waiting, WAITING_MAX).ok_or(NotRendered::Busy)?;
         let permit = tokio::time::timeout(WAIT_MAX, self.permits.clone().acquire_owned()).await;
         drop(place);
         let permit = permit.ok().and_then(Result::ok).ok_or(NotRendered::Busy)?;
@@ -91,14 +95,20 @@ impl Renderer {
         self.cards.get(key).await
     }
 
-    /// Renders a card, once for all who wait for it, and caches it.
+    /// Renders a card, once for all who wait for it, and caches it, also when the client that asked first is gone: viewers
+    /// that give up would have the same card rendered again and again.
     pub(crate) async fn card(
         &self,
         key: CardKey,
         work: impl FnOnce() -> Card + Send + 'static,
     ) -> Result<Arc<Card>, NotRendered> {
-        let rendered = async { self.run(work).await.map(Arc::new) };
-        self.cards.try_get_with(key, rendered).await.map_err(|error| *error)
+        let renderer = self.clone();
+        let rendered = tokio::spawn(async move {
+            let _place = Waiting::enter(&renderer.viewers, VIEWERS_MAX).ok_or(NotRendered::Busy)?;
+            let rendered = async { renderer.run(work).await.map(Arc::new) };
+            renderer.cards.try_get_with(key, rendered).await.map_err(|error| *error)
+        });
+        rendered.await.unwrap_or(Err(NotRendered::Failed))
     }
 }
 
@@ -106,9 +116,9 @@ impl Renderer {
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    fn enter(waiting: &'a AtomicUsize) -> Option<Self> {
+    fn enter(waiting: &'a AtomicUsize, max: usize) -> Option<Self> {
         let place = Self(waiting);
-        (waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX).then_some(place)
+        (waiting.fetch_add(1, Ordering::Relaxed) < max).then_some(place)
     }
 }
 
@@ -120,6 +130,7 @@ impl Drop for Waiting<'_> {
 
 const JOBS_MAX: usize = 2;
 const WAITING_MAX: usize = 64;
+const VIEWERS_MAX: usize = 128;
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Cards in memory.
 const CARD_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -164,6 +175,6 @@ mod tests {
         }
         assert_eq!(renderer.run(|| 1).await, Ok(1));
         assert_eq!(renderer.waiting.load(Ordering::Relaxed), 0);
-        assert_eq!(renderer.run(|| assert!(!JOBS_MAX.is_power_of_two())).await, Err(NotRendered::Failed));
+        assert_eq!(renderer.run(|| panic!("on purpose")).await, Err::<(), _>(NotRendered::Failed));
     }
 }

@@ -43,7 +43,7 @@ use xet::wire::ErrorCode;
 use crate::http::error::Refused;
 use crate::http::{Asked, Route};
 use crate::state::AppState;
-pub(crate) use error::PageError;
+pub(crate) use error::{PageError, Viewer};
 pub(crate) use preview::image_type;
 pub(crate) use readme::Card;
 

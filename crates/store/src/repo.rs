@@ -186,6 +186,9 @@ impl RepoName {
 
     /// Refuses names that new repositories may not have. Lookups take them: older catalogs may have some.
     fn check_new(&self) -> Result<()> {
+        if is_reserved(&self.namespace) {
+            return Err(Error::new(ErrorKind::Invalid, format!("not a namespace: {:.80?}", self.namespace)));
+        }
         let folded = self.name.to_ascii_lowercase();
         match folded.ends_with(".git") || folded.ends_with(".ipynb") {
             true => {
@@ -232,6 +235,26 @@ const RESERVED: &[&str] = &[
     "api", "buckets", "data", "datasets", "health", "lfs", "metrics", "models", "ready", "settings",
     "spaces", "v1", "v2",
 ];
+
+/// The same of paths that some clients leave the version out of. Older catalogs may have such namespaces.
+const RESERVED_SHORT: &[&str] = &[
+    "chunks",
+    "file-chunk-hashes",
+    "files",
+    "reconstructions",
+    "shard",
+    "shards",
+    "telemetry",
+    "xorb",
+    "xorbs",
+];
+
+/// Whether no new user, organisation or repository may have this namespace, in any case: its pages would be hidden by
+/// paths of the server.
+pub fn is_reserved(namespace: &str) -> bool {
+    let folded = namespace.to_ascii_lowercase();
+    RESERVED.contains(&folded.as_str()) || RESERVED_SHORT.contains(&folded.as_str())
+}
 
 /// A parsed tree, kept in memory while it is asked for.
 pub(crate) type Trees = moka::future::Cache<(RepoId, Oid), Arc<Tree>>;

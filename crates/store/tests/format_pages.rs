@@ -37,7 +37,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0050_sizes.sql"),
             include_str!("../migrations/sqlite/0060_passwords.sql"),
             include_str!("../migrations/sqlite/0070_upkeep.sql"),
-            include_str!("../migrations/sqlite/0080_uploads.sql")
+            include_str!("../migrations/sqlite/0080_uploads.sql"),
+            include_str!("../migrations/sqlite/0110_names.sql")
         ),
         concat!(
             include_str!("../migrations/postgres/0001_cas.sql"),
@@ -53,7 +54,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/postgres/0050_sizes.sql"),
             include_str!("../migrations/postgres/0060_passwords.sql"),
             include_str!("../migrations/postgres/0070_upkeep.sql"),
-            include_str!("../migrations/postgres/0080_uploads.sql")
+            include_str!("../migrations/postgres/0080_uploads.sql"),
+            include_str!("../migrations/postgres/0110_names.sql")
         ),
     ] {
         let statements = script.split("CREATE TABLE ").skip(1);

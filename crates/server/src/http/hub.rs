@@ -28,7 +28,7 @@ pub(crate) use error::HubError;
 pub(crate) use info::SEARCH_BYTES_MAX;
 pub use keeping::{dedup_json, deed_json, left_json, quota_json};
 pub(crate) use lfs::LfsSigner;
-pub(crate) use preupload::decide as hub_decide;
+pub(crate) use preupload::decide_for_page as hub_decide;
 pub(crate) use query::Query;
 
 use axum::routing::{delete, get, post, put};

@@ -1,9 +1,8 @@
 //! The dedup dashboard: what is stored against what it stands for.
 //!
-//! Everybody sees sums of what they may see. What is true of the whole server, private things included, is for those who
-//! are known here.
+//! Callers see sums of the repositories they may list. Figures of the whole server, which count what is private too, are for
+//! administrators.
 
-use crate::auth::Role;
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
@@ -135,9 +134,9 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let repos = visit.store.browse().repo_page(&query).await?;
     let (total, size) = visit.store.browse().repo_totals(&query).await?;
     // Totals over all repositories show a caller who uploads something whether it was stored before: administrators only.
-    let server = match visit.who.as_ref().map(|who| who.role) {
-        Some(Role::Admin) => Some(server(&visit).await?),
-        _ => None,
+    let server = match visit.expect_admin() {
+        Ok(()) => Some(server(&visit).await?),
+        Err(_) => None,
     };
     let frame = Frame::new(&visit, "dedup", "Dedup");
     Ok(answer(&Dedup { frame, now_s: visit.state.now_s(), total, size, repos, server }))
@@ -155,7 +154,7 @@ async fn server(visit: &Visit) -> Result<Server, PageError> {
         let (kind, name) = scope.repo().split_once('/').unwrap_or(("", scope.repo()));
         let Ok(name) = RepoName::parse(&format!("{kind}/{}/{name}", scope.namespace())) else { continue };
         if !paths.contains_key(&name) {
-            let found = match store.repo(&name).await? {
+            let found = match store.repo(&name).await?.filter(|repo| repo.name == name) {
                 Some(repo) => map::paths_in(visit, &repo).await?,
                 None => std::collections::HashMap::new(),
             };

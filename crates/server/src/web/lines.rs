@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn shown(before: &str, after: &str) -> Vec<String> {
-        let lines = hunks(before, after, &mut PAGE_CELLS_MAX.clone()).into_iter().flat_map(|hunk| hunk.lines);
+        let lines = hunks(before, after, &mut { PAGE_CELLS_MAX }).into_iter().flat_map(|hunk| hunk.lines);
         lines.map(|line| format!("{}{}{}", line.number, line.sign, line.text)).collect()
     }
 
@@ -157,7 +157,7 @@ mod tests {
             let (old, new) = (text(&old), text(&new));
             let old: Vec<&str> = old.iter().map(String::as_str).collect();
             let new: Vec<&str> = new.iter().map(String::as_str).collect();
-            let lines = script(&old, &new, &mut PAGE_CELLS_MAX.clone());
+            let lines = script(&old, &new, &mut { PAGE_CELLS_MAX });
             let side = |sign| lines.iter().filter(move |line| line.sign == ' ' || line.sign == sign).map(|line| line.text.as_str());
             prop_assert!(side('-').eq(old.iter().copied()));
             prop_assert!(side('+').eq(new.iter().copied()));

@@ -103,10 +103,11 @@ pub(super) async fn of(visit: &Visit, place: &Place, file: FileHash) -> Result<F
         let shared: Vec<u64> = others.iter().map(|(row, _)| by_one(&row.layout)).collect();
         (draw(&layout, &cover), others, shared)
     };
-    let worked = tokio::task::spawn_blocking(work).await;
+    let worked = visit.state.renderer.run(work).await;
     let (mut map, others, shared) =
-        worked.map_err(|_| HubError::new(ErrorCode::Internal, "the map could not be drawn"))?;
-    map.is_cut = found.is_cut;
+        worked.map_err(|why| HubError::new(ErrorCode::Unavailable, why.to_string()))?;
+    // Files that the caller may not read count towards the limit, so that it was reached is not for everybody.
+    map.is_cut = found.is_cut && visit.expect_admin().is_ok();
     let mut named: Vec<Other> = Vec::new();
     let mut paths = Paths::of(visit, place).await?;
     for ((row, repo), bytes) in others.into_iter().zip(shared) {

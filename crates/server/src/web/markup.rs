@@ -36,6 +36,8 @@ struct Writer {
     is_cut: bool,
     /// Open elements, the outermost first.
     open: Vec<&'static str>,
+    /// How many of each are open: most start tags close nothing, and need not look for what they would.
+    counts: HashMap<&'static str, usize>,
     /// Start tags that were left out for their depth: their end tags are left out too.
     too_deep: HashMap<&'static str, usize>,
 }
@@ -121,10 +123,16 @@ impl Writer {
         }
         if self.open.len() >= DEPTH_MAX {
             *self.too_deep.entry(name).or_default() += 1;
+            self.elements += 1;
             return;
         }
         self.write_start(name, attributes);
+        self.push_open(name);
+    }
+
+    fn push_open(&mut self, name: &'static str) {
         self.open.push(name);
+        *self.counts.entry(name).or_default() += 1;
     }
 
     fn end(&mut self, name: &'static str) {
@@ -161,11 +169,14 @@ impl Writer {
 
     fn write_implied(&mut self, name: &'static str) {
         self.write_start(name, &Attributes::default());
-        self.open.push(name);
+        self.push_open(name);
     }
 
     /// Closes the innermost of these elements, if it is not around a cell or one of `boundaries`.
     fn close_within(&mut self, names: &[&str], boundaries: &[&str]) {
+        if names.iter().all(|name| self.counts.get(name).is_none_or(|count| *count == 0)) {
+            return;
+        }
         for (at, open) in self.open.iter().enumerate().rev() {
             if names.contains(open) {
                 return self.close_to(at);
@@ -180,6 +191,7 @@ impl Writer {
     fn close_to(&mut self, len: usize) {
         while self.open.len() > len {
             if let Some(name) = self.open.pop() {
+                *self.counts.entry(name).or_default() -= 1;
                 self.out += "</";
                 self.out += name;
                 self.out.push('>');

@@ -6,6 +6,7 @@ use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 
 use super::{Visit, assets, session};
+use crate::auth::{Identity, Role};
 
 /// What the layout shows around a page.
 #[derive(Debug, Clone, Default)]
@@ -29,15 +30,17 @@ pub(super) struct Frame {
 impl Frame {
     /// The frame of a page somebody visits.
     pub(super) fn new(visit: &Visit, section: &'static str, title: impl Into<String>) -> Self {
-        let who = visit.who.as_ref().map(|who| who.name.clone());
+        Self { title: title.into(), section, ..Self::of(visit.who.as_ref(), visit.session.as_deref()) }
+    }
+
+    /// The frame of a page without a title, for somebody.
+    pub(super) fn of(who: Option<&Identity>, session: Option<&str>) -> Self {
         Self {
-            title: title.into(),
-            section,
-            is_admin: visit.expect_admin().is_ok(),
-            is_signed_in: who.is_some() && visit.session.is_some(),
-            who,
-            word: session::word(visit.session.as_deref()),
-            search: String::new(),
+            is_admin: who.is_some_and(|who| who.role == Role::Admin),
+            is_signed_in: who.is_some() && session.is_some(),
+            who: who.map(|who| who.name.clone()),
+            word: session::word(session),
+            ..Self::default()
         }
     }
 

@@ -227,7 +227,7 @@ fn encoded_path(path: &str) -> String {
 /// A card that is longer is cut.
 const CARD_BYTES_MAX: u64 = 256 * 1024;
 /// What the parser writes, before tags and elements are limited.
-const RAW_BYTES_MAX: usize = 4 << 20;
+const RAW_BYTES_MAX: usize = 2 << 20;
 /// URLs of this repository in a card, together.
 const URL_BYTES_MAX: usize = 2 << 20;
 
@@ -349,20 +349,13 @@ mod tests {
         let html = render(text, &links("")).html;
         for part in [
             "<h2>T</h2>",
-            "<p align=\"center\"><img src=\"/ann/m/resolve/main/a.png\" width=\"10\" alt=\"\"></p>",
+            "<p><img alt=\"\" src=\"/ann/m/resolve/main/a.png\" width=\"10\"></p>",
             "<ul>\n<li>a</li>\n<li>b</li>\n</ul>",
             "<td>1</td><td><br></td>",
             "<details><summary>s</summary>",
             "<p><em>x</em> <code>&lt;y&gt;</code> a &lt; b</p>",
         ] {
-            assert!(
-                html.replace(
-                    "<img alt=\"\" src=\"/ann/m/resolve/main/a.png\" width=\"10\">",
-                    "<img src=\"/ann/m/resolve/main/a.png\" width=\"10\" alt=\"\">"
-                )
-                .contains(part),
-                "{part} in {html}"
-            );
+            assert!(html.contains(part), "{part} in {html}");
         }
         assert!(!html.contains("script") && !html.contains('z'));
     }

@@ -340,3 +340,147 @@ fn body(method: &str, path: &str, kind: &str, name: &str, role: Role) -> String 
     };
     if method == "GET" || method == "HEAD" { String::new() } else { body.to_string() }
 }
+
+/// For whoever may not read it, a private repository answers as one that does not exist: on every route, by every method,
+/// in any case, with the same status, headers and body but for the name.
+#[tokio::test]
+async fn a_private_repository_answers_as_one_that_does_not_exist() {
+    let hub = Hub::new().await;
+    let (here, away) = ("hidden-one", "absent-one");
+    let mut callers = vec![("anonymous".to_owned(), None), ("wrong".to_owned(), Some("ds_wrong".to_owned()))];
+    for kind in ["models", "datasets", "spaces"] {
+        let create =
+            json!({"name": format!("ann/{here}"), "type": kind.trim_end_matches('s'), "private": true});
+        assert_eq!(hub.admin("POST", "/api/repos/create", create).await.status, 200);
+        let create = json!({"name": "ann/other", "type": kind.trim_end_matches('s'), "private": true});
+        assert_eq!(hub.admin("POST", "/api/repos/create", create).await.status, 200);
+    }
+    hub.create("own", false).await;
+    for rights in [Rights::Read, Rights::Write] {
+        let stranger = hub.personal("bob", rights, Bound::Namespace("bob".into())).await;
+        callers.push((format!("bob {rights:?}"), Some(stranger)));
+        // A token of a sibling repository, of the same owner.
+        let sibling = hub.personal("ann", rights, Bound::Repo("ann/models/other".parse().unwrap())).await;
+        callers.push((format!("sibling {rights:?}"), Some(sibling)));
+    }
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for path in paths().into_iter().filter(|path| path.contains("{name}") && !path.contains("/api/buckets")) {
+        let (_, kind) = named(&path);
+        for method in methods(&hub, &path).await {
+            for (who, token) in &callers {
+                for accept in ["*/*", "text/html"] {
+                    let auth = token.as_ref().map(|token| format!("Bearer {token}"));
+                    let mut headers = vec![("accept", accept)];
+                    headers.extend(auth.iter().map(|auth| ("authorization", auth.as_str())));
+                    let shown = async |name: &str| {
+                        let body = body(&method, &path, kind, name, Role::Writes);
+                        let got =
+                            hub.send(&method, &filled(&path, kind, name), &headers, body.as_bytes()).await;
+                        // Their lengths are the same, and nothing else may tell them apart.
+                        let plain =
+                            |text: &str| text.replace(name, "NAME").replace(&name.to_uppercase(), "NAME");
+                        let mut headers: Vec<_> = got
+                            .headers
+                            .iter()
+                            .filter(|(name, _)| !matches!(name.as_str(), "x-request-id" | "date"))
+                            .map(|(name, value)| {
+                                format!("{name}: {}", plain(&String::from_utf8_lossy(value.as_bytes())))
+                            })
+                            .collect();
+                        headers.sort();
+                        let id = got.header("x-request-id").to_owned();
+                        let text = plain(&String::from_utf8_lossy(&got.body));
+                        (got.status, headers, if id.is_empty() { text } else { text.replace(&id, "ID") })
+                    };
+                    for (here, away) in
+                        [(here.to_owned(), away.to_owned()), (here.to_uppercase(), away.to_uppercase())]
+                    {
+                        let (hidden, absent) = (shown(&here).await, shown(&away).await);
+                        compared += 1;
+                        if hidden != absent || hidden.0 < 400 {
+                            wrong.push(format!(
+                                "{method} {path} as {who}, {accept}:\n  {hidden:?}\n  {absent:?}"
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 3000, "{compared}");
+}
+
+/// Names in bodies: creating, deleting, moving and restoring tell nothing either.
+#[tokio::test]
+async fn names_in_bodies_do_not_tell_whether_a_private_repository_exists() {
+    let hub = Hub::new().await;
+    hub.create("hidden-one", true).await;
+    hub.create("own", false).await;
+    let bob = hub.personal("bob", Rights::Write, Bound::Namespace("bob".into())).await;
+    let sibling = hub.personal("ann", Rights::Write, Bound::Repo("ann/models/own".parse().unwrap())).await;
+    for token in [&bob, &sibling] {
+        for (method, path, body) in [
+            ("POST", "/api/repos/create", json!({"name": "ann/NAME"})),
+            ("POST", "/api/repos/create", json!({"name": "NAME", "organization": "ANN"})),
+            ("DELETE", "/api/repos/delete", json!({"name": "ann/NAME"})),
+            ("POST", "/api/repos/move", json!({"fromRepo": "ann/NAME", "toRepo": "bob/x"})),
+            ("POST", "/api/repos/move", json!({"fromRepo": "ann/own", "toRepo": "ann/NAME"})),
+        ] {
+            let told = async |name: &str| {
+                let got =
+                    hub.ask(token, method, path, body.to_string().replace("NAME", name).as_bytes()).await;
+                (got.status, String::from_utf8(got.body).unwrap().replace(name, "NAME"))
+            };
+            let (hidden, absent) = (told("hidden-one").await, told("absent-one").await);
+            assert_eq!(hidden, absent, "{method} {path} {body}");
+            assert!(hidden.0 >= 400, "{hidden:?}");
+        }
+    }
+}
+
+/// Lists, searches and sums leave out what the caller may not read.
+#[tokio::test]
+async fn lists_and_sums_leave_out_what_the_caller_may_not_read() {
+    let hub = Hub::new().await;
+    hub.create("shown", false).await;
+    let bob = hub.personal("bob", Rights::Write, Bound::Namespace("bob".into())).await;
+    let shown = hub.personal("ann", Rights::Write, Bound::Repo("ann/models/shown".parse().unwrap())).await;
+    hub.personal("ann", Rights::Read, Bound::Repo("ann/models/hidden-one".parse().unwrap())).await;
+    let paths = [
+        "/",
+        "/models",
+        "/?search=hidden",
+        "/?search=ann",
+        "/?sort=size",
+        "/-/dedup",
+        "/api/models",
+        "/api/models?search=hidden",
+        "/api/models?author=ann",
+        "/api/models?author=ANN&full=true",
+        "/api/whoami-v2",
+    ];
+    let told = async || {
+        let mut answers = Vec::new();
+        for token in [None, Some(&bob), Some(&shown)] {
+            let auth = token.map(|token| format!("Bearer {token}"));
+            let headers: Vec<_> = auth.iter().map(|auth| ("authorization", auth.as_str())).collect();
+            for path in paths {
+                let got = hub.send("GET", path, &headers, b"").await;
+                answers.push((token.is_some(), path, got.status, String::from_utf8(got.body).unwrap()));
+            }
+        }
+        answers
+    };
+    let before = told().await;
+    hub.create("hidden-one", true).await;
+    hub.upload("ann/hidden-one", "a.bin", &vec![7; 300_000]).await;
+    for (before, after) in before.into_iter().zip(told().await) {
+        assert!(!after.3.contains("hidden-one") || after.1.contains("hidden"), "{}", after.1);
+        assert_eq!(before, after);
+    }
+    // The account page of a token of one repository names no other, nor tokens for it.
+    let got = hub.ask(&shown, "GET", "/-/account", b"").await;
+    let text = String::from_utf8(got.body).unwrap();
+    assert!(got.status == 200 && !text.contains("hidden-one"), "{text}");
+}

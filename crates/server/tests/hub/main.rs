@@ -3,6 +3,7 @@
 
 mod access;
 mod keep;
+mod names;
 mod parts;
 mod review;
 mod signed;

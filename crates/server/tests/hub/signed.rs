@@ -180,7 +180,7 @@ async fn the_audit_log_names_who_acts() {
 }
 
 #[tokio::test]
-async fn the_dashboard_tells_of_sweeps_and_verifications_to_administrators() {
+async fn the_dashboard_shows_sweeps_and_verifications_to_administrators() {
     let hub = Hub::new().await;
     hub.create("a", false).await;
     hub.upload("ann/a", "w.bin", &testkit::corpus::noise(3, 400_000)).await;

@@ -121,3 +121,27 @@ async fn assets_are_kept_for_ever_under_the_name_of_their_content() {
         assert!(got.header("cache-control").ends_with("immutable") && !got.body.is_empty(), "{url}");
     }
 }
+
+#[tokio::test]
+async fn an_error_page_knows_who_is_signed_in() {
+    let hub = Hub::new().await;
+    hub.create("a", true).await;
+    let ann = hub.personal("ann", Rights::Read, Bound::Namespace("ann".into())).await;
+    let cookie = ("cookie", format!("drystone-session={ann}"));
+    for (uri, status) in
+        [("/ann/none", 404), ("/no/such/path", 404), ("/ann/a/blob/main/none", 404), ("/-/admin", 403)]
+    {
+        let page = hub.send("GET", uri, &[BROWSER, (cookie.0, &cookie.1)], b"").await;
+        assert!(page.status == status && page.is_page(), "{uri}: {}", page.status);
+        assert!(
+            page.text().contains("/-/account\"") && page.text().contains("Sign out"),
+            "{uri}: {}",
+            page.text()
+        );
+        assert!(!page.text().contains(">Sign in<"), "{uri}");
+        let stranger = hub.send("GET", uri, &[BROWSER], b"").await;
+        assert!(stranger.text().contains(">Sign in<") && !stranger.text().contains("Sign out"), "{uri}");
+        let over = hub.send("GET", uri, &[BROWSER, ("cookie", "drystone-session=ds_none")], b"").await;
+        assert!(over.text().contains(">Sign in<"), "{uri}");
+    }
+}

@@ -45,10 +45,19 @@ impl Store {
     pub(crate) async fn tree_object(&self, repo: RepoId, oid: Oid) -> Result<Arc<Tree>> {
         let load = async {
             let row = self.git_object(repo, oid, ObjectKind::Tree).await?;
-            Ok(Arc::new(Tree::parse(&self.git_body(repo, &row).await?)?))
+            let body = self.git_body(repo, &row).await?;
+            // A folder of 100,000 files is some megabytes: parsed on an async thread it would stall other requests.
+            let tree = match body.len() > PARSED_HERE_BYTES_MAX {
+                true => self.workers.run(move || Tree::parse(&body)).await??,
+                false => Tree::parse(&body)?,
+            };
+            Ok(Arc::new(tree))
         };
         let loaded = self.trees.try_get_with((repo, oid), load).await;
         // The one error is shared by all who waited for the read.
         loaded.map_err(|error: Arc<Error>| Error::new(error.kind(), error.to_string()))
     }
 }
+
+/// A longer tree is parsed on another thread.
+const PARSED_HERE_BYTES_MAX: usize = 64 * 1024;

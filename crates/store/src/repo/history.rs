@@ -1,6 +1,6 @@
 //! History: the commits before one, and which of them last changed a path.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::RepoId;
 use super::commit::Commit;
@@ -31,7 +31,8 @@ impl Store {
     }
 
     /// For each of these paths of a commit the last one that changed it. What did not change within the last
-    /// [`SEARCH_COMMITS_MAX`] commits gets the oldest of those.
+    /// [`SEARCH_COMMITS_MAX`] commits, or as many as have [`SEARCH_ENTRIES_MAX`] entries in the folders on the way, gets
+    /// the oldest of those.
     pub async fn last_changes(
         &self,
         repo: RepoId,
@@ -43,15 +44,21 @@ impl Store {
         let mut skip = 0;
         // The commit at hand, and what was at each open path in it.
         let mut newer: Option<(Past, HashMap<&String, Option<Oid>>)> = None;
-        while !open.is_empty() && skip < SEARCH_COMMITS_MAX {
+        let mut entries = 0;
+        'search: while !open.is_empty() && skip < SEARCH_COMMITS_MAX {
             let rows = self.hub().history(repo, from, skip, STEP_COMMITS).await?;
             let ended = (rows.len() as u64) < STEP_COMMITS;
             skip += STEP_COMMITS;
             for row in &rows {
                 let past = self.past(repo, row).await?;
                 let mut here = HashMap::new();
+                if entries > SEARCH_ENTRIES_MAX {
+                    break 'search;
+                }
+                // Each folder counts once for a commit.
+                let mut seen = HashSet::new();
                 for path in &open {
-                    let entry = self.entry_at(repo, past.commit.tree, path).await?;
+                    let entry = self.entry_at(repo, past.commit.tree, path, &mut seen, &mut entries).await?;
                     here.insert(*path, entry);
                 }
                 if let Some((changed, before)) = newer.take() {
@@ -78,10 +85,20 @@ impl Store {
         Ok(found)
     }
 
-    async fn entry_at(&self, repo: RepoId, tree: Oid, path: &str) -> Result<Option<Oid>> {
+    async fn entry_at(
+        &self,
+        repo: RepoId,
+        tree: Oid,
+        path: &str,
+        seen: &mut HashSet<Oid>,
+        entries: &mut usize,
+    ) -> Result<Option<Oid>> {
         let mut at = tree;
         for part in path.split('/') {
             let tree = self.tree_object(repo, at).await?;
+            if seen.insert(at) {
+                *entries = entries.saturating_add(tree.entries().len());
+            }
             match tree.entry(part) {
                 Some(entry) => at = entry.oid,
                 None => return Ok(None),
@@ -97,5 +114,7 @@ impl Store {
 
 /// How far back is looked for the last change of a path.
 pub const SEARCH_COMMITS_MAX: u64 = 2000;
+/// Entries of the folders that are looked through for it: more folders than fit into memory are read anew each time.
+pub const SEARCH_ENTRIES_MAX: usize = 2_000_000;
 /// Commits looked at in one step.
 const STEP_COMMITS: u64 = 100;

@@ -79,13 +79,17 @@ impl Store {
     /// What is at these paths of a commit; those where nothing is are left out.
     pub async fn find_paths(&self, repo: RepoId, commit: Oid, paths: &[String]) -> Result<Vec<Item>> {
         let root = self.commit_object(repo, commit).await?.tree;
-        let mut items = Vec::new();
-        for path in paths {
-            let path = path.trim_matches('/');
+        // In the order of paths each folder is read once, also when all of them together are more than the cache holds.
+        let mut order: Vec<_> = paths.iter().map(|path| path.trim_matches('/')).enumerate().collect();
+        order.sort_unstable_by_key(|(_, path)| *path);
+        let mut found = Vec::new();
+        for (n, path) in order {
             if let Some((mode, oid)) = self.walk_to(repo, root, path).await? {
-                items.push(bare(path.to_owned(), mode, oid));
+                found.push((n, bare(path.to_owned(), mode, oid)));
             }
         }
+        found.sort_unstable_by_key(|(n, _)| *n);
+        let mut items: Vec<_> = found.into_iter().map(|(_, item)| item).collect();
         self.fill(repo, &mut items).await?;
         Ok(items)
     }

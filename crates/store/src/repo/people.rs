@@ -1,6 +1,6 @@
 //! Users, organisations and who belongs to whom.
 
-use super::{MemberRow, NamespaceRow, NamespaceState, RESERVED, is_name};
+use super::{MemberRow, NamespaceRow, NamespaceState, is_name, is_reserved};
 use crate::Store;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -11,7 +11,7 @@ impl Store {
             let found: String = name.chars().take(80).collect();
             return Err(Error::new(ErrorKind::Invalid, format!("{found:?} cannot be a name")));
         }
-        if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+        if is_reserved(name) {
             return Err(Error::new(
                 ErrorKind::Invalid,
                 format!("{name:?} cannot be a name: the server uses it"),

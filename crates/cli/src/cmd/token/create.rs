@@ -9,8 +9,9 @@ use server::auth::Origin;
 use server::auth::personal::{self, Wanted};
 use server::{CasTokens, Claims, House, RepoKind, Repository, Secret};
 use store::Catalog;
+use store::catalog::RepoCatalog;
 use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::{NamespaceRow, NamespaceState};
+use store::repo::{NamespaceRow, NamespaceState, RepoName};
 use xet::wire::routes::TokenScope;
 
 use super::{Place, Shown, block_on, now_s, said};
@@ -101,7 +102,8 @@ impl Create {
         let (token, row) = block_on(async {
             let catalog = self.place.open_catalog().await?;
             let owner = self.owner(&*catalog).await?;
-            let (token, row) = self.make(owner, now_s)?;
+            let (token, mut row) = self.make(owner, now_s)?;
+            self.spell(catalog.hub(), &mut row).await.map_err(said)?;
             match catalog.tokens().add(&row).await.map_err(said)? {
                 // As it was stored: bound to the repository's id.
                 true => Ok((token, catalog.tokens().by_id(&row.id).await.map_err(said)?.unwrap_or(row))),
@@ -120,6 +122,7 @@ impl Create {
             let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
             return Ok(owner.map_or("admin", String::as_str).to_owned());
         };
+        let subject = &spelled(catalog.hub(), subject).await.map_err(said)?;
         let found = catalog.hub().namespace(subject).await.map_err(said)?;
         match found {
             Some(NamespaceRow { is_organisation: true, .. }) => Err(CliError::Message(format!(
@@ -130,6 +133,24 @@ impl Create {
                 "no user {subject}: add them with `drystone admin user create {subject}`, or leave out --subject"
             ))),
         }
+    }
+
+    /// Replaces names by how they are spelled in the catalog: they are found in any case, and rights are given by the name.
+    async fn spell(&self, hub: &dyn RepoCatalog, row: &mut TokenRow) -> store::Result<()> {
+        row.subject = spelled(hub, &row.subject).await?;
+        match &mut row.bound {
+            Bound::Everywhere => {}
+            Bound::Namespace(namespace) => *namespace = spelled(hub, namespace).await?,
+            Bound::Repo(scope) => {
+                let name = self.repo.as_ref().and_then(|repo| RepoName::parse(&repo.to_string()).ok());
+                if let Some(name) = name
+                    && let Some(repo) = hub.repos(&[name]).await?.first()
+                {
+                    *scope = repo.name.scope()?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn make(&self, subject: String, now_s: u64) -> Result<(Secret<String>, TokenRow), CliError> {
@@ -201,6 +222,12 @@ impl Create {
 
 /// Seconds that a CAS token lives by default.
 const CAS_TTL_S: u64 = 3600;
+
+/// A namespace as it is spelled; as it is given where it is unknown.
+async fn spelled(hub: &dyn RepoCatalog, name: &str) -> store::Result<String> {
+    let found = hub.spellings(name).await?;
+    Ok(found.into_iter().next().unwrap_or_else(|| name.to_owned()))
+}
 
 /// Reads `ns/name` or `kind/ns/name`.
 pub(crate) fn parse_repo(text: &str) -> Result<Repository, String> {

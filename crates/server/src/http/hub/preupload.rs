@@ -19,6 +19,7 @@ use super::admin::small_json;
 use super::error::HubError;
 use super::ignore::Ignore;
 use crate::http::json as answer;
+use xet::wire::ErrorCode;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,10 +56,22 @@ struct Decided {
     /// What is at the path now: clients leave out what has not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     oid: Option<String>,
+    /// How long that is, for pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_size: Option<u64>,
 }
 
 /// `POST {repo}/preupload/{revision}`.
-pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+pub(super) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    decided(asked, body, false).await
+}
+
+/// The same for the upload page, which says what each file replaces.
+pub(crate) async fn decide_for_page(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
+    decided(asked, body, true).await
+}
+
+async fn decided(asked: Asked, body: Body, is_page: bool) -> Result<Response<Body>, HubError> {
     let repo = asked.writable().await?;
     let request: Request = small_json(body).await?;
     if request.files.len() > FILES_MAX {
@@ -87,18 +100,22 @@ pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, H
         Some(text) => Ignore::parse(text),
         None => stored_ignore(&asked, repo.id, commit).await?,
     };
-    let oid_of = |item: &&Item| match &item.linked {
-        Some(linked) => (!broken.contains(&linked.file)).then(|| pointer::hex(&linked.sha256)),
-        None => Some(item.oid.to_string()),
+    let found_of = |item: &&Item| {
+        let oid = match &item.linked {
+            Some(linked) => (!broken.contains(&linked.file)).then(|| pointer::hex(&linked.sha256)),
+            None => Some(item.oid.to_string()),
+        };
+        (oid, is_page.then_some(item.bytes))
     };
-    let oids: Vec<_> = request.files.iter().map(|file| current.get(file.path.as_str()).and_then(oid_of)).collect();
+    let found: Vec<_> =
+        request.files.iter().map(|file| current.get(file.path.as_str()).map(found_of).unwrap_or_default()).collect();
     // Each file is compared with each rule of the `.gitignore`.
     let decide = move || -> Vec<Decided> {
-        let decided = |(file, oid): (Candidate, Option<String>)| {
+        let decided = |(file, (oid, current_size)): (Candidate, (Option<String>, Option<u64>))| {
             let should_ignore = ignore.matches(&file.path);
-            Decided { upload_mode: mode(&file), should_ignore, oid, path: file.path }
+            Decided { upload_mode: mode(&file), should_ignore, oid, current_size, path: file.path }
         };
-        request.files.into_iter().zip(oids).map(decided).collect()
+        request.files.into_iter().zip(found).map(decided).collect()
     };
     let decided = tokio::task::spawn_blocking(decide).await;
     let failed = |_| HubError::new(ErrorCode::Internal, "the files could not be compared with .gitignore");

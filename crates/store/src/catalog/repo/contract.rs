@@ -148,7 +148,8 @@ async fn of_many_who_spell_a_namespace_differently_one_wins(catalog: Any) {
         let (catalog, row) = (catalog.clone(), row(n, name));
         tokio::spawn(async move { catalog.hub().create_repo(&row, &[], &[]).await.unwrap().then_some(row) })
     });
-    let made: Vec<_> = futures::future::join_all(made).await.into_iter().filter_map(Result::unwrap).collect();
+    let made: Vec<_> =
+        futures::future::join_all(made).await.into_iter().filter_map(|made| made.unwrap()).collect();
     let spelled = catalog.hub().spellings("dora").await.unwrap();
     assert_eq!(spelled.len(), 1, "{spelled:?}");
     assert!(!made.is_empty() && made.iter().all(|row| row.name.namespace == spelled[0]), "{made:?}");
