@@ -3,9 +3,11 @@
 
 mod access;
 mod keep;
+mod numbers;
 mod parts;
 mod review;
 mod signed;
+mod strict;
 mod web;
 
 use axum::Router;
