@@ -1,11 +1,12 @@
 """Memory of a server over time: many clients of every sort, half an hour, and a line through its resident memory.
 
-usage: soak.py DRYSTONE [--seconds 1800] [--clients 200] [--think 5] [--warm 600] [--slope 24] [--only SORT…] [--out FILE] [--work DIR]
+usage: soak.py DRYSTONE [--seconds 1800] [--clients 200] [--think 5] [--warm 600] [--warm-think S] [--slope 24] [--only SORT…] [--out FILE] [--work DIR]
 
 Each client keeps a connection and waits `--think` seconds on average between two requests. Of 100 clients 40 read files by XET
 (reconstruction, then data), 20 ask for information, 20 read ranges, 5 whole files, 5 commit small files, 5 send large ones whole,
 and 5 look at pages. What is read is compared byte for byte. Memory is read every 5 seconds; from `--warm` seconds on a line is
-laid through it, which may rise by at most `--slope` MiB per hour. Prints one line of a table per minute and ends with a line
+laid through it, which may rise by at most `--slope` MiB per hour. Caches fill by what is written: with `--warm-think` clients wait less
+until then, so that what still rises afterwards is no cache. Prints one line of a table per minute and ends with a line
 `soak: N passed, M failed`; `--out` gets all samples as JSON.
 """
 
@@ -136,7 +137,8 @@ class Client:
             except Exception as error:
                 self.close()
                 self.soak.fail(f"{sort}: {type(error).__name__}: {error}")
-            time.sleep(self.random.expovariate(1 / self.soak.think))
+            is_warm = time.monotonic() >= self.soak.warm_end
+            time.sleep(self.random.expovariate(1 / (self.soak.think if is_warm else self.soak.warm_think)))
         self.close()
 
 
@@ -147,6 +149,7 @@ class Soak:
     def __init__(self, server, options):
         url = urllib.parse.urlsplit(server.url)
         self.host, self.port, self.token = url.hostname, url.port, server.admin
+        self.warm_think = options.warm_think or options.think
         self.think, self.pid, self.sorts = options.think, server.process.pid, options.only or SORTS
         self.lock, self.done, self.seconds, self.errors = threading.Lock(), {}, {}, []
         self.hashes, self.issued = {}, (None, 0)
@@ -217,6 +220,7 @@ def main():
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--think", type=float, default=5)
     parser.add_argument("--warm", type=float, default=600)
+    parser.add_argument("--warm-think", type=float)
     parser.add_argument("--slope", type=float, default=24)
     parser.add_argument("--only", nargs="*", choices=sorted(set(SORTS)))
     parser.add_argument("--out", type=Path)
@@ -227,7 +231,7 @@ def main():
         soak = Soak(server, options)
         soak.fill([n for n in range(options.clients) if soak.sorts[n % len(soak.sorts)] in ("commit", "lfs")])
         began = time.monotonic()
-        soak.end = began + options.seconds
+        soak.end, soak.warm_end = began + options.seconds, began + options.warm
         threads = [threading.Thread(target=Client(soak, n).run, daemon=True) for n in range(options.clients)]
         for thread in threads:
             thread.start()
