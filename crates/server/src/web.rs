@@ -11,6 +11,7 @@ mod content;
 mod dedup;
 mod error;
 mod file;
+mod forms;
 mod history;
 mod home;
 mod lines;

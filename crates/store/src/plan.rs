@@ -94,8 +94,20 @@ impl Store {
 
     /// Plans several whole files at once: what two of them share is fetched once. Each must be there.
     pub async fn plan_batch(&self, grant: &Grant, files: &[FileHash]) -> Result<BatchReconstruction> {
-        let rows = self.catalog.files(grant.scope(), files).await?;
-        let layouts: HashMap<_, _> = rows.into_iter().map(|row| (row.hash, row.layout)).collect();
+        let mut layouts = HashMap::new();
+        let mut terms = 0;
+        // Few at a time: one file may have as many terms as all others of a batch.
+        for files in files.chunks(BATCH_STEP_FILES) {
+            for row in self.catalog.files(grant.scope(), files).await? {
+                terms += row.layout.terms.len();
+                layouts.insert(row.hash, row.layout);
+            }
+            if terms > BATCH_TERMS_MAX {
+                let message =
+                    format!("these files have more than {BATCH_TERMS_MAX} terms: name fewer at once");
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
         let mut batch = BatchPlan::default();
         let mut fetches = Fetches::default();
         for file in files {
@@ -156,6 +168,11 @@ impl Store {
         Ok(Piece { offset: clipped.offset_into_first_range, term, fetch })
     }
 }
+
+/// Files of a batch that are looked up at once.
+const BATCH_STEP_FILES: usize = 16;
+/// Terms of all files of a batch: each is a line of the answer.
+const BATCH_TERMS_MAX: usize = 1 << 20;
 
 /// The layouts of files that are asked for, and for a moment those that were: clients ask for a file range by range.
 #[derive(Debug, Clone)]

@@ -25,6 +25,7 @@ pub mod undelete;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Store;
 use crate::access::Scope;
@@ -264,7 +265,8 @@ pub(crate) fn trees() -> Trees {
         let entry = |entry: &tree::Entry| entry.name.len() + 80;
         u32::try_from(tree.entries().iter().map(entry).sum::<usize>()).unwrap_or(u32::MAX).saturating_add(200)
     };
-    moka::future::Cache::builder().max_capacity(TREES_BYTES_MAX).weigher(weigh).build()
+    let cache = moka::future::Cache::builder().max_capacity(TREES_BYTES_MAX).weigher(weigh);
+    cache.time_to_idle(TREES_IDLE).build()
 }
 
 /// Whether everyone may read repositories, as it was a moment ago.
@@ -278,6 +280,8 @@ pub(crate) fn visible() -> Visible {
 /// Repositories whose visibility is kept.
 const VISIBLE_MAX: u64 = 10_000;
 
+/// How long a tree that nobody reads stays in memory: each commit replaces some, and the old ones are rarely read again.
+const TREES_IDLE: Duration = Duration::from_secs(300);
 /// Bytes of parsed trees to keep in memory.
 const TREES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 

@@ -38,6 +38,10 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0060_passwords.sql"),
             include_str!("../migrations/sqlite/0070_upkeep.sql"),
             include_str!("../migrations/sqlite/0080_uploads.sql"),
+            include_str!("../migrations/sqlite/0085_sha256.sql"),
+            include_str!("../migrations/sqlite/0100_token_repo.sql"),
+            include_str!("../migrations/sqlite/0101_user_state.sql"),
+            include_str!("../migrations/sqlite/0102_token_session.sql"),
             include_str!("../migrations/sqlite/0110_names.sql")
         ),
         concat!(
@@ -55,6 +59,10 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/postgres/0060_passwords.sql"),
             include_str!("../migrations/postgres/0070_upkeep.sql"),
             include_str!("../migrations/postgres/0080_uploads.sql"),
+            include_str!("../migrations/postgres/0085_sha256.sql"),
+            include_str!("../migrations/postgres/0100_token_repo.sql"),
+            include_str!("../migrations/postgres/0101_user_state.sql"),
+            include_str!("../migrations/postgres/0102_token_session.sql"),
             include_str!("../migrations/postgres/0110_names.sql")
         ),
     ] {

@@ -1,5 +1,6 @@
 //! Reconstructions: what to fetch for a file, a part of it, or several files; and how long a file is.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use axum::body::Body;
@@ -67,7 +68,10 @@ pub(super) async fn batch_by_body(
 }
 
 async fn batch(state: &AppState, caller: &Caller, files: &[FileHash]) -> Result<Response<Body>, Refused> {
-    let found = caller.store.plan_batch(&caller.grant, files).await?;
+    // A file that is named again is in the answer already.
+    let mut seen = HashSet::new();
+    let files: Vec<FileHash> = files.iter().copied().filter(|file| seen.insert(*file)).collect();
+    let found = caller.store.plan_batch(&caller.grant, &files).await?;
     let is_private = caller.is_private(state).await?;
     let urls = state.data_urls.url_for(state, &found.plan.fetches, &found.keys, is_private).await?;
     Ok(json(&Batch::from_plan(&found.plan, |xorb, ranges| urls.of(xorb, ranges))))

@@ -18,7 +18,7 @@ use store::repo::RepoId;
 use xet::wire::ErrorCode;
 
 use super::page::{Frame, answer};
-use super::{PageError, Visit};
+use super::{PageError, Visit, forms};
 use crate::auth::Identity;
 use crate::auth::personal::{self, TokenHash, Wanted};
 use crate::door::Peer;
@@ -148,6 +148,7 @@ impl FromRequest<AppState> for Sent {
         let form = Query::form(&read_body(body, FORM_BYTES_MAX).await?);
         let visit = Visit::by_session(&mut parts, state).await?;
         expect_word(&parts.headers, visit.session.as_deref(), form.value("word"))?;
+        forms::check(parts.uri.path(), &form)?;
         Ok(Self { visit, address, form })
     }
 }

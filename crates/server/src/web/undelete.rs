@@ -62,6 +62,9 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
 pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
     let visit = &sent.visit;
     let repo = visit.writable().await?;
+    if sent.form.value("revision").is_some() && sent.form.value("path").is_some() {
+        return Err(HubError::invalid("name a revision or a path").into());
+    }
     let branch = sent.form.value("as").map(str::trim).filter(|branch| !branch.is_empty());
     let shown = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
         Some(path) => {

@@ -320,21 +320,23 @@ fn body(method: &str, path: &str, kind: &str, name: &str, role: Role) -> String 
     let (id, kind) = (format!("ann/{name}"), kind.trim_end_matches('s'));
     let ends = |end: &str| path.ends_with(end);
     let body = match method {
+        _ if ends("/paths-info/{revision}") => return "paths=a".to_owned(),
         _ if ends("/repos/create") || ends("/repos/delete") => json!({"name": id, "type": kind}),
         _ if ends("/repos/move") => json!({"fromRepo": id, "toRepo": id, "type": kind}),
         _ if ends("/admin/users") || ends("/admin/orgs") => {
             json!({"name": format!("{}-{name}-{}", role as u8, path.len())})
         }
-        _ if ends("/members/{user}") => json!({"role": "read"}),
-        _ if ends("/users/{user}") => json!({"disabled": true}),
-        _ if ends("/users/{user}/password") => json!({"password": null}),
+        "PUT" if ends("/members/{user}") => json!({"role": "read"}),
+        "PUT" if ends("/users/{user}") => json!({"disabled": true}),
+        "PUT" if ends("/users/{user}/password") => json!({"password": null}),
         _ if ends("/preupload/{revision}") => json!({"files": []}),
         _ if ends("/commit/{revision}") => header("x"),
-        _ if ends("/tag/{tag}") => json!({"tag": "v1"}),
+        "POST" if ends("/tag/{tag}") => json!({"tag": "v1"}),
         _ if ends("/discussions") => json!({"title": "x", "pullRequest": true}),
         _ if ends("/status") => json!({"status": "open"}),
         _ if ends("/objects/batch") => json!({"operation": "upload", "objects": []}),
         _ if ends("/locks") => json!({"path": "a"}),
+        _ if ends("/locks/verify") => json!({}),
         _ if ends("/verify") => json!({"oid": "0", "size": 1}),
         _ => json!({}),
     };

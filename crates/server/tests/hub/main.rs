@@ -4,9 +4,11 @@
 mod access;
 mod keep;
 mod names;
+mod numbers;
 mod parts;
 mod review;
 mod signed;
+mod strict;
 mod web;
 
 use axum::Router;

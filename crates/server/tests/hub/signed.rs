@@ -290,3 +290,27 @@ async fn an_upload_tells_how_far_it_is() {
     assert_eq!(answer["newBytes"], 6_000_000);
     assert_eq!(browser.get(uri).await.0, 404, "it is over");
 }
+
+#[tokio::test]
+async fn values_of_forms_that_cannot_be_meant_are_refused() {
+    let hub = Hub::new().await;
+    let browser = Browser::sign_in(&hub, &hub.admin).await;
+    for (uri, form) in [
+        ("/-/admin/quota", "of=ann&logical_hard=abc"),
+        ("/-/admin/quota", "of=ann&logical_hard=-1"),
+        ("/-/admin/quota", "of=ann&logical_hard=1e300"),
+        ("/-/admin/quota", "of=ann&logical_hard=NaN"),
+        ("/-/admin/token", "user=ann&label=x&rights=read&days=soon"),
+        ("/-/admin/token", "user=ann&label=x&rights=read&days=-1"),
+        ("/-/admin/token", "user=ann&label=x&rights=read&days=18446744073709551615"),
+        ("/-/admin/user", "name=bob&xyzzy=1"),
+        ("/-/admin/member", "org=ann&user=bob&role=owner"),
+        ("/-/account/token", "label=x&rights=everything&days=1"),
+        ("/-/account/token", "label=x&rights=read&days=never"),
+    ] {
+        let got = browser.post(uri, form).await;
+        assert_eq!(got.status, 400, "{uri} {form}: {}", String::from_utf8_lossy(&got.body));
+    }
+    assert_eq!(hub.admin("GET", "/api/admin/users", Value::Null).await.json(), json!([]));
+    assert_eq!(hub.admin("GET", "/api/admin/quotas", Value::Null).await.json(), json!([]));
+}

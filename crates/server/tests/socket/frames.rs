@@ -184,10 +184,10 @@ fn a_client_that_leaves_while_its_xorb_is_stored_can_send_it_again() {
             hub.http.begin("POST", &path, &[("authorization", &authorization)], Sent::Whole(&xorb.bytes));
         until("the held operation", || hub.faults.waiting() == 1);
         drop(sent.unwrap());
-        until("the server to notice", || hub.faults.waiting() == 0);
+        // A client that has gone looks like one that has sent all and still reads: the upload goes on to its end.
+        hub.faults.release();
         hub.faults.disarm();
         until("the memory", || hub.state.budget.usage().in_use_bytes == 0);
-        assert_eq!(hub.block_on(hub.catalog.counts()).unwrap().xorbs, 0, "nobody was told that it is here");
         hub.cas("a").upload(&upload, "/v2/shards").unwrap();
         assert_eq!(hub.cas("a").file(&upload.files[0].hash).unwrap().unwrap(), sample(1).0[0]);
     }

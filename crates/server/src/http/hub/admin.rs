@@ -1,6 +1,7 @@
 //! Repositories as things: who am I, create, delete, rename, settings.
 
 use axum::body::{Body, Bytes};
+use axum::extract::State;
 use axum::http::{Response, StatusCode};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -15,6 +16,7 @@ use super::unsupported::{self, Unsupported};
 use crate::auth::Role;
 use crate::http::json as answer;
 use crate::http::telemetry::read_body;
+use crate::state::AppState;
 
 /// The longest body of a small request.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -250,14 +252,17 @@ pub(super) async fn settings(asked: Asked, body: Body) -> Result<Response<Body>,
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Card {
     #[serde(rename = "content")]
-    _content: IgnoredAny,
+    _content: Option<IgnoredAny>,
     #[serde(rename = "repoType")]
     _repo_type: Option<String>,
 }
 
 /// Cards are kept as they are: nothing in them has a meaning here that could be wrong.
-pub(super) async fn validate_yaml(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
-    let _permit = asked.state.budget.acquire(CARD_BYTES_MAX as u64).await?;
+pub(super) async fn validate_yaml(
+    State(state): State<AppState>,
+    body: Body,
+) -> Result<Response<Body>, HubError> {
+    let _permit = state.budget.acquire(CARD_BYTES_MAX as u64).await?;
     let body = read_body(body, CARD_BYTES_MAX).await?;
     parse_small::<Card>(&body)?;
     Ok(answer(&json!({"errors": [], "warnings": []})))

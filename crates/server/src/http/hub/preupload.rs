@@ -1,6 +1,7 @@
 //! Preupload: which files of an upload go into git and which into the content store.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::Response;
@@ -110,16 +111,22 @@ async fn decided(asked: Asked, body: Body, is_page: bool) -> Result<Response<Bod
     let found: Vec<_> =
         request.files.iter().map(|file| current.get(file.path.as_str()).map(found_of).unwrap_or_default()).collect();
     // Each file is compared with each rule of the `.gitignore`.
-    let decide = move || -> Vec<Decided> {
+    let decide = move || -> Result<Vec<Decided>, HubError> {
+        let begin = Instant::now();
         let decided = |(file, (oid, current_size)): (Candidate, (Option<String>, Option<u64>))| {
-            let should_ignore = ignore.matches(&file.path);
-            Decided { upload_mode: mode(&file), should_ignore, oid, current_size, path: file.path }
+            if begin.elapsed() > IGNORE_TIME_MAX {
+                return Err(HubError::invalid(
+                    "gitIgnore: its patterns take too long to compare with these files",
+                ));
+            }
+            let should_ignore = file.path.len() <= PATH_BYTES_MAX && ignore.matches(&file.path);
+            Ok(Decided { upload_mode: mode(&file), should_ignore, oid, current_size, path: file.path })
         };
         request.files.into_iter().zip(found).map(decided).collect()
     };
     let decided = tokio::task::spawn_blocking(decide).await;
     let failed = |_| HubError::new(ErrorCode::Internal, "the files could not be compared with .gitignore");
-    Ok(answer(&Answer { files: decided.map_err(failed)? }))
+    Ok(answer(&Answer { files: decided.map_err(failed)?? }))
 }
 
 /// The `.gitignore` of a commit.
@@ -155,6 +162,10 @@ fn is_text(sample: &[u8]) -> bool {
 const REGULAR_BYTES_MAX: u64 = 1 << 20;
 /// Files in one request. Clients send up to 256.
 const FILES_MAX: usize = 10_000;
+/// For how long files are compared with a `.gitignore`: patterns can be made to be slow.
+const IGNORE_TIME_MAX: Duration = Duration::from_secs(2);
+/// The longest path that can be committed.
+const PATH_BYTES_MAX: usize = 4096;
 /// A `.gitignore` that comes along.
 const IGNORE_BYTES_MAX: usize = 64 * 1024;
 

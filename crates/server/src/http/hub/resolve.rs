@@ -159,8 +159,11 @@ fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &m
     let name = item.path.rsplit('/').next().unwrap_or_default();
     let plain: String =
         name.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }).collect();
-    let disposition = format!("inline; filename*=UTF-8''{}; filename=\"{plain}\";", encoded(name));
-    put(headers, "content-disposition", disposition);
+    let kind = if asked.query.is_set("download") { "attachment" } else { "inline" };
+    let disposition = format!("{kind}; filename*=UTF-8''{}; filename=\"{plain}\";", encoded(name));
+    if !asked.query.is_set("noContentDisposition") {
+        put(headers, "content-disposition", disposition);
+    }
     put(headers, "x-repo-commit", commit.to_string());
     disarm(headers);
     headers.insert(header::VARY, HeaderValue::from_static("Accept"));
