@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use shardpack::ReadOptions;
 use shardpack::set::{CATALOGUE_NAME, Catalogue};
-use shardpack::sink::{OutputFile, remove_leftovers};
+use shardpack::sink::{Destination, OutputFile, remove_leftovers};
 
 use crate::cmd::{check_output, open_set, report_leftovers};
 use crate::output::{Failure, stdout};
@@ -39,7 +39,12 @@ impl Index {
         let first = set.packs().first().map(|pack| Path::new(pack.name()).to_owned()).unwrap_or_default();
         let beside = first.parent().unwrap_or(Path::new("")).to_owned();
         let output = if self.write { Some(beside.join(CATALOGUE_NAME)) } else { self.output.clone() };
-        let folder = output.as_deref().and_then(Path::parent).unwrap_or(&beside);
+        let destination = output.as_deref().map(|path| check_output(path, false)).transpose()?;
+        // Packs are named as seen from the catalogue; a stream is nowhere.
+        let folder = match (&output, destination) {
+            (Some(path), Some(Destination::File(_))) => path.parent().unwrap_or(&beside),
+            _ => &beside,
+        };
         let catalogue = Catalogue::of(&set, folder);
         let mut text = serde_json::to_string_pretty(&catalogue).map_err(std::io::Error::from)?;
         text.push('\n');
@@ -50,7 +55,6 @@ impl Index {
                 out.flush()?;
             }
             Some(path) => {
-                check_output(&path, false)?;
                 report_leftovers(&remove_leftovers(&path, |_| false));
                 // A reader sees the old catalogue or the new one.
                 let write =

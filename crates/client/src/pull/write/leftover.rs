@@ -86,7 +86,7 @@ mod tests {
             names.sort();
             names
         };
-        let user = ["x.part-1", "x.part-1-2-z", "x.part-1-2-3-4", "y.part-1-2-3", "z.part", "z.part.journal"];
+        let user = ["x.part-1", "x.part-1-2-3-4", "x.part-1-2-z", "y.part-1-2-3", "z.part", "z.part.journal"];
         user.iter().for_each(|name| fs::write(at(name), "of the user").unwrap());
         fs::write(at("x.part-1-2-3"), "killed").unwrap();
         let (own, file) = create_own(&at("x")).unwrap();
