@@ -10,6 +10,7 @@ use super::session::{self, Sent, see_other};
 use super::{PageError, Visit, text};
 use crate::auth::password;
 use crate::auth::personal::{self, Wanted};
+use crate::house::House;
 use crate::http::HubError;
 
 #[derive(Template)]
@@ -73,7 +74,9 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             if !rows.iter().any(|row| row.id == id && row.subject == name) {
                 return Err(HubError::invalid("no such token of yours").into());
             }
-            store.catalog().tokens().revoke(id, now_s).await?;
+            if let Some(revoked) = store.catalog().tokens().revoke(id, now_s).await? {
+                House::new(&visit.state.config.data).forget_admin_token(&revoked);
+            }
             Ok(see_other("/-/account"))
         }
         "password" => {
