@@ -605,6 +605,47 @@ def catalogs(folder):
     read = hub.request("GET", "/ann/m/resolve/main/0.bin", hub.admin)
     hub.stop()
     check("with its own catalog everything is there", read.status == 200 and len(read.body) == 300_000, str(read)[:200])
+    # The catalog of another store, by every command and by a server.
+    with Hub(folder / "foreign") as other:
+        other.repo("bob/m")
+    foreign = f"sqlite://{other.data}/catalog.db"
+    before = listing(objects)
+    for verb in (["gc"], ["gc", "--offline", "--grace", "0", "--allow-large-deletion"], ["gc", "--compact"], ["verify", "--repair"],
+                 ["rebuild"], ["stats"], ["token", "list"], ["admin", "repo", "list"], ["serve", "--listen", "127.0.0.1:0"]):
+        ran = run_quiet(DRYSTONE, *verb, "--data", data, "--catalog", foreign)
+        check(f"{' '.join(verb)} with a foreign catalog is refused", ran.returncode == 1 and listing(objects) == before, ran.stdout + ran.stderr)
+    # An old backup of the catalog: what came after it is unknown, and would go little by little.
+    aged = Hub(folder / "aged", sweep_interval_s=1)
+    aged.repo("ann/m")
+    aged.stop()
+    backup = folder / "backup"
+    backup.mkdir()
+    for path in aged.data.glob("catalog.db*"):
+        shutil.copy(path, backup / path.name)
+    aged.start()
+    token = aged.cas_token("ann/m", aged.admin).json()["accessToken"]
+    for seed in range(12):
+        upload = Upload(folder, noise(60 + seed, 60_000)).send(aged, token)
+        assert aged.commit_lfs("ann/m", f"{seed}.bin", upload.sha256, upload.size).status == 200
+    aged.stop()
+    for path in aged.data.glob("catalog.db*"):
+        path.unlink()
+    for path in backup.iterdir():
+        shutil.copy(path, aged.data / path.name)
+    for days in (2, 60):
+        old = time.time() - days * 86_400
+        for path in (aged.data / "objects").rglob("*"):
+            os.utime(path, (old, old))
+        before = listing(aged.data / "objects")
+        ran = run_quiet(DRYSTONE, "gc", "--data", aged.data)
+        check(f"gc after an old backup, objects of {days} days, is refused", ran.returncode == 1 and "--allow-large-deletion" in ran.stderr, ran.stdout + ran.stderr)
+        aged.start()
+        time.sleep(4)
+        alive = aged.request("GET", "/health").status == 200
+        audit = aged.run("admin", "audit", "--since", "1h").stdout
+        aged.stop()
+        check("the server goes on, deletes nothing and notes it once", alive and "upkeep" in audit, audit)
+        check("every object is there", listing(aged.data / "objects") == before)
 
 
 def run_quiet(*command):

@@ -195,7 +195,7 @@ fn kills_in_the_middle_of_commits_and_sweeps_lose_nothing() {
         there.extend(told.into_inner().unwrap());
         // A sweep that is killed, then one that is not, most of the time.
         let mut sweep = Command::new(DRYSTONE)
-            .args(["gc", "--offline", "--grace", "0", "--json", "--data"])
+            .args(["gc", "--offline", "--grace", "0", "--allow-large-deletion", "--json", "--data"])
             .arg(&data)
             .stdout(Stdio::null())
             .spawn()
@@ -206,7 +206,8 @@ fn kills_in_the_middle_of_commits_and_sweeps_lose_nothing() {
         let found = keep(&data, ["verify", "--deep"]);
         assert_eq!(found.code, 0, "round {round}: {}{}", found.stdout, found.stderr);
         if random.below(3) > 0 {
-            let swept = value(&keep(&data, ["gc", "--offline", "--grace", "0", "--json"]));
+            let gc = ["gc", "--offline", "--grace", "0", "--allow-large-deletion", "--json"];
+            let swept = value(&keep(&data, gc));
             assert_eq!(swept["skipped"], json!([]), "{swept}");
             deleted += swept["deleted"].as_u64().unwrap();
         }

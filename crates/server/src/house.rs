@@ -7,6 +7,7 @@
 //! | `objects/`    | xorbs and shards                                         |
 //! | `catalog.db`  | the catalog                                              |
 
+mod admin_token;
 mod opening;
 mod shared;
 
@@ -15,11 +16,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::catalog::tokens::{Bound, Rights};
 use store::clock::SystemClock;
 use store::{Catalog, DedupOptions, Objects, Options, Store};
 
-use crate::auth::personal::{self, Wanted};
 use crate::config::{DedupPolicy, ServeConfig};
 use crate::secret::{Key, KeyRing, Secret, hex, parse_hex};
 
@@ -53,53 +52,9 @@ impl House {
         read_key(&Secret::new(fs::read_to_string(file)?))
     }
 
-    /// Sees to it that somebody can keep the server: where the catalog has no admin token, that of the folder's file
-    /// becomes one, and is made if need be. Tells whether it did. From then on the file is only for whoever reads it.
-    pub async fn admit_admin(
-        &self,
-        config: &ServeConfig,
-        keys: &KeyRing,
-        store: &Store,
-        now_s: u64,
-    ) -> store::Result<bool> {
-        let tokens = store.catalog().tokens();
-        // One that was revoked counts: a restart must not bring it back.
-        let has_admin = tokens.all().await?.iter().any(|token| token.rights == Rights::Admin);
-        // Servers over one database each keep a copy of the same file.
-        if has_admin && !shared::is_shared(config) {
-            return Ok(false);
-        }
-        let token = self.shared_admin_token(config, keys).map_err(|source| {
-            let file = self.admin_token_file().display().to_string();
-            store::Error::caused(store::ErrorKind::Internal, file, source)
-        })?;
-        if has_admin {
-            return Ok(false);
-        }
-        let wanted = Wanted {
-            label: "first admin token".to_owned(),
-            subject: "admin".to_owned(),
-            rights: Rights::Admin,
-            bound: Bound::Everywhere,
-            expires_s: None,
-        };
-        let actor = store::audit::Actor::named("server (first start)");
-        store::audit::by(actor, tokens.add(&wanted.row(&token, now_s))).await
-    }
-
-    /// The token in the folder's file; makes one when there is none.
-    pub fn admin_token_or_new(&self) -> io::Result<Secret<String>> {
-        read_admin(&self.secret_or_new(ADMIN_FILE, personal::make)?)
-    }
-
     /// Where the catalog is, unless the settings name another.
     pub fn catalog_file(&self) -> PathBuf {
         self.folder.join("catalog.db")
-    }
-
-    /// Where the first admin token was written for whoever keeps the server.
-    pub fn admin_token_file(&self) -> PathBuf {
-        self.folder.join(ADMIN_FILE)
     }
 
     /// A store over these objects and their catalog, as the settings want it.
@@ -124,6 +79,26 @@ impl House {
         Store::new(objects, catalog, Arc::new(SystemClock), &options)
     }
 
+    /// Removes what a process left here that was killed while it wrote a secret or tried the folder; returns the names.
+    pub fn remove_leftovers(&self) -> io::Result<Vec<String>> {
+        let mut removed = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_ours = LEFTOVERS.iter().any(|prefix| {
+                name.strip_prefix(prefix)
+                    .is_some_and(|rest| rest.len() == 16 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            });
+            // A younger one may be of another process that starts just now.
+            let is_old = || Some(entry.metadata().ok()?.modified().ok()?.elapsed().ok()? > LEFTOVER_AGE);
+            if is_ours && is_old() == Some(true) {
+                fs::remove_file(entry.path())?;
+                removed.push(name);
+            }
+        }
+        Ok(removed)
+    }
+
     /// Reads a file of one secret, or writes it first. Two servers that start at once agree on one.
     fn secret_or_new(&self, name: &str, make: impl FnOnce() -> Secret<String>) -> io::Result<Secret<String>> {
         fs::create_dir_all(&self.folder)?;
@@ -132,21 +107,26 @@ impl House {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             read => return read.map(Secret::new),
         }
-        // Whole under another name first: a file that is there is never half of one.
-        let draft = self.folder.join(format!(".{name}.{}", hex(&crate::secret::random::<8>())));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&draft)?;
-        writeln!(file, "{}", make().expose())?;
-        file.sync_all()?;
+        let draft = self.write_draft(name, &make())?;
         let linked = fs::hard_link(&draft, &path);
         fs::remove_file(&draft)?;
         match linked {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => fs::read_to_string(&path).map(Secret::new),
         }
+    }
+
+    /// Writes a secret whole under another name first: a file that is there is never half of one.
+    fn write_draft(&self, name: &str, secret: &Secret<String>) -> io::Result<PathBuf> {
+        let draft = self.folder.join(format!(".{name}.{}", hex(&crate::secret::random::<8>())));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&draft)?;
+        writeln!(file, "{}", secret.expose())?;
+        file.sync_all()?;
+        Ok(draft)
     }
 }
 
@@ -155,14 +135,6 @@ fn read_key(text: &Secret<String>) -> io::Result<KeyRing> {
         io::Error::new(io::ErrorKind::InvalidData, format!("{KEY_FILE} holds no key: 64 hexadecimal digits"))
     })?;
     Ok(KeyRing::new(Key::new(bytes)))
-}
-
-fn read_admin(text: &Secret<String>) -> io::Result<Secret<String>> {
-    let token = text.expose().trim();
-    match personal::is_token(token) {
-        true => Ok(Secret::new(token.to_owned())),
-        false => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{ADMIN_FILE} holds no token"))),
-    }
 }
 
 /// The objects a URL names.
@@ -194,7 +166,8 @@ fn policy(policy: DedupPolicy) -> store::DedupPolicy {
 }
 
 const KEY_FILE: &str = "signing.key";
-const ADMIN_FILE: &str = "admin.token";
+const LEFTOVERS: [&str; 3] = [".signing.key.", ".admin.token.", ".drystone-check-"];
+const LEFTOVER_AGE: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
@@ -205,19 +178,37 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let house = House::new(&folder.path().join("data"));
         assert!(house.keys().is_err());
-        let token = house.admin_token_or_new().unwrap();
         let keys = house.keys_or_new().unwrap();
-        assert_eq!(house.admin_token_or_new().unwrap().expose(), token.expose());
         let id = |keys: &KeyRing| keys.derive("x").remove(0).0;
         assert_eq!(id(&house.keys().unwrap()), id(&keys));
         assert_eq!(id(&house.keys_or_new().unwrap()), id(&keys));
         #[cfg(unix)]
-        for name in [KEY_FILE, ADMIN_FILE] {
+        {
             use std::os::unix::fs::PermissionsExt as _;
-            let mode = fs::metadata(folder.path().join("data").join(name)).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600, "{name}");
+            let mode = fs::metadata(folder.path().join("data").join(KEY_FILE)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
         }
-        assert_eq!(fs::read_dir(folder.path().join("data")).unwrap().count(), 2, "no drafts are left");
+        assert_eq!(fs::read_dir(folder.path().join("data")).unwrap().count(), 1, "no drafts are left");
+    }
+
+    #[test]
+    fn only_old_leftovers_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = [
+            ".signing.key.0123456789abcdef",
+            ".drystone-check-0123456789abcdef",
+            ".signing.key.mine",
+            "catalog.db",
+        ];
+        for name in names {
+            let file = fs::File::create(folder.path().join(name)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - 2 * LEFTOVER_AGE).unwrap();
+        }
+        fs::write(folder.path().join(".admin.token.0123456789abcdef"), "young").unwrap();
+        let mut removed = House::new(folder.path()).remove_leftovers().unwrap();
+        removed.sort();
+        assert_eq!(removed, [names[1], names[0]]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
     }
 
     #[test]
@@ -225,8 +216,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let house = House::new(folder.path());
         fs::write(folder.path().join(KEY_FILE), "abc").unwrap();
-        fs::write(folder.path().join(ADMIN_FILE), "abc").unwrap();
         assert!(house.keys_or_new().is_err());
-        assert!(house.admin_token_or_new().is_err());
     }
 }

@@ -401,11 +401,55 @@ async fn the_first_admin_token_is_in_the_file_once_and_in_the_catalog_as_a_hash(
 }
 
 #[tokio::test]
-async fn a_file_from_before_becomes_known_to_a_new_catalog() {
+async fn a_token_in_the_file_of_a_lost_catalog_is_replaced_and_opens_nothing() {
+    let lost = Hub::new().await;
+    assert!(lost.admit().await.unwrap());
+    let old = std::fs::read_to_string(lost.house.admin_token_file()).unwrap();
+    // The same key, another catalog.
     let hub = Hub::new().await;
-    let token = hub.house.admin_token_or_new().unwrap();
+    std::fs::write(hub.house.admin_token_file(), &old).unwrap();
     assert!(hub.admit().await.unwrap());
-    assert_eq!(hub.ask(token.expose(), "models/ann/a", "read").await.0, 200);
+    let new = std::fs::read_to_string(hub.house.admin_token_file()).unwrap();
+    assert_ne!(new, old);
+    assert_eq!(hub.ask(old.trim(), "models/ann/a", "read").await.0, 401);
+    assert_eq!(hub.ask(new.trim(), "models/ann/a", "read").await.0, 200);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(hub.house.admin_token_file()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[tokio::test]
+async fn the_file_goes_with_its_token_and_stays_with_others() {
+    let hub = Hub::new().await;
+    hub.admit().await.unwrap();
+    let first = hub.store.catalog().tokens().all().await.unwrap().remove(0);
+    let (_, other) = hub.token(Rights::Admin, Bound::Everywhere, None).await;
+    assert!(!hub.house.remove_admin_token(&other).unwrap());
+    assert!(hub.house.admin_token_file().exists());
+    assert!(hub.house.remove_admin_token(&first).unwrap());
+    assert!(!hub.house.admin_token_file().exists());
+    assert!(!hub.house.remove_admin_token(&first).unwrap());
+}
+
+#[tokio::test]
+async fn servers_over_one_database_keep_copies_of_a_token_that_is_good() {
+    let hub = Hub::new().await;
+    let keys = KeyRing::new(Key::new([7; 32]));
+    let catalog = Some(Secret::new("postgres://db/hub".to_owned()));
+    let config = ServeConfig { catalog, ..ServeConfig::default() };
+    assert!(hub.house.admit_admin(&config, &keys, &hub.store, NOW).await.unwrap());
+    let token = std::fs::read_to_string(hub.house.admin_token_file()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [second, third] = ["two", "three"].map(|name| House::new(&folder.path().join(name)));
+    assert!(!second.admit_admin(&config, &keys, &hub.store, NOW).await.unwrap());
+    assert_eq!(std::fs::read_to_string(second.admin_token_file()).unwrap(), token);
+    let id = hub.store.catalog().tokens().all().await.unwrap().remove(0).id;
+    hub.store.catalog().tokens().revoke(&id, NOW).await.unwrap();
+    assert!(!third.admit_admin(&config, &keys, &hub.store, NOW).await.unwrap());
+    assert!(!third.admin_token_file().exists(), "it was revoked");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@
 //! hexadecimal; the hash of a shard covers its bytes already. So a key says what can be read where, and writing it again
 //! changes nothing that anyone can tell.
 
+mod lock;
 mod once;
 mod open;
 mod parts;
@@ -226,6 +227,8 @@ pub struct Objects {
     store: Arc<dyn ObjectStore>,
     /// Where they are, if that is a folder of this machine.
     folder: Option<Arc<FilePath>>,
+    /// Tells other processes that this one uses the folder.
+    lock: Option<Arc<lock::FolderLock>>,
     pub(crate) blocks: Blocks,
     /// For what goes to disk, or is read from it, in order and in bulk.
     pub(crate) large_blocks: Blocks,
@@ -251,13 +254,21 @@ impl Objects {
         let (store, folder) = open().map_err(|source: Cause| {
             Error::caused(ErrorKind::Internal, format!("{}", directory.display()), source)
         })?;
-        Ok(Self { folder: Some(folder.into()), ..Self::new(Arc::new(store)) })
+        let lock = lock::FolderLock::take(&folder).map(Arc::new);
+        Ok(Self { folder: Some(folder.into()), lock, ..Self::new(Arc::new(store)) })
     }
 
     /// Objects in any store. It must be durable when it acknowledges.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
         let store = Arc::new(timed::TimedObjects(store));
-        Self { store, signer: None, folder: None, blocks: Blocks::small(), large_blocks: Blocks::large() }
+        Self {
+            store,
+            signer: None,
+            folder: None,
+            lock: None,
+            blocks: Blocks::small(),
+            large_blocks: Blocks::large(),
+        }
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
@@ -324,6 +335,12 @@ impl Objects {
     /// Where they are, if that is a folder of this machine.
     pub(crate) fn folder(&self) -> Option<Arc<FilePath>> {
         self.folder.clone()
+    }
+
+    /// Does work on the folder if nobody else uses it: what is half written there then is of processes that were killed.
+    pub(crate) fn alone<T>(&self, work: impl FnOnce(&FilePath) -> T) -> Option<T> {
+        let (folder, lock) = (self.folder.as_deref()?, self.lock.as_deref()?);
+        lock.alone(|| work(folder))
     }
 
     /// Whether bytes can be put aside in files while they arrive.

@@ -67,8 +67,8 @@ pub struct Swept {
     pub deleted_bytes: u64,
     /// Which of them no row knew: what a killed server or a lost race leaves.
     pub orphans: u64,
-    /// Drafts that killed servers left.
-    pub drafts: u64,
+    /// Drafts that killed servers left, by name.
+    pub drafts: Vec<String>,
     /// Repositories that could not be looked through, and why: nothing of theirs was dropped.
     pub skipped: Vec<String>,
 }
@@ -176,7 +176,7 @@ impl Store {
                 continue;
             }
             match stage {
-                Stage::Drafts => swept.drafts += self.sweep_drafts(options).await?,
+                Stage::Drafts => swept.drafts = self.sweep_drafts(options).await?,
                 Stage::Leftovers | Stage::Delete => self.delete_doomed(&mut turn, &mut swept).await?,
                 Stage::Relate => self.relate(&mut turn).await?,
                 Stage::Repos => self.sweep_repos(times, &mut turn, &mut swept).await?,

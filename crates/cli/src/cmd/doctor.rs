@@ -95,7 +95,12 @@ async fn examine(config: &ServeConfig, speeds: &[kernels::Speed]) -> Vec<Finding
     let (bucket, bucket_off_s) = services::objects(config).await;
     findings.push(catalog);
     findings.extend(bucket);
-    findings.push(services::store(config).await);
+    // What does not answer was named already.
+    let is_down =
+        |finding: &Finding| finding.state == State::Fail && ["catalog", "bucket"].contains(&finding.what);
+    if !findings.iter().any(is_down) {
+        findings.push(services::store(config).await);
+    }
     findings.push(services::clock(super::keep::now_s(), catalog_off_s, bucket_off_s));
     findings.extend(services::certificate(config));
     findings

@@ -77,19 +77,22 @@ impl Gc {
         }
         let mut out = io::stdout().lock();
         if self.dry_run {
-            let estimate = watched(
+            let (estimate, refusal) = watched(
                 async {
                     let store = self.place.open().await?;
-                    store.estimate_sweep(&options, &progress).await.map_err(said)
+                    let estimate = store.estimate_sweep(&options, &progress).await.map_err(said)?;
+                    Ok((estimate, store.sweep_refusal(&options).await.map_err(said)?))
                 },
                 now,
             )?;
-            return show_estimate(&mut out, &estimate, self.json);
+            return show_estimate(&mut out, &estimate, refusal.as_deref(), self.json);
         }
         let swept = watched(
             async {
                 let store = self.place.open().await?;
-                store.sweep(&options, &progress).await.map_err(said)
+                let mut swept = store.sweep(&options, &progress).await.map_err(said)?;
+                swept.drafts.append(&mut store.remove_drafts().await.map_err(said)?);
+                Ok(swept)
             },
             now,
         )?;
@@ -134,13 +137,19 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
-fn show_estimate(out: &mut impl Write, estimate: &Estimate, as_json: bool) -> Result<ExitCode, CliError> {
+fn show_estimate(
+    out: &mut impl Write,
+    estimate: &Estimate,
+    refusal: Option<&str>,
+    as_json: bool,
+) -> Result<ExitCode, CliError> {
     let Estimate { git_objects, files, xorbs, xorb_bytes, ripe_bytes, orphans, orphan_bytes, skipped } =
         estimate;
     if as_json {
         let value = json!({
             "git_objects": git_objects, "files": files, "xorbs": xorbs, "reclaimable_bytes": xorb_bytes + orphan_bytes,
             "reclaimable_now_bytes": ripe_bytes + orphan_bytes, "orphans": orphans, "skipped": skipped,
+            "refused": refusal,
         });
         writeln!(out, "{value}")?;
         return Ok(ExitCode::SUCCESS);
@@ -156,6 +165,9 @@ fn show_estimate(out: &mut impl Write, estimate: &Estimate, as_json: bool) -> Re
         human(ripe_bytes + orphan_bytes)
     )?;
     skipped.iter().try_for_each(|skipped| writeln!(out, "not looked through: {skipped}"))?;
+    if let Some(refusal) = refusal {
+        writeln!(out, "would be refused: {refusal}")?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -167,7 +179,7 @@ fn show_swept(out: &mut impl Write, swept: &Swept, as_json: bool) -> Result<Exit
     if as_json {
         let value = json!({
             "git_objects": git_objects, "repo_files": repo_files, "files": files, "condemned": condemned,
-            "deleted": deleted, "deleted_bytes": deleted_bytes, "orphans": orphans, "drafts": drafts,
+            "deleted": deleted, "deleted_bytes": deleted_bytes, "orphans": orphans, "drafts": drafts.len(), "draft_names": drafts,
             "skipped": skipped,
         });
         writeln!(out, "{value}")?;
@@ -179,9 +191,13 @@ fn show_swept(out: &mut impl Write, swept: &Swept, as_json: bool) -> Result<Exit
     )?;
     writeln!(
         out,
-        "deleted {deleted} objects ({}), {orphans} of them unknown to the catalog, and {drafts} drafts",
-        human(*deleted_bytes)
+        "deleted {deleted} objects ({}), {orphans} of them unknown to the catalog, and {} drafts",
+        human(*deleted_bytes),
+        drafts.len()
     )?;
+    drafts
+        .iter()
+        .try_for_each(|draft| writeln!(out, "removed {draft}, left by a process that was killed"))?;
     skipped.iter().try_for_each(|skipped| writeln!(out, "not swept: {skipped}"))?;
     Ok(code)
 }

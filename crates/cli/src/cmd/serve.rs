@@ -86,6 +86,8 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
         house.open_parts(&config, Opening::Create).await.map_err(said)?;
     let keys = house.shared_keys(&config, &*catalog).await.map_err(said)?;
     let store = House::store(&config, &keys, objects, catalog);
+    let mut drafts = store.remove_drafts().await.map_err(said)?;
+    drafts.append(&mut house.remove_leftovers().unwrap_or_default());
     store.compute_digests_early();
     let is_first = house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(said)?;
     let data_urls = DataUrls::choose(&config, &store).await.map_err(said)?;
@@ -108,6 +110,15 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
         state = state.with_metrics(metrics);
     }
     let mut out = io::stdout().lock();
+    if !drafts.is_empty() {
+        let names = drafts.iter().take(20).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if drafts.len() > 20 { ", …" } else { "" };
+        writeln!(
+            out,
+            "removed {} unfinished files of a process that was killed: {names}{more}",
+            drafts.len()
+        )?;
+    }
     if is_first {
         writeln!(out, "the admin token is in {}", house.admin_token_file().display())?;
     }

@@ -17,6 +17,7 @@ mod repo;
 #[cfg(unix)]
 mod repo_kill;
 mod shard;
+mod store_id;
 mod token;
 mod usage;
 mod xorb;

@@ -84,7 +84,7 @@ fn before_the_disk_is_full_uploads_are_refused_and_a_sweep_makes_room() {
     check(&cas, &told);
     // Nobody commits any of it. There is room enough left to let go of it.
     assert!(server.terminate().success());
-    let (code, said) = plan.keep(&["gc", "--offline", "--grace", "0"]);
+    let (code, said) = plan.keep(&["gc", "--offline", "--grace", "0", "--allow-large-deletion"]);
     assert_eq!(code, Some(0), "{said}");
     let server = plan.start();
     let cas = plan.client(&server.url);

@@ -10,8 +10,7 @@ use std::io;
 
 use store::{Catalog, Error, ErrorKind};
 
-use super::{ADMIN_FILE, House, KEY_FILE, read_admin, read_key};
-use crate::auth::personal;
+use super::{House, KEY_FILE, read_key};
 use crate::config::ServeConfig;
 use crate::secret::{Key, KeyRing, Secret, hex};
 
@@ -45,19 +44,6 @@ impl House {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         Ok(ring)
-    }
-
-    /// The token of whoever keeps these servers; makes one when there is none. Servers that share a key make the same.
-    pub fn shared_admin_token(&self, config: &ServeConfig, keys: &KeyRing) -> io::Result<Secret<String>> {
-        if config.signing_key_file.is_none() && !is_shared(config) {
-            return self.admin_token_or_new();
-        }
-        let made = || {
-            let derived = keys.derive("admin token");
-            let (_, secret) = derived.first().expect("a ring has a current key");
-            personal::of(secret.expose())
-        };
-        read_admin(&self.secret_or_new(ADMIN_FILE, made)?)
     }
 }
 
@@ -99,9 +85,6 @@ mod tests {
         let b = houses[1].shared_keys(&config, &*catalog).await.unwrap();
         assert_eq!(id(&a), id(&b));
         assert_eq!(id(&houses[1].keys().unwrap()), id(&a), "the folder has a copy for `token create`");
-        let [x, y] = [(&houses[0], &a), (&houses[1], &b)]
-            .map(|(house, keys)| house.shared_admin_token(&config, keys).unwrap());
-        assert_eq!(x.expose(), y.expose());
 
         let stranger = House::new(&folder.path().join("c"));
         let own = id(&stranger.keys_or_new().unwrap());

@@ -11,6 +11,7 @@ use super::{PageError, Visit, text};
 use crate::auth::identity::TokenReach;
 use crate::auth::personal::{self, Wanted};
 use crate::auth::{Origin, password};
+use crate::house::House;
 use crate::http::HubError;
 
 #[derive(Template)]
@@ -82,7 +83,9 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             if !rows.iter().any(|row| row.id == id && row.subject == name) {
                 return Err(HubError::invalid("no such token of yours").into());
             }
-            store.catalog().tokens().revoke(id, now_s).await?;
+            if let Some(revoked) = store.catalog().tokens().revoke(id, now_s).await? {
+                House::new(&visit.state.config.data).forget_admin_token(&revoked);
+            }
             Ok(see_other("/-/account"))
         }
         "password" => {

@@ -14,6 +14,7 @@ use super::session::{self, Sent, see_other};
 use super::{PageError, Visit, text};
 use crate::auth::password;
 use crate::auth::personal::{self, Wanted};
+use crate::house::House;
 use crate::http::HubError;
 
 #[derive(Template)]
@@ -121,7 +122,8 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
         }
         "revoke" => {
             let revoked = store.catalog().tokens().revoke(sent.field("id")?, now_s).await?;
-            revoked.ok_or_else(|| HubError::invalid("no such token"))?;
+            let revoked = revoked.ok_or_else(|| HubError::invalid("no such token"))?;
+            House::new(&sent.visit.state.config.data).forget_admin_token(&revoked);
         }
         "restore" => {
             let row = store.trashed_repo(sent.field("id")?.parse()?).await?;

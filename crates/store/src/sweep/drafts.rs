@@ -10,17 +10,31 @@ use crate::Store;
 use crate::error::{Error, ErrorKind, Result};
 
 impl Store {
-    /// Removes old drafts; tells how many. Buckets have none.
-    pub(super) async fn sweep_drafts(&self, options: &SweepOptions) -> Result<u64> {
-        let Some(folder) = self.objects.folder() else { return Ok(0) };
+    /// Removes what killed processes left half written, if no other process uses the folder; returns the names. Only before
+    /// this one writes anything. Buckets have none.
+    pub async fn remove_drafts(&self) -> Result<Vec<String>> {
+        let objects = self.objects.clone();
+        let work = move || objects.alone(|folder| remove(folder, Duration::ZERO));
+        Ok(blocking(work).await?.transpose().map_err(failed)?.unwrap_or_default())
+    }
+
+    /// Removes drafts that are old, or all if no other process uses the folder; returns the names.
+    pub(super) async fn sweep_drafts(&self, options: &SweepOptions) -> Result<Vec<String>> {
+        let Some(folder) = self.objects.folder() else { return Ok(Vec::new()) };
         let age = match options.offline {
             true => Duration::ZERO,
             false => Duration::from_secs(options.grace_s.min(DAY_S)),
         };
-        let removed = tokio::task::spawn_blocking(move || remove(&folder, age));
-        let failed = |source: Cause| Error::caused(ErrorKind::Unavailable, "remove drafts", source);
-        removed.await.map_err(|source| failed(source.into()))?.map_err(|source| failed(source.into()))
+        blocking(move || remove(&folder, age)).await?.map_err(failed)
     }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(failed)
+}
+
+fn failed(source: impl Into<Cause>) -> Error {
+    Error::caused(ErrorKind::Unavailable, "remove drafts", source)
 }
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -28,9 +42,9 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// An upload that lasts writes to its draft, so that stays young.
 const DAY_S: u64 = 86_400;
 
-fn remove(root: &Path, age: Duration) -> io::Result<u64> {
-    let mut removed = 0;
-    for kind in ["xorbs", "shards", "commits"] {
+fn remove(root: &Path, age: Duration) -> io::Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for kind in ["xorbs", "shards", "commits", "repos", "people", "parts"] {
         for folder in entries(&root.join(kind))? {
             if !folder.file_type()?.is_dir() {
                 continue;
@@ -43,7 +57,9 @@ fn remove(root: &Path, age: Duration) -> io::Result<u64> {
                 let is_old = |modified| SystemTime::now().duration_since(modified).is_ok_and(|is| is >= age);
                 match file.metadata().and_then(|meta| meta.modified()) {
                     Ok(modified) if is_old(modified) => match fs::remove_file(file.path()) {
-                        Ok(()) => removed += 1,
+                        Ok(()) => removed.push(
+                            file.path().strip_prefix(root).unwrap_or(&file.path()).display().to_string(),
+                        ),
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                         Err(error) => return Err(error),
                     },
@@ -84,10 +100,10 @@ mod tests {
             fs::write(folder.join(name), "x").unwrap();
         }
         fs::write(root.path().join("note#1"), "not in a folder of ours").unwrap();
-        assert_eq!(remove(root.path(), Duration::from_secs(3600)).unwrap(), 0);
-        assert_eq!(remove(root.path(), Duration::ZERO).unwrap(), 1);
+        assert_eq!(remove(root.path(), Duration::from_secs(3600)).unwrap(), [""; 0]);
+        assert_eq!(remove(root.path(), Duration::ZERO).unwrap(), ["xorbs/ab/abc#12"]);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
         assert!(root.path().join("note#1").exists());
-        assert_eq!(remove(&root.path().join("nowhere"), Duration::ZERO).unwrap(), 0);
+        assert_eq!(remove(&root.path().join("nowhere"), Duration::ZERO).unwrap(), [""; 0]);
     }
 }

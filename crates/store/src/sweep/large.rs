@@ -60,6 +60,17 @@ impl Deletion {
 }
 
 impl Store {
+    /// Why a sweep with these options would be refused; changes nothing.
+    pub async fn sweep_refusal(&self, options: &SweepOptions) -> Result<Option<String>> {
+        if options.allow_large_deletion {
+            return Ok(None);
+        }
+        let times = self.sweep_times(options)?;
+        let progress = SweepProgress::default();
+        let mut turn = Turn::watching(self, options, &progress);
+        Ok(self.count_deletion(options, times, &mut turn).await?.refusal())
+    }
+
     /// Counts before anything is changed.
     pub(super) async fn count_deletion(
         &self,

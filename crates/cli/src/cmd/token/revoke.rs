@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
+use server::House;
 use store::catalog::tokens::TokenRow;
 
 use super::{Place, Shown, block_on, now_s, said};
@@ -32,16 +33,25 @@ pub(super) struct Revoke {
 impl Revoke {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let now_s = now_s();
+        let config = self.place.config()?;
         let row = block_on(async {
             let catalog = self.place.open_catalog().await?;
             let id = pick(&catalog.tokens().all().await.map_err(said)?, &self.which, now_s)?;
             let row = catalog.tokens().revoke(&id, now_s).await.map_err(said)?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))
         })?;
+        let house = House::new(&config.data);
+        let file = house.admin_token_file();
+        let removed = house.remove_admin_token(&row).map_err(|error| CliError::io(&file, error))?;
         let mut out = io::stdout().lock();
         match self.json {
             true => writeln!(out, "{}", serde_json::to_string(&Shown::new(&row, now_s))?)?,
-            false => writeln!(out, "revoked {} ({})", row.id, row.label)?,
+            false => {
+                writeln!(out, "revoked {} ({})", row.id, row.label)?;
+                if removed {
+                    writeln!(out, "removed {}", file.display())?;
+                }
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
