@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod backup;
 mod blocks;
 pub mod body;
 pub mod catalog;
@@ -29,6 +30,7 @@ pub mod quota;
 pub mod rebuild;
 pub mod register;
 pub mod repo;
+pub mod restore;
 pub mod sharing;
 pub mod sweep;
 pub mod verify;

@@ -368,6 +368,20 @@ impl Objects {
         listed.map(|_| ()).map_err(|source| translate("list", "the object store", source))
     }
 
+    /// Whether nothing is stored here.
+    pub async fn is_empty(&self) -> Result<bool> {
+        let listed = self.store.list_with_delimiter(None).await;
+        let listed = listed.map_err(|source| translate("list", "the object store", source))?;
+        let mut prefixes = listed.common_prefixes.iter();
+        let is_empty = async |prefix| self.store.list(Some(prefix)).next().await.is_none();
+        for prefix in prefixes.by_ref() {
+            if !is_empty(prefix).await {
+                return Ok(false);
+            }
+        }
+        Ok(listed.objects.is_empty())
+    }
+
     /// Deletes an object; one that is not there is deleted already. A local deletion may be undone by a power cut.
     pub async fn delete(&self, key: &ObjectKey) -> Result<()> {
         match self.store.delete(&path(key)).await {
@@ -405,6 +419,46 @@ impl Objects {
         removed.await
     }
 
+    /// How long an object is and when it was written; `None` when it is not there.
+    pub(crate) async fn stat(&self, path: &str) -> Result<Option<Listed>> {
+        match self.store.head(&Path::from(path)).await {
+            Ok(meta) => Ok(Some(listed(meta))),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(source) => Err(translate("look for", path, source)),
+        }
+    }
+
+    /// The whole object of this path, whatever it is; `None` when it is not there.
+    pub(crate) async fn read_path(&self, path: &str) -> Result<Option<Bytes>> {
+        let whole = async { self.store.get(&Path::from(path)).await?.bytes().await };
+        match whole.await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(source) => Err(translate("read", path, source)),
+        }
+    }
+
+    /// Writes an object under a path, for copies of what this version has no key for.
+    pub(crate) async fn write_path(&self, path: &str, body: Bytes) -> Result<()> {
+        let put = self.store.put(&Path::from(path), body.into()).await;
+        put.map(|_| ()).map_err(|source| translate("write", path, source))
+    }
+
+    /// Everything that is in none of the folders.
+    pub(crate) async fn list_others(&self) -> Result<Vec<Listed>> {
+        let failed = |source| translate("list", "the object store", source);
+        let top = self.store.list_with_delimiter(None).await.map_err(failed)?;
+        let mut found: Vec<_> = top.objects.into_iter().map(listed).collect();
+        let known = [XORBS, SHARDS, COMMITS, REPOS, PEOPLE, PARTS];
+        for prefix in top.common_prefixes.iter().filter(|prefix| !known.contains(&prefix.as_ref())) {
+            let mut inside = self.store.list(Some(prefix));
+            while let Some(meta) = inside.next().await {
+                found.push(listed(meta.map_err(failed)?));
+            }
+        }
+        Ok(found)
+    }
+
     /// Everything in a folder, in no order, as it is found.
     pub fn list(&self, folder: Folder) -> BoxStream<'static, Result<Listed>> {
         let prefix = match folder {
@@ -415,15 +469,17 @@ impl Objects {
             Folder::People => PEOPLE,
             Folder::Parts => PARTS,
         };
-        let listed = self.store.list(Some(&Path::from(prefix)));
-        let translated = listed.map(move |meta| {
-            let meta = meta.map_err(|source| translate("list", prefix, source))?;
-            let path = meta.location.to_string();
-            let modified_s = u64::try_from(meta.last_modified.timestamp()).unwrap_or(0);
-            Ok(Listed { key: path.parse().ok(), path, bytes: meta.size, modified_s })
-        });
+        let found = self.store.list(Some(&Path::from(prefix)));
+        let translated =
+            found.map(move |meta| Ok(listed(meta.map_err(|source| translate("list", prefix, source))?)));
         translated.boxed()
     }
+}
+
+fn listed(meta: object_store::ObjectMeta) -> Listed {
+    let path = meta.location.to_string();
+    let modified_s = u64::try_from(meta.last_modified.timestamp()).unwrap_or(0);
+    Listed { key: path.parse().ok(), path, bytes: meta.size, modified_s }
 }
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;

@@ -1,7 +1,7 @@
 //! Verify: what the catalog names is there and as it was stored; what is not is named, with who is touched, and mended.
 //!
 //! Quick: every object is there in its length, and every file's xorbs are. Deep: every object is read, every chunk
-//! decoded and hashed.
+//! decoded and hashed, and every SHA-256 that a client claimed and nothing has relied on yet is computed, once.
 
 mod mend;
 mod place;
@@ -15,13 +15,16 @@ use xet::ShardHash;
 use xet::xorb::XorbScanner;
 
 use crate::Store;
+use crate::access::Scope;
 use crate::audit::Deed;
 use crate::catalog::CareCatalog;
+use crate::catalog::care::DigestClaim;
 use crate::catalog::records::{PeopleRecord, RepoRecord};
 use crate::catalog::rows::{XorbRow, XorbState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{Digest, ObjectKey, Objects, XorbKey, each_piece};
 use crate::repo::bundle::Bundle;
+use crate::repo::pointer;
 use place::{Place, Stage};
 
 /// How to verify.
@@ -100,6 +103,8 @@ pub enum Mended {
     Marked,
     /// It was fetched from the other store.
     Restored,
+    /// The row that said so is removed.
+    Removed,
 }
 
 /// Files that are named for one damage.
@@ -141,6 +146,9 @@ impl Store {
         verify.shards().await?;
         verify.bundles().await?;
         verify.files().await?;
+        if options.deep {
+            verify.digests().await?;
+        }
         self.note_verify_place(options, None).await?;
         let deed = verify.verified.deed(options.deep);
         self.catalog.keep().note_deed(&deed).await?;
@@ -178,6 +186,10 @@ impl Verify<'_> {
                     continue;
                 }
                 let (files, repos) = self.touched(xorb).await?;
+                // A marked xorb that no file needs any more is left to garbage collection.
+                if files.is_empty() && now.iter().any(|row| row.state == XorbState::Damaged) {
+                    continue;
+                }
                 let mended = self.mend(key).await?;
                 self.note(Damage { what: key.to_string(), why, files, repos, mended });
             }
@@ -253,6 +265,34 @@ impl Verify<'_> {
                 let why = format!("the catalog has no {}", ObjectKey::Xorb(lost));
                 let what = format!("file {}", row.hash);
                 self.note(Damage { what, why, files: vec![row.hash.to_string()], repos, mended: Mended::No });
+            }
+        }
+    }
+
+    /// Claimed digests that were never computed. False ones are removed, like everywhere; they are damage only where a commit
+    /// names them.
+    async fn digests(&mut self) -> Result<()> {
+        let Some(_) = self.enter(Stage::Digests) else { return Ok(()) };
+        self.reached(Stage::Digests, &[]).await?;
+        let mut after = None;
+        loop {
+            let claims = self.store.care().claim_page(after.as_ref(), PAGE).await?;
+            let Some(last) = claims.last() else { return Ok(()) };
+            after = Some(last.clone());
+            let mut by_scope: HashMap<Scope, Vec<DigestClaim>> = HashMap::new();
+            claims.into_iter().for_each(|claim| by_scope.entry(claim.scope.clone()).or_default().push(claim));
+            for (scope, claims) in by_scope {
+                let checked = self.store.clone().check_claims(scope, claims).await?;
+                for claim in checked.refuted {
+                    let repos = vec![claim.scope.to_string()];
+                    let why = format!(
+                        "its bytes do not have the SHA-256 {} that was claimed; commits that name it are wrong",
+                        pointer::hex(&claim.sha256)
+                    );
+                    let what = format!("file {}", claim.file);
+                    let files = vec![claim.file.to_string()];
+                    self.note(Damage { what, why, files, repos, mended: Mended::Removed });
+                }
             }
         }
     }

@@ -36,7 +36,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0040_keep.sql"),
             include_str!("../migrations/sqlite/0050_sizes.sql"),
             include_str!("../migrations/sqlite/0060_passwords.sql"),
-            include_str!("../migrations/sqlite/0070_upkeep.sql")
+            include_str!("../migrations/sqlite/0070_upkeep.sql"),
+            include_str!("../migrations/sqlite/0085_sha256.sql")
         ),
         concat!(
             include_str!("../migrations/postgres/0001_cas.sql"),
@@ -51,7 +52,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/postgres/0040_keep.sql"),
             include_str!("../migrations/postgres/0050_sizes.sql"),
             include_str!("../migrations/postgres/0060_passwords.sql"),
-            include_str!("../migrations/postgres/0070_upkeep.sql")
+            include_str!("../migrations/postgres/0070_upkeep.sql"),
+            include_str!("../migrations/postgres/0085_sha256.sql")
         ),
     ] {
         let statements = script.split("CREATE TABLE ").skip(1);

@@ -101,6 +101,7 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let store = house.open_over(&config, &keys, catalog).map_err(said)?;
     // A bucket that refuses is found out now and not by the first client.
     store.objects().check().await.map_err(said)?;
+    store.compute_digests_early();
     let is_first = house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(said)?;
     let data_urls = DataUrls::choose(&config, &store).await.map_err(said)?;
     let tls = config.tls.as_ref().map(Tls::open).transpose().map_err(said)?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use store::catalog::migrate::{MigrateProgress, Migrated, migrate};
-use store::copy::{Copied, CopyProgress, copy};
+use store::copy::{Copied, CopyOptions, CopyProgress, copy};
 
 use super::keep::{human, said, watched};
 use crate::output::CliError;
@@ -26,8 +26,8 @@ enum Verb {
 
 /// Copy what another store does not have yet, folder or bucket, beside running servers
 ///
-/// Every object is proven where it arrives; one that is damaged is named and not copied. The catalog is not copied: back it up with the means of
-/// its database, or make it again with `drystone rebuild`.
+/// Every object is checked where it arrives; one that is damaged is named and not copied. The catalog is not copied: `drystone backup` copies both,
+/// in the right order.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  drystone store copy file:///srv/drystone/objects s3://backup/drystone\n  \
@@ -118,7 +118,8 @@ impl Copy {
             async {
                 let from = server::house::open_objects(&self.from).map_err(said)?;
                 let to = server::house::open_objects(&self.to).map_err(said)?;
-                copy(&from, &to, self.dry_run, &progress).await.map_err(said)
+                let options = CopyOptions { dry_run: self.dry_run, ..CopyOptions::default() };
+                copy(&from, &to, options, &progress).await.map_err(said)
             },
             now,
         )?;

@@ -89,6 +89,7 @@ impl Verify {
                 Mended::No => "nothing was done",
                 Mended::Marked => "marked: the next upload heals it",
                 Mended::Restored => "restored",
+                Mended::Removed => "the claim is removed",
             };
             if self.json {
                 let value =
@@ -100,7 +101,7 @@ impl Verify {
             files.iter().try_for_each(|file| writeln!(out, "  file {file}"))?;
             repos.iter().try_for_each(|repo| writeln!(out, "  repository {repo}"))?;
         }
-        let left = verified.damages.iter().filter(|damage| damage.mended != Mended::Restored).count();
+        let left = verified.damages.iter().filter(|damage| !is_done(damage.mended)).count();
         let Verified { objects, bytes, damages } = verified;
         if self.json {
             let value = json!({"objects": objects, "bytes": bytes, "damages": damages.len(), "left": left});
@@ -111,4 +112,9 @@ impl Verify {
         }
         Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
+}
+
+/// Whether nothing is left to do about a damage.
+fn is_done(mended: Mended) -> bool {
+    matches!(mended, Mended::Restored | Mended::Removed)
 }

@@ -11,14 +11,16 @@ pub(super) enum Stage {
     Shards,
     Bundles,
     Files,
+    Digests,
 }
 
 impl Stage {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 5] = [
         (Self::Xorbs, "xorbs"),
         (Self::Shards, "shards"),
         (Self::Bundles, "bundles"),
         (Self::Files, "files"),
+        (Self::Digests, "digests"),
     ];
 }
 

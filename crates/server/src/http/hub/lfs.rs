@@ -10,6 +10,7 @@ mod sign;
 pub(crate) use sign::LfsSigner;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -62,7 +63,7 @@ pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Hu
         _ => return Err(HubError::invalid("operation should be upload or download")),
     };
     let repo = if is_upload { asked.writable().await? } else { asked.readable().await? };
-    let stored = stored(&asked, &repo, &batch.objects).await?;
+    let stored = stored(&asked, &repo, &batch.objects, is_upload).await?;
     let scope = repo.name.scope()?;
     if is_upload {
         let new = batch.objects.iter().filter(|object| !stored.contains_key(&object.oid));
@@ -140,7 +141,7 @@ pub(super) async fn upload(asked: Asked, request: Request) -> Result<Response<Bo
 pub(super) async fn verify(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let object: Object = small_json(body).await?;
     let signed = checked(&asked, Action::Verify)?;
-    let found = asked.store.hub().linked_files(&scope_of(&asked).await?, &[signed.sha256]).await?;
+    let found = asked.store.stored_files(&scope_of(&asked).await?, &[signed.sha256], None).await?;
     let is_here = found.iter().any(|found| found.bytes == signed.bytes);
     match is_here && object.oid == asked.param("oid") && object.size == signed.bytes {
         true => Ok(answer(&json!({}))),
@@ -153,7 +154,7 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
     let (parts, _) = request.into_parts();
     let signed = checked(&asked, Action::Download)?;
     let scope = scope_of(&asked).await?;
-    let found = asked.store.hub().linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
+    let found = asked.store.linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
     let found = found.ok_or_else(|| HubError::new(ErrorCode::NotFound, "no such object"))?;
     let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, found.bytes));
     let permit = asked.state.answers.acquire(bytes).await?;
@@ -240,16 +241,24 @@ fn xet_upload(asked: &Asked, repo: &RepoRow) -> Value {
     json!({"upload": {"href": href, "header": headers}})
 }
 
-/// Those objects that this repository has.
+/// Those objects that this repository has under digests computed from the bytes. Of those that are damaged only the digest
+/// counts for a download; an upload heals them.
 async fn stored(
     asked: &Asked,
     repo: &RepoRow,
     objects: &[Object],
+    is_upload: bool,
 ) -> Result<HashMap<String, LinkedFile>, HubError> {
     let digests: Vec<_> = objects.iter().filter_map(|object| pointer::parse_sha256(&object.oid)).collect();
-    let found = asked.store.hub().linked_files(&repo.name.scope()?, &digests).await?;
+    let scope = repo.name.scope()?;
+    let found = match is_upload {
+        true => asked.store.stored_files(&scope, &digests, Some(DIGEST_PATIENCE)).await?,
+        false => asked.store.linked_files(&scope, &digests).await?,
+    };
     Ok(found.into_iter().map(|file| (pointer::hex(&file.sha256), file)).collect())
 }
 
 const OBJECTS_MAX: usize = 1000;
+/// How long an upload batch waits for digests that are being computed, before it has the client send the files.
+const DIGEST_PATIENCE: Duration = Duration::from_secs(10);
 const LFS_JSON: &str = "application/vnd.git-lfs+json";

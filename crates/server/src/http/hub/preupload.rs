@@ -58,6 +58,9 @@ pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, H
     let items = asked.store.find_paths(repo.id, commit, &paths).await?;
     let current: HashMap<_, _> =
         items.iter().filter(|item| item.mode.is_blob()).map(|item| (item.path.as_str(), item)).collect();
+    // Clients leave out what has not changed, but what is damaged must come again.
+    let linked: Vec<_> = items.iter().filter_map(|item| Some(item.linked.as_ref()?.file)).collect();
+    let broken = asked.store.broken_files(&linked).await?;
     // What seems new must fit: here clients show people why, and the content store's clients do not.
     let is_there = |file: &&Candidate| {
         let current = current.get(file.path.as_str());
@@ -71,9 +74,9 @@ pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, H
         None => stored_ignore(&asked, repo.id, commit).await?,
     };
     let decided = |file: Candidate| {
-        let oid = current.get(file.path.as_str()).map(|item| match &item.linked {
-            Some(linked) => pointer::hex(&linked.sha256),
-            None => item.oid.to_string(),
+        let oid = current.get(file.path.as_str()).and_then(|item| match &item.linked {
+            Some(linked) => (!broken.contains(&linked.file)).then(|| pointer::hex(&linked.sha256)),
+            None => Some(item.oid.to_string()),
         });
         let should_ignore = ignore.matches(&file.path);
         Decided { upload_mode: mode(&file), should_ignore, oid, path: file.path }

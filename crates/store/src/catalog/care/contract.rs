@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::catalog::Catalog;
+use crate::catalog::keep::DeedQuery;
 use crate::catalog::rows::{DedupRow, Reach, Registration, XorbState};
 use crate::layout::LayoutBuilder;
 use crate::objects::Digest;
@@ -18,6 +19,8 @@ on_each_catalog!(
     all_files_of_a_xorb_move_or_none,
     a_healed_xorb_has_another_object,
     rights_are_restored_once,
+    a_claimed_digest_counts_when_it_was_computed,
+    a_file_moves_to_other_xorbs_if_it_has_not_changed,
 );
 
 fn hash(n: u8) -> [u8; 32] {
@@ -166,4 +169,68 @@ async fn rights_are_restored_once(catalog: Any) {
     assert_eq!(care.readers(&[FileHash::new(hash(2))]).await.unwrap().len(), 1);
     assert_eq!(catalog.files_by_sha256(&scope, &[Sha256::new(hash(1))]).await.unwrap().len(), 1);
     care.restore_rights(&scope, &[], 7).await.unwrap();
+}
+
+async fn a_claimed_digest_counts_when_it_was_computed(catalog: Any) {
+    let care = catalog.care();
+    for (scope, n) in [("ann/a", 1), ("ann/b", 1), ("bob/c", 1), ("ann/a", 2)] {
+        registered(&catalog, scope, n, n).await;
+    }
+    let (a, b): (Scope, Scope) = ("ann/a".parse().unwrap(), "ann/b".parse().unwrap());
+    let (digests, file) = ([Sha256::new(hash(1)), Sha256::new(hash(2))], FileHash::new(hash(1)));
+    assert_eq!(catalog.hub().linked_files(&a, &digests).await.unwrap(), []);
+    let claims = care.digest_claims(&a, &digests).await.unwrap();
+    assert_eq!(claims.iter().map(|claim| (claim.sha256, claim.computed)).collect::<Vec<_>>().len(), 2);
+    assert_eq!(care.digest_claims(&a, &[Sha256::new(hash(9))]).await.unwrap(), []);
+
+    // True in one repository, which others within reach learn of.
+    care.settle_claims(&a, &[(file, digests[0])], &[]).await.unwrap();
+    let linked = catalog.hub().linked_files(&a, &digests).await.unwrap();
+    assert_eq!(
+        linked.iter().map(|linked| (linked.sha256, linked.file)).collect::<Vec<_>>(),
+        [(digests[0], file)]
+    );
+    assert_eq!(catalog.hub().linked_files(&b, &digests).await.unwrap(), []);
+    assert_eq!(care.digest_claims(&a, &digests).await.unwrap().len(), 1);
+    let reaches = [Reach::All, Reach::Namespace("ann".into()), Reach::Namespace("bob".into())];
+    let reaches = reaches.into_iter().chain([Reach::Repo(a.clone()), Reach::Repo(b.clone())]);
+    let mut known = Vec::new();
+    for reach in reaches {
+        known.push(care.computed_sha256s(&reach, &[file]).await.unwrap().len());
+    }
+    assert_eq!(known, [1, 1, 0, 1, 0]);
+
+    // False in another: the claim goes, and cannot come back.
+    let false_one = care.digest_claims(&b, &digests).await.unwrap().remove(0);
+    care.settle_claims(&b, &[(file, Sha256::new(hash(7)))], std::slice::from_ref(&false_one)).await.unwrap();
+    assert_eq!(care.digest_claims(&b, &digests).await.unwrap(), []);
+    let deeds = catalog.keep().deeds(&DeedQuery { limit: 100, ..DeedQuery::default() }).await.unwrap();
+    assert!(deeds.iter().any(|deed| deed.deed.action == "digest.refuse"), "{deeds:?}");
+    registered(&catalog, "ann/b", 1, 1).await;
+    assert_eq!(catalog.hub().linked_files(&b, &digests).await.unwrap(), []);
+    assert_eq!(care.digest_claims(&b, &digests).await.unwrap()[0].computed, Some(Sha256::new(hash(7))));
+
+    // Page by page, those that are left.
+    let (mut after, mut paged) = (None, Vec::new());
+    while let Some(claim) = care.claim_page(after.as_ref(), 1).await.unwrap().pop() {
+        paged.push((claim.scope.to_string(), claim.file));
+        after = Some(claim);
+    }
+    let two = FileHash::new(hash(2));
+    assert_eq!(paged, [("ann/a".to_owned(), two), ("ann/b".to_owned(), file), ("bob/c".to_owned(), file)]);
+}
+
+async fn a_file_moves_to_other_xorbs_if_it_has_not_changed(catalog: Any) {
+    let care = catalog.care();
+    registered(&catalog, "ann/a", 1, 1).await;
+    catalog.add_xorbs(&[xorb(5)]).await.unwrap();
+    let (file, from, to) = (FileHash::new(hash(1)), layout(&xorb(1)), layout(&xorb(5)));
+    let shard = ShardHash::new(hash(1));
+    assert!(!care.move_file(file, &to, &from, shard).await.unwrap(), "it is made of others");
+    assert!(!care.move_file(file, &from, &layout(&xorb(6)), shard).await.unwrap(), "those are not there");
+    assert!(care.move_file(file, &from, &to, shard).await.unwrap());
+    assert!(!care.move_file(file, &from, &to, shard).await.unwrap());
+    assert_eq!(catalog.sweep().layouts(&[file]).await.unwrap()[0].layout, to);
+    assert_eq!(care.files_of(XorbHash::new(hash(1)), &[], 9).await.unwrap(), []);
+    assert_eq!(care.files_of(XorbHash::new(hash(5)), &[], 9).await.unwrap(), [file]);
 }

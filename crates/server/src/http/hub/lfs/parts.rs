@@ -72,7 +72,7 @@ pub(in super::super) async fn join(asked: Asked) -> Result<Response<Body>, HubEr
     let signed = checked(&asked, Action::Join { part_bytes })?;
     let repo = named(&asked).await?;
     let grant = Grant::write(repo.name.scope()?);
-    let found = asked.store.hub().linked_files(grant.scope(), &[signed.sha256]).await?;
+    let found = asked.store.stored_files(grant.scope(), &[signed.sha256], None).await?;
     // Somebody who did not hear the answer asks again.
     if !found.iter().any(|found| found.bytes == signed.bytes) {
         asked.state.expect_room(signed.bytes)?;
