@@ -23,6 +23,8 @@ fi
 install -D -m 644 packaging/systemd/drystone.service "$prefix/lib/systemd/system/drystone.service"
 install -D -m 644 packaging/systemd/drystone-verify.service "$prefix/lib/systemd/system/drystone-verify.service"
 install -D -m 644 packaging/systemd/drystone-verify.timer "$prefix/lib/systemd/system/drystone-verify.timer"
+install -D -m 644 packaging/systemd/drystone-backup.service "$prefix/lib/systemd/system/drystone-backup.service"
+install -D -m 644 packaging/systemd/drystone-backup.timer "$prefix/lib/systemd/system/drystone-backup.timer"
 install -D -m 644 packaging/systemd/drystone.sysusers "$prefix/lib/sysusers.d/drystone.conf"
 install -D -m 644 packaging/grafana/drystone.json "$prefix/share/drystone/grafana/drystone.json"
 install -D -m 644 packaging/prometheus/drystone.rules.yaml "$prefix/share/drystone/prometheus/drystone.rules.yaml"

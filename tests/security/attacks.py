@@ -10,6 +10,7 @@ import base64
 import concurrent.futures
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 from pathlib import Path
@@ -851,9 +853,156 @@ def flood(folder):
         check("unregistered xorbs stay below the quota and one a connection", stored <= 14_000_000, f"{stored} bytes, {sent.count(200)} taken")
 
 
+def damaged(folder):
+    """What is damaged is not there for an upload, by whatever client, and the next upload heals it."""
+    with Hub(folder / "damaged") as hub:
+        hub.repo("ann/m")
+        cas = hub.cas_token("ann/m", hub.admin).json()["accessToken"]
+        data = noise(61, 400_000)
+        upload = Upload(folder, data).send(hub, cas)
+        assert hub.commit_lfs("ann/m", "f.bin", upload.sha256, upload.size).status == 200
+        batch = {"operation": "upload", "transfers": ["basic"], "objects": [{"oid": upload.sha256, "size": upload.size}]}
+
+        def action():
+            answer = hub.request("POST", "/ann/m.git/info/lfs/objects/batch", hub.admin, batch)
+            assert answer.status == 200, answer
+            return answer.json()["objects"][0].get("actions", {}).get("upload")
+
+        check("a whole file is there", action() is None)
+        xorb, = (path for path in (hub.data / "objects" / "xorbs").rglob("*") if path.is_file())
+        body = bytearray(xorb.read_bytes())
+        body[5000] ^= 1
+        xorb.write_bytes(body)
+        ran = hub.run("verify", "--deep", "--repair")
+        check("the damage is found and marked", ran.returncode == 1 and "marked" in ran.stdout, ran.stdout + ran.stderr)
+        offered = action()
+        check("a damaged file is not there for LFS", offered is not None)
+        made = hub.commit_lfs("ann/m", "again.bin", upload.sha256, upload.size)
+        check("nor for a commit", made.status >= 400, str(made))
+        asked = {"files": [{"path": "f.bin", "size": upload.size, "sample": ""}]}
+        decided = hub.request("POST", "/api/models/ann/m/preupload/main", hub.admin, asked)
+        check("nor is it unchanged for clients that compare", decided.status == 200 and "oid" not in decided.json()["files"][0], str(decided))
+        first = upload.dump["xorbs"][0]
+        head = hub.request("HEAD", f"/v1/xorbs/default/{first['hash']}", cas)
+        check("its xorb is not there", head.status == 404, str(head))
+        if offered:
+            url = urllib.parse.urlsplit(offered["href"])
+            sent = hub.request("PUT", f"{url.path}?{url.query}", None, data)
+            check("it is sent again", sent.status == 200, str(sent))
+        read = hub.request("GET", "/ann/m/resolve/main/f.bin", hub.admin)
+        check("and reads again", read.status == 200 and read.body == data, read.status)
+        ran = hub.run("verify", "--deep")
+        check("a verification finds nothing", ran.returncode == 0, ran.stdout + ran.stderr)
+        check("and it is there again", action() is None)
+
+
+def backups(folder):
+    """A backup beside writers, deletions and garbage collection is whole, however often it is killed."""
+    with Hub(folder / "backups") as hub:
+        names = [f"ann/w{n}" for n in range(3)]
+        for name in names:
+            hub.repo(name)
+        written, stop = {}, threading.Event()
+
+        def write(n):
+            name = names[n]
+            cas = hub.cas_token(name, hub.admin).json()["accessToken"]
+            for count in itertools.count():
+                if stop.is_set():
+                    return
+                data = noise(1000 * n + count, 60_000)
+                upload = Upload(folder, data).send(hub, cas)
+                path = f"{count}.bin"
+                written[name, path] = data
+                assert hub.commit_lfs(name, path, upload.sha256, upload.size).status == 200
+                written[name, f"{count}.txt"] = str(count).encode() * 5000
+                assert hub.commit(name, {f"{count}.txt": written[name, f"{count}.txt"]}).status == 200
+                if count % 3 == 2:
+                    lines = [{"key": "header", "value": {"summary": "less"}}, {"key": "deletedFile", "value": {"path": f"{count - 1}.bin"}}]
+                    body = "\n".join(json.dumps(line) for line in lines).encode()
+                    hub.request("POST", f"/api/models/{name}/commit/main", hub.admin, body, {"Content-Type": "application/x-ndjson"})
+
+        writers = [threading.Thread(target=write, args=(n,), daemon=True) for n in range(3)]
+        for writer in writers:
+            writer.start()
+        dest = folder / "backup"
+        command = [str(word) for word in (DRYSTONE, "backup", dest, "--data", hub.data)]
+        killed = 0
+        for wait in (0.05, 0.1, 0.2, 0.4, 0.7):
+            time.sleep(1)
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(wait)
+            killed += process.poll() is None
+            process.kill()
+            process.wait()
+        check("a backup was killed in the middle", killed > 0, killed)
+        if not (dest / "backup.json").exists():
+            early = run_quiet(DRYSTONE, "restore", dest, "--data", folder / "early")
+            check("a backup that is not whole is not restored", early.returncode == 1 and not (folder / "early" / "catalog.db").exists(), early.stderr)
+        rounds = []
+        for _ in range(3):
+            collecting = subprocess.Popen([str(word) for word in (DRYSTONE, "gc", "--data", hub.data)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            rounds.append(run_quiet(*command, "--json"))
+            collecting.wait()
+            time.sleep(0.5)
+        ok = all(ran.returncode == 0 for ran in rounds)
+        check("backups beside writers and garbage collection end well", ok, [ran.stdout + ran.stderr for ran in rounds])
+        done = [json.loads(ran.stdout) for ran in rounds]
+        check("and copy nothing twice", done[-1]["objects"] < done[-1]["known"], done)
+        twice = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        twice.wait()
+        stop.set()
+        for writer in writers:
+            writer.join(60)
+        key = (hub.data / "signing.key").read_bytes()
+        small = folder / "small"
+        small.mkdir()
+        mounted = os.geteuid() == 0 and run_quiet("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small).returncode == 0
+        if mounted:
+            try:
+                full = run_quiet(DRYSTONE, "backup", small, "--data", hub.data)
+                told = full.stderr.strip().splitlines()
+                check("a full disk is one clear error", full.returncode == 1 and len(told) == 1 and re.search("No space left|full", told[0]), full.stderr)
+                check("and nothing is left that looks like a backup", not (small / "backup.json").exists())
+            finally:
+                run_quiet("umount", small)
+        inside = run_quiet(DRYSTONE, "backup", hub.data / "objects" / "b", "--data", hub.data)
+        check("a backup into the store is refused", inside.returncode == 1, inside.stdout + inside.stderr)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in dest.iterdir() if path.is_file()}
+    check("the key is copied for its owner alone, the admin token is not", modes["signing.key"] == 0o600 and "admin.token" not in modes, modes)
+    check("a snapshot is for its owner alone", modes["catalog.db"] & 0o077 == 0, modes)
+    restored = folder / "restored" / "data"
+    used = run_quiet(DRYSTONE, "restore", dest, "--data", hub.data)
+    check("a store is not overwritten", used.returncode == 1 and "not empty" in used.stderr, used.stdout + used.stderr)
+    for wait in (0.05, 0.3):
+        process = subprocess.Popen([str(word) for word in (DRYSTONE, "restore", dest, "--data", restored)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(wait)
+        process.kill()
+        process.wait()
+    ran = run_quiet(DRYSTONE, "restore", dest, "--data", restored)
+    check("a restoration that was killed goes on", ran.returncode == 0, ran.stdout + ran.stderr)
+    check("with the same key", (restored / "signing.key").read_bytes() == key)
+    deep = run_quiet(DRYSTONE, "verify", "--data", restored, "--deep")
+    check("a deep verification finds nothing", deep.returncode == 0 and " 0 damaged" in deep.stdout, deep.stdout + deep.stderr)
+    (restored / "admin.token").write_text(hub.admin + "\n")
+    server = Hub(folder / "restored")
+    with server:
+        files = bad = 0
+        for name in names:
+            listed = server.request("GET", f"/api/models/{name}/tree/main", hub.admin)
+            for entry in listed.json() if listed.status == 200 else ():
+                if (name, entry["path"]) not in written:
+                    continue
+                read = server.request("GET", f"/{name}/resolve/main/{entry['path']}", hub.admin)
+                files += 1
+                bad += read.status != 200 or read.body != written[name, entry["path"]]
+        check("every file of the snapshot reads", files > 10 and bad == 0, f"{bad} of {files}")
+
+
 def main():
     attacks = [
-        tokens, counts, cards, previews, pages_of_others, sockets, catalogs, ignored, people, passwords, digests, flood,
+        tokens, counts, cards, previews, pages_of_others, sockets, catalogs, ignored, people, passwords, digests, damaged,
+        backups, flood,
     ]
     only = set(sys.argv[2:])
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 mod admin;
+mod backup;
 mod cas;
 mod cat;
 mod check;
@@ -18,6 +19,7 @@ mod man;
 mod pull;
 mod push;
 mod rebuild;
+mod restore;
 mod rm;
 mod serve;
 mod shard;
@@ -59,6 +61,8 @@ enum Verb {
     Token(token::Token),
     Admin(admin::Admin),
     Gc(gc::Gc),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Verify(verify::Verify),
     Rebuild(rebuild::Rebuild),
     Stats(stats::Stats),
@@ -89,6 +93,8 @@ impl Drystone {
             Verb::Token(verb) => verb.run(),
             Verb::Admin(verb) => verb.run(),
             Verb::Gc(verb) => verb.run(),
+            Verb::Backup(verb) => verb.run(),
+            Verb::Restore(verb) => verb.run(),
             Verb::Verify(verb) => verb.run(),
             Verb::Rebuild(verb) => verb.run(),
             Verb::Stats(verb) => verb.run(),

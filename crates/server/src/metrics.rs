@@ -70,6 +70,7 @@ pub const TABLE: &[(&str, &str, &str, &str)] = &[
         "connections of addresses that had as many requests as they may have",
     ),
     ("drystone_dedup_queries_total", "counter", "found", "dedup queries: `hit` or `miss`"),
+    ("drystone_digests_refused_total", "counter", "", "claimed SHA-256 digests that the bytes do not have"),
     ("drystone_files_registered_total", "counter", "", "files that accepted shards told of"),
     ("drystone_http_request_seconds", "histogram", "route", "requests until the answer begins"),
     ("drystone_http_requests_in_flight", "gauge", "", "requests that have no answer yet"),

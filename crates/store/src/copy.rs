@@ -148,7 +148,12 @@ async fn copy_object(
 }
 
 /// Copies what this version has no key for. It never changes, so another content is that of another store.
-async fn copy_other(from: &Objects, to: &Objects, listed: &Listed, options: CopyOptions) -> Result<CopiedObject> {
+async fn copy_other(
+    from: &Objects,
+    to: &Objects,
+    listed: &Listed,
+    options: CopyOptions,
+) -> Result<CopiedObject> {
     let path = &listed.path;
     let Some(body) = from.read_path(path).await? else { return Ok(CopiedObject::Known) };
     match to.read_path(path).await? {

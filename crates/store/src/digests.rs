@@ -36,6 +36,8 @@ pub(crate) struct Digests {
     ended: watch::Sender<u64>,
     large: Semaphore,
     small: Semaphore,
+    /// One computation of large and one of small files for each namespace: a writer who registers much delays others little.
+    turns: Mutex<HashMap<(String, bool), Arc<Semaphore>>>,
     /// Files that wait for a computation that nobody asked for yet.
     queued: AtomicUsize,
     is_early: AtomicBool,
@@ -49,9 +51,19 @@ impl Default for Digests {
             ended: watch::Sender::new(0),
             large: Semaphore::new((cores / 2).clamp(1, 4)),
             small: Semaphore::new(2),
+            turns: Mutex::default(),
             queued: AtomicUsize::new(0),
             is_early: AtomicBool::new(false),
         }
+    }
+}
+
+impl Digests {
+    fn turn_of(&self, scope: &Scope, is_small: bool) -> Arc<Semaphore> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        let turn = turns.entry((scope.namespace().to_owned(), is_small));
+        turn.or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
     }
 }
 
@@ -174,7 +186,7 @@ impl Store {
                 ended.changed().await.ok();
                 continue;
             }
-            for (file, computed) in self.compute(&ours.files).await? {
+            for (file, computed) in self.compute(&scope, &ours.files).await? {
                 match computed {
                     Ok(sha256) => _ = known.insert(file, sha256),
                     Err(why) => _ = unreadable.insert(file, why),
@@ -219,7 +231,7 @@ impl Store {
     }
 
     /// The digests of these files, from their bytes.
-    async fn compute(&self, files: &[FileHash]) -> Result<Vec<(FileHash, Computed)>> {
+    async fn compute(&self, scope: &Scope, files: &[FileHash]) -> Result<Vec<(FileHash, Computed)>> {
         let mut computed = Vec::with_capacity(files.len());
         for files in files.chunks(FILES_AT_ONCE) {
             let rows = self.catalog.sweep().layouts(files).await?;
@@ -229,11 +241,14 @@ impl Store {
             let gone = files.iter().filter(|file| !found.contains(file));
             computed.extend(gone.map(|file| (*file, Err(format!("file {file} is no longer there")))));
             if !small.is_empty() {
+                let of_namespace = self.digests.turn_of(scope, true);
+                let _turn = of_namespace.acquire().await;
                 let _turn = self.digests.small.acquire().await;
                 computed.extend(self.compute_small(small).await?);
             }
             for row in large {
-                let _turn = self.digests.large.acquire().await;
+                let of_namespace = self.digests.turn_of(scope, false);
+                let _turn = of_namespace.acquire().await;
                 let sha256 = readable(self.compute_large(&row).await)?;
                 computed.push((row.hash, sha256));
             }
@@ -255,13 +270,23 @@ impl Store {
             Ok::<_, Error>(())
         });
         let mut hasher = sha2::Sha256::new();
+        let mut turn = self.digests.large.acquire().await;
+        let mut turn_bytes = 0;
         while let Some(piece) = arriving.recv().await {
+            turn_bytes += piece.len() as u64;
+            if turn_bytes > TURN_BYTES {
+                // Others are let in between: a small file need not wait for all of a huge one.
+                drop(turn);
+                turn = self.digests.large.acquire().await;
+                turn_bytes = 0;
+            }
             let update = move || {
                 hasher.update(&piece);
                 hasher
             };
             hasher = self.workers.run(update).await?;
         }
+        drop(turn);
         reading.await.map_err(|source| Error::caused(ErrorKind::Internal, "read a file", source))??;
         Ok(Sha256::new(hasher.finalize().into()))
     }
@@ -317,6 +342,8 @@ impl Drop for Running {
     }
 }
 
+/// Bytes that are hashed before others get their turn.
+const TURN_BYTES: u64 = 256 * 1024 * 1024;
 /// Layouts held at once.
 const FILES_AT_ONCE: usize = 256;
 /// Files that may wait for an early computation.

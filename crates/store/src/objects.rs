@@ -387,6 +387,20 @@ impl Objects {
         listed.map(|_| ()).map_err(|source| translate("list", "the object store", source))
     }
 
+    /// Whether nothing is stored here.
+    pub async fn is_empty(&self) -> Result<bool> {
+        let listed = self.store.list_with_delimiter(None).await;
+        let listed = listed.map_err(|source| translate("list", "the object store", source))?;
+        let mut prefixes = listed.common_prefixes.iter();
+        let is_empty = async |prefix| self.store.list(Some(prefix)).next().await.is_none();
+        for prefix in prefixes.by_ref() {
+            if !is_empty(prefix).await {
+                return Ok(false);
+            }
+        }
+        Ok(listed.objects.is_empty())
+    }
+
     /// Deletes an object; one that is not there is deleted already. A local deletion may be undone by a power cut.
     pub async fn delete(&self, key: &ObjectKey) -> Result<()> {
         match self.store.delete(&path(key)).await {
@@ -475,7 +489,8 @@ impl Objects {
             Folder::Parts => PARTS,
         };
         let found = self.store.list(Some(&Path::from(prefix)));
-        let translated = found.map(move |meta| Ok(listed(meta.map_err(|source| translate("list", prefix, source))?)));
+        let translated =
+            found.map(move |meta| Ok(listed(meta.map_err(|source| translate("list", prefix, source))?)));
         translated.boxed()
     }
 }

@@ -7,7 +7,7 @@ use testkit::corpus;
 
 use super::{Folder, drystone};
 
-const VERBS: [&[&str]; 24] = [
+const VERBS: [&[&str]; 26] = [
     &["hash"],
     &["chunks"],
     &["inspect"],
@@ -23,6 +23,8 @@ const VERBS: [&[&str]; 24] = [
     &["token", "revoke"],
     &["gc"],
     &["verify"],
+    &["backup"],
+    &["restore"],
     &["rebuild"],
     &["stats"],
     &["store", "copy"],

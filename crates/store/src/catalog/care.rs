@@ -94,10 +94,15 @@ pub struct DigestClaim {
 }
 
 impl DigestClaim {
-    /// The audit event of its removal.
-    pub(crate) fn refusal(&self) -> Deed {
-        let detail = format!("file {} has another SHA-256 than {}", self.file, pointer::hex(&self.sha256));
-        Deed::new("digest.refuse", self.scope.to_string(), detail)
+    /// The audit event of the removal of these, all of one repository.
+    pub(crate) fn refusal(removed: &[&Self]) -> Option<Deed> {
+        let (first, more) = removed.split_first()?;
+        let mut detail =
+            format!("file {} has another SHA-256 than {}", first.file, pointer::hex(&first.sha256));
+        if !more.is_empty() {
+            detail += &format!(", and {} more", more.len());
+        }
+        Some(Deed::new("digest.refuse", first.scope.to_string(), detail))
     }
 }
 

@@ -199,12 +199,16 @@ macro_rules! implement_care_catalog {
                 let (namespace, repo) = (scope.namespace(), scope.repo());
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
-                    for (file, sha256) in computed {
-                        let update =
-                            "UPDATE repo_files SET sha256 = $1 WHERE namespace = $2 AND repo = $3 AND file = $4";
-                        let update = sqlx::query(update).bind(sha256.as_bytes().as_slice()).bind(namespace);
-                        update.bind(repo).bind(file.as_bytes().as_slice()).execute(&mut *tx).await?;
+                    for computed in computed.chunks(BATCH_ROWS) {
+                        let mut update = Query::new("UPDATE repo_files SET sha256 = v.column2 FROM (");
+                        update.push_values(computed, |mut values, (file, sha256)| {
+                            values.push_bind(file.as_bytes().to_vec()).push_bind(sha256.as_bytes().to_vec());
+                        });
+                        update.push(") AS v WHERE namespace = ").push_bind(namespace.to_owned());
+                        update.push(" AND repo = ").push_bind(repo.to_owned()).push(" AND file = v.column1");
+                        update.build().persistent(false).execute(&mut *tx).await?;
                     }
+                    let mut removed = Vec::new();
                     for claim in refuted {
                         let delete = "DELETE FROM repo_sha256s WHERE namespace = $1 AND repo = $2 AND sha256 = $3 \
                             AND file = $4";
@@ -212,8 +216,11 @@ macro_rules! implement_care_catalog {
                         let delete = delete.bind(claim.sha256.as_bytes().as_slice());
                         let deleted = delete.bind(claim.file.as_bytes().as_slice()).execute(&mut *tx).await?;
                         if deleted.rows_affected() > 0 {
-                            note(&mut tx, &claim.refusal()).await?;
+                            removed.push(claim);
                         }
+                    }
+                    if let Some(event) = DigestClaim::refusal(&removed) {
+                        note(&mut tx, &event).await?;
                     }
                     tx.commit().await
                 };

@@ -1,0 +1,160 @@
+//! Backups: whole beside deletions, nothing twice, restored to a store that lacks nothing.
+
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+mod house;
+
+use std::path::Path;
+
+use house::{House, NOW_S, writer};
+use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, backup, sqlite_url};
+use store::catalog::SqliteCatalog;
+use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
+use store::verify::{VerifyOptions, VerifyProgress};
+use store::{ErrorKind, ObjectKey, Objects, Result, Store};
+use testkit::corpus;
+use testkit::upload::Upload;
+use xet::compress::Policy;
+
+async fn back_up(house: &House, dest: &Path, prune: bool) -> Result<BackedUp> {
+    let source = BackupSource {
+        objects: house.store.objects().clone(),
+        catalog: sqlite_url(&house.database_file()).unwrap(),
+    };
+    let target = BackupTarget {
+        objects: Objects::local(&dest.join("objects")).unwrap(),
+        catalog: dest.join("catalog.db"),
+        interrupted_s: None,
+        prune,
+    };
+    backup(&source, &target, || NOW_S, &BackupProgress::default()).await
+}
+
+async fn give_back(dest: &Path, to: &Path) -> Result<Restored> {
+    let target = RestoreTarget {
+        objects: Objects::local(&to.join("objects")).unwrap(),
+        catalog: CatalogTarget::File(to.join("catalog.db")),
+        interrupted_s: None,
+    };
+    let objects = Objects::local(&dest.join("objects")).unwrap();
+    restore(&objects, &dest.join("catalog.db"), &target, || NOW_S, &BackupProgress::default()).await
+}
+
+async fn open(house: &House, folder: &Path) -> Store {
+    let catalog = std::sync::Arc::new(SqliteCatalog::open(&folder.join("catalog.db")).await.unwrap());
+    let objects = Objects::local(&folder.join("objects")).unwrap();
+    Store::new(objects, catalog, house.clock.clone(), &store::Options::default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_is_incremental_and_restores_to_a_whole_store() {
+    let house = House::new().await;
+    let grant = writer("ann/a");
+    let (dest, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut uploads = Vec::new();
+    for n in 0..3 {
+        let data = corpus::noise(n, 200_000);
+        uploads.push((Upload::of(&[&data], 100, Policy::Auto), data));
+        house.upload(&grant, &uploads[n as usize].0).await.unwrap();
+        let done = back_up(&house, dest.path(), false).await.unwrap();
+        assert_eq!((done.objects, done.known, done.damaged.len()), (2, 2 * n, 0), "{done:?}");
+        assert_eq!(done.needed, 2 * (n + 1));
+    }
+    let restored = give_back(dest.path(), to.path()).await.unwrap();
+    assert_eq!((restored.objects, restored.damaged.len()), (6, 0));
+    let again = give_back(dest.path(), to.path()).await.unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Invalid, "a catalog is not overwritten");
+    let store = open(&house, to.path()).await;
+    let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
+    let verified = store.verify(&options, &VerifyProgress::default()).await.unwrap();
+    assert!(verified.damages.is_empty(), "{:?}", verified.damages);
+    for (upload, data) in &uploads {
+        let pieces = store.content(&grant, upload.files[0].hash, 0..data.len() as u64).await.unwrap();
+        let pieces: Vec<bytes::Bytes> = futures::TryStreamExt::try_collect(pieces).await.unwrap();
+        assert!(pieces.concat() == *data);
+    }
+}
+
+/// Garbage collection may take what no file needs between the snapshot and the copy; what files need is missed by name.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_went_unused_is_given_up_and_what_is_needed_is_named() {
+    let house = House::new().await;
+    let grant = writer("ann/a");
+    let dest = tempfile::tempdir().unwrap();
+    let (used, unused) = (corpus::noise(1, 100_000), corpus::noise(2, 100_000));
+    let used = Upload::of(&[&used], 100, Policy::Auto);
+    house.upload(&grant, &used).await.unwrap();
+    let unused = Upload::of(&[&unused], 100, Policy::Auto).xorbs.remove(0);
+    house.ingest(&grant, unused.info.hash(), &unused.bytes).await.unwrap();
+    let key = async |hash| ObjectKey::Xorb(house.catalog.xorbs(&[hash]).await.unwrap()[0].key);
+    let objects = house.store.objects();
+    objects.delete(&key(unused.info.hash()).await).await.unwrap();
+    let done = back_up(&house, dest.path(), false).await.unwrap();
+    assert_eq!(done.damaged, Vec::<String>::new());
+    let lost = key(used.xorbs[0].info.hash()).await;
+    let dest = tempfile::tempdir().unwrap();
+    objects.delete(&lost).await.unwrap();
+    let done = back_up(&house, dest.path(), false).await.unwrap();
+    assert_eq!(done.damaged, [lost.to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pruning_leaves_what_the_store_or_the_snapshot_has() {
+    let house = House::new().await;
+    let (grant, dest) = (writer("ann/a"), tempfile::tempdir().unwrap());
+    let (one, two) = (corpus::noise(1, 100_000), corpus::noise(2, 100_000));
+    let (one, two) = (Upload::of(&[&one], 100, Policy::Auto), Upload::of(&[&two], 100, Policy::Auto));
+    house.upload(&grant, &one).await.unwrap();
+    house.ingest(&grant, two.xorbs[0].info.hash(), &two.xorbs[0].bytes).await.unwrap();
+    assert_eq!(back_up(&house, dest.path(), true).await.unwrap().pruned, 0);
+    // Gone with its row, as after garbage collection.
+    let hash = two.xorbs[0].info.hash();
+    let gone = ObjectKey::Xorb(house.catalog.xorbs(&[hash]).await.unwrap()[0].key);
+    house.store.objects().delete(&gone).await.unwrap();
+    let delete = sqlx::query("DELETE FROM xorbs WHERE hash = $1").bind(hash.as_bytes().to_vec());
+    delete.execute(&house.database().await).await.unwrap();
+    assert_eq!(back_up(&house, dest.path(), false).await.unwrap().pruned, 0);
+    assert_eq!(back_up(&house, dest.path(), true).await.unwrap().pruned, 1);
+    let copy = Objects::local(&dest.path().join("objects")).unwrap();
+    assert_eq!(copy.head(&gone).await.unwrap(), None);
+    assert!(give_back(dest.path(), tempfile::tempdir().unwrap().path()).await.unwrap().damaged.is_empty());
+}
+
+/// A catalog in PostgreSQL becomes a snapshot in SQLite, row by row, and the other way round.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_goes_from_one_database_to_the_other() {
+    let Some(server) = testkit::postgres::Postgres::start() else { return };
+    let url = server.fresh_database();
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = store::catalog::open(&url).await.unwrap();
+    let house = House::over(folder, catalog, &store::Options::default());
+    let (grant, data) = (writer("ann/a"), corpus::noise(1, 300_000));
+    let upload = Upload::of(&[&data], 100, Policy::Auto);
+    house.upload(&grant, &upload).await.unwrap();
+    let source = BackupSource { objects: house.store.objects().clone(), catalog: url };
+    let dest = tempfile::tempdir().unwrap();
+    let target = BackupTarget {
+        objects: Objects::local(&dest.path().join("objects")).unwrap(),
+        catalog: dest.path().join("catalog.db"),
+        interrupted_s: None,
+        prune: false,
+    };
+    let done = backup(&source, &target, || NOW_S, &BackupProgress::default()).await.unwrap();
+    assert_eq!((done.objects, done.damaged.len()), (2, 0));
+    let to = tempfile::tempdir().unwrap();
+    give_back(dest.path(), to.path()).await.unwrap();
+    let counts = house.catalog.counts().await.unwrap();
+    assert_eq!(open(&house, to.path()).await.catalog().counts().await.unwrap(), counts);
+
+    let fresh = server.fresh_database();
+    let target = RestoreTarget {
+        objects: Objects::local(&to.path().join("more")).unwrap(),
+        catalog: CatalogTarget::Postgres { url: fresh.clone(), draft: to.path().join("draft") },
+        interrupted_s: None,
+    };
+    let objects = Objects::local(&dest.path().join("objects")).unwrap();
+    restore(&objects, &dest.path().join("catalog.db"), &target, || NOW_S, &BackupProgress::default())
+        .await
+        .unwrap();
+    assert_eq!(store::catalog::open(&fresh).await.unwrap().counts().await.unwrap(), counts);
+}
