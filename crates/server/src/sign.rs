@@ -15,7 +15,6 @@
 //! |    8 | expiry, Unix seconds, little-endian                              |
 //! |    4 | number of ranges, little-endian                                  |
 //! |  16n | first and last byte of each, little-endian, ascending            |
-//!
 //! |    1 | only in URLs of private repositories: 1                          |
 //!
 //! in URL-safe Base64. A URL of a private repository has `&X-Xet-Cache=private` besides: what it answers may be kept by the

@@ -34,7 +34,12 @@ fn thing() -> Thing {
 
 fn grant(ranges: &[(u64, u64)]) -> Grant {
     let ranges = ranges.iter().map(|(first, last)| HttpRange::new(*first, *last).unwrap()).collect();
-    Grant { key: DataKey { xorb: XorbHash::new([3; 32]), digest: [4; 32] }, ranges, expires_s: NOW + 900, is_private: false }
+    Grant {
+        key: DataKey { xorb: XorbHash::new([3; 32]), digest: [4; 32] },
+        ranges,
+        expires_s: NOW + 900,
+        is_private: false,
+    }
 }
 
 /// What a client sees: status, headers, body.

@@ -116,7 +116,8 @@ fn data_may_be_kept_by_everyone_until_its_url_expires() {
     let etag = format!("\"{}\"", page.data_url.split('/').nth(3).unwrap().split('-').next().unwrap());
     assert_eq!(data.header("etag"), Some(etag.as_str()));
     let cache = data.header("cache-control").unwrap();
-    let age: u64 = cache.strip_prefix("public, immutable, max-age=").unwrap().parse().unwrap();
+    // No repository of this name is public.
+    let age: u64 = cache.strip_prefix("private, immutable, max-age=").unwrap().parse().unwrap();
     let query = page.data_url.split_once("X-Xet-Expires=").unwrap().1;
     let expires_s: u64 = query.split('&').next().unwrap().parse().unwrap();
     assert!(
