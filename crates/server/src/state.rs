@@ -256,7 +256,8 @@ impl AppState {
             return Some("anyone".to_owned());
         }
         let token = token_in(headers).ok().filter(|token| personal::is_token(token))?;
-        Some(self.known(token).await.ok()?.token().id.clone())
+        let person = self.people().ok()?.of(token, self.now_s(), false).await.ok()?.ok()?;
+        Some(person.token().id.clone())
     }
 
     /// Whoever showed a personal token; `None` where tokens are off.

@@ -83,7 +83,8 @@ pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, PageE
     }
     measure(&visit).await;
     let kind = Kind::ALL.into_iter().find(|kind| uri.path().trim_start_matches('/') == kind.plural());
-    let search = visit.query.value("search").map(|text| text.replace(char::is_control, "")).unwrap_or_default();
+    let search =
+        visit.query.value("search").map(|text| text.replace(char::is_control, "")).unwrap_or_default();
     let order = match visit.query.value("sort") {
         Some("name") => Order::Name,
         Some("size") => Order::Size,

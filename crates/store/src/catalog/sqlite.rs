@@ -111,13 +111,6 @@ impl SqliteCatalog {
         drop(self);
     }
 
-    /// Closes the file, which then holds everything by itself.
-    pub async fn close(self) {
-        self.reads.close().await;
-        self.writes.close().await;
-        drop(self);
-    }
-
     async fn try_add_xorbs(&self, rows: &[XorbRow]) -> Sql<Vec<(XorbColumns, bool)>> {
         let mut tx = self.writes.begin_with(BEGIN).await?;
         let mut answers = Vec::new();

@@ -12,7 +12,6 @@ use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
 use super::keeping::{Audit, DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
 use super::{MemberVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
-use crate::output::CliError;
 
 pub(super) async fn run(place: &Place, verb: Verb) -> Values {
     let (config, store) = (place.config()?, place.open().await?);

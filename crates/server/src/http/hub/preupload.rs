@@ -20,7 +20,6 @@ use super::admin::small_json;
 use super::error::HubError;
 use super::ignore::Ignore;
 use crate::http::json as answer;
-use xet::wire::ErrorCode;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,8 +107,11 @@ async fn decided(asked: Asked, body: Body, is_page: bool) -> Result<Response<Bod
         };
         (oid, is_page.then_some(item.bytes))
     };
-    let found: Vec<_> =
-        request.files.iter().map(|file| current.get(file.path.as_str()).map(found_of).unwrap_or_default()).collect();
+    let found: Vec<_> = request
+        .files
+        .iter()
+        .map(|file| current.get(file.path.as_str()).map(found_of).unwrap_or_default())
+        .collect();
     // Each file is compared with each rule of the `.gitignore`.
     let decide = move || -> Result<Vec<Decided>, HubError> {
         let begin = Instant::now();

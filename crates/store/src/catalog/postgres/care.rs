@@ -10,7 +10,7 @@ use super::super::repo::statements::retried;
 use super::super::rows::{
     FileColumns, FileRow, Reach, ShardRow, XorbColumns, XorbRow, array, column, number,
 };
-use super::super::{BATCH_ROWS, REVIVE_SHARD, Tries, XORB_COLUMNS, translate, unique};
+use super::super::{BATCH_ROWS, REVIVE_SHARD, Tries, XORB_COLUMNS, push_reach, translate, unique};
 use super::keep::note;
 use super::{BEGIN, PostgresCatalog};
 use crate::access::Scope;
