@@ -147,6 +147,17 @@ pub fn open_objects(url: &str) -> store::Result<Objects> {
     open_bucket(&Secret::new(url.to_owned()))
 }
 
+/// The objects a URL names, which must be there: a folder that is not is not created.
+pub fn open_existing_objects(url: &str) -> store::Result<Objects> {
+    match opening::file_url(url) {
+        Some(folder) if !folder.is_dir() => {
+            let message = format!("{}: no such folder", folder.display());
+            Err(store::Error::new(store::ErrorKind::NotFound, message))
+        }
+        _ => open_objects(url),
+    }
+}
+
 /// Buckets are told about themselves where their other tools look: `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`.
 fn bucket_options() -> impl Iterator<Item = (String, String)> {
     let variables = std::env::vars_os();

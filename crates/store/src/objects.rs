@@ -343,6 +343,11 @@ impl Objects {
         lock.alone(|| work(folder))
     }
 
+    /// Whether another process uses the folder that the objects are in. Of a bucket that is not known.
+    pub fn is_shared(&self) -> bool {
+        self.lock.as_deref().is_some_and(lock::FolderLock::is_shared)
+    }
+
     /// Whether bytes can be put aside in files while they arrive.
     pub(crate) fn stages_in_files(&self) -> bool {
         self.folder.is_some()

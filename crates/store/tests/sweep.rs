@@ -177,7 +177,7 @@ async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
     house.upload(&grant(), &upload).await.unwrap();
     house.clock.advance(2 * GRACE_S);
     let options = SweepOptions::default();
-    for n in 1..40 {
+    for n in 1..100 {
         house.faults.fail_before(n);
         let broken = house.store.sweep(&options, &SweepProgress::default()).await;
         house.faults.disarm();

@@ -90,6 +90,10 @@ impl Gc {
         let swept = watched(
             async {
                 let store = self.place.open().await?;
+                if self.offline && store.objects().is_shared() {
+                    let message = "gc --offline needs the store for itself, and another process uses it: stop that, or leave out --offline";
+                    return Err(CliError::Message(message.to_owned()));
+                }
                 let mut swept = store.sweep(&options, &progress).await.map_err(said)?;
                 swept.drafts.append(&mut store.remove_drafts().await.map_err(said)?);
                 Ok(swept)

@@ -116,8 +116,17 @@ impl Copy {
         };
         let copied = watched(
             async {
-                let from = server::house::open_objects(&self.from).map_err(said)?;
-                let to = server::house::open_objects(&self.to).map_err(said)?;
+                let from = server::house::open_existing_objects(&self.from).map_err(said)?;
+                let to = match server::house::open_existing_objects(&self.to) {
+                    // Nothing is created to see what would be copied.
+                    Err(error) if self.dry_run && error.kind() == store::ErrorKind::NotFound => {
+                        store::Objects::open("memory:///", []).map_err(said)?
+                    }
+                    Err(error) if error.kind() == store::ErrorKind::NotFound => {
+                        server::house::open_objects(&self.to).map_err(said)?
+                    }
+                    to => to.map_err(said)?,
+                };
                 let options = CopyOptions { dry_run: self.dry_run, ..CopyOptions::default() };
                 copy(&from, &to, options, &progress).await.map_err(said)
             },

@@ -59,7 +59,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let repair = match (&self.from, self.repair) {
-            (Some(url), _) => Some(Repair::From(server::house::open_objects(url).map_err(said)?)),
+            (Some(url), _) => Some(Repair::From(server::house::open_existing_objects(url).map_err(said)?)),
             (None, true) => Some(Repair::Mark),
             (None, false) => None,
         };

@@ -35,6 +35,13 @@ fn store(folder: &Folder, name: &str) -> String {
     data
 }
 
+/// The files of a catalog, with their names: the log may hold what is not in the database yet.
+fn database(data: &str) -> Vec<(String, String)> {
+    let names = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let ours = names.filter(|name| name.starts_with("catalog.db"));
+    ours.map(|name| (format!("{data}/{name}"), name)).collect()
+}
+
 fn files_under(folder: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(folder).to_owned()];
@@ -57,7 +64,9 @@ fn a_file_of_settings_is_enough_for_every_verb() {
     let data = store(&folder, "data");
     // Nothing is where it would be looked for without the file.
     fs::rename(format!("{data}/objects"), folder.at("elsewhere")).unwrap();
-    fs::rename(format!("{data}/catalog.db"), folder.at("other.db")).unwrap();
+    for (from, name) in database(&data) {
+        fs::rename(from, folder.at(&name.replace("catalog", "other"))).unwrap();
+    }
     let (objects, catalog) = (folder.at("elsewhere"), folder.at("other.db"));
     let settings = format!("data = '{data}'\nobjects = 'file://{objects}'\ncatalog = 'sqlite://{catalog}'\n");
     let file = folder.put("hub.toml", settings);
@@ -117,6 +126,9 @@ fn a_slip_in_a_flag_creates_nothing() {
         }
     }
     drystone(["rebuild", "--data", &typo]).run().fails(1);
+    drystone(["store", "copy", &objects, &format!("file://{typo}")]).run().fails(1);
+    drystone(["store", "copy", "--dry-run", &format!("file://{data}/objects"), &objects]).run().ok();
+    drystone(["verify", "--repair", "--from", &objects, "--data", &data]).run().fails(1);
     drystone(["cas", "get", &"1".repeat(64), "-o", &folder.at("out"), "--store", &typo]).run().fails(1);
     assert_eq!((folder.names(), files_under(&format!("{data}/objects"))), before);
     drystone(["stats", "--data", &data]).run().ok();
@@ -145,7 +157,9 @@ fn a_catalog_of_another_store_is_refused_by_every_verb() {
     drystone(["store", "copy", &objects(&one), &objects(&two)]).run().fails(1);
     drystone(["store", "copy", &objects(&one), &objects(&folder.at("copy"))]).run().ok();
     // The copy is of the same store.
-    fs::copy(format!("{one}/catalog.db"), folder.at("copy/catalog.db")).unwrap();
+    for (from, name) in database(&one) {
+        fs::copy(from, folder.at(&format!("copy/{name}"))).unwrap();
+    }
     drystone(["verify", "--data", &folder.at("copy")]).run().ok();
 }
 
@@ -155,7 +169,9 @@ fn a_lost_catalog_stops_the_server_until_it_is_rebuilt() {
     let data = store(&folder, "data");
     let admin = folder.read("data/admin.token");
     let before = files_under(&format!("{data}/objects"));
-    fs::remove_file(format!("{data}/catalog.db")).unwrap();
+    for (file, _) in database(&data) {
+        fs::remove_file(file).unwrap();
+    }
     let said = drystone(["serve", "--listen", "127.0.0.1:0", "--data", &data]).run().fails(1);
     assert!(said.contains("drystone rebuild") && said.contains("there are objects of store"), "{said}");
     assert!(!Path::new(&data).join("catalog.db").exists());
@@ -230,6 +246,8 @@ fn what_a_killed_process_left_is_removed_and_named() {
     fs::write(&draft, "half").unwrap();
     drystone(["gc", "--data", &data]).run().ok();
     assert!(Path::new(&draft).exists());
+    let said = drystone(["gc", "--offline", "--data", &data]).run().fails(1);
+    assert!(said.contains("another process uses it"), "{said}");
     drop(server);
     let said = drystone(["gc", "--data", &data]).run().ok();
     assert!(said.contains("#7, left by a process that was killed") && !Path::new(&draft).exists(), "{said}");

@@ -159,7 +159,8 @@ impl House {
     }
 }
 
-fn file_url(url: &str) -> Option<PathBuf> {
+/// The folder of a `file://` URL.
+pub(super) fn file_url(url: &str) -> Option<PathBuf> {
     let url = url::Url::parse(url).ok().filter(|url| url.scheme() == "file")?;
     url.to_file_path().ok()
 }

@@ -19,6 +19,13 @@ impl FolderLock {
         Some(Self(file))
     }
 
+    /// Whether another process, or another store of this one, uses the folder.
+    pub(super) fn is_shared(&self) -> bool {
+        let tried = self.0.try_lock();
+        self.0.lock_shared().ok();
+        matches!(tried, Err(TryLockError::WouldBlock))
+    }
+
     /// Does work if no other process, and no other store of this one, uses the folder.
     pub(super) fn alone<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let done = match self.0.try_lock() {
@@ -44,8 +51,10 @@ mod tests {
         assert_eq!(one.alone(|| 1), Some(1));
         let two = FolderLock::take(folder.path()).unwrap();
         assert_eq!((one.alone(|| 1), two.alone(|| 2)), (None, None));
+        assert!(one.is_shared() && two.is_shared());
         drop(one);
         assert_eq!(two.alone(|| 2), Some(2));
+        assert!(!two.is_shared());
         assert!(FolderLock::take(&folder.path().join("nowhere")).is_none());
     }
 }
