@@ -247,9 +247,12 @@ async fn a_commit_whose_file_was_swept_is_refused() {
     let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
     let (_, upload) = upload(1);
     house.upload(&grant(), &upload).await.unwrap();
+    // The digest is computed already, so that the commit's operations can be counted.
+    let digests = [upload.files[0].sha256.unwrap()];
+    assert_eq!(house.store.linked_files(&repo.scope().unwrap(), &digests).await.unwrap().len(), 1);
     house.clock.advance(GRACE_S + 10);
     // The commit has found the file, and waits; meanwhile the file goes.
-    house.faults.hold_from(5);
+    house.faults.hold_from(8);
     let commit = tokio::spawn({
         let (store, repo) = (house.store.clone(), repo.clone());
         let sha256 = upload.files[0].sha256.unwrap();
