@@ -13,7 +13,14 @@ use crate::rate::network;
 /// Counts password attempts in windows of [`WINDOW`].
 #[derive(Debug, Default)]
 pub struct SignInLimit {
-    counts: Mutex<HashMap<Key, Count>>,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    of: HashMap<Key, Count>,
+    /// When counts of past windows were last looked for: with all of them in use, not for every attempt.
+    purged: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,9 +54,11 @@ impl SignInLimit {
         let keys = [Key::Address(address), Key::Pair(address, name.clone()), Key::Name(name)];
         // A panic elsewhere leaves the numbers as good as they were.
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() + keys.len() > COUNTS_MAX {
-            counts.retain(|_, count| now < count.began + WINDOW);
+        if counts.of.len() + keys.len() > COUNTS_MAX && now >= counts.purged + PURGE {
+            counts.purged = now;
+            counts.of.retain(|_, count| now < count.began + WINDOW);
         }
+        let counts = &mut counts.of;
         let is_full = counts.len() + keys.len() > COUNTS_MAX;
         for key in &keys {
             match counts.get(key).filter(|count| now < count.began + WINDOW) {
@@ -75,7 +84,7 @@ impl SignInLimit {
     pub fn succeed(&self, attempt: &Attempt) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         for key in &attempt.0 {
-            if let Some(count) = counts.get_mut(key) {
+            if let Some(count) = counts.of.get_mut(key) {
                 count.attempts = count.attempts.saturating_sub(1);
             }
         }
@@ -93,6 +102,8 @@ impl Key {
 }
 
 const WINDOW: Duration = Duration::from_secs(60);
+/// Least time between two searches for counts of past windows.
+const PURGE: Duration = Duration::from_secs(5);
 const NAME_CHARACTERS_MAX: usize = 100;
 /// Some megabytes of counts.
 const COUNTS_MAX: usize = 100_000;
@@ -150,7 +161,7 @@ mod tests {
             let address = IpAddr::V4(std::net::Ipv4Addr::from(n << 4));
             let _ = limit.begin(address, &n.to_string(), seconds(0));
         }
-        assert!(limit.counts.lock().unwrap().len() <= COUNTS_MAX);
+        assert!(limit.counts.lock().unwrap().of.len() <= COUNTS_MAX);
         assert!(limit.begin(A, "ann", seconds(60)).is_ok(), "room comes back");
     }
 }
