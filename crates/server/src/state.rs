@@ -249,15 +249,18 @@ impl AppState {
         Ok(access.scope)
     }
 
-    /// The id of the personal token that a request came with; where tokens are off, one for everyone. What was sent with it to
-    /// one repository, its holder may refer to in another.
+    /// Sender of an upload: what was sent to one repository, the same sender may refer to in another.
     pub(crate) async fn sender(&self, headers: &HeaderMap) -> Option<String> {
         if !self.config.auth {
             return Some("anyone".to_owned());
         }
-        let token = token_in(headers).ok().filter(|token| personal::is_token(token))?;
-        let person = self.people().ok()?.of(token, self.now_s(), false).await.ok()?.ok()?;
-        Some(person.token().id.clone())
+        let (people, now_s) = (self.people().ok()?, self.now_s());
+        let token = token_in(headers).ok()?;
+        if personal::is_token(token) {
+            return Some(people.of(token, now_s, false).await.ok()?.ok()?.sender());
+        }
+        let claims = self.tokens.verify(token, now_s).ok()?;
+        people.access(&claims, now_s).await.ok()??.sender
     }
 
     /// Whoever showed a personal token; `None` where tokens are off.

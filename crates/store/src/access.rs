@@ -80,13 +80,13 @@ impl Grant {
         Self { scope, writes: true, sender: None, is_exempt: false }
     }
 
-    /// The same, by the holder of the token of this id: what they sent to one repository they may refer to in another.
+    /// The same, by this sender: what it sent to one repository it may refer to in another.
     #[must_use]
-    pub fn sent_by(self, token: impl Into<String>) -> Self {
-        Self { sender: Some(token.into()), ..self }
+    pub fn sent_by(self, sender: impl Into<String>) -> Self {
+        Self { sender: Some(sender.into()), ..self }
     }
 
-    /// The id of the caller's token, where it is known.
+    /// The sender, where it is known: a user or a token.
     pub fn sender(&self) -> Option<&str> {
         self.sender.as_deref()
     }

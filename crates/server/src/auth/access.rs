@@ -27,6 +27,8 @@ pub struct Access {
     writes: bool,
     /// When the token behind the access expires, Unix seconds.
     pub(super) expires_s: Option<u64>,
+    /// Sender of what is uploaded; see [`Person::sender`].
+    pub(crate) sender: Option<String>,
 }
 
 impl Access {
@@ -60,7 +62,8 @@ impl Access {
         };
         let (reads, writes) = (!repo.private || may(Rights::Read), may(Rights::Write));
         let expires_s = principal.and_then(|principal| principal.token.expires_s);
-        Ok(Some(Self { scope: repo.name.scope()?, reads, writes, expires_s }))
+        let sender = person.map(Person::sender);
+        Ok(Some(Self { scope: repo.name.scope()?, reads, writes, expires_s, sender }))
     }
 
     async fn of_name(
@@ -90,6 +93,7 @@ impl Access {
                 && identity.owner_may(needed, &name.namespace, &principal.memberships)
         };
         let (reads, writes) = (may(TokenScope::Read), may(TokenScope::Write));
-        Ok(Some(Self { scope, reads, writes, expires_s: principal.token.expires_s }))
+        let sender = person.map(Person::sender);
+        Ok(Some(Self { scope, reads, writes, expires_s: principal.token.expires_s, sender }))
     }
 }

@@ -13,7 +13,7 @@ use xet::wire::routes::TokenScope;
 
 use super::access::{Access, Place};
 use super::identity::{Owner, TokenReach};
-use super::{Claims, Origin, Refusal, TokenHash};
+use super::{Claims, Identity, Origin, Refusal, TokenHash};
 
 /// How long an answer of the catalog is cached.
 pub const BELIEVED: Duration = Duration::from_secs(2);
@@ -198,6 +198,17 @@ impl Person {
     /// The token's row.
     pub fn token(&self) -> &TokenRow {
         &self.0.token
+    }
+
+    /// Sender of what is uploaded with the token: the user, where the token allows all that the user may do, else the token.
+    /// What a sender sent to one repository it may refer to in another; a token for one repository must not refer to what its
+    /// owner sent to others.
+    pub fn sender(&self) -> String {
+        let identity = Identity::from(self.principal());
+        match (identity.owner, &identity.reach) {
+            (Owner::User, TokenReach::Everywhere) => format!("user/{}", identity.name),
+            _ => self.token().id.clone(),
+        }
     }
 
     /// Refuses a token without these rights.

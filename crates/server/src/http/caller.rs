@@ -32,11 +32,10 @@ impl Caller {
         };
         let grant = match needed {
             TokenScope::Read => store::Grant::read(scope),
-            TokenScope::Write => store::Grant::write(scope),
-        };
-        let grant = match state.sender(headers).await {
-            Some(token) => grant.sent_by(token),
-            None => grant,
+            TokenScope::Write => match state.sender(headers).await {
+                Some(sender) => store::Grant::write(scope).sent_by(sender),
+                None => store::Grant::write(scope),
+            },
         };
         Ok(Self { store: store_of(state)?, grant })
     }

@@ -203,7 +203,8 @@ async fn a_claimed_digest_counts_when_it_was_computed(catalog: Any) {
     );
     assert_eq!(catalog.hub().linked_files(&b, &digests).await.unwrap(), []);
     assert_eq!(care.digest_claims(&a, &digests).await.unwrap().len(), 1);
-    let reaches = [Reach::All, Reach::Namespace("ann".into()), Reach::Namespace("bob".into())];
+    let (other, bob): (Scope, Scope) = ("ann/c".parse().unwrap(), "bob/a".parse().unwrap());
+    let reaches = [Reach::All(other.clone()), Reach::Namespace(other), Reach::Namespace(bob)];
     let reaches = reaches.into_iter().chain([Reach::Repo(a.clone()), Reach::Repo(b.clone())]);
     let mut known = Vec::new();
     for reach in reaches {

@@ -113,7 +113,9 @@ async fn names_are_unique_and_found_without_regard_to_case(catalog: Any) {
     }
     assert_eq!(hub.spellings("aNN").await.unwrap(), ["ann"]);
     assert_eq!(hub.spellings("bob").await.unwrap(), [""; 0]);
-    let namespace = |name: &str| NamespaceRow { name: name.into(), is_organisation: false, created_s: 1 };
+    let state = NamespaceState::Active;
+    let namespace =
+        |name: &str| NamespaceRow { name: name.into(), is_organisation: false, created_s: 1, state };
     assert_eq!(
         hub.add_namespaces(&[namespace("ANN"), namespace("ann"), namespace("Ann")]).await.unwrap(),
         ["ann"]
