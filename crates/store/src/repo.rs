@@ -239,9 +239,11 @@ const RESERVED: &[&str] = &[
 
 /// The same of paths that some clients leave the version out of. Older catalogs may have such namespaces.
 const RESERVED_SHORT: &[&str] = &[
+    "chunk",
     "chunks",
     "file-chunk-hashes",
     "files",
+    "reconstruction",
     "reconstructions",
     "shard",
     "shards",

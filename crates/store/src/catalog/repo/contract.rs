@@ -127,7 +127,7 @@ async fn names_are_unique_and_found_without_regard_to_case(catalog: Any) {
     assert!(!hub.change_repo(&other, &renamed(&other, "ann/mODEL")).await.unwrap());
     assert!(!hub.change_repo(&other, &renamed(&other, "ANN/c")).await.unwrap());
     assert!(hub.change_repo(&one, &renamed(&one, "ann/mODEL")).await.unwrap());
-    assert_eq!(hub.repos(&[one.name.clone()]).await.unwrap(), [renamed(&one, "ann/mODEL")]);
+    assert_eq!(hub.repos(std::slice::from_ref(&one.name)).await.unwrap(), [renamed(&one, "ann/mODEL")]);
 
     // The trash frees a name in every case, and gives it back if nothing has it.
     let trashed = RepoRow { reclaim_s: Some(9), ..other.clone() };
