@@ -47,7 +47,7 @@ fn killed(rounds: u64, catalog: Option<&str>) {
     while round < rounds || !known.met_both(rounds) {
         assert!(round < 10 * rounds, "kills come too early or too late: {:?}", known.counts());
         let mut server = Server::start(&data, catalog);
-        let token = token.get_or_insert_with(|| make_token(&data));
+        let token = token.get_or_insert_with(|| make_token(&data, catalog));
         let cas = Cas::new(&server.url, token);
         known.check(&cas, false);
         // After so many answers and a little more: in the middle of something, wherever that is.
@@ -173,7 +173,9 @@ impl Known {
 /// Runs `drystone check` on every object; what a write left unfinished must not be listed as one.
 fn check_objects(folder: &Path) -> usize {
     let mut files = Vec::new();
-    walk(folder, &mut files);
+    for kind in ["xorbs", "shards"] {
+        walk(&folder.join(kind), &mut files);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let listed = runtime.block_on(async {
         use futures::TryStreamExt as _;
@@ -220,9 +222,10 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn make_token(data: &Path) -> String {
+fn make_token(data: &Path, catalog: Option<&str>) -> String {
     let args = ["token", "create", "--scope", "write", "--repo", "ann/model", "--cas", "--json", "--data"];
-    let made = Call::new(DRYSTONE).args(args).args([data]).run().ok();
+    let catalog = catalog.into_iter().flat_map(|catalog| ["--catalog", catalog]);
+    let made = Call::new(DRYSTONE).args(args).args([data]).args(catalog).run().ok();
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
     made["token"].as_str().unwrap().to_owned()
 }

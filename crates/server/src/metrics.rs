@@ -93,7 +93,12 @@ pub const TABLE: &[(&str, &str, &str, &str)] = &[
         "bytes of uploads that came, with or without an announced length",
     ),
     ("drystone_sent_bytes_total", "counter", "", "bytes of xorbs that were asked for on data URLs"),
-    ("drystone_sweeps_total", "counter", "result", "sweeps that are over: `done` or `failed`"),
+    (
+        "drystone_sweeps_total",
+        "counter",
+        "result",
+        "sweeps that are over: `done`, `failed`, or `refused` where too much would have been deleted",
+    ),
     ("drystone_swept_bytes_total", "counter", "", "bytes of objects that sweeps deleted"),
     ("drystone_swept_objects_total", "counter", "", "objects that sweeps deleted"),
     (

@@ -88,7 +88,8 @@ async fn brings_files_back(place: &Place<'_>) {
         let got = hub.post(["/v1/shards", "/shards", "/shard/default/x"][n % 3], &bytes).await;
         assert_eq!(got.status, 200);
         let result = u64::from(parse_json::<ShardUploaded>(&got.body).unwrap().result);
-        assert_eq!(result, u64::from(n % 2 != 0), "{}", group.name);
+        // A shard without files adds nothing to the repository.
+        assert_eq!(result, u64::from(n % 2 != 0 && !shard.files.is_empty()), "{}", group.name);
 
         for file in &shard.files {
             let whole: Vec<u8> = file
@@ -332,14 +333,16 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
             [("ann", "a"), ("ann", "b"), ("bob", "a")].into_iter().zip(expected)
         {
             let repo = Repository { kind: RepoKind::Models, namespace: namespace.into(), name: name.into() };
-            let claims = Claims::new(
-                "x",
-                Origin::Token(testkit::origin::ORIGIN.into()),
-                TokenScope::Write,
-                repo,
-                hub.state.now_s(),
-                60,
-            );
+            // The sender of a xorb may refer to it anywhere: the others are others.
+            let origin = match (namespace, name) {
+                ("ann", "a") => testkit::origin::ORIGIN.to_owned(),
+                _ => format!("{namespace}-{name}"),
+            };
+            if origin != testkit::origin::ORIGIN {
+                testkit::origin::add_origin_named(hub.store.catalog(), &origin).await;
+            }
+            let claims =
+                Claims::new("x", Origin::Token(origin), TokenScope::Write, repo, hub.state.now_s(), 60);
             let token = format!("Bearer {}", hub.state.tokens.issue(&claims).token.expose());
             let auth = [("authorization", token.as_str())];
             let got = hub.send("HEAD", &format!("/v1/xorbs/default/{xorb}"), &auth, Vec::new()).await;
@@ -379,6 +382,7 @@ fn an_upload_without_a_length_is_counted_and_its_calls_are_timed() {
     assert_eq!(count("drystone_received_bytes_total "), sent as f64);
     assert_eq!(count("drystone_xorbs_received_total{new=\"true\"}"), 1.0);
     assert_eq!(count("drystone_ingest_seconds_count"), 1.0);
-    assert_eq!(count("drystone_object_seconds_count{call=\"put\"}"), 1.0);
+    // The xorb, and the id of the store.
+    assert_eq!(count("drystone_object_seconds_count{call=\"put\"}"), 2.0);
     assert_eq!(count("drystone_catalog_seconds_count{call=\"record_upload\"}"), 2.0);
 }

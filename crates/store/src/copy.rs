@@ -211,14 +211,14 @@ mod tests {
         let store = || Objects::new(Arc::new(InMemory::new()));
         let (from, to, other) = (store(), store(), store());
         let progress = CopyProgress::default();
-        for path in ["store.json", "later/version/object"] {
+        for path in ["later.json", "later/version/object"] {
             from.write_path(path, Bytes::from_static(b"one")).await.unwrap();
         }
         let did = copy(&from, &to, CopyOptions::default(), &progress).await.unwrap();
         assert_eq!((did.objects, did.known), (2, 0));
         assert_eq!(to.read_path("later/version/object").await.unwrap().unwrap(), "one");
         assert_eq!(copy(&from, &to, CopyOptions::default(), &progress).await.unwrap().known, 2);
-        other.write_path("store.json", Bytes::from_static(b"two")).await.unwrap();
+        other.write_path("later.json", Bytes::from_static(b"two")).await.unwrap();
         let refused = copy(&from, &other, CopyOptions::default(), &progress).await.unwrap_err();
         assert!(refused.to_string().contains("another store"), "{refused}");
     }

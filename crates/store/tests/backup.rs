@@ -126,7 +126,7 @@ async fn a_backup_goes_from_one_database_to_the_other() {
     let Some(server) = testkit::postgres::Postgres::start() else { return };
     let url = server.fresh_database();
     let folder = tempfile::tempdir().unwrap();
-    let catalog = store::catalog::open(&url).await.unwrap();
+    let catalog = store::catalog::open_or_create(&url).await.unwrap();
     let house = House::over(folder, catalog, &store::Options::default());
     let (grant, data) = (writer("ann/a"), corpus::noise(1, 300_000));
     let upload = Upload::of(&[&data], 100, Policy::Auto);

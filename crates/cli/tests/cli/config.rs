@@ -61,7 +61,7 @@ fn a_running_server_passes() {
     let _server = Server::start(&["--data", &data]);
     let report = json(check(&["--data", &data, "--json"]));
     let checks = report["checks"].as_array().unwrap();
-    assert_eq!(checks.len(), 3);
+    assert_eq!(checks.len(), 4);
     assert!(
         checks.iter().all(|check| check["ok"] == true && !text(check, "message").contains("will be made")),
         "{report}"

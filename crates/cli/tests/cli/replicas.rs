@@ -49,7 +49,7 @@ impl Server {
         self.folder.path().join("data")
     }
 
-    fn token(&self, scope: &str) -> String {
+    fn token(&self, scope: &str, catalog: &str) -> String {
         let data = self.data();
         let args = [
             "token",
@@ -61,6 +61,8 @@ impl Server {
             "ann/model",
             "--data",
             data.to_str().unwrap(),
+            "--catalog",
+            catalog,
         ];
         drystone(args).run().ok().trim().to_owned()
     }
@@ -231,14 +233,14 @@ async fn two_servers_over_one_bucket_and_one_database_are_one() {
         });
         let admin = [&a, &b].map(|server| fs::read_to_string(server.data().join("admin.token")).unwrap());
         assert_eq!(admin[0], admin[1]);
-        let caller = Caller { client: Client::new(), token: a.token("write") };
+        let caller = Caller { client: Client::new(), token: a.token("write", &catalog) };
 
         let one = Upload::new(1);
         assert!(caller.put_xorb(&a, &one.xorb(Policy::Auto)).await);
         assert!(!caller.put_xorb(&b, &one.xorb(Policy::Auto)).await, "{data_urls}: the other knows it");
         assert_eq!(caller.put_shard(&b, &one.shard).await, 1);
         assert!(caller.read(&a, one.file).await == one.data);
-        let caller = Caller { token: b.token("write"), ..caller };
+        let caller = Caller { token: b.token("write", &catalog), ..caller };
         assert!(caller.read(&a, one.file).await == one.data);
         assert!(caller.read(&b, one.file).await == one.data);
 

@@ -120,7 +120,7 @@ async fn members_and_quotas_are_of_the_name_as_it_is_spelled() {
     }
     let set = hub.admin("PUT", "/api/admin/orgs/TEAM/members/ann", json!({"role": "write"})).await;
     assert_eq!(set.status, 200, "{}", String::from_utf8_lossy(&set.body));
-    let ann = hub.personal("Ann", Rights::Write, Bound::Namespace("Ann".into())).await;
+    let ann = hub.personal("Ann", Rights::Write, Bound::Everywhere).await;
     let body = json!({"name": "x", "organization": "team"}).to_string();
     let got = hub.ask(&ann, "POST", "/api/repos/create", body.as_bytes()).await;
     assert_eq!((got.status, got.json()["id"].as_str()), (200, Some("Team/x")));

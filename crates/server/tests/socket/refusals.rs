@@ -97,7 +97,7 @@ impl Bench {
     fn get(&self, name: &str, path: impl Into<String>, status: u16, code: &'static str) -> Case {
         let (path, body): (String, _) = (path.into(), Body::None);
         // Chunks and xorbs are asked for by those who write.
-        let writes = path.contains("/chunks/") || path.contains("/xorbs/");
+        let writes = path.contains("/chunks/") || path.contains("/chunk/") || path.contains("/xorbs/");
         let token = Some(if writes { self.write.clone() } else { self.read.clone() });
         Case {
             name: name.to_owned(),
