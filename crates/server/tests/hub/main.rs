@@ -16,13 +16,12 @@ use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use server::auth::personal::{self, Wanted};
-use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
+use server::{AppState, House, Key, KeyRing, ServeConfig};
 use sha2::Digest as _;
 use store::Store;
 use store::catalog::tokens::{Bound, Rights};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
-use xet::wire::routes::TokenScope;
 
 struct Hub {
     app: Router,
