@@ -234,8 +234,8 @@ impl AppState {
         let claims = self.tokens.verify(token, self.now_s())?;
         claims.allow(needed)?;
         self.admit(&claims.jti)?;
-        let access = self.people()?.access(&claims, self.now_s()).await?;
-        let access = access.filter(|access| access.allows(needed)).ok_or(auth::Refusal::Void)?;
+        let access = self.people()?.access(&claims, needed, self.now_s()).await?;
+        let access = access.ok_or(auth::Refusal::Void)?;
         store::audit::name(&claims.sub);
         Ok(Some(access.scope))
     }
@@ -245,7 +245,7 @@ impl AppState {
         let (Some(id), Some(people)) = (claims.repo_id, &self.people) else {
             return Ok(claims.repo.scope()?);
         };
-        let access = people.open_access(id).await?.ok_or(auth::Refusal::Void)?;
+        let access = people.open_access(id, &claims.repo, self.now_s()).await?.ok_or(auth::Refusal::Void)?;
         Ok(access.scope)
     }
 

@@ -257,6 +257,42 @@ async fn a_cas_token_of_an_anonymous_caller_ends_when_the_repository_turns_priva
 }
 
 #[tokio::test]
+async fn a_new_cas_token_is_good_at_once_whatever_was_cached() {
+    let hub = Hub::new().await;
+    let (token, _) = hub.token(Rights::Write, Bound::Namespace("ann".into()), None).await;
+    let scope = async |token: &str| {
+        let mut headers = axum::http::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let scope = hub.state.authorize(&headers, xet::wire::routes::TokenScope::Read).await;
+        scope.map(|scope| scope.unwrap().to_string()).map_err(|refused| refused.to_string())
+    };
+    let old = hub.cas(token.expose(), "models/ann/a", "read").await;
+    assert_eq!(scope(&old).await.unwrap(), "ann/models/a");
+    let row = hub.store.repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
+    hub.store.rename_repo(&row, &repo_name("models/ann/b")).await.unwrap();
+    let new = hub.cas(token.expose(), "models/ann/b", "read").await;
+    assert_eq!(scope(&new).await.unwrap(), "ann/models/b", "the content has moved");
+
+    // A repository that is public again opens to a token that was got then.
+    let anonymous = async || {
+        let request = Request::get("/api/models/ann/b/xet-read-token/main").body(Body::empty()).unwrap();
+        let response = server::app(hub.state.clone()).oneshot(request).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        parse_json::<TokenAnswer>(&body).unwrap().access_token
+    };
+    let set_private = async |private| {
+        let row = hub.store.repo(&repo_name("models/ann/b")).await.unwrap().unwrap();
+        hub.store.set_private(&row, private).await.unwrap();
+    };
+    set_private(false).await;
+    let first = anonymous().await;
+    set_private(true).await;
+    assert!(scope(&first).await.is_err());
+    set_private(false).await;
+    assert_eq!(scope(&anonymous().await).await.unwrap(), "ann/models/b");
+}
+
+#[tokio::test]
 async fn tokens_of_a_repository_follow_its_name_and_open_no_other_one() {
     let hub = Hub::new().await;
     let (own, _) = hub.token(Rights::Write, repo("ann/models/a"), None).await;

@@ -118,20 +118,21 @@ fn catalog_target(config: &ServeConfig) -> Result<CatalogTarget, CliError> {
     }
 }
 
-/// What is there already is not mixed with a backup.
+/// Refuses a directory with files in it: what is there is not mixed with a backup. Empty directories and the lock file of the
+/// objects are what a run leaves that was killed before it wrote anything.
 fn expect_empty(folder: &Path) -> Result<(), CliError> {
-    let failed = |error| CliError::Io(folder.display().to_string(), error);
-    match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed(error)),
-        Ok(mut entries) => match entries.next() {
-            None => Ok(()),
-            Some(_) => {
+    for entry in walkdir::WalkDir::new(folder) {
+        match entry {
+            Ok(entry) if entry.file_type().is_dir() || entry.file_name() == ".lock" => {}
+            Ok(_) => {
                 let message = format!("{} is not empty: restore to an empty directory", folder.display());
-                Err(CliError::Message(message))
+                return Err(CliError::Message(message));
             }
-        },
+            Err(error) if error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) => {}
+            Err(error) => return Err(said(error)),
+        }
     }
+    Ok(())
 }
 
 const PARTIAL: &str = "restore.partial";

@@ -10,7 +10,7 @@ use super::people::{Person, rights_for};
 use super::{Identity, RepoKind, Repository};
 
 /// Part of the content store that a CAS token names.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// The content of a repository.
     Repo(RepoId),

@@ -13,7 +13,7 @@ use xet::wire::routes::TokenScope;
 
 use super::access::{Access, Place};
 use super::identity::{Owner, TokenReach};
-use super::{Claims, Identity, Origin, Refusal, TokenHash};
+use super::{Claims, Identity, Origin, Refusal, Repository, TokenHash};
 
 /// How long an answer of the catalog is cached.
 pub const BELIEVED: Duration = Duration::from_secs(2);
@@ -24,8 +24,18 @@ pub struct People {
     store: Store,
     /// By digest of the token, unknown ones too.
     seen: Cache<TokenHash, Option<Arc<Principal>>>,
-    /// What CAS tokens of one origin may do in one place; `None` for nothing.
-    accesses: Cache<(Origin, Place), Option<Access>>,
+    /// What CAS tokens of one origin may do in one place.
+    accesses: Cache<AccessKey, Loaded>,
+}
+
+/// Origin of a CAS token, and the id and name of the repository that it names.
+type AccessKey = (Origin, Option<RepoId>, Repository);
+
+/// What was read from the catalog; `None` for no access.
+#[derive(Debug, Clone)]
+struct Loaded {
+    access: Option<Access>,
+    loaded_s: u64,
 }
 
 impl People {
@@ -50,51 +60,74 @@ impl People {
         Ok(found.ok_or(Refusal::Unknown).and_then(|principal| Person::new(principal, now_s)))
     }
 
-    /// What a CAS token may do now: `None` when the access that it was issued for has ended.
-    pub async fn access(&self, claims: &Claims, now_s: u64) -> store::Result<Option<Access>> {
+    /// What a CAS token may do now, if that includes `needed`: `None` when the access that it was issued for has ended.
+    pub async fn access(
+        &self,
+        claims: &Claims,
+        needed: TokenScope,
+        now_s: u64,
+    ) -> store::Result<Option<Access>> {
         // Issued while access control was off.
         if claims.origin == Origin::Open {
             return Ok(None);
         }
-        let place = match claims.repo_id {
-            Some(id) => Place::Repo(id),
-            None => Place::Name(claims.repo.clone()),
+        // With the name: a token that was issued after a rename has content under the new name at once.
+        let key = (claims.origin.clone(), claims.repo_id, claims.repo.clone());
+        let allowed = |loaded: &Loaded| {
+            let access = loaded.access.as_ref().filter(|access| access.allows(needed));
+            access.filter(|access| access.expires_s.is_none_or(|expires_s| now_s < expires_s)).cloned()
         };
-        let key = (claims.origin.clone(), place);
-        let found = match self.accesses.get(&key).await {
-            Some(found) => found,
+        let loaded = match self.accesses.get(&key).await {
+            Some(loaded) => loaded,
             None => {
-                let load = self.load_access(key.0.clone(), key.1.clone(), now_s);
-                self.accesses.try_get_with(key, load).await.map_err(shared_error)?
+                let load = self.load_access(key.clone(), now_s);
+                self.accesses.try_get_with(key.clone(), load).await.map_err(shared_error)?
             }
         };
-        Ok(found.filter(|access| access.expires_s.is_none_or(|expires_s| now_s < expires_s)))
+        if let Some(access) = allowed(&loaded) {
+            return Ok(Some(access));
+        }
+        if claims.iat < loaded.loaded_s {
+            return Ok(None);
+        }
+        // The token is as new as what is cached: the access may have been granted in between.
+        let loaded = self.load_access(key.clone(), now_s).await?;
+        self.accesses.insert(key, loaded.clone()).await;
+        Ok(allowed(&loaded))
     }
 
     /// Access to a repository where access control is off; `None` when there is none of this id.
-    pub async fn open_access(&self, id: RepoId) -> store::Result<Option<Access>> {
-        let place = Place::Repo(id);
-        let key = (Origin::Open, place.clone());
-        let load = Access::load(&self.store, None, &place);
-        match self.accesses.get(&key).await {
-            Some(found) => Ok(found),
-            None => self.accesses.try_get_with(key, load).await.map_err(shared_error),
+    pub async fn open_access(
+        &self,
+        id: RepoId,
+        name: &Repository,
+        now_s: u64,
+    ) -> store::Result<Option<Access>> {
+        let key = (Origin::Open, Some(id), name.clone());
+        if let Some(loaded) = self.accesses.get(&key).await {
+            return Ok(loaded.access);
         }
+        let access = Access::load(&self.store, None, &Place::Repo(id)).await?;
+        self.accesses.insert(key, Loaded { access: access.clone(), loaded_s: now_s }).await;
+        Ok(access)
     }
 
-    async fn load_access(&self, origin: Origin, place: Place, now_s: u64) -> store::Result<Option<Access>> {
+    async fn load_access(&self, (origin, id, name): AccessKey, now_s: u64) -> store::Result<Loaded> {
+        let nothing = Loaded { access: None, loaded_s: now_s };
         let person = match origin {
             Origin::Anonymous => None,
-            Origin::Open => return Ok(None),
+            Origin::Open => return Ok(nothing),
             Origin::Token(id) => {
-                let Some(row) = self.store.catalog().tokens().by_id(&id).await? else { return Ok(None) };
+                let Some(row) = self.store.catalog().tokens().by_id(&id).await? else { return Ok(nothing) };
                 match Person::new(Arc::new(self.principal(row).await?), now_s) {
                     Ok(person) => Some(person),
-                    Err(_) => return Ok(None),
+                    Err(_) => return Ok(nothing),
                 }
             }
         };
-        Access::load(&self.store, person.as_ref(), &place).await
+        let place = id.map_or(Place::Name(name), Place::Repo);
+        let access = Access::load(&self.store, person.as_ref(), &place).await?;
+        Ok(Loaded { access, ..nothing })
     }
 
     async fn look_up(&self, hash: TokenHash, now_s: u64) -> store::Result<Option<Arc<Principal>>> {
