@@ -260,7 +260,7 @@ impl AppState {
             return Some(people.of(token, now_s, false).await.ok()?.ok()?.sender());
         }
         let claims = self.tokens.verify(token, now_s).ok()?;
-        people.access(&claims, now_s).await.ok()??.sender
+        people.access(&claims, TokenScope::Write, now_s).await.ok()??.sender
     }
 
     /// Whoever showed a personal token; `None` where tokens are off.
