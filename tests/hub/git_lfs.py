@@ -44,8 +44,10 @@ def post(place, path, body):
 
 
 def run(drystone, place, work):
-    post(place, "/api/repos/create", {"name": "ann/weights", "private": True})
-    made = subprocess.run([drystone, "token", "create", "--data", place.servers[0].data, "--scope", "write", "--repo", "ann/weights",
+    for verb in (["org", "create", "team"], ["user", "create", "bob"], ["member", "add", "team", "bob", "--write"]):
+        subprocess.run([drystone, "admin", *verb, "--data", place.servers[0].data], check=True, capture_output=True)
+    post(place, "/api/repos/create", {"name": "team/weights", "private": True})
+    made = subprocess.run([drystone, "token", "create", "--data", place.servers[0].data, "--scope", "write", "--repo", "team/weights",
                            "--subject", "bob", "--json"], check=True, capture_output=True, text=True)
     bob = json.loads(made.stdout)["token"]
     bare = work / "bare.git"
@@ -59,8 +61,8 @@ def run(drystone, place, work):
         Git(work, home, GIT_LFS_SKIP_SMUDGE="1")("clone", "-q", bare, folder)
         git = Git(folder, home, **variables)
         url = place.url.replace("http://", f"http://{name}:{token}@")
-        git("config", "lfs.url", f"{url}/ann/weights.git/info/lfs")
-        git("config", f"lfs.{url}/ann/weights.git/info/lfs.locksverify", "true")
+        git("config", "lfs.url", f"{url}/team/weights.git/info/lfs")
+        git("config", f"lfs.{url}/team/weights.git/info/lfs.locksverify", "true")
         return git
 
     ann = clone("ann", place.admin)
