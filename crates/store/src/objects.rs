@@ -392,7 +392,7 @@ impl Objects {
         listed.map(|_| ()).map_err(|source| translate("list", "the object store", source))
     }
 
-    /// Whether nothing is stored here.
+    /// Whether nothing is stored here. The lock file of a directory is no object.
     pub async fn is_empty(&self) -> Result<bool> {
         let listed = self.store.list_with_delimiter(None).await;
         let listed = listed.map_err(|source| translate("list", "the object store", source))?;
@@ -403,7 +403,7 @@ impl Objects {
                 return Ok(false);
             }
         }
-        Ok(listed.objects.is_empty())
+        Ok(listed.objects.iter().all(|meta| meta.location.as_ref() == lock::LOCK_FILE))
     }
 
     /// Deletes an object; one that is not there is deleted already. A local deletion may be undone by a power cut.
@@ -472,7 +472,8 @@ impl Objects {
     pub(crate) async fn list_others(&self) -> Result<Vec<Listed>> {
         let failed = |source| translate("list", "the object store", source);
         let top = self.store.list_with_delimiter(None).await.map_err(failed)?;
-        let mut found: Vec<_> = top.objects.into_iter().map(listed).collect();
+        let is_object = |meta: &object_store::ObjectMeta| meta.location.as_ref() != lock::LOCK_FILE;
+        let mut found: Vec<_> = top.objects.into_iter().filter(is_object).map(listed).collect();
         let known = [XORBS, SHARDS, COMMITS, REPOS, PEOPLE, PARTS];
         for prefix in top.common_prefixes.iter().filter(|prefix| !known.contains(&prefix.as_ref())) {
             let mut inside = self.store.list(Some(prefix));

@@ -38,7 +38,7 @@ impl FolderLock {
     }
 }
 
-const LOCK_FILE: &str = ".lock";
+pub(super) const LOCK_FILE: &str = ".lock";
 
 #[cfg(test)]
 mod tests {
