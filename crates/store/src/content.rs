@@ -98,8 +98,8 @@ impl Store {
     }
 
     /// All bytes of a file, whoever may read it, each chunk checked against its hash.
-    pub(crate) fn whole_content(&self, layout: Layout) -> BoxStream<'static, Result<Bytes>> {
-        let terms = terms(&layout, &(0..layout.file_bytes()));
+    pub(crate) fn whole_content(&self, layout: &Layout) -> BoxStream<'static, Result<Bytes>> {
+        let terms = terms(layout, &(0..layout.file_bytes()));
         let slices = self.pieces_of(terms, Sender::Program);
         slices.map(|slice| slice.and_then(Slice::into_bytes)).boxed()
     }

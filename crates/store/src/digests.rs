@@ -45,7 +45,7 @@ pub(crate) struct Digests {
 
 impl Default for Digests {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             running: Mutex::default(),
             ended: watch::Sender::new(0),
@@ -260,7 +260,7 @@ impl Store {
     async fn compute_large(&self, row: &FileRow) -> Result<Sha256> {
         let _memory = self.memory.reserve(2 * STREAM_BYTES).await;
         let (pieces, mut arriving) = mpsc::channel(1);
-        let mut stream = self.whole_content(row.layout.clone());
+        let mut stream = self.whole_content(&row.layout);
         let reading = tokio::spawn(async move {
             while let Some(piece) = stream.try_next().await? {
                 if pieces.send(piece).await.is_err() {

@@ -446,7 +446,7 @@ impl Objects {
     /// How long an object is and when it was written; `None` when it is not there.
     pub(crate) async fn stat(&self, path: &str) -> Result<Option<Listed>> {
         match self.store.head(&Path::from(path)).await {
-            Ok(meta) => Ok(Some(listed(meta))),
+            Ok(meta) => Ok(Some(listed(&meta))),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(source) => Err(translate("look for", path, source)),
         }
@@ -473,12 +473,12 @@ impl Objects {
         let failed = |source| translate("list", "the object store", source);
         let top = self.store.list_with_delimiter(None).await.map_err(failed)?;
         let is_object = |meta: &object_store::ObjectMeta| meta.location.as_ref() != lock::LOCK_FILE;
-        let mut found: Vec<_> = top.objects.into_iter().filter(is_object).map(listed).collect();
+        let mut found: Vec<_> = top.objects.into_iter().filter(is_object).map(|meta| listed(&meta)).collect();
         let known = [XORBS, SHARDS, COMMITS, REPOS, PEOPLE, PARTS];
         for prefix in top.common_prefixes.iter().filter(|prefix| !known.contains(&prefix.as_ref())) {
             let mut inside = self.store.list(Some(prefix));
             while let Some(meta) = inside.next().await {
-                found.push(listed(meta.map_err(failed)?));
+                found.push(listed(&meta.map_err(failed)?));
             }
         }
         Ok(found)
@@ -496,12 +496,12 @@ impl Objects {
         };
         let found = self.store.list(Some(&Path::from(prefix)));
         let translated =
-            found.map(move |meta| Ok(listed(meta.map_err(|source| translate("list", prefix, source))?)));
+            found.map(move |meta| Ok(listed(&meta.map_err(|source| translate("list", prefix, source))?)));
         translated.boxed()
     }
 }
 
-fn listed(meta: object_store::ObjectMeta) -> Listed {
+fn listed(meta: &object_store::ObjectMeta) -> Listed {
     let path = meta.location.to_string();
     let modified_s = u64::try_from(meta.last_modified.timestamp()).unwrap_or(0);
     Listed { key: path.parse().ok(), path, bytes: meta.size, modified_s }

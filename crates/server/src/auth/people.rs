@@ -50,8 +50,11 @@ impl People {
     /// without repository is looked up again: the repository may have been created a moment ago.
     pub async fn of(&self, token: &str, now_s: u64, fresh: bool) -> store::Result<Result<Person, Refusal>> {
         let Some(hash) = TokenHash::of(token) else { return Ok(Err(Refusal::Malformed)) };
-        let mut found =
-            self.seen.try_get_with(hash, self.look_up(hash, now_s)).await.map_err(shared_error)?;
+        let mut found = self
+            .seen
+            .try_get_with(hash, self.look_up(hash, now_s))
+            .await
+            .map_err(|error| shared_error(&error))?;
         let is_unbound = |principal: &Arc<Principal>| matches!(principal.reach, TokenReach::Unbound(_));
         if fresh && found.as_ref().is_some_and(is_unbound) {
             found = self.look_up(hash, now_s).await?;
@@ -81,7 +84,7 @@ impl People {
             Some(loaded) => loaded,
             None => {
                 let load = self.load_access(key.clone(), now_s);
-                self.accesses.try_get_with(key.clone(), load).await.map_err(shared_error)?
+                self.accesses.try_get_with(key.clone(), load).await.map_err(|error| shared_error(&error))?
             }
         };
         if let Some(access) = allowed(&loaded) {
@@ -187,7 +190,7 @@ impl People {
 }
 
 /// The one error is shared by all who waited for the answer.
-fn shared_error(error: Arc<store::Error>) -> store::Error {
+fn shared_error(error: &store::Error) -> store::Error {
     store::Error::new(error.kind(), error.to_string())
 }
 

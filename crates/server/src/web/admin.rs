@@ -47,7 +47,7 @@ async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<
         orgs.push((org, members));
     }
     let live = store.catalog().tokens().all().await?.into_iter().filter(|row| row.is_live(now_s));
-    let (sessions, tokens): (Vec<_>, Vec<_>) = live.partition(|row| session::is_session(row));
+    let (sessions, tokens): (Vec<_>, Vec<_>) = live.partition(session::is_session);
     let trash = store.hub().trash().await?;
     let quotas = store.quota_usage().await?;
     let frame = Frame::new(visit, "admin", "Administration");

@@ -162,7 +162,7 @@ impl BackupFolder {
 
     /// The backup is whole.
     pub(super) fn finish(&self, manifest: &Manifest) -> Result<(), CliError> {
-        let text = serde_json::to_string_pretty(manifest).map_err(|error| said(error))? + "\n";
+        let text = serde_json::to_string_pretty(manifest).map_err(said)? + "\n";
         write_whole(&self.path(MANIFEST), text.as_bytes())?;
         end(&self.path(PARTIAL))
     }
