@@ -490,7 +490,7 @@ async fn a_deleted_user_leaves_a_reserved_name(catalog: Any) {
     tokens.set_password("ann", Some("hash"), 1, None).await.unwrap();
     tokens.add(&token(1, "ann", Bound::Everywhere)).await.unwrap();
     let one = made(&catalog, 1, "ann/a").await;
-    assert_eq!(hub.delete_namespace("ann", 50).await.unwrap(), [one.name.clone()]);
+    assert_eq!(hub.delete_namespace("ann", 50).await.unwrap(), std::slice::from_ref(&one.name));
     assert_eq!(hub.namespace("ann").await.unwrap(), Some(ann.clone()), "nothing changed");
     let trashed = RepoRow { reclaim_s: Some(500), ..one.clone() };
     assert!(hub.change_repo(&one, &trashed).await.unwrap());
