@@ -191,7 +191,7 @@ impl Archive {
         finished.map_err(|error| Self::failed(&path, error))
     }
 
-    /// Whoever reads from a pipe may have seen enough.
+    /// The reader of a pipe may have closed it.
     fn failed(path: &Path, error: io::Error) -> Failure {
         match Destination::resolve(path) {
             Ok(Destination::Stdout) => Failure::Output(error),

@@ -88,7 +88,7 @@ impl Places {
             let oldest = known.idle.first_key_value().map(|(_, id)| *id);
             match oldest {
                 Some(id) => table.evict(id),
-                // One more than requests may take is for whoever looks whether the server is well.
+                // One more than requests may take is for health checks.
                 None if known.connections < self.limits.per_address.saturating_add(SPARE) => {}
                 None => {
                     table.forget(address);
