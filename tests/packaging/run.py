@@ -161,6 +161,9 @@ def test_settings(folder):
     env = {**os.environ, **config, "DRYSTONE_DATA": str(folder / "data"), "DRYSTONE_CATALOG": "sqlite://x.db", "DRYSTONE_OBJECTS": f"file://{folder}"}
     parsed = run(PROGRAMS / "drystone", "config", "check", "--json", env=env, cwd=folder)
     check("and give them values that can be read", parsed.stdout.startswith("{"), parsed.stderr)
+    image = {**os.environ, **docker, "DRYSTONE_DATA": str(folder / "data")}
+    parsed = run(PROGRAMS / "drystone", "config", "check", "--json", env=image, cwd=folder)
+    check("the image has all settings that a server needs", parsed.stdout.startswith("{"), parsed.stderr)
 
 
 def test_kubernetes():
