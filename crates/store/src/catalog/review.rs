@@ -21,8 +21,8 @@ pub trait Review: Send + Sync {
     /// The pull requests of these numbers; unknown ones are left out.
     async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> Result<Vec<PullRow>>;
 
-    /// Pull requests, the newest first, without the first `skip`, at most `limit`; and how many there are.
-    async fn list_pulls(&self, repo: RepoId, skip: u64, limit: u64) -> Result<(Vec<PullRow>, u64)>;
+    /// Pull requests that a query asks for, the newest first, and how many there are on all pages.
+    async fn list_pulls(&self, repo: RepoId, query: &PullQuery) -> Result<(Vec<PullRow>, u64)>;
 
     /// Says what became of a pull request; tells whether it was not merged before.
     async fn set_pull(&self, repo: RepoId, number: u64, state: PullState) -> Result<bool>;
@@ -83,6 +83,19 @@ impl PullState {
 }
 
 pub(crate) const MERGED: i64 = 2;
+
+/// Pull requests to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PullQuery {
+    /// Only open ones, or with `false` only closed and merged ones.
+    pub is_open: Option<bool>,
+    /// Only those that this user opened.
+    pub author: Option<String>,
+    /// Number of rows to leave out.
+    pub skip: u64,
+    /// At most this many.
+    pub limit: u64,
+}
 
 /// Somebody works on a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

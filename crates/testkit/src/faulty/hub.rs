@@ -7,7 +7,7 @@ use store::catalog::records::{PeopleRecord, Records, RepoRecord};
 use store::catalog::repo::{
     GitRow, LinkedFile, MemberRow, NamespaceRow, RefChange, RefRow, RepoQuery, RepoRow,
 };
-use store::catalog::review::{LockQuery, LockRow, PullRow, PullState, Review};
+use store::catalog::review::{LockQuery, LockRow, PullQuery, PullRow, PullState, Review};
 use store::repo::oid::Oid;
 use store::repo::{RepoId, RepoName};
 use xet::Sha256;
@@ -161,8 +161,8 @@ impl Review for FaultyCatalog {
         self.faults.run(catalog_fault, self.inner.hub().pulls(repo, numbers)).await
     }
 
-    async fn list_pulls(&self, repo: RepoId, skip: u64, limit: u64) -> store::Result<(Vec<PullRow>, u64)> {
-        self.faults.run(catalog_fault, self.inner.hub().list_pulls(repo, skip, limit)).await
+    async fn list_pulls(&self, repo: RepoId, query: &PullQuery) -> store::Result<(Vec<PullRow>, u64)> {
+        self.faults.run(catalog_fault, self.inner.hub().list_pulls(repo, query)).await
     }
 
     async fn set_pull(&self, repo: RepoId, number: u64, state: PullState) -> store::Result<bool> {

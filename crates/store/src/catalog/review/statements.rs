@@ -46,19 +46,28 @@ macro_rules! implement_review {
                 Ok(found)
             }
 
-            async fn list_pulls(&self, repo: RepoId, skip: u64, limit: u64) -> Result<(Vec<PullRow>, u64)> {
+            async fn list_pulls(&self, repo: RepoId, query: &PullQuery) -> Result<(Vec<PullRow>, u64)> {
                 let failed = |source| translate("list pull requests", source);
-                let count = sqlx::query_as("SELECT COUNT(*) FROM pulls WHERE repo = $1");
-                let count = count.bind(repo.as_bytes().to_vec()).fetch_one(&self.$reads);
-                let (count,): (i64,) = count.await.map_err(failed)?;
-                let query = format!(
-                    "SELECT {PULL_COLUMNS} FROM pulls WHERE repo = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"
-                );
-                let query = sqlx::query_as(sqlx::AssertSqlSafe(query))
+                // A parameter that is null asks for nothing; PostgreSQL must be told its type.
+                let wanted = "repo = $1 \
+                    AND (CAST($2 AS BIGINT) IS NULL OR $2 = CASE WHEN state = 0 THEN 1 ELSE 0 END) \
+                    AND (CAST($3 AS TEXT) IS NULL OR author = $3)";
+                let count = format!("SELECT COUNT(*) FROM pulls WHERE {wanted}");
+                let count = sqlx::query_as(sqlx::AssertSqlSafe(count))
                     .bind(repo.as_bytes().to_vec())
-                    .bind(column(limit))
-                    .bind(column(skip));
-                let rows: Vec<PullColumns> = query.fetch_all(&self.$reads).await.map_err(failed)?;
+                    .bind(query.is_open.map(i64::from))
+                    .bind(query.author.clone());
+                let (count,): (i64,) = count.fetch_one(&self.$reads).await.map_err(failed)?;
+                let page = format!(
+                    "SELECT {PULL_COLUMNS} FROM pulls WHERE {wanted} ORDER BY number DESC LIMIT $4 OFFSET $5"
+                );
+                let page = sqlx::query_as(sqlx::AssertSqlSafe(page))
+                    .bind(repo.as_bytes().to_vec())
+                    .bind(query.is_open.map(i64::from))
+                    .bind(query.author.clone())
+                    .bind(column(query.limit))
+                    .bind(column(query.skip));
+                let rows: Vec<PullColumns> = page.fetch_all(&self.$reads).await.map_err(failed)?;
                 let rows = rows.into_iter().map(PullRow::try_from).collect::<Result<_>>()?;
                 Ok((rows, number("count", count)?))
             }
