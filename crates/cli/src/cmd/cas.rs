@@ -51,7 +51,7 @@ pub(super) struct Target {
     remote: Remote,
 
     /// A store directory on this machine, without a server
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["endpoint", "token"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["endpoint", "token", "token_in_clear", "proxy", "ca_file", "bandwidth"])]
     store: Option<PathBuf>,
 
     /// With --store, where the objects are if not in the directory: the bucket the server is told

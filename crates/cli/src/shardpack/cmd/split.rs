@@ -52,7 +52,7 @@ pub(crate) struct Split {
     keys: Option<PathBuf>,
 
     /// The share of records, between 0 and 1
-    #[arg(long, value_parser = parse_fraction)]
+    #[arg(long, value_parser = parse_fraction, conflicts_with = "keys")]
     fraction: Option<f64>,
 
     /// Another seed chooses other records
