@@ -106,6 +106,14 @@ fn wrong_usage_ends_with_two() {
         &["token", "create", "--scope", "read", "--cas"],
         &["token", "create", "--scope", "read", "--repo", "ann/m", "--everywhere"],
         &["demo", "--files", "d", "--json"],
+        // What they need is in conflict with what is given.
+        &["token", "create", "--scope", "read", "--cas", "--namespace", "ann"],
+        &["token", "create", "--scope", "read", "--cas", "--everywhere"],
+        &["admin", "--token", "x", "--data", "d", "user", "list"],
+        &["admin", "user", "list", "--token", "x", "--config", "c.toml"],
+        &["cas", "put", "--endpoint", "http://127.0.0.1:1", "--objects", "s3://bucket", "x"],
+        &["cas", "put", "--endpoint", "http://127.0.0.1:1", "--catalog", "sqlite://c.db", "x"],
+        &["cas", "get", "--from-json", "list", "--sparse", "d"],
     ];
     for &args in wrong {
         let ended = drystone(args).run();

@@ -60,6 +60,7 @@ fn wrong_usage_ends_with_two() {
         &["split", "x", "--output", "y", "--keys", "k", "--fraction", "0.5"],
         &["split", "x", "--output", "y", "--count", "2", "--seed", "1"],
         &["merge", "x", "--output", "y", "--missing", "skip"],
+        &["merge", "x", "--output", "y", "--missing", "skip", "--apply", "a"],
         &["merge", "x", "--output", "y", "--compression", "lz4"],
         &["merge", "x", "--output", "y", "--apply", "a", "--column", "b"],
         &["create", "--manifest", "m", "--output", "y", "--hidden"],

@@ -58,7 +58,7 @@ pub(super) struct Create {
     ttl: Option<u64>,
 
     /// A CAS token instead, for XET clients. It ends with the token that it is made from, which is in the list of tokens
-    #[arg(long, requires = "repo")]
+    #[arg(long, requires = "repo", conflicts_with_all = ["namespace", "everywhere"])]
     cas: bool,
 
     #[command(flatten)]

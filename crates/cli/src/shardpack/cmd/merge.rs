@@ -40,7 +40,7 @@ pub(crate) struct Merge {
     column: Vec<String>,
 
     /// What happens where a column has no record of a key
-    #[arg(long, value_enum, default_value_t, requires = "column")]
+    #[arg(long, value_enum, default_value_t, requires = "column", conflicts_with = "apply")]
     missing: MissingArg,
 
     /// Sort records

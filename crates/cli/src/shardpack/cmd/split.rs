@@ -52,11 +52,11 @@ pub(crate) struct Split {
     keys: Option<PathBuf>,
 
     /// The share of records, between 0 and 1
-    #[arg(long, value_parser = parse_fraction, conflicts_with = "keys")]
+    #[arg(long, value_parser = parse_fraction)]
     fraction: Option<f64>,
 
     /// Another seed chooses other records
-    #[arg(long, default_value_t = 0, requires = "fraction")]
+    #[arg(long, default_value_t = 0, requires = "fraction", conflicts_with_all = ["count", "size", "keys"])]
     seed: u64,
 
     /// Print what was written as JSON
