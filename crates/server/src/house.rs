@@ -58,7 +58,7 @@ impl House {
     }
 
     /// A store over these objects and their catalog, as the settings want it.
-    pub fn store(config: &ServeConfig, keys: &KeyRing, objects: Objects, catalog: Arc<dyn Catalog>) -> Store {
+    pub fn store(config: &ServeConfig, keys: &KeyRing, objects: Objects, catalog: Arc<Catalog>) -> Store {
         let secret = keys.derive("dedup answers");
         let (_, secret) = secret.first().expect("a ring has a current key");
         let dedup = DedupOptions {

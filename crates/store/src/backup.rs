@@ -14,8 +14,8 @@ use std::sync::Mutex;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
+use crate::catalog::Catalog;
 use crate::catalog::sweep::{Kept, Use};
-use crate::catalog::{Catalog, SqliteCatalog};
 use crate::copy::{Copied, CopyOptions, CopyProgress, copy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{Folder, ObjectKey, Objects};
@@ -106,7 +106,7 @@ pub async fn backup(
         done.bytes += bytes;
         done.known = known;
         progress.begin("check of the copy");
-        let catalog = SqliteCatalog::open(&draft).await?;
+        let catalog = Catalog::open_file(&draft).await?;
         let checked = check(&catalog, &target.objects, now_s()).await;
         catalog.close().await;
         let checked = checked?;
@@ -118,7 +118,7 @@ pub async fn backup(
     }
     if target.prune {
         progress.begin("prune");
-        let catalog = SqliteCatalog::open(&draft).await?;
+        let catalog = Catalog::open_file(&draft).await?;
         let pruned = prune(&catalog, &source.objects, &target.objects).await;
         catalog.close().await;
         done.pruned = pruned?;
@@ -139,7 +139,7 @@ pub(crate) struct CheckedCopy {
 
 /// Looks for every object that the catalog names. Xorbs and shards that no file is made of, and that went, are given up in the
 /// catalog, as garbage collection did at the source.
-pub(crate) async fn check(catalog: &dyn Catalog, objects: &Objects, now_s: u64) -> Result<CheckedCopy> {
+pub(crate) async fn check(catalog: &Catalog, objects: &Objects, now_s: u64) -> Result<CheckedCopy> {
     let mut checked = CheckedCopy::default();
     let care = catalog.care();
     let mut after = Vec::new();
@@ -208,7 +208,7 @@ async fn missing(objects: &Objects, keys: Vec<(ObjectKey, u64)>) -> Result<Vec<O
 }
 
 async fn give_up<'a>(
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     of: Kept,
     keys: impl Iterator<Item = &'a ObjectKey>,
     now_s: u64,
@@ -221,7 +221,7 @@ async fn give_up<'a>(
 }
 
 /// Deletes from the copy what the source does not have and the snapshot does not need; counts it.
-async fn prune(catalog: &dyn Catalog, from: &Objects, to: &Objects) -> Result<u64> {
+async fn prune(catalog: &Catalog, from: &Objects, to: &Objects) -> Result<u64> {
     let mut pruned = 0;
     for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Repos, Folder::People] {
         let mut pages = to.list(folder).try_chunks(PAGE as usize);
@@ -240,7 +240,7 @@ async fn prune(catalog: &dyn Catalog, from: &Objects, to: &Objects) -> Result<u6
     Ok(pruned)
 }
 
-async fn is_needed(catalog: &dyn Catalog, key: &ObjectKey) -> Result<bool> {
+async fn is_needed(catalog: &Catalog, key: &ObjectKey) -> Result<bool> {
     Ok(match key {
         ObjectKey::Xorb(xorb) => {
             let rows = catalog.xorbs(&[xorb.hash]).await?;
@@ -328,9 +328,7 @@ pub fn sqlite_url(file: &Path) -> Result<String> {
 
 /// The file of a URL `sqlite:///…`.
 pub fn sqlite_file(url: &str) -> Result<PathBuf> {
-    let options = <sqlx::sqlite::SqliteConnectOptions as std::str::FromStr>::from_str(url);
-    let options = options.map_err(|source| Error::caused(ErrorKind::Invalid, "catalog URL", source))?;
-    Ok(options.get_filename().to_owned())
+    crate::catalog::file_of(url)
 }
 
 /// The path with this at its end.

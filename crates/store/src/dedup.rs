@@ -285,7 +285,7 @@ impl Policies {
         Self(moka::future::Cache::builder().time_to_live(POLICIES_AGE_MAX).max_capacity(1).build())
     }
 
-    async fn rows(&self, catalog: &dyn Catalog) -> Result<Arc<Vec<(QuotaOf, DedupPolicy)>>> {
+    async fn rows(&self, catalog: &Catalog) -> Result<Arc<Vec<(QuotaOf, DedupPolicy)>>> {
         if let Some(rows) = self.0.get(&()).await {
             return Ok(rows);
         }
@@ -306,7 +306,7 @@ const POLICIES_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 const FOLLOWING_MAX: usize = 15;
 
 /// Asks where chunks are, those within one reach together.
-pub(crate) fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Reach, ChunkHash), DedupHit> {
+pub(crate) fn gather(catalog: &Arc<Catalog>) -> Gather<(Reach, ChunkHash), DedupHit> {
     let catalog = catalog.clone();
     Gather::new(move |keys: Vec<(Reach, ChunkHash)>| {
         let catalog = catalog.clone();

@@ -90,13 +90,13 @@ pub struct Ids {
 pub const CATALOG_NAME: &str = "store_id";
 
 /// Reads both ids; changes nothing.
-pub async fn ids(objects: &Objects, catalog: &dyn Catalog) -> Result<Ids> {
+pub async fn ids(objects: &Objects, catalog: &Catalog) -> Result<Ids> {
     let catalog = catalog.agreed(CATALOG_NAME).await?.map(StoreId::from_catalog).transpose()?;
     Ok(Ids { objects: objects.store_id().await?, catalog })
 }
 
 /// Checks that the catalog belongs to the objects, and returns the id of both. Writes it where it is missing.
-pub async fn identify(objects: &Objects, catalog: &dyn Catalog, names: &Names) -> Result<StoreId> {
+pub async fn identify(objects: &Objects, catalog: &Catalog, names: &Names) -> Result<StoreId> {
     refuse_unfinished_rebuild(catalog, names).await?;
     let ids = ids(objects, catalog).await?;
     let found = match (ids.objects, ids.catalog) {
@@ -123,7 +123,7 @@ pub async fn require_empty(objects: &Objects, names: &Names) -> Result<()> {
 
 /// Begins to fill a catalog from the objects. Until [`finish_rebuild`] nobody opens it: objects that it does not list yet
 /// would be taken for unused.
-pub(crate) async fn begin_rebuild(objects: &Objects, catalog: &dyn Catalog) -> Result<()> {
+pub(crate) async fn begin_rebuild(objects: &Objects, catalog: &Catalog) -> Result<()> {
     let ids = ids(objects, catalog).await?;
     if let (Some(of_objects), Some(of_catalog)) = (ids.objects, ids.catalog)
         && of_objects != of_catalog
@@ -139,7 +139,7 @@ pub(crate) async fn begin_rebuild(objects: &Objects, catalog: &dyn Catalog) -> R
 }
 
 /// The catalog has all that the objects tell.
-pub(crate) async fn finish_rebuild(objects: &Objects, catalog: &dyn Catalog) -> Result<StoreId> {
+pub(crate) async fn finish_rebuild(objects: &Objects, catalog: &Catalog) -> Result<StoreId> {
     let ids = ids(objects, catalog).await?;
     let names = Names { catalog: "the new catalog".to_owned(), objects: "these objects".to_owned() };
     let id = write(ids.objects.or(ids.catalog), objects, catalog, &names).await?;
@@ -147,7 +147,7 @@ pub(crate) async fn finish_rebuild(objects: &Objects, catalog: &dyn Catalog) -> 
     Ok(id)
 }
 
-async fn refuse_unfinished_rebuild(catalog: &dyn Catalog, names: &Names) -> Result<()> {
+async fn refuse_unfinished_rebuild(catalog: &Catalog, names: &Names) -> Result<()> {
     if catalog.agreed(REBUILD_BEGUN).await?.is_none() || catalog.agreed(REBUILD_FINISHED).await?.is_some() {
         return Ok(());
     }
@@ -163,7 +163,7 @@ async fn refuse_unfinished_rebuild(catalog: &dyn Catalog, names: &Names) -> Resu
 async fn write(
     found: Option<StoreId>,
     objects: &Objects,
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     names: &Names,
 ) -> Result<StoreId> {
     let offered = found.map_or_else(StoreId::random, Ok)?;
@@ -193,7 +193,7 @@ enum Comparison {
     RowsNotFound { found: usize, sampled: usize },
 }
 
-async fn compare(objects: &Objects, catalog: &dyn Catalog) -> Result<Comparison> {
+async fn compare(objects: &Objects, catalog: &Catalog) -> Result<Comparison> {
     let rows = sample_rows(catalog).await?;
     let are_objects_empty = is_empty(objects).await?;
     if rows.is_empty() {
@@ -216,7 +216,7 @@ async fn compare(objects: &Objects, catalog: &dyn Catalog) -> Result<Comparison>
 }
 
 /// Objects that the catalog says are stored, at most a few dozen of each sort.
-async fn sample_rows(catalog: &dyn Catalog) -> Result<Vec<ObjectKey>> {
+async fn sample_rows(catalog: &Catalog) -> Result<Vec<ObjectKey>> {
     let care = catalog.care();
     let mut keys = Vec::new();
     keys.extend(
@@ -245,7 +245,7 @@ pub async fn is_empty(objects: &Objects) -> Result<bool> {
 }
 
 /// Whether a catalog that has nothing left to serve still has rows of what was deleted from these objects, or users.
-async fn knows_some_object(objects: &Objects, catalog: &dyn Catalog) -> Result<bool> {
+async fn knows_some_object(objects: &Objects, catalog: &Catalog) -> Result<bool> {
     let mut listed = objects.list(Folder::Xorbs).take(SAMPLE_OBJECTS);
     let mut xorbs = Vec::new();
     while let Some(listed) = listed.try_next().await? {

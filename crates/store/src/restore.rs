@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::backup::{BackupProgress, check, publish, remove_database, snapshot, sqlite_url, with_suffix};
-use crate::catalog::SqliteCatalog;
+use crate::catalog::Catalog;
 use crate::catalog::migrate::{MigrateProgress, migrate};
 use crate::copy::{CopyOptions, copy};
 use crate::error::{Error, ErrorKind, Result};
@@ -75,7 +75,7 @@ pub async fn restore(
     remove_database(&draft)?;
     snapshot(&sqlite_url(catalog)?, &draft, &progress.snapshot).await?;
     progress.begin("check of what was restored");
-    let opened = SqliteCatalog::open(&draft).await?;
+    let opened = Catalog::open_file(&draft).await?;
     let checked = check(&opened, &target.objects, now_s()).await;
     opened.close().await;
     let checked = checked?;

@@ -217,7 +217,7 @@ impl Store {
         keep.note_deed(&Deed::new("sweep", "store", detail)).await
     }
 
-    fn swept(&self) -> &dyn SweepCatalog {
+    fn swept(&self) -> &SweepCatalog {
         self.catalog.sweep()
     }
 

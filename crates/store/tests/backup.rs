@@ -8,7 +8,7 @@ use std::path::Path;
 
 use house::{House, NOW_S, writer};
 use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, backup, sqlite_url};
-use store::catalog::SqliteCatalog;
+use store::catalog::Catalog;
 use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
 use store::verify::{VerifyOptions, VerifyProgress};
 use store::{ErrorKind, ObjectKey, Objects, Result, Store};
@@ -41,7 +41,7 @@ async fn give_back(dest: &Path, to: &Path) -> Result<Restored> {
 }
 
 async fn open(house: &House, folder: &Path) -> Store {
-    let catalog = std::sync::Arc::new(SqliteCatalog::open(&folder.join("catalog.db")).await.unwrap());
+    let catalog = std::sync::Arc::new(Catalog::open_file(&folder.join("catalog.db")).await.unwrap());
     let objects = Objects::local(&folder.join("objects")).unwrap();
     Store::new(objects, catalog, house.clock.clone(), &store::Options::default())
 }
@@ -111,8 +111,7 @@ async fn pruning_leaves_what_the_store_or_the_snapshot_has() {
     let hash = two.xorbs[0].info.hash();
     let gone = ObjectKey::Xorb(house.catalog.xorbs(&[hash]).await.unwrap()[0].key);
     house.store.objects().delete(&gone).await.unwrap();
-    let delete = sqlx::query("DELETE FROM xorbs WHERE hash = $1").bind(hash.as_bytes().to_vec());
-    delete.execute(&house.database().await).await.unwrap();
+    house.database().execute("DELETE FROM xorbs WHERE hash = ?1", [hash.as_bytes()]).unwrap();
     assert_eq!(back_up(&house, dest.path(), false).await.unwrap().pruned, 0);
     assert_eq!(back_up(&house, dest.path(), true).await.unwrap().pruned, 1);
     let copy = Objects::local(&dest.path().join("objects")).unwrap();

@@ -178,8 +178,7 @@ async fn keys_rotate_and_answers_keep_the_xorb_alive() {
     // A condemned xorb is not told of.
     // Its file is no longer anybody's: nothing is made of it.
     let sweep = house.catalog.sweep();
-    let pool = house.database().await;
-    sqlx::query("DELETE FROM file_xorbs").execute(&pool).await.unwrap();
+    house.database().execute("DELETE FROM file_xorbs", []).unwrap();
     let hashes = [*upload.xorbs[0].info.hash().as_bytes()];
     assert_eq!(sweep.condemn(Kept::Xorbs, &hashes, u64::MAX >> 1, 1).await.unwrap(), 1);
     assert_eq!(house.store.dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap(), None);

@@ -233,8 +233,7 @@ async fn a_repository_that_cannot_be_read_keeps_all_it_has() {
     let (_, upload) = upload(1);
     house.upload(&grant(), &upload).await.unwrap();
     put(&house, &repo, MAIN, "a.bin", &upload).await;
-    let pool = house.database().await;
-    sqlx::query("UPDATE git_objects SET body = X'00' WHERE kind = 2").execute(&pool).await.unwrap();
+    house.database().execute("UPDATE git_objects SET body = X'00' WHERE kind = 2", []).unwrap();
     house.clock.advance(3 * GRACE_S);
     let swept = sweep(&house).await;
     assert_eq!(swept.skipped.len(), 1, "{swept:?}");

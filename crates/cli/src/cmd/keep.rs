@@ -54,7 +54,7 @@ impl Place {
     }
 
     /// Opens the catalog alone.
-    pub(super) async fn open_catalog(&self) -> Result<Arc<dyn Catalog>, CliError> {
+    pub(super) async fn open_catalog(&self) -> Result<Arc<Catalog>, CliError> {
         let config = self.config()?;
         House::new(&config.data).open_existing_catalog(&config).await.map_err(said)
     }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use store::catalog::{self, SqliteCatalog};
+use store::catalog;
 use store::identity::{self, Names};
 use store::{Catalog, Error, ErrorKind, Objects, Result, Store, StoreId};
 
@@ -36,7 +36,7 @@ pub struct OpenStore {
     /// The objects.
     pub objects: Objects,
     /// The catalog.
-    pub catalog: Arc<dyn Catalog>,
+    pub catalog: Arc<Catalog>,
     /// The id of both; `None` while the catalog is rebuilt.
     pub id: Option<StoreId>,
 }
@@ -87,7 +87,7 @@ impl House {
     }
 
     /// Opens the catalog alone, which must be there. Where the objects can be found too, it must belong to them.
-    pub async fn open_existing_catalog(&self, config: &ServeConfig) -> Result<Arc<dyn Catalog>> {
+    pub async fn open_existing_catalog(&self, config: &ServeConfig) -> Result<Arc<Catalog>> {
         if config.objects.is_some() || self.existing_objects(config)?.is_some() {
             return Ok(self.open_parts(config, Opening::Existing).await?.catalog);
         }
@@ -121,7 +121,7 @@ impl House {
     pub async fn is_catalog_there(&self, config: &ServeConfig) -> Result<bool> {
         match &config.catalog {
             Some(url) => catalog::exists(url.expose()).await,
-            None => SqliteCatalog::exists(&self.catalog_file()).await,
+            None => Catalog::is_in_file(&self.catalog_file()),
         }
     }
 
@@ -148,14 +148,14 @@ impl House {
         }
     }
 
-    async fn open_catalog(&self, config: &ServeConfig) -> Result<Arc<dyn Catalog>> {
+    async fn open_catalog(&self, config: &ServeConfig) -> Result<Arc<Catalog>> {
         if let Some(url) = &config.catalog {
             return catalog::open_or_create(url.expose()).await;
         }
         fs::create_dir_all(&self.folder).map_err(|source| {
             Error::caused(ErrorKind::Internal, self.folder.display().to_string(), source)
         })?;
-        Ok(Arc::new(SqliteCatalog::open(&self.catalog_file()).await?))
+        Ok(Arc::new(Catalog::open_file(&self.catalog_file()).await?))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::layout::LayoutBuilder;
 use crate::objects::{Digest, XorbKey};
 use crate::repo::{Kind, RepoName};
 
-type Any = Arc<dyn Catalog>;
+type Any = Arc<Catalog>;
 
 on_each_catalog!(
     sqlite_keeps_the_contract_of_uploads, postgres_keeps_the_contract_of_uploads:
