@@ -357,7 +357,7 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
     let catalog = store::catalog::open(&to).await.unwrap();
     let store = Store::new(
         house.store.objects().clone(),
-        Arc::new(catalog),
+        catalog,
         house.clock.clone(),
         &Options::default(),
     );

@@ -506,7 +506,7 @@ fn actor(catalog: &Arc<Catalog>, memory: &Arc<InMemory>, dates: &Dates, clock: &
     let catalog = faulty_catalog(&catalog, &faults);
     let dedup = DedupOptions { answer_s: 600, ..DedupOptions::default() };
     let options = Options { threads: 1, dedup, trash_s: 3 * GRACE_S, ..Options::default() };
-    let store = Store::new(Objects::new(Arc::new(objects)), Arc::new(catalog), clock.clone(), &options);
+    let store = Store::new(Objects::new(Arc::new(objects)), catalog, clock.clone(), &options);
     Actor { store, faults }
 }
 
