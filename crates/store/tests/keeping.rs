@@ -355,12 +355,7 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
 
     // It works on: numbers go on where they were, and what was there is found.
     let catalog = store::catalog::open(&to).await.unwrap();
-    let store = Store::new(
-        house.store.objects().clone(),
-        catalog,
-        house.clock.clone(),
-        &Options::default(),
-    );
+    let store = Store::new(house.store.objects().clone(), catalog, house.clock.clone(), &Options::default());
     let found = store.catalog().files(grant().scope(), &[upload(1).files[0].hash]).await.unwrap();
     assert_eq!(found[0].layout.file_bytes(), 100_000);
     assert!(store.repo(&name()).await.unwrap().unwrap().private);
