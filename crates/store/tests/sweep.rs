@@ -185,7 +185,8 @@ async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
             return;
         }
         let busy = house.store.sweep(&options, &SweepProgress::default()).await;
-        assert!(n == 1 || busy.is_err_and(|error| error.kind() == ErrorKind::Conflict), "after {n}");
+        // The first three begin, take and commit the lease.
+        assert!(n <= 3 || busy.is_err_and(|error| error.kind() == ErrorKind::Conflict), "after {n}");
         house.clock.advance(601);
         house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
     }
