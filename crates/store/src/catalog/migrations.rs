@@ -23,6 +23,7 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration::new(101, "user_state", include_str!("../../migrations/sqlite/0101_user_state.sql")),
     Migration::new(102, "token_session", include_str!("../../migrations/sqlite/0102_token_session.sql")),
     Migration::new(110, "names", include_str!("../../migrations/sqlite/0110_names.sql")),
+    Migration::new(120, "uploads by time", include_str!("../../migrations/sqlite/0120_uploads_by_time.sql")),
 ];
 
 /// The steps of PostgreSQL.
@@ -50,6 +51,11 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration::new(101, "user_state", include_str!("../../migrations/postgres/0101_user_state.sql")),
     Migration::new(102, "token_session", include_str!("../../migrations/postgres/0102_token_session.sql")),
     Migration::new(110, "names", include_str!("../../migrations/postgres/0110_names.sql")),
+    Migration::new(
+        120,
+        "uploads by time",
+        include_str!("../../migrations/postgres/0120_uploads_by_time.sql"),
+    ),
 ];
 
 /// The version of the tables after all steps.

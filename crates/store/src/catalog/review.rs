@@ -47,15 +47,24 @@ impl RepoCatalog {
         Ok(found)
     }
 
-    /// Pull requests, the newest first, without the first `skip`, at most `limit`; and how many there are.
-    pub async fn list_pulls(&self, repo: RepoId, skip: u64, limit: u64) -> Result<(Vec<PullRow>, u64)> {
-        let count = Sql::new("SELECT COUNT(*) FROM pulls WHERE repo = $1").bind(repo);
-        let count: Option<u64> = self.db.read_one("list pull requests", count).await?;
-        let query = Sql::new(format!(
-            "SELECT {PULL_COLUMNS} FROM pulls WHERE repo = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"
-        ));
-        let rows = self.db.read("list pull requests", query.bind(repo).bind(limit).bind(skip)).await?;
-        Ok((rows, count.unwrap_or(0)))
+    /// Pull requests that a query asks for, the newest first, and how many there are on all pages.
+    pub async fn list_pulls(&self, repo: RepoId, query: &PullQuery) -> Result<(Vec<PullRow>, u64)> {
+        let select = |what: &str| {
+            let mut sql = Sql::new(format!("SELECT {what} FROM pulls WHERE repo = "));
+            sql.push_bind(repo);
+            if let Some(is_open) = query.is_open {
+                sql.push(" AND CASE WHEN state = 0 THEN 1 ELSE 0 END = ").push_bind(is_open);
+            }
+            if let Some(author) = &query.author {
+                sql.push(" AND author = ").push_bind(author);
+            }
+            sql
+        };
+        let count: Option<u64> = self.db.read_one("list pull requests", select("COUNT(*)")).await?;
+        let mut page = select(PULL_COLUMNS);
+        page.push(" ORDER BY number DESC LIMIT ").push_bind(query.limit);
+        page.push(" OFFSET ").push_bind(query.skip);
+        Ok((self.db.read("list pull requests", page).await?, count.unwrap_or(0)))
     }
 
     /// Sets the state of a pull request; returns whether it was not merged before.
@@ -152,6 +161,19 @@ impl PullState {
 }
 
 const MERGED: i64 = 2;
+
+/// Pull requests to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PullQuery {
+    /// Only open ones, or with `false` only closed and merged ones.
+    pub is_open: Option<bool>,
+    /// Only those that this user opened.
+    pub author: Option<String>,
+    /// Number of rows to leave out.
+    pub skip: u64,
+    /// At most this many.
+    pub limit: u64,
+}
 
 /// Somebody works on a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -28,7 +28,8 @@ pub struct SweepCatalog {
 }
 
 impl SweepCatalog {
-    /// Takes a lease that is free, expired or the holder's own; returns the place its last holder noted.
+    /// Takes a lease that is free, expired, the holder's own, or ends more than a day after `until_s`, as one that was taken by
+    /// a clock that was ahead; returns the place its last holder noted.
     pub async fn take_lease(
         &self,
         name: &str,
@@ -38,7 +39,8 @@ impl SweepCatalog {
     ) -> Result<Option<String>> {
         let insert = "INSERT INTO leases (name, holder, expires_s, place) VALUES ($1, $2, $3, '') \
             ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_s = excluded.expires_s \
-            WHERE leases.expires_s <= $4 OR leases.holder = excluded.holder RETURNING place";
+            WHERE leases.expires_s <= $4 OR leases.holder = excluded.holder \
+            OR leases.expires_s > $3 + 86400 RETURNING place";
         let insert = Sql::new(insert).bind(name).bind(holder).bind(until_s).bind(now_s);
         let taken = self.db.write_one("take a lease", insert).await?.rows.into_iter().next();
         taken.map(|mut row| row.text("place")).transpose()

@@ -54,7 +54,32 @@ impl SweepCatalog {
             .write_serializable("give up objects", |mut tx| async move {
                 let mut doomed = 0;
                 for hashes in hashes.chunks(BATCH_ROWS) {
-                    doomed += doom_some(&mut tx, of, hashes, before_s, now_s).await?;
+                    doomed += doom_some(&mut tx, of, hashes, &ripe_condition(of), before_s, now_s).await?;
+                }
+                tx.commit().await?;
+                Ok(doomed)
+            })
+            .await
+    }
+
+    /// Xorbs that no repository ever registered, last sent or referred to before `before_s`, by repositories that sent nothing
+    /// since either: an upload may take days before it registers anything.
+    pub async fn abandoned(&self, before_s: u64, after: &[u8], limit: u64) -> Result<Vec<[u8; 32]>> {
+        let condition = abandoned_condition();
+        let query = format!("SELECT hash FROM xorbs WHERE hash > $2 AND {condition} ORDER BY hash LIMIT $3");
+        self.page(Sql::new(query).bind(before_s).bind(after).bind(limit)).await
+    }
+
+    /// Gives up these, if still abandoned.
+    pub async fn doom_abandoned(&self, xorbs: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
+        if xorbs.is_empty() {
+            return Ok(0);
+        }
+        self.db
+            .write_serializable("give up abandoned xorbs", |mut tx| async move {
+                let (condition, mut doomed) = (abandoned_condition(), 0);
+                for hashes in xorbs.chunks(BATCH_ROWS) {
+                    doomed += doom_some(&mut tx, Kept::Xorbs, hashes, &condition, before_s, now_s).await?;
                 }
                 tx.commit().await?;
                 Ok(doomed)
@@ -148,12 +173,31 @@ fn ripe_condition(of: Kept) -> String {
     format!("state IN (1, 4) AND condemned_s < $1 AND {} < $1 AND {}", of.seen(), of.unused())
 }
 
-/// Dooms those that are still ripe, and deletes the rows that name them; returns how many.
-async fn doom_some(tx: &mut Tx, of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
+/// Condition for a xorb that nobody ever registered; `$1` is the time since which its repositories sent nothing. A
+/// registration by any repository takes the mark of the first upload away for good.
+fn abandoned_condition() -> String {
+    let unused = Kept::Xorbs.unused();
+    format!(
+        "state IN (0, 1, 4) AND referenced_s < $1 AND {unused} \
+         AND EXISTS (SELECT 1 FROM uploads u WHERE u.xorb = xorbs.hash AND u.is_first = 1) \
+         AND NOT EXISTS (SELECT 1 FROM repo_xorbs r WHERE r.xorb = xorbs.hash) \
+         AND NOT EXISTS (SELECT 1 FROM uploads u JOIN uploads o ON o.namespace = u.namespace AND o.repo = u.repo \
+         WHERE u.xorb = xorbs.hash AND o.uploaded_s >= $1)"
+    )
+}
+
+/// Dooms those that still fulfil a condition, and deletes the rows that name them; returns how many.
+async fn doom_some(
+    tx: &mut Tx,
+    of: Kept,
+    hashes: &[[u8; 32]],
+    condition: &str,
+    before_s: u64,
+    now_s: u64,
+) -> Result<u64> {
+    let table = of.table();
     let update = format!(
-        "UPDATE {} SET state = 2, condemned_s = $2 WHERE hash IN $3 AND {} RETURNING hash",
-        of.table(),
-        ripe_condition(of)
+        "UPDATE {table} SET state = 2, condemned_s = $2 WHERE hash IN $3 AND {condition} RETURNING hash"
     );
     let doomed: Vec<RawHash> = tx.rows(Sql::new(update).bind(before_s).bind(now_s).list(hashes)).await?;
     if of == Kept::Xorbs && !doomed.is_empty() {
