@@ -395,6 +395,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (101, "user_state", include_str!("../../migrations/postgres/0101_user_state.sql")),
     (102, "token_session", include_str!("../../migrations/postgres/0102_token_session.sql")),
     (110, "names", include_str!("../../migrations/postgres/0110_names.sql")),
+    (120, "uploads by time", include_str!("../../migrations/postgres/0120_uploads_by_time.sql")),
 ];
 
 /// Brings the tables up to date. Servers that start at once trip over each other's statements: the one that fell looks

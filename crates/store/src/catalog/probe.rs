@@ -49,6 +49,7 @@ pub async fn probe(url: &str) -> Result<Probed> {
 
 /// The same for a catalog in a file.
 pub(super) async fn probe_options(options: sqlx::sqlite::SqliteConnectOptions) -> Result<Probed> {
+    let file = options.get_filename().display().to_string();
     let asked = async {
         let mut connection = options.read_only(true).connect().await?;
         let schema = unless_missing(sqlx::query_scalar(SCHEMA).fetch_one(&mut connection).await);
@@ -56,7 +57,7 @@ pub(super) async fn probe_options(options: sqlx::sqlite::SqliteConnectOptions) -
         connection.close().await?;
         Ok((schema?, store_id?))
     };
-    let (schema, store_id) = asked.await.map_err(|source| translate("open", source))?;
+    let (schema, store_id) = asked.await.map_err(|source| translate(&format!("open {file}"), source))?;
     let store_id = store_id.map(StoreId::from_catalog).transpose()?;
     Ok(Probed { schema, known_schema: newest(sqlite::MIGRATIONS), now_s: None, store_id })
 }

@@ -446,6 +446,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (101, "user_state", include_str!("../../migrations/sqlite/0101_user_state.sql")),
     (102, "token_session", include_str!("../../migrations/sqlite/0102_token_session.sql")),
     (110, "names", include_str!("../../migrations/sqlite/0110_names.sql")),
+    (120, "uploads by time", include_str!("../../migrations/sqlite/0120_uploads_by_time.sql")),
 ];
 
 /// Notes that these xorbs were referred to, which revives what was condemned; tells which are live, sorted.

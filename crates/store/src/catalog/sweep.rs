@@ -24,7 +24,8 @@ use crate::repo::oid::{ObjectKind, Oid};
 /// dooms things leaves alone those that came to be needed, and tells how many it took.
 #[async_trait]
 pub trait SweepCatalog: Send + Sync {
-    /// Takes a lease that is free, expired or the holder's own; answers with the place its last holder noted.
+    /// Takes a lease that is free, expired, the holder's own, or ends more than a day after `until_s`, as one that was taken by a
+    /// clock that was ahead; answers with the place its last holder noted.
     async fn take_lease(&self, name: &str, holder: &str, now_s: u64, until_s: u64) -> Result<Option<String>>;
 
     /// Holds a lease longer and notes a place; tells whether it was still the holder's.
@@ -88,6 +89,13 @@ pub trait SweepCatalog: Send + Sync {
 
     /// Those that were condemned or marked as damaged, and last referred to, before `before_s`, and are still unused.
     async fn ripe(&self, of: Kept, before_s: u64, after: &[u8], limit: u64) -> Result<Vec<[u8; 32]>>;
+
+    /// Xorbs that no repository ever registered, last sent or referred to before `before_s`, by repositories that sent nothing
+    /// since either: an upload may take days before it registers anything.
+    async fn abandoned(&self, before_s: u64, after: &[u8], limit: u64) -> Result<Vec<[u8; 32]>>;
+
+    /// Gives up these, if still abandoned.
+    async fn doom_abandoned(&self, xorbs: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64>;
 
     /// Gives up these, if still ripe: from now on their objects may be deleted at any time.
     async fn doom(&self, of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64>;

@@ -49,6 +49,8 @@ faulty! {
     unused(of: Kept, before_s: u64, after: &[u8], limit: u64) -> Vec<[u8; 32]>;
     condemn(of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> u64;
     ripe(of: Kept, before_s: u64, after: &[u8], limit: u64) -> Vec<[u8; 32]>;
+    abandoned(before_s: u64, after: &[u8], limit: u64) -> Vec<[u8; 32]>;
+    doom_abandoned(xorbs: &[[u8; 32]], before_s: u64, now_s: u64) -> u64;
     doom(of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> u64;
     doomed(of: Kept, after: &[u8], limit: u64) -> Vec<Doomed>;
     bury(of: Kept, hashes: &[[u8; 32]], now_s: u64) -> ();

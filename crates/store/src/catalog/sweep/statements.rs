@@ -44,7 +44,8 @@ macro_rules! implement_sweep_catalog {
                 let work = || async {
                     let insert = "INSERT INTO leases (name, holder, expires_s, place) VALUES ($1, $2, $3, '') \
                         ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_s = excluded.expires_s \
-                        WHERE leases.expires_s <= $4 OR leases.holder = excluded.holder RETURNING place";
+                        WHERE leases.expires_s <= $4 OR leases.holder = excluded.holder \
+                        OR leases.expires_s > $3 + 86400 RETURNING place";
                     let insert = sqlx::query_as(insert).bind(name).bind(holder);
                     let insert = insert.bind(column(until_s)).bind(column(now_s));
                     let place: Option<(String,)> = insert.fetch_optional(&self.$writes).await?;
@@ -375,12 +376,35 @@ macro_rules! implement_sweep_catalog {
                 self.page(query).await
             }
 
+            async fn abandoned(&self, before_s: u64, after: &[u8], limit: u64) -> Result<Vec<[u8; 32]>> {
+                let mut query = Query::new("SELECT hash FROM xorbs WHERE hash > ");
+                query.push_bind(after.to_vec());
+                push_abandoned(&mut query, before_s);
+                query.push(" ORDER BY hash LIMIT ").push_bind(column(limit));
+                self.page(query).await
+            }
+
+            async fn doom_abandoned(&self, xorbs: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
+                let work = || async {
+                    let mut tx = self.$writes.begin_with($begin).await?;
+                    let mut doomed = 0;
+                    for hashes in xorbs.chunks(BATCH_ROWS) {
+                        let ripe = |query: &mut Query| push_abandoned(query, before_s);
+                        doomed += doom_some(&mut tx, Kept::Xorbs, hashes, ripe, now_s).await?;
+                    }
+                    tx.commit().await?;
+                    Ok(doomed)
+                };
+                Ok(if xorbs.is_empty() { 0 } else { retried!("give up abandoned xorbs", work()) })
+            }
+
             async fn doom(&self, of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
                 let work = || async {
                     let mut tx = self.$writes.begin_with($begin).await?;
                     let mut doomed = 0;
                     for hashes in hashes.chunks(BATCH_ROWS) {
-                        doomed += doom_some(&mut tx, of, hashes, before_s, now_s).await?;
+                        let ripe = |query: &mut Query| push_ripe(query, of, before_s);
+                        doomed += doom_some(&mut tx, of, hashes, ripe, now_s).await?;
                     }
                     tx.commit().await?;
                     Ok(doomed)
@@ -518,13 +542,13 @@ macro_rules! implement_sweep_catalog {
             tx: &mut sqlx::Transaction<'_, $database>,
             of: Kept,
             hashes: &[[u8; 32]],
-            before_s: u64,
+            push_ripe: impl Fn(&mut Query),
             now_s: u64,
         ) -> Sql<u64> {
             let mut update = Query::new(format!("UPDATE {} SET state = 2, condemned_s = ", of.table()));
             update.push_bind(column(now_s)).push(" WHERE hash");
             push_in(&mut update, hashes.iter().map(<[u8; 32]>::as_slice));
-            push_ripe(&mut update, of, before_s);
+            push_ripe(&mut update);
             let update = update.push(" RETURNING hash").build_query_as().persistent(false);
             let doomed: Vec<(Vec<u8>,)> = update.fetch_all(&mut **tx).await?;
             if of == Kept::Xorbs && !doomed.is_empty() {
@@ -588,6 +612,19 @@ macro_rules! implement_sweep_catalog {
         fn push_ripe(query: &mut Query, of: Kept, before_s: u64) {
             query.push(" AND state IN (1, 4) AND condemned_s < ").push_bind(column(before_s));
             query.push(" AND ").push(of.seen()).push(" < ").push_bind(column(before_s)).push(of.unused());
+        }
+
+        /// A registration by any repository takes the mark of the first upload away for good.
+        fn push_abandoned(query: &mut Query, before_s: u64) {
+            query.push(" AND state IN (0, 1, 4) AND referenced_s < ").push_bind(column(before_s));
+            query.push(Kept::Xorbs.unused());
+            query.push(
+                " AND EXISTS (SELECT 1 FROM uploads u WHERE u.xorb = xorbs.hash AND u.is_first = 1) \
+                 AND NOT EXISTS (SELECT 1 FROM repo_xorbs r WHERE r.xorb = xorbs.hash) \
+                 AND NOT EXISTS (SELECT 1 FROM uploads u JOIN uploads o ON o.namespace = u.namespace AND o.repo = u.repo \
+                 WHERE u.xorb = xorbs.hash AND o.uploaded_s >= ",
+            );
+            query.push_bind(column(before_s)).push(")");
         }
 
         fn push_in<'a>(query: &mut Query, keys: impl Iterator<Item = &'a [u8]>) {
