@@ -22,7 +22,7 @@ use store::{Catalog, DedupOptions, Objects, Options, Store};
 use crate::config::{DedupPolicy, ServeConfig};
 use crate::secret::{Key, KeyRing, Secret, hex, parse_hex};
 
-pub use opening::{OpenStore, Opening};
+pub use opening::{BACKUP_FILE, OpenStore, Opening, file_url};
 
 /// A data folder.
 #[derive(Debug, Clone)]

@@ -97,27 +97,57 @@ pub async fn ids(objects: &Objects, catalog: &Catalog) -> Result<Ids> {
 
 /// Checks that the catalog belongs to the objects, and returns the id of both. Writes it where it is missing.
 pub async fn identify(objects: &Objects, catalog: &Catalog, names: &Names) -> Result<StoreId> {
+    match match_pair(objects, catalog, names).await? {
+        Pair::Same(id) => Ok(id),
+        Pair::Incomplete(found) => write(found, objects, catalog, names).await,
+    }
+}
+
+/// Checks that the catalog belongs to the objects; changes neither.
+pub async fn require_pair(objects: &Objects, catalog: &Catalog, names: &Names) -> Result<()> {
+    match_pair(objects, catalog, names).await.map(|_| ())
+}
+
+/// Objects and a catalog that belong together.
+enum Pair {
+    /// Both have this id.
+    Same(StoreId),
+    /// At most one has an id, this one.
+    Incomplete(Option<StoreId>),
+}
+
+async fn match_pair(objects: &Objects, catalog: &Catalog, names: &Names) -> Result<Pair> {
     refuse_unfinished_rebuild(catalog, names).await?;
     let ids = ids(objects, catalog).await?;
     let found = match (ids.objects, ids.catalog) {
-        (Some(of_objects), Some(of_catalog)) if of_objects == of_catalog => return Ok(of_objects),
+        (Some(of_objects), Some(of_catalog)) if of_objects == of_catalog => {
+            return Ok(Pair::Same(of_objects));
+        }
         (Some(of_objects), Some(of_catalog)) => return Err(mismatch(of_objects, of_catalog, names)),
         (objects, catalog) => objects.or(catalog),
     };
     match compare(objects, catalog).await? {
-        Comparison::BothEmpty | Comparison::RowsFound => {}
-        Comparison::NoRows => return Err(no_rows(ids.objects, names)),
-        Comparison::NoObjects => return Err(no_objects(names)),
-        Comparison::RowsNotFound { found, sampled } => return Err(rows_not_found(found, sampled, names)),
+        Comparison::BothEmpty | Comparison::RowsFound => Ok(Pair::Incomplete(found)),
+        Comparison::NoRows => Err(no_rows(ids.objects, names)),
+        Comparison::NoObjects => Err(no_objects(names)),
+        Comparison::RowsNotFound { found, sampled } => Err(rows_not_found(found, sampled, names)),
     }
-    write(found, objects, catalog, names).await
 }
 
 /// Checks that there is nothing but the id, before a catalog is created for these objects.
 pub async fn require_empty(objects: &Objects, names: &Names) -> Result<()> {
-    match is_empty(objects).await? {
-        true => Ok(()),
-        false => Err(no_rows(objects.store_id().await?, names)),
+    if !is_empty(objects).await? {
+        return Err(no_rows(objects.store_id().await?, names));
+    }
+    match (objects.store_id().await?, objects.misnamed().await?) {
+        (None, Some(at)) => Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "{}: not the objects of a store, but {at} is; pass the right --objects, or a directory of its own for a new store",
+                names.objects
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -55,6 +55,7 @@ impl House {
 
     /// Opens objects and catalog, once it is known that they belong together.
     pub async fn open_parts(&self, config: &ServeConfig, opening: Opening) -> Result<OpenStore> {
+        self.refuse_backup(config)?;
         let names = self.names(config);
         let is_catalog_there = self.is_catalog_there(config).await?;
         if opening == Opening::Existing && !is_catalog_there {
@@ -91,10 +92,24 @@ impl House {
         if config.objects.is_some() || self.existing_objects(config)?.is_some() {
             return Ok(self.open_parts(config, Opening::Existing).await?.catalog);
         }
+        self.refuse_backup(config)?;
         match self.is_catalog_there(config).await? {
             true => self.open_catalog(config).await,
             false => Err(no_catalog(&self.names(config))),
         }
+    }
+
+    /// Refuses the directory of a backup: what is written to it is lost with the next backup, what is collected from it is lost
+    /// for good.
+    fn refuse_backup(&self, config: &ServeConfig) -> Result<()> {
+        if config.catalog.is_some() || !self.folder.join(BACKUP_FILE).exists() {
+            return Ok(());
+        }
+        let message = format!(
+            "{}: this is a backup, not a store; \"drystone restore\" makes a store of it in another directory",
+            self.folder.display()
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
     }
 
     /// Catalog and objects as messages show them.
@@ -160,10 +175,13 @@ impl House {
 }
 
 /// The folder of a `file://` URL.
-pub(super) fn file_url(url: &str) -> Option<PathBuf> {
+pub fn file_url(url: &str) -> Option<PathBuf> {
     let url = url::Url::parse(url).ok().filter(|url| url.scheme() == "file")?;
     url.to_file_path().ok()
 }
+
+/// The file in the directory of a backup that says so.
+pub const BACKUP_FILE: &str = "backup.json";
 
 fn no_catalog(names: &Names) -> Error {
     let message = format!(

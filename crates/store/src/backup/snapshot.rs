@@ -44,7 +44,7 @@ pub async fn snapshot(url: &str, file: &Path, progress: &SnapshotProgress) -> Re
 }
 
 /// Makes an empty file for its owner alone: what is in a catalog is not for everybody on the machine.
-fn make_private(file: &Path) -> std::io::Result<()> {
+pub(super) fn make_private(file: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

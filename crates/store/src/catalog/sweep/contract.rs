@@ -117,6 +117,10 @@ async fn a_lease_has_one_holder(catalog: Any) {
     assert_eq!(sweep.take_lease("a", "you", 249, 300).await.unwrap(), None);
     assert_eq!(sweep.take_lease("a", "you", 250, 300).await.unwrap(), Some("here".into()));
     assert!(!sweep.keep_lease("a", "me", 400, "back").await.unwrap());
+    // One that ends later than any lease could was taken by a clock that was ahead.
+    let years_s = 10 * 365 * 86_400;
+    assert!(sweep.keep_lease("a", "you", years_s, "there").await.unwrap());
+    assert_eq!(sweep.take_lease("a", "me", 260, 300).await.unwrap(), Some("there".into()));
 }
 
 async fn git_objects_go_in_their_generation_only(catalog: Any) {
