@@ -14,7 +14,7 @@ use store::clock::ManualClock;
 use store::objects::Folder;
 use store::rebuild::RebuildProgress;
 use store::repo::refs::{HEADS, MAIN, TAGS};
-use store::repo::{MemberRow, PullRow, PullState, RepoId, RepoName};
+use store::repo::{MemberRow, PullQuery, PullRow, PullState, RepoId, RepoName};
 use store::{Options, Store};
 
 fn name(text: &str) -> RepoName {
@@ -109,5 +109,11 @@ async fn state(store: &Store, [one, two]: [RepoId; 2]) -> State {
     let repos = [hub.repo_of(one).await.unwrap(), hub.repo_of(two).await.unwrap()];
     let refs = [hub.refs(one, "").await.unwrap(), hub.refs(two, "").await.unwrap()];
     let quotas = store.quota_usage().await.unwrap().into_iter().map(|(quota, _)| quota).collect();
-    (repos, refs, hub.list_pulls(one, 0, 9).await.unwrap(), hub.members("team").await.unwrap(), quotas)
+    (
+        repos,
+        refs,
+        hub.list_pulls(one, &PullQuery { limit: 9, ..PullQuery::default() }).await.unwrap(),
+        hub.members("team").await.unwrap(),
+        quotas,
+    )
 }

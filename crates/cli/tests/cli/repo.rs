@@ -1,6 +1,7 @@
 //! `drystone push`, `pull`, `ls`, `cat` and `rm` with a server, as people call them.
 
 use std::fs;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -157,7 +158,13 @@ fn what_was_pulled_once_needs_no_hub() {
     assert!(said.contains("ann/other@main"), "{said}");
     let said = offline(&["cat", "ann/model:none.bin"]).run().fails(1);
     assert!(said.contains("no file or folder"), "{said}");
-    let said = site.call(&["pull", "ann/model", &site.folder.at("online"), "--deadline", "2"]).run().fails(1);
+    let online = ["pull", "ann/model", &site.folder.at("online"), "--deadline", "2"];
+    let said = site.call(&online).run().fails(1);
+    assert!(said.contains("cannot reach") || said.contains("not done after 2 s"), "{said}");
+    // Whoever connects gets no answer.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let said = site.call(&[&online[..], &["--endpoint", &url]].concat()).run().fails(1);
     assert!(said.contains("not done after 2 s"), "{said}");
     let said =
         drystone(["pull", "--offline", "ann/model", "x", "--endpoint", &site.server.url]).run().fails(1);

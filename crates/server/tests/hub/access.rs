@@ -196,7 +196,7 @@ impl Row<'_> {
 }
 
 /// The path in the table's words, and the kind of repository it is about.
-fn named(path: &str) -> (String, &'static str) {
+pub(super) fn named(path: &str) -> (String, &'static str) {
     let alias = ROUTED.iter().find(|endpoint| endpoint.templates().contains(&path));
     if let Some(canonical) = alias.and_then(|endpoint| endpoint.templates().first()) {
         return ((*canonical).to_owned(), "models");
@@ -256,7 +256,7 @@ async fn every_route_answers_everyone_as_the_table_says() {
 }
 
 /// The methods of a route; HEAD only where it is one's own.
-async fn methods(hub: &Hub, path: &str) -> Vec<String> {
+pub(super) async fn methods(hub: &Hub, path: &str) -> Vec<String> {
     let got = hub.send("PATCH", &filled(path, "models", "public"), &[], b"").await;
     if got.status == 404 {
         return vec!["POST".to_owned()];
@@ -267,7 +267,7 @@ async fn methods(hub: &Hub, path: &str) -> Vec<String> {
     all.into_iter().filter(|method| method != "HEAD" || !has_get).collect()
 }
 
-fn filled(path: &str, kind: &str, name: &str) -> String {
+pub(super) fn filled(path: &str, kind: &str, name: &str) -> String {
     let zero = "0".repeat(64);
     let path = path.replace("/branch/{branch}", "/branch/other");
     let path = path.replace("{namespace}", "ann").replace("{name}", name);
@@ -321,6 +321,7 @@ fn body(method: &str, path: &str, kind: &str, name: &str, role: Role) -> String 
     let ends = |end: &str| path.ends_with(end);
     let body = match method {
         _ if ends("/paths-info/{revision}") => return "paths=a".to_owned(),
+        _ if ends("/sign-in") => return "name=nobody&password=none".to_owned(),
         _ if ends("/repos/create") || ends("/repos/delete") => json!({"name": id, "type": kind}),
         _ if ends("/repos/move") => json!({"fromRepo": id, "toRepo": id, "type": kind}),
         _ if ends("/admin/users") || ends("/admin/orgs") => {

@@ -9,6 +9,7 @@ mod parts;
 mod review;
 mod signed;
 mod strict;
+mod walk;
 mod web;
 
 use axum::Router;

@@ -11,15 +11,15 @@ use store::verify::{VerifyOptions, VerifyProgress};
 use super::*;
 
 /// A browser that is signed in.
-struct Browser<'a> {
+pub(super) struct Browser<'a> {
     hub: &'a Hub,
-    cookie: String,
+    pub(super) cookie: String,
     /// What forms carry.
-    word: String,
+    pub(super) word: String,
 }
 
 impl<'a> Browser<'a> {
-    async fn sign_in(hub: &'a Hub, token: &str) -> Self {
+    pub(super) async fn sign_in(hub: &'a Hub, token: &str) -> Self {
         let entered = hub.send("POST", "/-/sign-in", &[], format!("token={token}").as_bytes()).await;
         assert_eq!(entered.status, 303);
         let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();

@@ -49,7 +49,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "TEXT", value_parser = parse_name)]
     label: Option<String>,
 
-    /// The user it belongs to; it allows at most what the user may do [default: the namespace it is for, else admin]
+    /// The user it belongs to; unless its scope is admin, it allows at most what the user may do [default: the namespace it is for, else admin]
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     subject: Option<String>,
 
@@ -58,7 +58,7 @@ pub(super) struct Create {
     ttl: Option<u64>,
 
     /// A CAS token instead, for XET clients. It ends with the token that it is made from, which is in the list of tokens
-    #[arg(long, requires = "repo")]
+    #[arg(long, requires = "repo", conflicts_with_all = ["namespace", "everywhere"])]
     cas: bool,
 
     #[command(flatten)]
@@ -128,7 +128,10 @@ impl Create {
             Some(NamespaceRow { is_organisation: true, .. }) => Err(CliError::Message(format!(
                 "{subject} is an organisation: name one of its members by --subject, or leave it out for a service token"
             ))),
-            Some(row) if row.state != NamespaceState::Deleted => Ok(row.name),
+            Some(row) if row.state == NamespaceState::Active => Ok(row.name),
+            Some(row) if row.state == NamespaceState::Disabled => Err(CliError::Message(format!(
+                "{subject} is disabled, and so would be the token: enable them with `drystone admin user enable {subject}`"
+            ))),
             _ => Err(CliError::Message(format!(
                 "no user {subject}: add them with `drystone admin user create {subject}`, or leave out --subject"
             ))),
