@@ -69,7 +69,8 @@ pub struct Resolved {
 pub(crate) struct Heads {
     catalog: Arc<dyn Catalog>,
     ask: Gather<HeadKey, Head>,
-    known: Cache<HeadKey, (Stamp, Head)>,
+    /// What is not there too: whoever may not read a repository must not see by the time that it is remembered.
+    known: Cache<HeadKey, (Stamp, Option<Head>)>,
 }
 
 type HeadKey = (RepoName, [String; 2]);
@@ -99,15 +100,13 @@ impl Heads {
     async fn of(&self, key: HeadKey) -> Result<Option<Head>> {
         // Read before the question is asked: whatever is written from here on moves it.
         let Some(stamp) = self.catalog.stamp() else { return self.ask.ask(key).await };
-        if let Some((known, head)) = self.known.get(&key)
+        if let Some((known, found)) = self.known.get(&key)
             && known == stamp
         {
-            return Ok(Some(head));
+            return Ok(found);
         }
         let found = self.ask.ask(key.clone()).await?;
-        if let Some(head) = &found {
-            self.known.insert(key, (stamp, head.clone()));
-        }
+        self.known.insert(key, (stamp, found.clone()));
         Ok(found)
     }
 }
