@@ -206,9 +206,13 @@ impl Store {
         if hashes.is_empty() {
             return Ok(Vec::new());
         }
-        let mut rows = self.catalog.xorbs(&hashes).await?;
-        rows.retain(|row| row.key.hash != xorb.key.hash && row.is_live());
-        Ok(rows)
+        // A file that was stored before lies in the xorbs of whoever sent it first, beside chunks of other files: of those only
+        // what this repository registered is told of.
+        let mut found = self.catalog.uploads().references(scope, None, None, &hashes).await?;
+        found.retain(|found| {
+            found.is_registered && found.row.key.hash != xorb.key.hash && found.row.is_live()
+        });
+        Ok(found.into_iter().map(|found| found.row).collect())
     }
 
     /// Notes that these are told of, and leaves out what is no longer there.

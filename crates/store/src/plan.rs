@@ -184,7 +184,7 @@ pub(crate) struct Layouts {
 
 /// How long an answer counts, by the store's clock. A file that is no longer for the caller, or is made of other objects
 /// now, was so a moment ago; URLs that were handed out then count for longer.
-const KNOWN_S: u64 = 10;
+const KNOWN_S: u64 = 2;
 
 impl Layouts {
     /// Asks this catalog, and keeps so many bytes.

@@ -70,7 +70,8 @@ pub struct Resolved {
 pub(crate) struct Heads {
     catalog: Arc<Catalog>,
     ask: Gather<HeadKey, Head>,
-    known: Cache<HeadKey, (ChangeToken, Head)>,
+    /// What is not there too: whoever may not read a repository must not see by the time that it is remembered.
+    known: Cache<HeadKey, (ChangeToken, Option<Head>)>,
 }
 
 type HeadKey = (RepoName, [String; 2]);
@@ -100,15 +101,13 @@ impl Heads {
     async fn of(&self, key: HeadKey) -> Result<Option<Head>> {
         // Read before the question is asked: whatever is written from here on moves it.
         let Some(stamp) = self.catalog.change_token() else { return self.ask.ask(key).await };
-        if let Some((known, head)) = self.known.get(&key)
+        if let Some((known, found)) = self.known.get(&key)
             && known == stamp
         {
-            return Ok(Some(head));
+            return Ok(found);
         }
         let found = self.ask.ask(key.clone()).await?;
-        if let Some(head) = &found {
-            self.known.insert(key, (stamp, head.clone()));
-        }
+        self.known.insert(key, (stamp, found.clone()));
         Ok(found)
     }
 }
