@@ -13,6 +13,7 @@ pub mod observe;
 mod parameters;
 mod preconditions;
 mod reconstruction;
+mod refusal_time;
 mod shard;
 pub mod telemetry;
 pub mod token;

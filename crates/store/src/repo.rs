@@ -409,7 +409,7 @@ impl Store {
     }
 
     /// The Hub side of the catalog.
-    pub fn hub(&self) -> &dyn RepoCatalog {
+    pub fn hub(&self) -> &RepoCatalog {
         self.catalog.hub()
     }
 }

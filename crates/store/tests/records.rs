@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use house::House;
-use store::catalog::SqliteCatalog;
+use store::catalog::Catalog;
 use store::catalog::keep::{Limit, QuotaRow};
 use store::catalog::repo::{RefRow, RepoRow};
 use store::clock::ManualClock;
@@ -75,7 +75,7 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
         store.rename_repo(&row, &name(to)).await.unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
-    let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("new.db")).await.unwrap());
+    let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let again = Store::new(store.objects().clone(), catalog, clock, &Options::default());
     let rebuilt = again.rebuild(&RebuildProgress::default()).await.unwrap();

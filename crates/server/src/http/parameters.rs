@@ -103,8 +103,8 @@ fn parameters_of(route: &str) -> Parameters {
     }
     if let Some(rest) = below(route, "/lfs/") {
         return only(match rest {
-            "/{oid}" | "/{oid}/verify" => &[SIZE, EXPIRES, SIGNATURE],
-            _ => &[SIZE, EXPIRES, SIGNATURE, ("part", Number)],
+            "/{oid}" | "/{oid}/verify" => &[SIZE, FOR, EXPIRES, SIGNATURE],
+            _ => &[SIZE, FOR, EXPIRES, SIGNATURE, ("part", Number)],
         });
     }
     only(match route {
@@ -194,6 +194,7 @@ fn of_web(rest: &str) -> &'static [(&'static str, Values)] {
 }
 
 const SIZE: (&str, Values) = ("size", Number);
+const FOR: (&str, Values) = ("for", Text);
 const EXPIRES: (&str, Values) = ("expires", Number);
 const SIGNATURE: (&str, Values) = ("signature", Text);
 /// Of the bytes of a file.

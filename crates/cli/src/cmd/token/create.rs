@@ -117,7 +117,7 @@ impl Create {
     }
 
     /// The owner of the token: a user who is named, else the namespace it is for.
-    async fn owner(&self, catalog: &dyn Catalog) -> Result<String, CliError> {
+    async fn owner(&self, catalog: &Catalog) -> Result<String, CliError> {
         let Some(subject) = &self.subject else {
             let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
             return Ok(owner.map_or("admin", String::as_str).to_owned());
@@ -139,7 +139,7 @@ impl Create {
     }
 
     /// Replaces names by how they are spelled in the catalog: they are found in any case, and rights are given by the name.
-    async fn spell(&self, hub: &dyn RepoCatalog, row: &mut TokenRow) -> store::Result<()> {
+    async fn spell(&self, hub: &RepoCatalog, row: &mut TokenRow) -> store::Result<()> {
         row.subject = spelled(hub, &row.subject).await?;
         match &mut row.bound {
             Bound::Everywhere => {}
@@ -227,7 +227,7 @@ impl Create {
 const CAS_TTL_S: u64 = 3600;
 
 /// A namespace as it is spelled; as it is given where it is unknown.
-async fn spelled(hub: &dyn RepoCatalog, name: &str) -> store::Result<String> {
+async fn spelled(hub: &RepoCatalog, name: &str) -> store::Result<String> {
     let found = hub.spellings(name).await?;
     Ok(found.into_iter().next().unwrap_or_else(|| name.to_owned()))
 }

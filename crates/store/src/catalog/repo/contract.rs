@@ -10,7 +10,7 @@ use crate::catalog::review::{LockQuery, LockRow, PullQuery, PullRow, PullState};
 use crate::catalog::rows::{FileRow, Registration, ShardRow};
 use crate::catalog::tokens::{Bound, Rights, TokenRow};
 
-type Any = Arc<dyn Catalog>;
+type Any = Arc<Catalog>;
 
 on_each_catalog!(
     sqlite_keeps_the_contract_of_repositories, postgres_keeps_the_contract_of_repositories:
