@@ -68,7 +68,11 @@ impl Default for Renderer {
             permits: Arc::new(Semaphore::new(JOBS_MAX)),
             waiting: Arc::default(),
             viewers: Arc::default(),
-            cards: Cache::builder().max_capacity(CARD_BYTES_MAX).weigher(weigh).build(),
+            cards: Cache::builder()
+                .max_capacity(CARD_BYTES_MAX)
+                .weigher(weigh)
+                .time_to_idle(std::time::Duration::from_secs(600))
+                .build(),
         }
     }
 }

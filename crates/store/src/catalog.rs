@@ -74,7 +74,7 @@ impl Catalog {
 
     /// Whether there is a catalog in the file.
     pub fn is_in_file(file: &Path) -> Result<bool> {
-        Ok(db::sqlite::probe(file)?.schema.is_some())
+        Ok(file.is_file() && db::sqlite::probe(file)?.schema.is_some())
     }
 
     async fn open_postgres(url: &str) -> Result<Self> {

@@ -18,10 +18,14 @@ pub(crate) struct Footers {
     cache: Cache<XorbKey, Arc<XorbInfo>>,
 }
 
+/// How long a footer that nobody asks for stays in memory: every upload adds one, and most are not read soon.
+const IDLE: std::time::Duration = std::time::Duration::from_secs(300);
+
 impl Footers {
     pub(crate) fn new(objects: Objects, workers: Workers, bytes_max: u64) -> Self {
         let weigh = |_: &XorbKey, info: &Arc<XorbInfo>| INFO_BYTES + CHUNK_BYTES * info.chunk_count();
-        Self { objects, workers, cache: Cache::builder().max_capacity(bytes_max).weigher(weigh).build() }
+        let cache = Cache::builder().max_capacity(bytes_max).weigher(weigh).time_to_idle(IDLE);
+        Self { objects, workers, cache: cache.build() }
     }
 
     /// The chunks of a stored xorb, from its footer alone.

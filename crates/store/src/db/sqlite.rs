@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use rusqlite::types::{Value as SqlValue, ValueRef};
@@ -30,13 +30,35 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) struct Sqlite {
     file: PathBuf,
     /// The connection that writes; `None` before its first use and after an error.
-    writer: Arc<tokio::sync::Mutex<Option<Connection>>>,
+    writer: Arc<tokio::sync::Mutex<Option<Connected>>>,
     /// Connections that read and are not in use.
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<Connected>>,
     /// How many may read at once.
     readers: Semaphore,
     /// The connection that is asked for changes.
     watcher: Mutex<Option<Watcher>>,
+}
+
+/// A connection that gives back, once in a while, the pages it keeps in memory: a page that was not used for a minute is
+/// read again as quickly from the system's cache.
+#[derive(Debug)]
+struct Connected {
+    connection: Connection,
+    emptied: Instant,
+}
+
+impl Connected {
+    fn new(connection: Connection) -> Self {
+        Self { connection, emptied: Instant::now() }
+    }
+
+    fn empty_when_due(&mut self) {
+        if self.emptied.elapsed() >= PAGES_AGE_MAX {
+            // A failure leaves the pages where they are.
+            let _ = self.connection.execute_batch("PRAGMA shrink_memory");
+            self.emptied = Instant::now();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -52,30 +74,31 @@ impl Sqlite {
             open_writer(file).map_err(|source| failed(&format!("open {}", file.display()), source))?;
         Ok(Self {
             file: file.to_owned(),
-            writer: Arc::new(tokio::sync::Mutex::new(Some(writer))),
+            writer: Arc::new(tokio::sync::Mutex::new(Some(Connected::new(writer)))),
             idle: Mutex::default(),
             readers: Semaphore::new(READERS_MAX),
             watcher: Mutex::default(),
         })
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Connected>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a query on a connection that is not in use. Blocks.
     fn look(&self, sql: &Sql<'_>) -> Result<Vec<Row>> {
         let idle = self.idle().pop();
-        let look = || -> rusqlite::Result<(Done, Connection)> {
-            let connection = match idle {
-                Some(connection) => connection,
-                None => open_reader(&self.file)?,
+        let look = || -> rusqlite::Result<(Done, Connected)> {
+            let connected = match idle {
+                Some(connected) => connected,
+                None => Connected::new(open_reader(&self.file)?),
             };
-            Ok((run(&connection, sql)?, connection))
+            Ok((run(&connected.connection, sql)?, connected))
         };
         // After an error the connection is dropped.
-        let (done, connection) = look().map_err(translated)?;
-        self.idle().push(connection);
+        let (done, mut connected) = look().map_err(translated)?;
+        connected.empty_when_due();
+        self.idle().push(connected);
         Ok(done.rows)
     }
 }
@@ -100,12 +123,13 @@ impl Engine for Sqlite {
         // A transaction that will write says so when it begins: one that turns from reading to writing cannot wait for
         // others. With one writer at a time, every isolation is serializable.
         in_place(|| {
-            let connection = match writer.take() {
-                Some(connection) => connection,
-                None => open_writer(&self.file)?,
+            let mut connected = match writer.take() {
+                Some(connected) => connected,
+                None => Connected::new(open_writer(&self.file)?),
             };
-            connection.execute_batch("BEGIN IMMEDIATE")?;
-            *writer = Some(connection);
+            connected.empty_when_due();
+            connected.connection.execute_batch("BEGIN IMMEDIATE")?;
+            *writer = Some(connected);
             Ok(())
         })
         .map_err(translated)?;
@@ -145,13 +169,13 @@ static WATCHERS: AtomicU64 = AtomicU64::new(0);
 
 /// A transaction on the connection that writes, which others wait for meanwhile.
 struct SqliteTransaction {
-    writer: OwnedMutexGuard<Option<Connection>>,
+    writer: OwnedMutexGuard<Option<Connected>>,
     is_open: bool,
 }
 
 impl SqliteTransaction {
     fn connection(&self) -> Result<&Connection> {
-        self.writer.as_ref().ok_or_else(closed)
+        self.writer.as_ref().map(|connected| &connected.connection).ok_or_else(closed)
     }
 }
 
@@ -182,8 +206,8 @@ impl Transaction for SqliteTransaction {
 impl Drop for SqliteTransaction {
     fn drop(&mut self) {
         if self.is_open
-            && let Some(connection) = &*self.writer
-            && connection.execute_batch("ROLLBACK").is_err()
+            && let Some(connected) = &*self.writer
+            && connected.connection.execute_batch("ROLLBACK").is_err()
         {
             // The next transaction opens another, and SQLite rolls back what this one began.
             *self.writer = None;
@@ -457,6 +481,9 @@ const READERS_MAX: usize = 16;
 
 /// Statements that a connection keeps prepared.
 const STATEMENTS_MAX: usize = 128;
+
+/// How long a connection keeps pages in memory, used or not.
+const PAGES_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Pages of the database that a connection keeps in memory.
 const WRITE_CACHE_KIB: u32 = 32 * 1024;

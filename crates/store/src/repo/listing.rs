@@ -214,8 +214,12 @@ pub(crate) type LargeItems = moka::future::Cache<(RepoId, Oid, String), Item>;
 pub(crate) fn large_items() -> LargeItems {
     let weigh =
         |asked: &(RepoId, Oid, String), _: &Item| u32::try_from(2 * asked.2.len() + 800).unwrap_or(u32::MAX);
-    moka::future::Cache::builder().max_capacity(LARGE_ITEMS_BYTES_MAX).weigher(weigh).build()
+    let cache = moka::future::Cache::builder().max_capacity(LARGE_ITEMS_BYTES_MAX).weigher(weigh);
+    cache.time_to_idle(LARGE_ITEMS_IDLE).build()
 }
+
+/// How long one that nobody asks for is remembered.
+const LARGE_ITEMS_IDLE: std::time::Duration = std::time::Duration::from_secs(300);
 
 /// Bytes of them to keep in memory.
 const LARGE_ITEMS_BYTES_MAX: u64 = 8 * 1024 * 1024;

@@ -79,6 +79,8 @@ type Head = (RepoRow, Vec<RefRow>);
 
 /// Heads to remember.
 const HEADS_MAX: u64 = 10_000;
+/// How long one that nobody asks for is remembered.
+const HEADS_IDLE: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl Heads {
     pub(crate) fn new(catalog: &Arc<Catalog>) -> Self {
@@ -95,7 +97,8 @@ impl Heads {
                 Ok(found)
             }
         });
-        Self { catalog: catalog.clone(), ask, known: Cache::new(HEADS_MAX) }
+        let known = Cache::builder().max_capacity(HEADS_MAX).time_to_idle(HEADS_IDLE).build();
+        Self { catalog: catalog.clone(), ask, known }
     }
 
     async fn of(&self, key: HeadKey) -> Result<Option<Head>> {
