@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -43,6 +43,13 @@ pub(crate) fn end(failure: &Failure) -> ExitCode {
 /// A line on standard error. Where nobody listens nothing is lost, so a failure to say it is none.
 pub(crate) fn complain(what: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "shardpack: {what}");
+}
+
+/// Names the temporary files of killed writers that were removed.
+pub(crate) fn report_leftovers(removed: &[PathBuf]) {
+    for path in removed {
+        complain(&format_args!("removed {}, left behind by a run that was killed", path.display()));
+    }
 }
 
 /// Standard output, buffered. Flush it before the end.

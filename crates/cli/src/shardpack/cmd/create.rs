@@ -11,11 +11,11 @@ use shardpack::content_type::ContentTypes;
 use shardpack::sink::{Limits, Rolling};
 use shardpack::{Record, WriteOptions};
 
-use crate::cmd::{Compression, check_output, pair, report, report_leftovers};
+use crate::cmd::{Compression, check_output, pair, report};
 use crate::input::folder::{self, FolderOptions};
 use crate::input::group::Group;
 use crate::input::{Input, manifest, webdataset};
-use crate::output::{Failure, complain};
+use crate::output::{Failure, complain, report_leftovers};
 use crate::progress::Progress;
 use crate::size;
 

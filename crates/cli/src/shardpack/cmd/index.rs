@@ -9,8 +9,9 @@ use shardpack::ReadOptions;
 use shardpack::set::{CATALOGUE_NAME, Catalogue};
 use shardpack::sink::{Destination, OutputFile, remove_leftovers};
 
-use crate::cmd::{check_output, open_set, report_leftovers};
-use crate::output::{Failure, stdout};
+use crate::cmd::{check_output, open_set};
+use crate::http::Network;
+use crate::output::{Failure, report_leftovers, stdout};
 
 /// Print or write the catalogue of a dataset: its packs with their sizes, counts and key digests
 ///
@@ -34,8 +35,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let set = open_set(&self.packs, &ReadOptions::default())?;
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
+        let set = open_set(&self.packs, &ReadOptions::default(), network)?;
         let first = set.packs().first().map(|pack| Path::new(pack.name()).to_owned()).unwrap_or_default();
         let beside = first.parent().unwrap_or(Path::new("")).to_owned();
         let output = if self.write { Some(beside.join(CATALOGUE_NAME)) } else { self.output.clone() };
