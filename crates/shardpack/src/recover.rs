@@ -3,10 +3,7 @@
 //! Records are walked by their sizes while magic and CRC hold. Where they do not, the next header is looked for at every
 //! multiple of 8. An entry that is whole is stepped over there, so a pack that lies in an entry is not taken for records.
 
-mod repair;
 mod window;
-
-pub use repair::{RepairOptions, Repaired, repair};
 
 use std::io;
 use std::ops::Range;

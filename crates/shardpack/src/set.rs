@@ -8,7 +8,7 @@ mod pattern;
 pub use catalogue::{CATALOGUE_NAME, Catalogue, CataloguePack};
 pub use columns::{Columns, Missing};
 pub use overlay::Layered;
-pub use pattern::{expand_braces, numbered_name, resolve};
+pub use pattern::{expand_braces, resolve};
 
 use std::path::Path;
 use std::sync::Arc;
