@@ -7,6 +7,7 @@ use reqwest::{Client, Method, header};
 use serde_json::{Value, json};
 use store::DedupPolicy;
 use store::repo::{Kind, RepoName};
+use xet::wire::routes::segment;
 
 use super::keeping::{DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
@@ -227,13 +228,6 @@ impl Remote {
         }
         Ok((if let Value::Array(values) = value { values } else { vec![value] }, link))
     }
-}
-
-/// A name as one segment of a path.
-fn segment(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let encode = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    name.bytes().map(encode).collect()
 }
 
 const USERS: &str = "/api/admin/users";

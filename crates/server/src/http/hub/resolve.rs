@@ -21,10 +21,9 @@ use store::repo::oid::Oid;
 use store::repo::pointer;
 use store::{Grant, Store};
 use xet::wire::ErrorCode;
-use xet::wire::routes::{TokenScope, content_type, header as names, reconstruction_v1};
+use xet::wire::routes::{TokenScope, content_type, header as names, reconstruction_v1, segment};
 
 use super::access::Asked;
-use super::encoded;
 use super::error::HubError;
 use crate::body::Pieces;
 use crate::budget::{Budget, Permit};
@@ -145,7 +144,7 @@ fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &m
     let plain: String =
         name.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }).collect();
     let kind = if asked.query.is_set("download") { "attachment" } else { "inline" };
-    let disposition = format!("{kind}; filename*=UTF-8''{}; filename=\"{plain}\";", encoded(name));
+    let disposition = format!("{kind}; filename*=UTF-8''{}; filename=\"{plain}\";", segment(name));
     if !asked.query.is_set("noContentDisposition") {
         put(headers, "content-disposition", disposition);
     }

@@ -1,8 +1,9 @@
 //! Signatures of LFS URLs: for one action on one object of one repository, until a time.
 
 use xet::Sha256;
+use xet::hash::parse_hex;
 
-use crate::secret::{KeyRing, Secret, hex, mac, mac_matches, parse_hex};
+use crate::secret::{KeyRing, Secret, hex, mac, mac_matches};
 
 /// What a URL is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
