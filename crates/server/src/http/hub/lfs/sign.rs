@@ -50,7 +50,7 @@ impl LfsSigner {
     }
 
     pub(super) fn is_good(&self, signed: &Signed, tag: &str, now_s: u64) -> bool {
-        let Some(tag) = parse_hex(tag) else { return false };
+        let Some(tag) = parse_hex::<32>(tag) else { return false };
         let message = signed.message();
         let matches = self.keys.iter().any(|key| mac_matches(key.expose(), &[message.as_bytes()], &tag));
         matches && now_s < signed.expires_s
