@@ -1,12 +1,12 @@
 //! Set: many packs as one dataset, its records numbered through.
 
-mod catalogue;
 mod columns;
+mod dataset_index;
 mod overlay;
 mod pattern;
 
-pub use catalogue::{CATALOGUE_NAME, Catalogue, CataloguePack};
 pub use columns::{Columns, Missing};
+pub use dataset_index::{CATALOGUE_NAME, Catalogue, CataloguePack};
 pub use overlay::Layered;
 pub use pattern::{expand_braces, resolve};
 

@@ -12,7 +12,7 @@ use server::{House, ServeConfig};
 use store::Objects;
 use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, backup, expect_unused};
 
-use super::keep::{Place, human, now_s, said, watched};
+use super::store_args::{Place, human, now_s, said, watched};
 use crate::output::CliError;
 use folder::{BackupFolder, Manifest};
 

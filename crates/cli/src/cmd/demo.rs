@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::steps::Session;
-use super::keep::human;
+use super::store_args::human;
 use crate::output::CliError;
 use crate::transfer::saved_percent;
 

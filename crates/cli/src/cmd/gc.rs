@@ -8,7 +8,7 @@ use serde_json::json;
 use store::compact::{CompactOptions, CompactProgress, Compacted};
 use store::sweep::{Estimate, SweepOptions, SweepProgress, Swept};
 
-use super::keep::{Place, human, said, seconds, watched};
+use super::store_args::{Place, human, said, seconds, watched};
 use crate::output::CliError;
 
 /// Delete what no repository leads to any more, beside running servers or without

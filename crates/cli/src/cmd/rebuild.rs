@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use store::rebuild::{RebuildProgress, Rebuilt};
 
-use super::keep::{Place, said, watched};
+use super::store_args::{Place, said, watched};
 use crate::output::CliError;
 
 /// Make a lost catalog again, from the objects alone

@@ -13,7 +13,7 @@ use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
 
 use super::backup::folder::{self, BackupFolder, Manifest};
 use super::backup::shown;
-use super::keep::{Place, human, now_s, said, watched};
+use super::store_args::{Place, human, now_s, said, watched};
 use crate::output::CliError;
 
 /// Restore a backup to an empty data directory, or to an empty bucket and database

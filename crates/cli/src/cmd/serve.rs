@@ -11,7 +11,7 @@ use server::sweeping::sweep_at_intervals;
 use server::{AppState, DataUrls, House, Layers, Metrics, ServeConfig, Tls};
 use tokio::net::TcpListener;
 
-use super::keep::layers;
+use super::store_args::layers;
 use crate::output::{CliError, complain};
 
 /// Serve the XET protocol, by default from a folder

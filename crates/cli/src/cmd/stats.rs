@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use store::sweep::{SweepOptions, SweepProgress};
 
-use super::keep::{Place, human, said, watched};
+use super::store_args::{Place, human, said, watched};
 use crate::output::CliError;
 
 /// Show what a store holds: files, bytes, what deduplication saves, the largest repositories, what could be freed

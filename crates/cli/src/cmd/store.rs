@@ -8,7 +8,7 @@ use serde_json::json;
 use store::catalog::migrate::{MigrateProgress, Migrated, migrate};
 use store::copy::{Copied, CopyOptions, CopyProgress, copy};
 
-use super::keep::{human, said, watched};
+use super::store_args::{human, said, watched};
 use crate::output::CliError;
 
 /// Copy the objects of a store, move its catalog

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use store::catalog::tokens::{Bound, TokenRow};
 
-use super::keep::Place;
+use super::store_args::Place;
 use crate::output::CliError;
 
 pub(crate) use create::parse_repo;
@@ -103,7 +103,7 @@ fn repo_text(scope: &store::Scope) -> String {
 fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
-    runtime.block_on(store::audit::by(super::keep::keeper(), work))
+    runtime.block_on(store::audit::by(super::store_args::keeper(), work))
 }
 
 fn said(error: impl std::fmt::Display) -> CliError {

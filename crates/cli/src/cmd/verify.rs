@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use store::verify::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
 
-use super::keep::{Place, human, now_s, said, seconds, watched};
+use super::store_args::{Place, human, now_s, said, seconds, watched};
 use crate::output::CliError;
 
 /// Check a store: quickly that every object is there, or deeply by reading all of them

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use globset::GlobBuilder;
 
 use crate::error::Error;
-use crate::set::catalogue::{CATALOGUE_NAME, Catalogue};
+use crate::set::dataset_index::{CATALOGUE_NAME, Catalogue};
 
 /// The paths that inputs name, in the order given. Each may be a file, a folder, a catalogue, or a pattern with braces
 /// and wildcards; what a wildcard or a folder finds is sorted bytewise.

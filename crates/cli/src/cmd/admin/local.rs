@@ -9,7 +9,7 @@ use store::catalog::keep::{DeedQuery, Limit, QuotaOf, QuotaRow};
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
 
-use super::keeping::{Audit, DedupSetting, QuotaVerb, Undelete};
+use super::quota::{Audit, DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
 use super::{MemberVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
 

@@ -9,7 +9,7 @@ use store::DedupPolicy;
 use store::repo::{Kind, RepoName};
 use xet::wire::routes::segment;
 
-use super::keeping::{DedupSetting, QuotaVerb, Undelete};
+use super::quota::{DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
 use super::{MemberVerb, RepoVerb, TrashVerb, Values, Verb, said};
 use crate::output::CliError;

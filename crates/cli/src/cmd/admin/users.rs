@@ -4,7 +4,7 @@ use std::io::{self, BufRead as _};
 
 use clap::Subcommand;
 
-use super::keeping::{DedupSetting, dedup_setting};
+use super::quota::{DedupSetting, dedup_setting};
 use super::said;
 use crate::output::CliError;
 

@@ -18,7 +18,7 @@ use server::ServeConfig;
 use store::Objects;
 use store::backup::BackedUp;
 
-use crate::cmd::keep::said;
+use crate::cmd::store_args::said;
 use crate::output::CliError;
 
 /// What a backup holds.

@@ -7,7 +7,7 @@ use server::{House, Key, ServeConfig, Tls};
 use store::repo::RepoId;
 use store::{Digest, ObjectKey, Objects, catalog};
 
-use super::super::keep::now_s;
+use super::super::store_args::now_s;
 use super::Finding;
 
 /// Whether the catalog answers, how old its tables are, and how far its clock is from ours, in seconds.

@@ -7,7 +7,7 @@ use store::catalog::keep::QuotaOf;
 use store::repo::RepoName;
 use store::repo::oid::Oid;
 
-use crate::cmd::keep::{human, seconds};
+use crate::cmd::store_args::{human, seconds};
 use crate::size;
 
 #[derive(Debug, Subcommand)]
@@ -74,7 +74,7 @@ pub(super) struct Audit {
 
 impl Audit {
     pub(super) fn since_s(&self) -> u64 {
-        self.since.map_or(0, |ago| crate::cmd::keep::now_s().saturating_sub(ago))
+        self.since.map_or(0, |ago| crate::cmd::store_args::now_s().saturating_sub(ago))
     }
 }
 
