@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use store::repo::{RepoId, RepoName};
 
-use super::store_args::{Place, keeper};
+use super::store_args::{StoreArgs, local_operator};
 use crate::output::CliError;
 
 /// Manage users, organisations, members, repositories, the trash and quotas; read the audit log
@@ -40,7 +40,7 @@ pub(crate) struct Admin {
 #[derive(Debug, Args)]
 struct Target {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// A running server to ask instead
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["data", "objects", "catalog", "config"])]
@@ -182,7 +182,7 @@ impl Admin {
         let values = runtime.block_on(async {
             match &target.endpoint {
                 Some(endpoint) => remote::Remote::new(endpoint, target.token.clone())?.run(verb).await,
-                None => store::audit::by(keeper(), local::run(&target.place, verb)).await,
+                None => store::audit::by(local_operator(), local::run(&target.place, verb)).await,
             }
         })?;
         let mut out = io::stdout().lock();
@@ -199,7 +199,7 @@ impl Admin {
 /// What a verb has to say, as programs read it.
 type Values = Result<Vec<Value>, CliError>;
 
-/// The same for people.
+/// The same as text.
 fn text(value: &Value) -> String {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     if let Some(text) = quota::text(value) {
@@ -215,8 +215,4 @@ fn text(value: &Value) -> String {
         _ if field("state") == "disabled" => format!("{} disabled", field("name")),
         _ => field("name").to_owned(),
     }
-}
-
-fn said(error: impl std::fmt::Display) -> CliError {
-    CliError::Message(error.to_string())
 }

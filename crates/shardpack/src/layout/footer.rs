@@ -23,7 +23,7 @@ use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_magic, expect_number, expect_range};
 use crate::layout::{EndMarker, crc};
 
-/// Where everything is. Its JSON has what people look for.
+/// Offsets and sizes of everything in a pack. Its JSON leaves out the CRCs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Footer {
     /// Where the index begins.

@@ -52,7 +52,7 @@ impl<'a> RecordHeader<'a> {
         Self::parse_with(r, true)
     }
 
-    /// [`parse`](Self::parse), with the CRC compared only when asked. All else is checked either way.
+    /// [`parse`](Self::parse), with the CRC compared only if `check_crc`. All else is checked either way.
     #[inline]
     pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "record header";

@@ -1,4 +1,4 @@
-//! `drystone admin quota`, `audit` and `undelete`: their words, and what they say to people.
+//! `drystone admin quota`, `audit` and `undelete`: arguments and printed text.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ pub(super) struct Undelete {
     pub(super) branch: Option<String>,
 }
 
-/// What the values of these verbs say to people, if it is one of them.
+/// Text for a value of these verbs; none for other values.
 pub(crate) fn text(value: &Value) -> Option<String> {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let number = |name: &str| value.get(name).and_then(Value::as_u64);
