@@ -79,7 +79,7 @@ impl Report {
 }
 
 /// Verifies a pack. An error is a failure to read it, or bytes that are no pack; damage is in the report. `progress` is
-/// told the offset now and then.
+/// called with the offset now and then.
 pub fn verify(
     source: &Arc<dyn Source>,
     options: VerifyOptions,

@@ -16,7 +16,7 @@ pub const GZIP_LEVEL: u32 = 6;
 /// Level of zstd.
 pub const ZSTD_LEVEL: i32 = 3;
 
-/// What a writer is asked to do with entries.
+/// Compression method of a writer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Method {
     /// Store them as they are.
@@ -33,7 +33,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// How people call it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",

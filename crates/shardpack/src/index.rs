@@ -260,7 +260,7 @@ pub struct StatedStatistics {
 
 /// What is wrong with the request for a record that is not there.
 pub(crate) fn no_record(ordinal: u64, count: u64) -> Error {
-    Error::invalid(format!("record number {ordinal} is asked for, and there are {count}"))
+    Error::invalid(format!("no record {ordinal}: there are {count}"))
 }
 
 fn as_len(bytes: u64) -> usize {

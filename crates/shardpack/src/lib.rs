@@ -11,7 +11,7 @@
 //! | [`source`], [`sink`]              | where bytes come from and go to: files, memory; others bring their own   |
 //! | [`read`], [`recover`], [`check`]  | any record of a pack, what is left of a damaged one, whether it is sound |
 //! | [`repair`]                        | the sound records of a damaged pack, as a new pack                       |
-//! | [`set`]                           | many packs as one: patterns, catalogue, columns, overlays                |
+//! | [`set`]                           | many packs as one: patterns, dataset index, columns, overlays                |
 //!
 //! Nothing here knows a hub, a socket or the environment; only `source`, `sink` and `set` touch files and threads.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]

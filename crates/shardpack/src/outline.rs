@@ -1,5 +1,7 @@
 //! Outline: what a pack consists of and whether it is sound, without decoding any content.
 
+use serde::{Serialize, Serializer};
+
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_crc, expect_magic, expect_number};
 use crate::layout::{
@@ -42,24 +44,29 @@ pub struct Outline {
 }
 
 /// One section.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SectionOutline {
     /// Where its header begins.
     pub offset: u64,
     /// What it is.
+    #[serde(rename = "type")]
     pub kind: SectionKind,
     /// Whether it must be understood.
+    #[serde(rename = "critical", serialize_with = "is_critical")]
     pub flags: SectionFlags,
     /// Bytes of the payload.
+    #[serde(rename = "payload_bytes")]
     pub payload_len: u64,
     /// Whether the payload's CRC holds.
+    #[serde(skip)]
     pub crc_holds: bool,
     /// The payload of a JSON section: at most [`TEXT_BYTES_MAX`], and up to the first byte that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
 /// One whole record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordOutline {
     /// Where its header begins.
     pub offset: u64,
@@ -68,23 +75,28 @@ pub struct RecordOutline {
     /// Its key.
     pub key: String,
     /// What it does in an overlay.
+    #[serde(flatten)]
     pub flags: RecordFlags,
     /// How its metadata is written.
+    #[serde(rename = "metadata_format")]
     pub meta_format: MetaFormat,
     /// Bytes of its metadata.
+    #[serde(rename = "metadata_bytes")]
     pub meta_len: u64,
     /// Its entries, in their order.
     pub entries: Vec<EntryOutline>,
 }
 
 /// One entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EntryOutline {
     /// Its name.
     pub name: String,
     /// What its content is.
+    #[serde(skip_serializing_if = "has_no_name", serialize_with = "content_type")]
     pub content_type: ContentType<'static>,
     /// How its data is decoded.
+    #[serde(serialize_with = "compression")]
     pub compression: Compression,
     /// Bytes of the content after decoding.
     pub file_size: u64,
@@ -93,7 +105,29 @@ pub struct EntryOutline {
     /// Where the data begins in the pack.
     pub data_offset: u64,
     /// Whether the data's CRC holds.
+    #[serde(rename = "sound")]
     pub data_crc_holds: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn is_critical<S: Serializer>(flags: &SectionFlags, serializer: S) -> Result<S::Ok, S::Error> {
+    flags.is_critical().serialize(serializer)
+}
+
+fn has_no_name(content_type: &ContentType<'_>) -> bool {
+    content_type.as_str().is_none()
+}
+
+fn content_type<S: Serializer>(content_type: &ContentType<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    content_type.as_str().serialize(serializer)
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn compression<S: Serializer>(compression: &Compression, serializer: S) -> Result<S::Ok, S::Error> {
+    match compression {
+        Compression::Unknown(code) => serializer.collect_str(&format_args!("unknown ({code})")),
+        known => known.name().serialize(serializer),
+    }
 }
 
 impl Outline {

@@ -98,7 +98,7 @@ impl ShardPackReader {
         Ok(Self { source, index: Arc::new(index), options })
     }
 
-    /// What people call the pack.
+    /// Name of the pack in messages: its path or URL.
     pub fn name(&self) -> &str {
         self.source.name()
     }
@@ -195,7 +195,7 @@ impl ShardPackReader {
         }
     }
 
-    /// Lets `look` see a record without copying or decoding more than it asks for.
+    /// Lets `look` see a record without copying or decoding more than it uses.
     pub fn with_record<T>(
         &self,
         ordinal: u64,

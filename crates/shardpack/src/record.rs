@@ -56,7 +56,7 @@ impl Record {
     }
 }
 
-/// A record in the bytes it was read from. Nothing is copied and nothing decoded until asked for.
+/// A record in the bytes it was read from. Nothing is copied or decoded before it is used.
 #[derive(Debug, Clone)]
 pub struct RecordRef<'a> {
     header: RecordHeader<'a>,
@@ -149,7 +149,7 @@ impl<'a> RecordRef<'a> {
         Ok(None)
     }
 
-    /// Goes through all entries, so that everything the level asks for was compared.
+    /// Goes through all entries, so that everything the level covers was compared.
     #[inline]
     pub fn check(&self) -> Result<(), Error> {
         self.entries().try_for_each(|entry| entry.map(drop))

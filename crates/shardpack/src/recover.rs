@@ -60,7 +60,7 @@ impl Found {
     }
 }
 
-/// Looks for the records of a pack without its index. `progress` is told the offset now and then.
+/// Searches a pack for records without its index. `progress` receives the offset now and then.
 pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Result<Found, Error> {
     let mut window = Window::new(source)?;
     let mut found = Found { size: window.size(), ..Found::default() };

@@ -36,7 +36,7 @@ pub struct WriteOptions {
     pub digests: bool,
     /// Text for the writer facts that says when the pack was made. Without it, equal input gives equal packs.
     pub created: Option<String>,
-    /// How files became records: tells whoever extracts them what they were called.
+    /// How files became records: `extract` restores their names from it.
     pub group: Option<String>,
     /// A record of more bytes is refused.
     pub record_bytes_max: u64,

@@ -12,7 +12,7 @@ use server::{House, ServeConfig};
 use store::Objects;
 use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, backup, expect_unused};
 
-use super::keep::{Place, human, now_s, said, watched};
+use super::store_args::{StoreArgs, human, now_s, with_spinner};
 use crate::output::CliError;
 use folder::{BackupFolder, Manifest};
 
@@ -33,7 +33,7 @@ pub(crate) struct Backup {
     dest: PathBuf,
 
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// Put the objects here instead of into DEST, such as `s3://bucket/prefix`
     #[arg(long, value_name = "URL")]
@@ -56,7 +56,7 @@ impl Backup {
         let folder = BackupFolder::open(&self.dest, &config)?;
         let objects_url = self.objects_url(&folder)?;
         if folder.catalog().exists() {
-            expect_unused(&folder.catalog()).map_err(said)?;
+            expect_unused(&folder.catalog()).map_err(CliError::message)?;
         }
         let target = BackupTarget {
             objects: folder.objects(&objects_url)?,
@@ -65,9 +65,10 @@ impl Backup {
             prune: self.prune,
         };
         let progress = BackupProgress::default();
-        let done = watched(async { backup(&source, &target, now_s, &progress).await.map_err(said) }, || {
-            shown(&progress)
-        })?;
+        let done = with_spinner(
+            async { backup(&source, &target, now_s, &progress).await.map_err(CliError::message) },
+            || shown(&progress),
+        )?;
         folder.copy_key(
             &config.signing_key_file.clone().unwrap_or_else(|| config.data.join(folder::KEY_FILE)),
         )?;
@@ -130,8 +131,8 @@ fn source(config: &ServeConfig, house: &House) -> Result<BackupSource, CliError>
     };
     let objects = config.data.join("objects");
     let objects = match &config.objects {
-        Some(url) => server::house::open_objects(url.expose()).map_err(said)?,
-        None if objects.is_dir() => Objects::local(&objects).map_err(said)?,
+        Some(url) => server::house::open_objects(url.expose()).map_err(CliError::message)?,
+        None if objects.is_dir() => Objects::local(&objects).map_err(CliError::message)?,
         None => {
             let message =
                 format!("{data}: no objects of a server; name another directory with --data, or --objects");

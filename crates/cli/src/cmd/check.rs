@@ -47,7 +47,7 @@ enum Kind {
     ShardStored,
 }
 
-/// What is said of a file.
+/// The verdict on a file.
 #[derive(Debug, Serialize)]
 struct Verdict {
     sound: bool,

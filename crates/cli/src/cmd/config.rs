@@ -1,4 +1,4 @@
-//! `drystone config`: what a server would be told, and whether that would do.
+//! `drystone config`: the effective settings of a server, and whether they work.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -20,13 +20,13 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Print every setting and who said it, then try what they name
+    /// Print every setting with its origin, then test the configuration
     ///
     /// Reads the file, the environment and the flags as `drystone serve` does. Then tries whether the data folder can be written, whether
     /// objects and catalog answer, and whether the key fits the certificate. Changes nothing. Ends with 1 if anything is wrong.
     #[command(
-        about = "Print every setting and who said it, then try what they name",
-        long_about = "Print every setting and who said it, then try what they name\n\nReads the file, the environment \
+        about = "Print every setting with its origin, then test the configuration",
+        long_about = "Print every setting with its origin, then test the configuration\n\nReads the file, the environment \
                       and the flags as `drystone serve` does. Then tries whether the data folder can be written, whether \
                       objects and catalog answer, and whether the key fits the certificate. Changes nothing. Ends with 1 \
                       if anything is wrong.",

@@ -8,7 +8,7 @@ use client::hub::{Commit, Committed, Hub, Place};
 use serde::Serialize;
 
 use crate::output::CliError;
-use crate::remote::Remote;
+use crate::remote::HubArgs;
 
 /// Delete files of a repository, in one commit
 ///
@@ -38,7 +38,7 @@ pub(crate) struct Rm {
     json: bool,
 
     #[command(flatten)]
-    remote: Remote,
+    hub: HubArgs,
 }
 
 #[derive(Serialize)]
@@ -49,7 +49,7 @@ struct Report<'a> {
 
 impl Rm {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let hub = self.remote.hub()?;
+        let hub = self.hub.hub()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.delete(&hub)).map(|()| ExitCode::SUCCESS)
     }

@@ -159,7 +159,7 @@ impl Build {
         self.key.is_some() || self.created.is_some() || self.expires.is_some()
     }
 
-    /// What was asked for, else what the description had.
+    /// The requested form, else that of the description.
     fn form(&self, described: Form, builder: &mut ShardBuilder) -> Result<Form, CliError> {
         let had = match &described {
             Form::Stored(footing) => footing.clone(),

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use store::verify::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
 
-use super::keep::{Place, human, now_s, said, seconds, watched};
+use super::store_args::{StoreArgs, human, now_s, seconds, with_spinner};
 use crate::output::CliError;
 
 /// Check a store: quickly that every object is there, or deeply by reading all of them
@@ -21,7 +21,7 @@ use crate::output::CliError;
 )]
 pub(crate) struct Verify {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// Read and hash every object
     #[arg(long)]
@@ -59,7 +59,9 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let repair = match (&self.from, self.repair) {
-            (Some(url), _) => Some(Repair::From(server::house::open_existing_objects(url).map_err(said)?)),
+            (Some(url), _) => {
+                Some(Repair::From(server::house::open_existing_objects(url).map_err(CliError::message)?))
+            }
             (None, true) => Some(Repair::Mark),
             (None, false) => None,
         };
@@ -76,10 +78,10 @@ impl Verify {
             let (objects, bytes) = progress.now();
             format!("{objects} objects, {}", human(bytes))
         };
-        let verified = watched(
+        let verified = with_spinner(
             async {
                 let store = self.place.open().await?;
-                store.verify(&options, &progress).await.map_err(said)
+                store.verify(&options, &progress).await.map_err(CliError::message)
             },
             now,
         )?;

@@ -80,7 +80,7 @@ impl ShardPack {
     }
 }
 
-/// Compression as it is asked for.
+/// Compression argument.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Compression {
     /// Entries as they are

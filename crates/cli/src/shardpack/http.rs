@@ -208,7 +208,7 @@ fn choose_token(
     Ok(token.filter(|_| is_named && is_private(url)).map(Token::new))
 }
 
-/// Whether nobody on the way can read a request to `url`.
+/// Whether a request to `url` cannot be read on the way: TLS, or a loopback address.
 fn is_private(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     url.scheme() == "https"
@@ -306,7 +306,11 @@ mod tests {
         ] {
             assert_eq!(chosen(None, variables, url).as_deref(), Some(expected), "{url}");
         }
-        assert_eq!(chosen(Some("t"), &named, "https://elsewhere").as_deref(), Some("t"), "as told");
+        assert_eq!(
+            chosen(Some("t"), &named, "https://elsewhere").as_deref(),
+            Some("t"),
+            "an argument outweighs the environment"
+        );
     }
 
     #[test]

@@ -36,6 +36,8 @@
 //! | E + 1             | first frame of each entry, counted through all entries; then F         |
 //! | 2 for each of F   | where a frame begins: in the content, and in the stored data           |
 
+use serde::Serialize;
+
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number, expect_range};
 
@@ -103,7 +105,8 @@ impl SectionHeader {
 }
 
 /// What the payload of a section is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "u32")]
 pub enum SectionKind {
     /// What the user said of the pack: one JSON object.
     UserMetadata,

@@ -1,4 +1,4 @@
-//! Many records at once: sorted by place, neighbours merged into one read, returned in the order they were asked for.
+//! Many records at once: sorted by offset, neighbours merged into one read, returned in the order of the request.
 
 use std::ops::Range;
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use globset::GlobBuilder;
 
 use crate::error::Error;
-use crate::set::catalogue::{CATALOGUE_NAME, Catalogue};
+use crate::set::dataset_index::{DATASET_INDEX_NAME, DatasetIndex};
 
-/// The paths that inputs name, in the order given. Each may be a file, a folder, a catalogue, or a pattern with braces
+/// The paths that inputs name, in the order given. Each may be a file, a folder, a dataset index, or a pattern with braces
 /// and wildcards; what a wildcard or a folder finds is sorted bytewise.
 pub fn resolve<S: AsRef<str>>(inputs: &[S]) -> Result<Vec<PathBuf>, Error> {
     let mut paths = Vec::new();
@@ -129,9 +129,9 @@ fn resolve_one(name: &str, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
     let path = Path::new(name);
     if path.is_dir() {
         let before = paths.len();
-        let catalogue = path.join(CATALOGUE_NAME);
-        if catalogue.is_file() {
-            return Catalogue::read(&catalogue)?.paths(&catalogue, paths);
+        let index = path.join(DATASET_INDEX_NAME);
+        if index.is_file() {
+            return DatasetIndex::read(&index)?.paths(&index, paths);
         }
         matches_in(path, "*.shardpack", paths)?;
         if paths.len() == before {
@@ -140,7 +140,7 @@ fn resolve_one(name: &str, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
         return Ok(());
     }
     if name.ends_with(".json") && path.is_file() {
-        return Catalogue::read(path)?.paths(path, paths);
+        return DatasetIndex::read(path)?.paths(path, paths);
     }
     if path.exists() || !name.contains(['*', '?', '[']) {
         paths.push(path.to_owned());

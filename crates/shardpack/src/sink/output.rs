@@ -197,7 +197,7 @@ impl Drop for Staged {
     }
 }
 
-/// Creates a file that nobody can read who cannot read the file it will replace.
+/// Creates a file with the permissions of the file it will replace, at most.
 fn create_like(staged: &Path, target: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);

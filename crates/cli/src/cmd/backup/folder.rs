@@ -18,7 +18,6 @@ use server::ServeConfig;
 use store::Objects;
 use store::backup::BackedUp;
 
-use crate::cmd::keep::said;
 use crate::output::CliError;
 
 /// What a backup holds.
@@ -61,7 +60,7 @@ impl Manifest {
     }
 }
 
-/// The directory, which nobody else backs up to or restores from.
+/// The directory, locked against other backups and restores.
 #[derive(Debug)]
 pub(crate) struct BackupFolder {
     folder: PathBuf,
@@ -136,11 +135,11 @@ impl BackupFolder {
     /// The objects of the backup.
     pub(crate) fn objects(&self, url: &Option<String>) -> Result<Objects, CliError> {
         match url {
-            Some(url) => server::house::open_objects(url).map_err(said),
+            Some(url) => server::house::open_objects(url).map_err(CliError::message),
             None => {
                 let folder = self.path("objects");
                 make_private(&folder).map_err(|error| CliError::Io(folder.display().to_string(), error))?;
-                Objects::local(&folder).map_err(said)
+                Objects::local(&folder).map_err(CliError::message)
             }
         }
     }
@@ -162,7 +161,7 @@ impl BackupFolder {
 
     /// The backup is whole.
     pub(super) fn finish(&self, manifest: &Manifest) -> Result<(), CliError> {
-        let text = serde_json::to_string_pretty(manifest).map_err(said)? + "\n";
+        let text = serde_json::to_string_pretty(manifest).map_err(CliError::message)? + "\n";
         write_whole(&self.path(MANIFEST), text.as_bytes())?;
         end(&self.path(PARTIAL))
     }
@@ -216,7 +215,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 /// The URL of a SQLite file.
 pub(super) fn sqlite_url(file: &Path) -> Result<String, CliError> {
     let failed = |error| CliError::Io(file.display().to_string(), error);
-    store::backup::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(said)
+    store::backup::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(CliError::message)
 }
 
 /// Writes a file that is whole or not there, for its owner alone.

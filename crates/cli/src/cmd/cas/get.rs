@@ -21,7 +21,7 @@ use xet::{FileHash, Sha256};
 
 use super::Target;
 use crate::output::{CliError, complain};
-use crate::remote::{Keeping, Pulling};
+use crate::remote::{CacheArgs, PullArgs};
 use crate::transfer;
 
 /// Download files by XET hash
@@ -61,10 +61,10 @@ pub(super) struct Get {
     target: Target,
 
     #[command(flatten)]
-    keeping: Keeping,
+    cache: CacheArgs,
 
     #[command(flatten)]
-    pulling: Pulling,
+    pull: PullArgs,
 
     /// Print totals as JSON
     #[arg(long)]
@@ -103,7 +103,7 @@ impl Get {
             let puller = self.puller().await?.with_progress(progress.clone());
             self.pull(&puller, destination).await
         };
-        let work = transfer::in_time(self.pulling.deadline, work);
+        let work = transfer::in_time(self.pull.deadline, work);
         let outcome = transfer::run(&progress, transfer::fetched, work)?;
         let totals = Totals {
             files: outcome.files,
@@ -129,8 +129,8 @@ impl Get {
     }
 
     async fn puller(&self) -> Result<Puller, CliError> {
-        let options = self.pulling.options(self.keeping.cache(&self.target.memory)?);
-        if self.keeping.offline {
+        let options = self.pull.options(self.cache.cache(&self.target.cache_dir)?);
+        if self.cache.offline {
             return Ok(Puller::offline(options));
         }
         let opened = self.target.open(TokenScope::Read).await?;

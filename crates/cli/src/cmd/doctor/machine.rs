@@ -9,7 +9,7 @@ use server::ServeConfig;
 use server::check::there;
 use server::disk::free_bytes;
 
-use super::super::keep::human;
+use super::super::store_args::human;
 use super::Finding;
 
 /// The data folder: can it be written, how long does the disk take to keep something, is there room.

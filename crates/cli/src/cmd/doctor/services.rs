@@ -7,7 +7,7 @@ use server::{House, Key, ServeConfig, Tls};
 use store::repo::RepoId;
 use store::{Digest, ObjectKey, Objects, catalog};
 
-use super::super::keep::now_s;
+use super::super::store_args::now_s;
 use super::Finding;
 
 /// Whether the catalog answers, how old its tables are, and how far its clock is from ours, in seconds.
@@ -83,7 +83,7 @@ pub(super) async fn objects(config: &ServeConfig) -> (Vec<Finding>, Option<u64>)
     let key = random_key();
     let mut findings = Vec::new();
     let mut off_s = None;
-    // A part of an upload that nobody goes on with: if we do not come to deleting it, a sweep does.
+    // An upload part that is never completed: if the delete below fails, garbage collection deletes it.
     let examined = tokio::time::timeout(TIMEOUT, async {
         findings.push(round_trip(&objects, &key).await?);
         let signed;
@@ -212,7 +212,7 @@ pub(super) fn certificate(config: &ServeConfig) -> Option<Finding> {
     Some(Finding::ok(what, "the key fits, and it is good for two weeks and more"))
 }
 
-/// The name of an object that nobody else has.
+/// A unique object name.
 fn random_key() -> ObjectKey {
     let random = Key::random();
     let bytes = random.bytes();
