@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn hexadecimal_has_one_spelling() {
         let text = "00ff".repeat(16);
-        assert_eq!(hex(&parse_hex(&text).unwrap()), text);
+        assert_eq!(hex(&parse_hex::<32>(&text).unwrap()), text);
         for bad in [
             text.to_uppercase(),
             text[..62].to_owned(),
