@@ -54,7 +54,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct Setting {
-    name: &'static str,
+    name: String,
     value: Option<String>,
     source: String,
 }
@@ -80,10 +80,10 @@ impl Check {
         let config = ServeConfig::load(&layers).map_err(|error| CliError::Message(error.to_string()))?;
         let runtime = tokio::runtime::Runtime::new();
         let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
-        let setting = |told: server::config::told::Told| Setting {
-            name: told.name,
-            value: told.value,
-            source: told.source.to_string(),
+        let setting = |setting: server::config::EffectiveSetting| Setting {
+            name: setting.name,
+            value: setting.value,
+            source: setting.source.to_string(),
         };
         let outcome = |checked: server::check::Checked| Outcome {
             what: checked.what,
@@ -91,7 +91,7 @@ impl Check {
             message: checked.outcome.unwrap_or_else(|wrong| wrong),
         };
         let report = Report {
-            settings: config.told(&layers).into_iter().map(setting).collect(),
+            settings: config.effective(&layers).into_iter().map(setting).collect(),
             checks: runtime.block_on(check(&config)).into_iter().map(outcome).collect(),
         };
         let all_well = report.checks.iter().all(|check| check.ok);

@@ -92,7 +92,7 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let is_first =
         house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(CliError::message)?;
     let data_urls = DataUrls::choose(&config, &store).await.map_err(CliError::message)?;
-    let tls = config.tls.as_ref().map(Tls::open).transpose().map_err(CliError::message)?;
+    let tls = config.tls().as_ref().map(Tls::open).transpose().map_err(CliError::message)?;
     let listen = config.listen;
     let at = |error| CliError::Io(listen.to_string(), error);
     let listener = TcpListener::bind(listen).await.map_err(at)?;

@@ -102,7 +102,7 @@ pub(super) async fn port(config: &ServeConfig) -> Finding {
 async fn answers(config: &ServeConfig) -> Option<String> {
     // Whose certificate it is does not matter to the question whether it is ours.
     let http = reqwest::Client::builder().timeout(ANSWER_TIMEOUT).tls_danger_accept_invalid_certs(true);
-    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let scheme = if config.tls_cert.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{}/health", config.listen);
     let body = http.build().ok()?.get(url).send().await.ok()?.bytes().await.ok()?;
     let body: serde_json::Value = serde_json::from_slice(&body).ok()?;

@@ -188,15 +188,15 @@ pub(super) fn clock(now_s: u64, catalog_off_s: Option<u64>, bucket_off_s: Option
 
 /// Whether the key fits the certificate, how long that is good, and who may read the key.
 pub(super) fn certificate(config: &ServeConfig) -> Option<Finding> {
-    let files = config.tls.as_ref()?;
+    let files = config.tls()?;
     let what = "certificate";
     let now = SystemTime::now();
-    if let Err(error) = Tls::check_at(files, now) {
+    if let Err(error) = Tls::check_at(&files, now) {
         let advice =
             "renew it, or name another with tls_cert and tls_key; SIGHUP makes a running server read them";
         return Some(Finding::fail(what, error.to_string(), advice));
     }
-    if Tls::check_at(files, now + SOON).is_err() {
+    if Tls::check_at(&files, now + SOON).is_err() {
         let advice = "renew it, then send SIGHUP to the server";
         return Some(Finding::warn(what, "it ends within two weeks", advice));
     }
