@@ -1,4 +1,4 @@
-//! DatasetIndex: a small JSON file that names the packs of a dataset, so that it opens without looking for them.
+//! Dataset index: a small JSON file that names the packs of a dataset, so that a directory opens without being searched.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
