@@ -8,7 +8,6 @@ use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use server::ServeConfig;
 use server::http::{OPENAPI, ROUTED};
 use server::metrics::TABLE;
 use server::{AppState, Key, KeyRing, ServeConfig};

@@ -176,7 +176,7 @@ fn show_estimate(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends with 1 when something could not be looked through: its local_operator should know.
+/// Ends with 1 when something could not be looked through: its operator should know.
 fn show_swept(out: &mut impl Write, swept: &Swept, as_json: bool) -> Result<ExitCode, CliError> {
     let Swept { git_objects, repo_files, files, condemned, deleted, deleted_bytes, orphans, drafts, skipped } =
         swept;

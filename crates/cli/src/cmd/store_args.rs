@@ -115,7 +115,7 @@ const SYSTEM_FILE: &str = "/etc/drystone/drystone.toml";
 const STORE: [&str; 3] = ["data", "objects", "catalog"];
 
 /// Runs `work` with a progress line on a terminal.
-pub(super) fn watched<T>(
+pub(super) fn with_spinner<T>(
     work: impl Future<Output = Result<T, CliError>>,
     now: impl Fn() -> String,
 ) -> Result<T, CliError> {
