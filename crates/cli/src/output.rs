@@ -1,4 +1,4 @@
-//! What a verb tells its caller when it fails.
+//! Errors and output of the verbs.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -61,7 +61,7 @@ impl Method {
     }
 }
 
-/// Where a frame begins: in the content, and in the stored bytes.
+/// Offset of a frame in the content, and in the stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// Offset of its first byte in the content.
@@ -70,7 +70,7 @@ pub struct Frame {
     pub stored_at: u64,
 }
 
-/// How an entry ended up.
+/// Encoded form of an entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encoded {
     /// The frames, when there are more than one.
@@ -236,7 +236,7 @@ impl Read for Lz4Frames<'_> {
     }
 }
 
-/// What may be taken before a single byte was decoded.
+/// Bytes that may be reserved before a single byte was decoded.
 const EAGER_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ enum Verb {
     /// Limits on what namespaces and repositories take
     #[command(subcommand)]
     Quota(quota::QuotaVerb),
-    /// Who changed what, the newest first
+    /// Audit log, newest events first
     Audit(quota::Audit),
     /// Have back a revision that a branch or tag has left, or a file that was deleted
     Undelete(quota::Undelete),
@@ -196,7 +196,7 @@ impl Admin {
     }
 }
 
-/// What a verb has to say, as programs read it.
+/// Results of a verb, as JSON values.
 type Values = Result<Vec<Value>, CliError>;
 
 /// The same as text.

@@ -78,7 +78,7 @@ impl Backup {
         self.show(&done)
     }
 
-    /// Where the objects of this backup go: always to the same place.
+    /// Target of the objects of this backup: always the same.
     fn objects_url(&self, folder: &BackupFolder) -> Result<Option<String>, CliError> {
         match (folder.manifest()?, &self.objects_dest) {
             (Some(before), Some(url)) if before.objects.as_ref() != Some(url) => {
@@ -142,7 +142,7 @@ fn source(config: &ServeConfig, house: &House) -> Result<BackupSource, CliError>
     Ok(BackupSource { objects, catalog })
 }
 
-/// How far a backup or a restoration is.
+/// Progress of a backup or a restoration.
 pub(super) fn shown(progress: &BackupProgress) -> String {
     let (objects, bytes) = progress.copy.now();
     let rows = match progress.snapshot.rows() {

@@ -34,7 +34,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "json"])]
     files: Option<PathBuf>,
 
-    /// How large the model is
+    /// Size of the model
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4096))]
     model_mib: u64,
 

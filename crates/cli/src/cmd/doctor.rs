@@ -32,13 +32,13 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// What was found about one thing.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
     state: State,
     found: String,
-    /// What to do.
+    /// Recommended action.
     advice: Option<&'static str>,
 }
 

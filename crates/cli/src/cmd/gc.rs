@@ -13,7 +13,7 @@ use crate::output::CliError;
 
 /// Delete what no repository leads to any more, beside running servers or without
 ///
-/// What is unused is condemned first and deleted when the grace is over; until then a new reference restores it.
+/// Unreferenced data is condemned first and deleted when the grace is over; until then a new reference restores it.
 /// A server sweeps by itself once a day (`sweep_interval_s`). A run that would delete more than 20 % of all objects, or finds many that the
 /// catalog does not know, changes nothing and ends with 1.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(crate) struct Gc {
     #[command(flatten)]
     place: StoreArgs,
 
-    /// How long what is unused is kept, such as 22d or 36h [default: `sweep_grace_s` of the settings, else 22d]
+    /// Grace before unreferenced data is deleted, such as 22d or 36h [default: `sweep_grace_s` of the configuration, else 22d]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     grace: Option<u64>,
 

@@ -18,7 +18,7 @@ use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
                         drystone ls -r datasets/ann/corpus@v1.0:data\n  \
                         drystone ls --json ann/model | jq '.[].path'")]
 pub(crate) struct Ls {
-    /// What to list: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    /// Repository or path: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
     place: Place,
 

@@ -29,11 +29,11 @@ use crate::transfer;
                         drystone pull ann/model:config.json .\n  \
                         drystone pull --cache-dir kept ann/model model/ && drystone pull --cache-dir kept --offline ann/model again/")]
 pub(crate) struct Pull {
-    /// What to pull: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    /// Repository, revision or path: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
     from: Place,
 
-    /// Where to
+    /// Target directory or file
     #[arg(value_name = "DEST")]
     to: PathBuf,
 

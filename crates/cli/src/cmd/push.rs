@@ -34,7 +34,7 @@ pub(crate) struct Push {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// Where to: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    /// Target repository: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(required = true, value_name = "REPO[@REVISION][:PATH]")]
     to: Place,
 
@@ -46,7 +46,7 @@ pub(crate) struct Push {
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
 
-    /// What the commit says
+    /// Commit message
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
 

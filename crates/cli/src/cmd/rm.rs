@@ -17,7 +17,7 @@ use crate::remote::HubArgs;
 #[command(after_help = "Examples:\n  drystone rm ann/model:old.bin ann/model:older.bin\n  \
                         drystone rm -r datasets/ann/corpus@draft:data/ -m 'start again'")]
 pub(crate) struct Rm {
-    /// What to delete, all of one repository and branch: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    /// Files to delete, all of one repository and branch: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(required = true, value_name = "REPO[@REVISION]:PATH")]
     places: Vec<Place>,
 
@@ -25,7 +25,7 @@ pub(crate) struct Rm {
     #[arg(short, long)]
     recursive: bool,
 
-    /// What the commit says
+    /// Commit message
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
 

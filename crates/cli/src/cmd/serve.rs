@@ -32,19 +32,19 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
 
-    /// Where objects are, such as `s3://bucket/prefix` [default: in the data folder]
+    /// URL of the objects, such as `s3://bucket/prefix` [default: in the data directory]
     #[arg(long, value_name = "URL")]
     objects: Option<String>,
 
-    /// Where the catalog is, such as `postgres://host/name` [default: in the data folder]
+    /// URL of the catalog, such as `postgres://host/name` [default: in the data directory]
     #[arg(long, value_name = "URL")]
     catalog: Option<String>,
 
-    /// Where clients fetch data: from the bucket, through the server, or auto: from the bucket if it is public [default: auto]
+    /// Source of data for clients: bucket, server, or auto: the bucket if it is public [default: auto]
     #[arg(long, value_name = "AUTO|SERVER|BUCKET")]
     data_urls: Option<String>,
 
-    /// How clients reach the server [default: as it listens]
+    /// URL of the server for clients [default: the listen address]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
 

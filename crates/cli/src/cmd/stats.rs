@@ -17,7 +17,7 @@ pub(crate) struct Stats {
     #[command(flatten)]
     place: StoreArgs,
 
-    /// How many repositories to show
+    /// Number of repositories to show
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     top: u64,
 

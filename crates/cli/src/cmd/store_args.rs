@@ -23,11 +23,11 @@ pub(super) struct StoreArgs {
     #[arg(long, value_name = "DIR", global = true)]
     pub(super) data: Option<String>,
 
-    /// Where objects are, when not in the data folder [default: `$DRYSTONE_OBJECTS`]
+    /// URL of the objects, when not in the data directory [default: `$DRYSTONE_OBJECTS`]
     #[arg(long, value_name = "URL", global = true)]
     pub(super) objects: Option<String>,
 
-    /// Where the catalog is, when not in the data folder [default: `$DRYSTONE_CATALOG`]
+    /// URL of the catalog, when not in the data directory [default: `$DRYSTONE_CATALOG`]
     #[arg(long, value_name = "URL", global = true)]
     pub(super) catalog: Option<String>,
 

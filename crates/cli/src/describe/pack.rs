@@ -15,10 +15,10 @@ pub(crate) struct PackDescription<'a> {
     pub(crate) sound: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) footer: Option<&'a Footer>,
-    /// Where the last whole record ends, when the file ends before its footer.
+    /// End of the last whole record, when the file ends before its footer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) truncated_at: Option<u64>,
-    /// What is wrong, with offsets.
+    /// Faults, with offsets.
     pub(crate) faults: Vec<String>,
     pub(crate) sections: &'a [SectionOutline],
     pub(crate) records: &'a [RecordOutline],

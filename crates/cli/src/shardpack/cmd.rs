@@ -154,7 +154,7 @@ fn check_output(output: &Path, json: bool) -> Result<Destination, Failure> {
     Ok(destination)
 }
 
-/// What packs were written.
+/// One pack that was written.
 #[derive(Debug, Serialize)]
 struct Written {
     pack: String,

@@ -26,7 +26,7 @@ use crate::layout::{EndMarker, crc};
 /// Offsets and sizes of everything in a pack. Its JSON leaves out the CRCs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Footer {
-    /// Where the index begins.
+    /// Offset of the index.
     pub index_offset: u64,
     /// Bytes from there to the footer.
     pub index_size: u64,
@@ -44,7 +44,7 @@ pub struct Footer {
     /// Minor version of the format.
     #[serde(rename = "version", serialize_with = "with_major")]
     pub version_minor: u16,
-    /// What holds for all records.
+    /// Features of all records.
     #[serde(flatten)]
     pub features: Features,
 }
@@ -116,7 +116,7 @@ impl Footer {
         out.extend(Self::MAGIC);
     }
 
-    /// Where the records end and the end marker begins.
+    /// Offset of the end marker, behind the records.
     pub fn records_end(&self) -> u64 {
         self.index_offset.saturating_sub(EndMarker::LEN as u64)
     }
@@ -127,7 +127,7 @@ fn with_major<S: Serializer>(minor: &u16, serializer: S) -> Result<S::Ok, S::Err
     [Footer::VERSION_MAJOR, *minor].serialize(serializer)
 }
 
-/// What holds for all records; bits without a name are kept and mean nothing.
+/// Features of all records; bits without a name are kept and mean nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "FeatureNames")]
 pub struct Features(pub u32);

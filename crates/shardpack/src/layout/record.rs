@@ -22,16 +22,16 @@ use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_magic, expect_range, expect_text};
 use crate::layout::crc_of_two;
 
-/// What stands before the entries of a record.
+/// Header of a record, before its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordHeader<'a> {
     /// The whole record, this header included.
     pub record_size: u64,
     /// Entries that follow.
     pub entry_count: u32,
-    /// How to read the metadata.
+    /// Format of the metadata.
     pub meta_format: MetaFormat,
-    /// What the record does in an overlay.
+    /// Effect in an overlay.
     pub flags: RecordFlags,
     /// Names the record.
     pub key: &'a str,
@@ -139,7 +139,7 @@ impl<'a> RecordHeader<'a> {
     }
 }
 
-/// How the metadata of a record is written.
+/// Format of the metadata of a record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "u8")]
 pub enum MetaFormat {

@@ -41,10 +41,10 @@ use serde::Serialize;
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number, expect_range};
 
-/// What stands before the payload of a section.
+/// Header of a section, before its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SectionHeader {
-    /// What the payload is.
+    /// Kind of the payload.
     pub kind: SectionKind,
     /// Whether it must be understood.
     pub flags: SectionFlags,
@@ -104,13 +104,13 @@ impl SectionHeader {
     }
 }
 
-/// What the payload of a section is.
+/// Kind of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(into = "u32")]
 pub enum SectionKind {
-    /// What the user said of the pack: one JSON object.
+    /// Metadata of the user: one JSON object.
     UserMetadata,
-    /// What the writer says of itself: JSON.
+    /// Facts of the writer: JSON.
     WriterFacts,
     /// XXH3-64 of each key, in record order.
     KeyHashes,
@@ -118,7 +118,7 @@ pub enum SectionKind {
     KeyOrder,
     /// One digest of all keys: equal in packs that are columns of one dataset.
     KeyDigest,
-    /// Where entries and their frames begin.
+    /// Offsets of entries and their frames.
     EntryDirectory,
     /// BLAKE3 of each record.
     RecordDigests,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::set::PackSet;
 
-/// What a dataset index is called in the folder of its packs.
+/// File name of a dataset index, in the directory of its packs.
 pub const DATASET_INDEX_NAME: &str = "dataset.shardpack.json";
 
 /// The packs of a dataset.

@@ -65,7 +65,7 @@ fn push(name: String, out: &mut Vec<String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What stands before, in and after the first braces; an error when they do not close.
+/// Texts before, in and after the first braces; an error when they do not close.
 fn first_braces(text: &str) -> Result<Option<(&str, &str, &str)>, Error> {
     let Some((before, rest)) = text.split_once('{') else { return Ok(None) };
     let mut depth = 1_u32;
@@ -177,7 +177,7 @@ fn glob(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What in `folder` is called like `pattern`, sorted; hidden names only when the pattern begins with a dot.
+/// Appends the files in `folder` whose names match `pattern`, sorted; hidden ones only when the pattern begins with a dot.
 fn matches_in(folder: &Path, pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
     let name = |error: std::io::Error| Error::from(error).in_pack(&folder.display().to_string());
     let (is_match, mut found) = (matcher(pattern), Vec::new());

@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::sink::{Destination, ShardPackWriter, remove_leftovers};
 use crate::write::{Finished, WriteOptions};
 
-/// Where a new pack begins.
+/// Limits of one pack.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Before a pack would have more bytes; 0 is never.

@@ -78,7 +78,7 @@ impl Audit {
     }
 }
 
-/// What to have back.
+/// Revision or path to restore.
 #[derive(Debug, Args)]
 pub(super) struct Undelete {
     /// The repository

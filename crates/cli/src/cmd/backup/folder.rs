@@ -20,7 +20,7 @@ use store::backup::BackedUp;
 
 use crate::output::CliError;
 
-/// What a backup holds.
+/// Description of a backup, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// Which layout of the directory this is.
@@ -31,9 +31,9 @@ pub(crate) struct Manifest {
     pub(crate) snapshot_s: u64,
     /// When the backup was whole, Unix seconds.
     pub(crate) finished_s: u64,
-    /// What the catalog was in: `sqlite` or `postgresql`.
+    /// Database of the catalog: `sqlite` or `postgresql`.
     pub(crate) engine: String,
-    /// Where the objects are, if not in the directory.
+    /// URL of the objects, if not in the directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) objects: Option<String>,
     /// Objects that the snapshot needs.
@@ -106,7 +106,7 @@ impl BackupFolder {
         }
     }
 
-    /// What the last whole backup here holds.
+    /// Reads the description of the last complete backup.
     pub(super) fn manifest(&self) -> Result<Option<Manifest>, CliError> {
         let file = self.path(MANIFEST);
         let text = match fs::read(&file) {

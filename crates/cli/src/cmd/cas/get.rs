@@ -41,7 +41,7 @@ pub(super) struct Get {
     #[arg(long, value_name = "LIST")]
     from_json: Option<PathBuf>,
 
-    /// Where to write: a file, `-` for standard output; with --from-json a folder
+    /// Output: a file, `-` for standard output; with --from-json a directory
     #[arg(short, long, value_name = "PATH")]
     output: PathBuf,
 
@@ -85,7 +85,7 @@ struct Totals {
     seconds: f64,
 }
 
-/// What was pulled, and how many files were not.
+/// Downloaded files, and the number of failures.
 #[derive(Debug, Default)]
 struct Outcome {
     files: u64,
@@ -137,7 +137,7 @@ impl Get {
         Ok(Puller::new(opened.cas, options))
     }
 
-    /// Where the bytes of one file go; a folder with --from-json.
+    /// Output of one file; a directory with --from-json.
     fn destination(&self) -> Result<Destination, CliError> {
         if self.from_json.is_some() {
             return match self.output == Path::new("-") {

@@ -1,4 +1,4 @@
-//! What the doctor looks at on this machine: disk, port, limits.
+//! Checks of this machine: disk, port, limits.
 
 use std::io::{self, Seek as _, Write as _};
 use std::path::Path;

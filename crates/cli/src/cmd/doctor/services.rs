@@ -1,4 +1,4 @@
-//! What the doctor looks at elsewhere: catalog, bucket, clocks; and the certificate, which others look at.
+//! Checks of services: catalog, bucket, clocks, certificate.
 
 use std::time::{Duration, Instant, SystemTime};
 

@@ -18,7 +18,7 @@ pub(super) struct Packing {
     builder: XorbBuilder,
     footer: Form,
     directory: Option<PathBuf>,
-    /// Where each chunk is: the number of its xorb, and its own number in that.
+    /// Location of each chunk: number of its xorb, and its number in that.
     places: HashMap<ChunkHash, (usize, u32)>,
     sealed: Vec<XorbEntry>,
     files: Vec<PackedFile>,

@@ -29,7 +29,7 @@ use crate::output::{CliError, complain};
                         drystone token create --scope admin --label backup --catalog postgres://db/hub\n  \
                         drystone token create --scope read --repo datasets/ann/corpus --cas --ttl 3600")]
 pub(super) struct Create {
-    /// What it allows; each includes those before it
+    /// Scope of the token; each includes those before it
     #[arg(long, value_enum)]
     scope: ScopeChoice,
 
@@ -45,7 +45,7 @@ pub(super) struct Create {
     #[arg(long, conflicts_with_all = ["repo", "namespace"])]
     everywhere: bool,
 
-    /// What to call it [default: what it is for]
+    /// Name of the token [default: what it is for]
     #[arg(long, value_name = "TEXT", value_parser = parse_name)]
     label: Option<String>,
 

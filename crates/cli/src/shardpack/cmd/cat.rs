@@ -33,7 +33,7 @@ pub(crate) struct Cat {
     #[arg(long, conflicts_with = "offset")]
     ordinal: Option<u64>,
 
-    /// Where the record begins, as `list --long` shows it
+    /// Offset of the record, as `list --long` shows it
     #[arg(long)]
     offset: Option<u64>,
 

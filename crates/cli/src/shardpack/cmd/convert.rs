@@ -34,11 +34,11 @@ pub(crate) struct Convert {
     #[arg(required = true)]
     input: Vec<String>,
 
-    /// What the input is; unless given it follows from its names
+    /// Input format [default: from the file names]
     #[arg(long, value_enum)]
     from: Option<Origin>,
 
-    /// What is written
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     to: To,
 
@@ -46,7 +46,7 @@ pub(crate) struct Convert {
     #[arg(long, short)]
     output: PathBuf,
 
-    /// How entries are stored
+    /// Compression of entries
     #[arg(long, value_enum, default_value_t)]
     compression: Compression,
 

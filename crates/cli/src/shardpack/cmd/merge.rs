@@ -40,7 +40,7 @@ pub(crate) struct Merge {
     #[arg(long, num_args = 1..)]
     column: Vec<String>,
 
-    /// What happens where a column has no record of a key
+    /// Action where a column has no record of a key
     #[arg(long, value_enum, default_value_t)]
     missing: MissingArg,
 
@@ -48,7 +48,7 @@ pub(crate) struct Merge {
     #[arg(long, value_enum)]
     sort: Option<Sort>,
 
-    /// How entries that are written anew are stored
+    /// Compression of entries that are written anew
     #[arg(long, value_enum, default_value_t)]
     compression: Compression,
 

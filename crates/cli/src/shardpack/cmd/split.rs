@@ -36,7 +36,7 @@ pub(crate) struct Split {
     #[arg(long, short)]
     output: PathBuf,
 
-    /// Where the records go that are not chosen by --keys or --fraction; without it they are left out
+    /// Output for records not selected by --keys or --fraction; without it they are left out
     #[arg(long, conflicts_with_all = ["count", "size"])]
     rest: Option<PathBuf>,
 
