@@ -98,9 +98,9 @@ impl CacheDirArgs {
 /// The cache of downloaded chunks.
 #[derive(Debug, Args)]
 pub(crate) struct CacheArgs {
-    /// Size limit in bytes of the cache that --cache-dir names
-    #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
-    cache_bytes: u64,
+    /// Size limit in bytes of the cache that --cache-dir names [default: 16 GiB]
+    #[arg(long, value_name = "BYTES", conflicts_with = "no_cache")]
+    cache_bytes: Option<u64>,
 
     /// Read everything from that cache, without a network
     #[arg(long, conflicts_with = "no_cache")]
@@ -111,9 +111,15 @@ impl CacheArgs {
     /// Opens the cache, if there is one.
     pub(crate) fn cache(&self, dir: &CacheDirArgs) -> Result<Option<Arc<Cache>>, CliError> {
         match dir.explicit_dir() {
-            Some(folder) => Ok(Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?))),
-            None if self.offline => Err(CliError::Message(
-                "--offline needs a cache; pass --cache-dir DIR or set DRYSTONE_CACHE_DIR".into(),
+            Some(folder) => {
+                let bytes = self.cache_bytes.unwrap_or(CACHE_BYTES);
+                Ok(Some(Arc::new(Cache::open(&folder.join("chunks"), bytes)?)))
+            }
+            None if self.cache_bytes.is_some() => {
+                Err(CliError::message("--cache-bytes needs a cache; pass --cache-dir DIR"))
+            }
+            None if self.offline => Err(CliError::message(
+                "--offline needs a cache; pass --cache-dir DIR or set DRYSTONE_CACHE_DIR",
             )),
             None => Ok(None),
         }
@@ -128,6 +134,9 @@ impl CacheArgs {
         })
     }
 }
+
+/// Default size limit of a cache.
+const CACHE_BYTES: u64 = 16 << 30;
 
 /// Options of downloads.
 #[derive(Debug, Args)]

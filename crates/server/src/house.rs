@@ -23,7 +23,7 @@ use xet::hash::parse_hex;
 use crate::config::{DedupPolicy, ServeConfig};
 use crate::secret::{Key, KeyRing, Secret, hex};
 
-pub use opening::{OpenStore, Opening};
+pub use opening::{BACKUP_FILE, OpenStore, Opening, file_url};
 
 /// A data folder.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ impl House {
     }
 
     /// A store over these objects and their catalog, as the settings want it.
-    pub fn store(config: &ServeConfig, keys: &KeyRing, objects: Objects, catalog: Arc<dyn Catalog>) -> Store {
+    pub fn store(config: &ServeConfig, keys: &KeyRing, objects: Objects, catalog: Arc<Catalog>) -> Store {
         let secret = keys.derive("dedup answers");
         let (_, secret) = secret.first().expect("a ring has a current key");
         let dedup = DedupOptions {

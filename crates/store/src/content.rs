@@ -245,7 +245,7 @@ mod tests {
     use sha2::Digest as _;
 
     use super::*;
-    use crate::catalog::SqliteCatalog;
+    use crate::catalog::Catalog;
     use crate::clock::SystemClock;
     use crate::{Objects, Options};
 
@@ -265,7 +265,7 @@ mod tests {
     async fn ranges_of_compressed_and_uncompressed_chunks_read_what_was_stored() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::local(&folder.path().join("objects")).unwrap();
-        let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap());
+        let catalog = Arc::new(Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap());
         let store = Store::new(objects, catalog, Arc::new(SystemClock), &Options::default());
         // Stored as it is, compressed, stored as it is.
         let mut data = testkit::corpus::noise(1, 3_000_000);

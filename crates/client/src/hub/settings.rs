@@ -1,6 +1,7 @@
 //! Which hub and which token, where nobody says: the environment, then a file.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -20,13 +21,7 @@ impl Settings {
     /// What was said, else what `DRYSTONE_ENDPOINT` and `DRYSTONE_TOKEN` say, else `HF_ENDPOINT` and `HF_TOKEN`, else the
     /// file [`file`](fn@file) names. Its token goes to its own hub alone.
     pub fn find(endpoint: Option<String>, token: Option<Token>) -> Result<Self> {
-        let file = match file().map(|path| (std::fs::read_to_string(&path), path)) {
-            Some((Ok(text), path)) => parse(&text).map_err(|message| {
-                Error::new(ErrorKind::Invalid, format!("{}: {message}", path.display()))
-            })?,
-            // Nobody needs to have one.
-            _ => File::default(),
-        };
+        let file = file().map_or(Ok(File::default()), |path| read(&path))?;
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         choose(endpoint, token, &variable, file)
     }
@@ -44,6 +39,18 @@ pub fn file() -> Option<PathBuf> {
 struct File {
     endpoint: Option<String>,
     token: Option<String>,
+}
+
+/// Reads the file, which nobody needs to have. One that cannot be read is an error: it may name another hub.
+fn read(path: &Path) -> Result<File> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&text)
+            .map_err(|message| Error::new(ErrorKind::Invalid, format!("{}: {message}", path.display()))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(File::default())
+        }
+        Err(error) => Err(Error::io(path, error)),
+    }
 }
 
 /// The message of a mistake does not quote the file, which has a secret in it.
@@ -96,6 +103,21 @@ mod tests {
         assert_eq!(chosen(None, &hf, file), pair("https://hf", Some("h")));
         assert_eq!(chosen(None, &both, file), pair("https://own", Some("d")));
         assert_eq!(chosen(Some("https://said"), &both, file), pair("https://said", Some("d")));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client.toml");
+        assert!(read(&path).unwrap().endpoint.is_none());
+        assert!(read(&path.join("below")).unwrap().endpoint.is_none());
+        std::fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert_eq!(read(&path).err().unwrap().kind(), ErrorKind::Invalid);
+        assert!(read(&path.join("below")).unwrap().endpoint.is_none());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let message = read(&path).err().unwrap().to_string();
+        assert!(message.contains("client.toml"), "{message}");
     }
 
     #[test]

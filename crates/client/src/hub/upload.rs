@@ -392,7 +392,10 @@ async fn ask(hub: &Hub, repo: &Repo, revision: &str, group: Vec<Local>) -> Resul
             bytes if bytes > REGULAR_BYTES_MAX => Mode::Lfs,
             _ => said.upload_mode,
         };
-        Ok(Asked { there: there.remove(&local.to), mode, ignored: said.should_ignore, local })
+        // A large file that the hub lists and does not name here is damaged there, and must come again.
+        let is_whole = |there: &Entry| there.sha256.is_none() || said.oid.is_some();
+        let there = there.remove(&local.to).filter(is_whole);
+        Ok(Asked { there, mode, ignored: said.should_ignore, local })
     });
     Ok(asked.collect())
 }

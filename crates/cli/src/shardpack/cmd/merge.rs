@@ -33,23 +33,23 @@ pub(crate) struct Merge {
     output: PathBuf,
 
     /// Overlays to apply, the oldest first
-    #[arg(long, num_args = 1.., conflicts_with = "column")]
+    #[arg(long, num_args = 1.., group = "anew")]
     apply: Vec<String>,
 
     /// Columns whose entries are added to the records of the same key
-    #[arg(long, num_args = 1..)]
+    #[arg(long, num_args = 1.., group = "anew")]
     column: Vec<String>,
 
     /// Action where a column has no record of a key
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, requires = "column", conflicts_with = "apply")]
     missing: MissingArg,
 
     /// Sort records
     #[arg(long, value_enum)]
     sort: Option<Sort>,
 
-    /// Compression of entries that are written anew
-    #[arg(long, value_enum, default_value_t)]
+    /// Compression of entries that --apply or --column write anew; others are copied as they are
+    #[arg(long, value_enum, default_value_t, requires = "anew")]
     compression: Compression,
 
     /// Begin another pack before one has more bytes than this
