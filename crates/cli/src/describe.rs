@@ -1,4 +1,4 @@
-//! The structure of a file, as JSON and as text for people. What `inspect` prints and `shard dump` writes.
+//! The structure of a file, as JSON and as text: what `inspect` prints and `shard dump` writes.
 
 pub(crate) mod pack;
 pub(crate) mod shard;
@@ -6,7 +6,7 @@ pub(crate) mod xorb;
 
 pub(crate) use xet::hash::hex;
 
-/// A number of bytes with its grouping, for people: `1,234,567`.
+/// A number with its digits grouped: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();

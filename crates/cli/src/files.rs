@@ -9,7 +9,7 @@ use xet::limits;
 
 use crate::output::{CliError, complain};
 
-/// How much of a file is held at once where it is read piece by piece.
+/// Bytes of one piece, where a file is read piece by piece.
 pub(crate) const PIECE_BYTES: usize = 256 * 1024;
 
 /// Sections, and tables and footer after them: nothing longer is a shard.

@@ -66,7 +66,7 @@ impl Cas for LocalCas {
             Planned::Covered(planned) => planned,
             Planned::PastEnd { .. } => return Ok(None),
         };
-        // The object's own key is the URL: nobody but `fetch` below reads it. One for each fetch, in the plan's order.
+        // The object's own key is the URL: only `fetch` below reads it. One for each fetch, in the plan's order.
         let mut keys = planned.keys.iter();
         let v2 = ReconstructionV2::from_plan(&planned.plan, usize::MAX, |_, _| {
             keys.next().map_or_else(String::new, |key| ObjectKey::Xorb(*key).to_string())

@@ -1,4 +1,4 @@
-//! What a verb tells its caller when it fails.
+//! Errors and output of the verbs.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -16,11 +16,16 @@ pub(crate) enum CliError {
     Output(io::Error),
     /// A file is not what it should be.
     Format(String, FormatError),
-    /// Anything else, said in full.
+    /// Any other error, with its whole message.
     Message(String),
 }
 
 impl CliError {
+    /// An error with a message that says everything.
+    pub(crate) fn message(text: impl fmt::Display) -> Self {
+        Self::Message(text.to_string())
+    }
+
     pub(crate) fn io(path: &Path, error: io::Error) -> Self {
         Self::Io(path.display().to_string(), error)
     }
@@ -34,7 +39,7 @@ impl CliError {
     }
 }
 
-/// How a run ends that failed: without a word when whoever reads us has seen enough, as in `drystone chunks big | head`.
+/// Exit code of a failed run. A closed pipe, as in `drystone chunks big | head`, is no error and prints nothing.
 pub(crate) fn end(error: &CliError) -> ExitCode {
     if error.is_broken_pipe() {
         return ExitCode::SUCCESS;
@@ -43,13 +48,13 @@ pub(crate) fn end(error: &CliError) -> ExitCode {
     ExitCode::from(1)
 }
 
-/// [`end`] at once, from within work that would go on although nobody can see it.
+/// Exits immediately with the code of [`end`]; for callbacks that cannot return an error after standard output was closed.
 pub(crate) fn end_now(error: io::Error) -> ! {
     let code = u8::from(end(&error.into()) != ExitCode::SUCCESS);
     std::process::exit(code.into())
 }
 
-/// A line on standard error. Where nobody listens nothing is lost, so a failure to say it is none.
+/// Prints a line to standard error. Failing to do so is ignored: there is nowhere to report it.
 pub(crate) fn complain(what: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "drystone: {what}");
 }

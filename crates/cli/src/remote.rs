@@ -1,4 +1,4 @@
-//! Flags that say which hub, how to reach it, and what to remember of it.
+//! Arguments of the verbs that use a hub: endpoint, token, cache, downloads.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -15,36 +15,36 @@ use client::token::Token;
 
 use crate::output::CliError;
 
-/// Which hub, and how to reach it.
+/// The hub, and how to reach it.
 #[derive(Debug, Args)]
-pub(crate) struct Remote {
+pub(crate) struct HubArgs {
     /// The hub, such as <https://hub.example.com> [default: `$DRYSTONE_ENDPOINT`, else `$HF_ENDPOINT`, else that of client.toml]
     #[arg(long, value_name = "URL", help_heading = "The hub")]
     endpoint: Option<String>,
 
-    /// A token of it [default: `$DRYSTONE_TOKEN`, else `$HF_TOKEN`, else that of client.toml]
+    /// Access token [default: `$DRYSTONE_TOKEN`, else `$HF_TOKEN`, else that of client.toml]
     #[arg(long, value_name = "TOKEN", value_parser = parse_token, help_heading = "The hub")]
     token: Option<Token>,
 
-    /// Send the token also over plain HTTP to another machine, where anyone on the way can read it
+    /// Send the token over plain HTTP to other machines too, where anyone on the way can read it
     #[arg(long, help_heading = "The hub")]
     token_in_clear: bool,
 
-    /// A proxy for every request [default: what `$HTTPS_PROXY` and `$NO_PROXY` say]
+    /// Proxy for every request [default: from `$HTTPS_PROXY` and `$NO_PROXY`]
     #[arg(long, value_name = "URL", help_heading = "The hub")]
     proxy: Option<String>,
 
-    /// A file of certificates (PEM) to trust besides the system's
+    /// File of certificates (PEM) to trust besides the system's
     #[arg(long, value_name = "FILE", help_heading = "The hub")]
     ca_file: Vec<PathBuf>,
 
-    /// The most bytes to send, and to receive, each second
+    /// Bandwidth limit in bytes per second, for sending and for receiving
     #[arg(long, value_name = "BYTES", help_heading = "The hub")]
     bandwidth: Option<u64>,
 }
 
-impl Remote {
-    /// The hub, spoken to as the flags say.
+impl HubArgs {
+    /// Connects to the hub that the arguments name.
     pub(crate) fn hub(&self) -> Result<Hub, CliError> {
         let Settings { endpoint, token } = self.settings()?;
         Ok(Hub::new(&endpoint, token, self.options())?)
@@ -65,67 +65,69 @@ impl Remote {
     }
 }
 
-/// What to remember.
+/// The cache directory.
 #[derive(Debug, Args)]
-pub(crate) struct Memory {
-    /// Where to remember what the other side has, and to keep fetched chunks [default: `$DRYSTONE_CACHE_DIR`, else drystone in the user's cache folder, without chunks]
+pub(crate) struct CacheDirArgs {
+    /// Cache directory, also for downloaded chunks [default: `$DRYSTONE_CACHE_DIR`, else drystone in the user's cache directory, without chunks]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
 
-    /// Remember nothing
+    /// Disable the cache
     #[arg(long, conflicts_with = "cache_dir")]
     no_cache: bool,
 }
 
-impl Memory {
-    /// The cache somebody asked for: chunks are kept only there, since they take much room.
-    pub(crate) fn named(&self) -> Option<PathBuf> {
-        let named = self.cache_dir.clone().or_else(|| folder_in("DRYSTONE_CACHE_DIR"));
+impl CacheDirArgs {
+    /// Directory that was named. Chunks are cached only there, since they take much space.
+    pub(crate) fn explicit_dir(&self) -> Option<PathBuf> {
+        let named = self.cache_dir.clone().or_else(|| dir_in("DRYSTONE_CACHE_DIR"));
         named.filter(|_| !self.no_cache)
     }
 
-    /// The folder for one store: what one has, another may not.
-    pub(crate) fn of(&self, store: &str) -> Option<PathBuf> {
+    /// Directory for one store: what one store has, another may not.
+    pub(crate) fn store_dir(&self, store: &str) -> Option<PathBuf> {
         if self.no_cache {
             return None;
         }
-        let root = self.named().or_else(user_cache)?;
+        let root = self.explicit_dir().or_else(user_cache)?;
         let digest = <sha2::Sha256 as sha2::Digest>::digest(store.as_bytes());
         Some(root.join(xet::hash::hex(digest.get(..8)?)))
     }
 }
 
-/// What to keep of what is read.
+/// The cache of downloaded chunks.
 #[derive(Debug, Args)]
-pub(crate) struct Keeping {
-    /// Bytes to keep in the cache that --cache-dir names [default: 16 GiB]
+pub(crate) struct CacheArgs {
+    /// Size limit in bytes of the cache that --cache-dir names [default: 16 GiB]
     #[arg(long, value_name = "BYTES", conflicts_with = "no_cache")]
     cache_bytes: Option<u64>,
 
-    /// Take everything from that cache and ask nobody
+    /// Read everything from that cache, without a network
     #[arg(long, conflicts_with = "no_cache")]
     pub(crate) offline: bool,
 }
 
-impl Keeping {
-    /// The cache, if there is one.
-    pub(crate) fn cache(&self, memory: &Memory) -> Result<Option<Arc<Cache>>, CliError> {
-        match memory.named() {
+impl CacheArgs {
+    /// Opens the cache, if there is one.
+    pub(crate) fn cache(&self, dir: &CacheDirArgs) -> Result<Option<Arc<Cache>>, CliError> {
+        match dir.explicit_dir() {
             Some(folder) => {
                 let bytes = self.cache_bytes.unwrap_or(CACHE_BYTES);
                 Ok(Some(Arc::new(Cache::open(&folder.join("chunks"), bytes)?)))
             }
             None if self.cache_bytes.is_some() => {
-                Err(CliError::Message("--cache-bytes: name the cache with --cache-dir DIR".into()))
+                Err(CliError::message("--cache-bytes needs a cache; pass --cache-dir DIR"))
             }
-            None if self.offline => Err(CliError::Message("offline from where? say --cache-dir DIR".into())),
+            None if self.offline => Err(CliError::message(
+                "--offline needs a cache; pass --cache-dir DIR or set DRYSTONE_CACHE_DIR",
+            )),
             None => Ok(None),
         }
     }
 
-    /// A hub whose answers are kept in that cache, or found there.
-    pub(crate) fn hub(&self, remote: &Remote, cache: Option<&Arc<Cache>>) -> Result<Hub, CliError> {
-        let hub = remote.hub()?;
+    /// Connects to the hub through that cache.
+    pub(crate) fn hub(&self, hub: &HubArgs, cache: Option<&Arc<Cache>>) -> Result<Hub, CliError> {
+        let hub = hub.hub()?;
         Ok(match cache {
             Some(cache) => hub.with_cache(cache.clone(), self.offline),
             None => hub,
@@ -133,43 +135,43 @@ impl Keeping {
     }
 }
 
-/// What a cache may hold unless it is said.
+/// Default size limit of a cache.
 const CACHE_BYTES: u64 = 16 << 30;
 
-/// How to pull.
+/// Options of downloads.
 #[derive(Debug, Args)]
-pub(crate) struct Pulling {
-    /// Do not look at what is at the target already
+pub(crate) struct PullArgs {
+    /// Download everything again, whatever is at the target
     #[arg(long)]
     no_reuse: bool,
 
-    /// Do not wait until the disk has everything
+    /// Do not sync files to the disk
     #[arg(long)]
     no_sync: bool,
 
-    /// Memory for what is on its way, in bytes [default: a quarter of the machine's, at most 1 GiB]
+    /// Memory limit in bytes for data in flight [default: a quarter of the machine's, at most 1 GiB]
     #[arg(long = "memory", value_name = "BYTES")]
     memory_bytes: Option<u64>,
 
-    /// Downloads at once, at most
+    /// Number of parallel downloads
     #[arg(long, value_name = "N")]
     connections: Option<NonZeroUsize>,
 
-    /// Workers [default: one for each core]
+    /// Number of worker threads [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Seconds after which a download without progress is given up and made again
+    /// Seconds without progress after which a request is retried
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     stall: Option<u64>,
 
-    /// Seconds after which to give up altogether
+    /// Seconds after which to fail altogether
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) deadline: Option<u64>,
 }
 
-impl Pulling {
-    /// As the flags say, with this cache.
+impl PullArgs {
+    /// Converts to options of the pull engine, with this cache.
     pub(crate) fn options(&self, cache: Option<Arc<Cache>>) -> PullOptions {
         let mut options = PullOptions { cache, ..PullOptions::default() };
         options.memory_bytes_max = self.memory_bytes.unwrap_or(options.memory_bytes_max);
@@ -185,16 +187,16 @@ impl Pulling {
     }
 }
 
-/// As a token, which nothing prints.
+/// Accepts any text, as a type that nothing prints.
 fn parse_token(text: &str) -> Result<Token, std::convert::Infallible> {
     Ok(Token::new(text))
 }
 
 fn user_cache() -> Option<PathBuf> {
-    let home = || folder_in("HOME").map(|home| home.join(Path::new(".cache")));
-    folder_in("XDG_CACHE_HOME").or_else(home).map(|cache| cache.join("drystone"))
+    let home = || dir_in("HOME").map(|home| home.join(Path::new(".cache")));
+    dir_in("XDG_CACHE_HOME").or_else(home).map(|cache| cache.join("drystone"))
 }
 
-fn folder_in(variable: &str) -> Option<PathBuf> {
+fn dir_in(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -37,7 +37,7 @@ pub(crate) fn run<T>(
     done
 }
 
-/// The same work, given up after so many seconds.
+/// Runs `work` with a deadline in seconds.
 pub(crate) async fn in_time<T>(
     seconds: Option<u64>,
     work: impl Future<Output = Result<T, CliError>>,
@@ -76,7 +76,7 @@ pub(crate) fn report_leftovers(progress: &Progress) {
     }
 }
 
-/// How much of something was not needed, as people like to read it.
+/// Share that was saved, as text.
 pub(crate) fn saved_percent(all_bytes: u64, needed_bytes: u64) -> f64 {
     let needed = needed_bytes as f64 / all_bytes.max(1) as f64;
     (1000.0 * (1.0 - needed.min(1.0))).round() / 10.0

@@ -32,7 +32,7 @@ pub async fn check(config: &ServeConfig) -> Vec<Checked> {
     if checked.iter().all(|checked| checked.outcome.is_ok()) {
         checked.push(Checked { what: "store", outcome: store_of(config).await });
     }
-    if let Some(files) = &config.tls {
+    if let Some(files) = &config.tls() {
         let outcome = Tls::open(files).map(|_| "the key fits the certificate".to_owned());
         checked.push(Checked { what: "certificate", outcome: outcome.map_err(|error| error.to_string()) });
     }

@@ -1,69 +1,100 @@
-//! What `serve` is told: defaults, then a file, then the environment, then flags; each outweighs those before it.
+//! Configuration of `serve`: defaults, then a file, then the environment, then flags; each takes precedence over those before it.
 //!
 //! A setting has one name: `url_ttl_s` in the file is `DRYSTONE_URL_TTL_S` in the environment and `--url-ttl-s` as a
-//! flag. Everything is text until it is read, so every source is read and refused in the same way.
+//! flag. It is the name of a field of [`ServeConfig`] or [`Limits`], whose attributes say which values it takes. Every
+//! value is text until it is deserialised, so that every source is checked in the same way.
 
-pub mod fields;
-pub mod sources;
-pub mod told;
+pub mod effective;
+pub mod layers;
+mod values;
 
-pub use sources::{Layers, Source};
+pub use effective::EffectiveSetting;
+pub use layers::{Layers, Source};
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use xet::limits;
 
 use crate::door::PlaceLimits;
 use crate::secret::Secret;
 
-/// Everything a server must know to start.
-#[derive(Debug, Clone)]
+/// Every setting of a server.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default)]
 pub struct ServeConfig {
     /// Where to listen; port 0 takes a free one.
+    #[serde(deserialize_with = "values::listen")]
     pub listen: SocketAddr,
     /// How clients reach the server, without a slash at the end; `None`: as it listens.
+    #[serde(deserialize_with = "values::public_url")]
     pub public_url: Option<String>,
     /// The folder of everything that is stored, unless the next two say otherwise.
+    #[serde(deserialize_with = "values::path")]
     pub data: PathBuf,
     /// Where objects are; `None`: in the data folder. May hold a password.
+    #[serde(deserialize_with = "values::url", serialize_with = "values::without_secrets")]
     pub objects: Option<Secret<String>>,
     /// Where the catalog is; `None`: in the data folder. May hold a password.
+    #[serde(deserialize_with = "values::url", serialize_with = "values::without_secrets")]
     pub catalog: Option<Secret<String>>,
     /// Whether tokens are asked for.
+    #[serde(deserialize_with = "values::on_off", serialize_with = "values::show_on_off")]
     pub auth: bool,
-    /// The certificate chain and the key, as PEM files; `None`: plain HTTP.
-    pub tls: Option<TlsFiles>,
+    /// The certificate chain, as a PEM file; `None`: plain HTTP.
+    #[serde(deserialize_with = "values::optional_path")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key, as a PEM file.
+    #[serde(deserialize_with = "values::optional_path")]
+    pub tls_key: Option<PathBuf>,
     /// What bounds requests.
+    #[serde(flatten)]
     pub limits: Limits,
     /// Who may read the metrics.
+    #[serde(deserialize_with = "values::word")]
     pub metrics: MetricsAccess,
     /// Whose chunks a client may learn of.
+    #[serde(deserialize_with = "values::word")]
     pub dedup: DedupPolicy,
     /// Where clients fetch data.
+    #[serde(deserialize_with = "values::word")]
     pub data_urls: DataUrlPolicy,
     /// The file of the signing key; `None`: in the data folder, or agreed on by the catalog.
+    #[serde(deserialize_with = "values::optional_path")]
     pub signing_key_file: Option<PathBuf>,
     /// How long a data URL is good.
+    #[serde(deserialize_with = "values::number::<_, _, 60, WEEK_S>")]
     pub url_ttl_s: u64,
     /// How long a CAS token is good.
+    // Clients renew a token 60 seconds before it expires: a shorter life would renew it for ever.
+    #[serde(deserialize_with = "values::number::<_, _, 120, WEEK_S>")]
     pub token_ttl_s: u64,
     /// How long a deleted repository or revision can be had back; 0: not at all.
+    #[serde(deserialize_with = "values::number::<_, _, 0, { 520 * WEEK_S }>")]
     pub trash_s: u64,
     /// How far the audit log goes back; 0: to the beginning.
+    #[serde(deserialize_with = "values::number::<_, _, 0, { 5200 * WEEK_S }>")]
     pub audit_s: u64,
     /// How long the server goes on after it was told to stop, and says at `/ready` that it will.
+    #[serde(deserialize_with = "values::number::<_, _, 0, 3600>")]
     pub shutdown_delay_s: u64,
     /// How long requests may take to finish once the server was told to stop.
+    #[serde(deserialize_with = "values::number::<_, _, 0, 3600>")]
     pub shutdown_grace_s: u64,
     /// How long after one sweep the next begins; 0: none.
+    #[serde(deserialize_with = "values::number::<_, _, 0, { 366 * DAY_S }>")]
     pub sweep_interval_s: u64,
     /// How long what is unused is kept.
+    // What a dedup answer names must live as long as the answer, and a while longer.
+    #[serde(deserialize_with = "values::number::<_, _, { DAY_S + 3600 }, { 3660 * DAY_S }>")]
     pub sweep_grace_s: u64,
     /// How log lines look.
+    #[serde(deserialize_with = "values::word")]
     pub log_format: LogFormat,
     /// The least important level that is logged.
+    #[serde(deserialize_with = "values::word")]
     pub log_level: LogLevel,
 }
 
@@ -77,42 +108,60 @@ pub struct TlsFiles {
 }
 
 /// What bounds requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Limits {
     /// The body of a xorb upload.
+    // A smaller limit would refuse xorbs that every client may send.
+    #[serde(deserialize_with = "values::bytes::<_, _, { limits::XORB_STORED_BYTES_MAX }, { 1 << 30 }>")]
     pub xorb_body_bytes_max: u64,
     /// The body of a shard upload.
+    #[serde(deserialize_with = "values::bytes::<_, _, { 1 << 20 }, { limits::SHARD_BYTES_MAX }>")]
     pub shard_body_bytes_max: u64,
     /// The body of anything else, commits above all.
+    #[serde(deserialize_with = "values::bytes::<_, _, { 1 << 20 }, { 1 << 32 }>")]
     pub other_body_bytes_max: u64,
     /// One part of a file that is sent in parts; files of up to 64 parts are sent whole.
+    #[serde(deserialize_with = "values::bytes::<_, _, { 1 << 16 }, { 1 << 30 }>")]
     pub lfs_part_bytes: u64,
     /// What uploads, answers and the cache of footers together may hold.
+    #[serde(deserialize_with = "values::bytes::<_, _, { 1 << 26 }, { 1 << 44 }>")]
     pub memory_bytes: u64,
     /// Which of that is for footers of stored xorbs; `None`: an eighth.
+    #[serde(deserialize_with = "values::bytes::<_, _, { 1 << 20 }, { 1 << 42 }>")]
     pub footer_cache_bytes: Option<u64>,
     /// What an upload must leave free on the disk of a local store; 0: nothing.
+    #[serde(deserialize_with = "values::bytes::<_, _, 0, { 1 << 50 }>")]
     pub disk_free_bytes_min: u64,
     /// Connections at the same time.
+    #[serde(deserialize_with = "values::number::<_, _, 1, 1_000_000>")]
     pub connections_max: u32,
     /// Which of them one address may have; `None`: a quarter, or all where a proxy stands before the server.
+    #[serde(deserialize_with = "values::number::<_, _, 1, 1_000_000>")]
     pub connections_per_address_max: Option<u32>,
     /// Requests per second from one address, after a burst of ten times as many; 0: any number.
+    #[serde(deserialize_with = "values::number::<_, _, 0, 1_000_000>")]
     pub requests_per_s: u32,
     /// The same with one token, from wherever.
+    #[serde(deserialize_with = "values::number::<_, _, 0, 1_000_000>")]
     pub token_requests_per_s: u32,
     /// How long a client may take for the TLS handshake and the first header, and for each later header.
+    #[serde(deserialize_with = "values::number::<_, _, 1, 3600>")]
     pub header_timeout_s: u64,
     /// How long a connection may wait for its next request.
+    #[serde(deserialize_with = "values::number::<_, _, 1, 3600>")]
     pub keep_alive_s: u64,
     /// How long a client may send nothing in the middle of a body.
+    #[serde(deserialize_with = "values::number::<_, _, 1, 3600>")]
     pub body_timeout_s: u64,
     /// How long a connection may be silent in both directions, also while the server works on an answer.
+    #[serde(deserialize_with = "values::number::<_, _, 10, 86_400>")]
     pub idle_timeout_s: u64,
 }
 
 /// Who may read the metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MetricsAccess {
     /// Everyone where the server listens on a loopback address and nothing says that others reach it; else who shows
     /// an admin token.
@@ -126,7 +175,8 @@ pub enum MetricsAccess {
 }
 
 /// Whose chunks a dedup query may find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DedupPolicy {
     /// No one's.
     Off,
@@ -139,7 +189,8 @@ pub enum DedupPolicy {
 }
 
 /// Where clients fetch data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DataUrlPolicy {
     /// From the bucket where that is public, else from the server.
     Auto,
@@ -150,7 +201,8 @@ pub enum DataUrlPolicy {
 }
 
 /// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
     Text,
@@ -159,7 +211,8 @@ pub enum LogFormat {
 }
 
 /// Levels of importance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// Something is broken.
     Error,
@@ -180,7 +233,8 @@ impl Default for ServeConfig {
             objects: None,
             catalog: None,
             auth: true,
-            tls: None,
+            tls_cert: None,
+            tls_key: None,
             limits: Limits::default(),
             metrics: MetricsAccess::Auto,
             dedup: DedupPolicy::Namespace,
@@ -245,7 +299,7 @@ impl Limits {
 }
 
 impl ServeConfig {
-    /// Whether everyone may read the metrics, only whoever keeps the server (`false`), or no one (`None`).
+    /// Whether everyone may read the metrics, only administrators (`false`), or no one (`None`).
     pub fn metrics_are_open(&self) -> Option<bool> {
         match self.metrics {
             MetricsAccess::Off => None,
@@ -267,36 +321,40 @@ impl ServeConfig {
         PlaceLimits { total: count(total), per_address: count(per_address) }
     }
 
-    /// Reads the layers, the heaviest last, and checks what came out.
+    /// Reads the layers, the last taking precedence, and checks the result.
     pub fn load(layers: &Layers) -> Result<Self, ConfigError> {
-        let mut config = Self::default();
-        let mut tls = (None, None);
-        for (name, setting) in layers.merged()? {
-            fields::apply(&mut config, &mut tls, name, &setting)?;
+        let merged = layers.merged()?;
+        // One by one first: an error then belongs to its setting.
+        for (name, setting) in &merged {
+            values::parse::<Self>([(name.as_str(), setting.text.as_str())])
+                .map_err(|message| ConfigError::new(name, setting.source.clone(), message))?;
         }
-        config.tls = match tls {
-            (None, None) => None,
-            (Some((cert, _)), Some((key, _))) => Some(TlsFiles { cert, key }),
-            (Some((_, from)), None) => {
-                return Err(ConfigError::new("tls_cert", from, "needs tls_key as well"));
-            }
-            (None, Some((_, from))) => {
-                return Err(ConfigError::new("tls_key", from, "needs tls_cert as well"));
-            }
-        };
+        let all = merged.iter().map(|(name, setting)| (name.as_str(), setting.text.as_str()));
+        let config: Self = values::parse(all)
+            .map_err(|message| ConfigError::new("configuration", Source::Default, message))?;
         config.check(layers)?;
         Ok(config)
     }
 
+    /// The certificate chain and its key; `None`: plain HTTP.
+    pub fn tls(&self) -> Option<TlsFiles> {
+        Some(TlsFiles { cert: self.tls_cert.clone()?, key: self.tls_key.clone()? })
+    }
+
     /// The URL clients append paths to, for a server that listens at `bound`.
     pub fn base_url(&self, bound: SocketAddr) -> String {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = if self.tls_cert.is_some() { "https" } else { "http" };
         self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{bound}"))
     }
 
     /// What only two settings together can get wrong. Blames the one that is easier to change.
     fn check(&self, layers: &Layers) -> Result<(), ConfigError> {
         let refuse = |field, message: String| Err(ConfigError::new(field, layers.source_of(field), message));
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(_), None) => return refuse("tls_cert", "needs tls_key as well".to_owned()),
+            (None, Some(_)) => return refuse("tls_key", "needs tls_cert as well".to_owned()),
+            _ => {}
+        }
         let ip = self.listen.ip();
         if !self.auth && !ip.is_loopback() {
             let message =
@@ -324,7 +382,7 @@ impl ServeConfig {
 pub struct ConfigError {
     /// The setting.
     pub field: String,
-    /// Who said it.
+    /// Origin of the value.
     pub source: Source,
     /// What is wrong.
     pub message: String,
@@ -346,6 +404,9 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+const DAY_S: u64 = 24 * 3600;
+const WEEK_S: u64 = 7 * DAY_S;
 
 #[cfg(test)]
 mod tests;

@@ -19,12 +19,10 @@ use tokio_rustls::server::TlsStream;
 
 use crate::tls::Tls;
 
-mod outbox;
 mod places;
 
 use places::{Admitted, Phase, Places};
 
-pub use outbox::{Outbox, SENT_BY_SYSTEM_BYTES_MIN};
 pub(crate) use places::Busy;
 pub use places::{Place, PlaceLimits};
 
@@ -87,9 +85,9 @@ impl Door {
             None => Stream::Plain(stream),
             Some(tls) => Stream::Handshake(Box::new(tls.acceptor().accept(stream))),
         };
-        let (patience, last, outbox) = (self.patience, Instant::now(), Outbox::default());
+        let (patience, last) = (self.patience, Instant::now());
         let timer = Box::pin(tokio::time::sleep(patience.header.min(patience.idle)));
-        Connection { stream, outbox, patience, last, timer, place }
+        Connection { stream, patience, last, timer, place }
     }
 
     /// Tells a client whose address has all connections it may have, if it can be told without waiting.
@@ -155,7 +153,6 @@ impl std::fmt::Debug for Stream {
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
-    outbox: Outbox,
     patience: Patience,
     /// When bytes last moved, in either direction.
     last: Instant,
@@ -164,11 +161,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Where answers on this connection can lay parts of files, if they can.
-    pub fn outbox(&self) -> Option<Outbox> {
-        (Outbox::IS_OFFERED && matches!(self.stream, Stream::Plain(_))).then(|| self.outbox.clone())
-    }
-
     /// The place of this connection.
     pub fn place(&self) -> Arc<Place> {
         self.place.clone()
@@ -197,28 +189,6 @@ impl Connection {
             Poll::Pending => Poll::Pending,
         };
         self.in_time(moved, context)
-    }
-
-    /// Sends what lies in the outbox in place of a blank.
-    fn send_part(&mut self, context: &mut Context<'_>, blank_len: usize) -> Poll<io::Result<usize>> {
-        let sent = match &self.stream {
-            Stream::Plain(socket) => self.outbox.send(socket, blank_len, context),
-            _ => Poll::Ready(Err(io::Error::other("a blank on a connection without an outbox"))),
-        };
-        self.in_time(sent, context)
-    }
-
-    /// Sends what comes before a part; both go out together where they fit.
-    fn send_before_part(
-        &mut self,
-        context: &mut Context<'_>,
-        before: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let sent = match &self.stream {
-            Stream::Plain(socket) => outbox::send_more(socket, before, context),
-            _ => Poll::Ready(Err(io::Error::other("a blank on a connection without an outbox"))),
-        };
-        self.in_time(sent, context)
     }
 
     fn in_time<T>(&mut self, moved: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
@@ -256,10 +226,7 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match outbox::is_blank(buf) {
-            true => self.get_mut().send_part(cx, buf.len()),
-            false => self.get_mut().watch(cx, |pipe, cx| pipe.poll_write(cx, buf)),
-        }
+        self.get_mut().watch(cx, |pipe, cx| pipe.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -267,13 +234,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let first_blank = Outbox::first_blank(bufs);
-        let before = first_blank.and_then(|count| bufs.get(..count)).unwrap_or(bufs);
-        match (first_blank, bufs.first()) {
-            (Some(0), Some(blank)) => self.get_mut().send_part(cx, blank.len()),
-            (Some(_), _) => self.get_mut().send_before_part(cx, before),
-            (None, _) => self.get_mut().watch(cx, |pipe, cx| pipe.poll_write_vectored(cx, before)),
-        }
+        self.get_mut().watch(cx, |pipe, cx| pipe.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -321,73 +282,6 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         (Door::new(listener, PlaceLimits { total, per_address: total }, patience), address)
-    }
-
-    /// What a body would hold: text, then a blank, and so on, with parts of a file in the places of the blanks.
-    #[tokio::test]
-    async fn parts_of_files_go_out_in_their_places_however_slowly_they_are_taken() {
-        let (mut door, address) = door(4, Duration::from_secs(60)).await;
-        let mut client = TcpStream::connect(address).await.unwrap();
-        let (mut inside, _) = door.accept().await;
-        let data = testkit::corpus::noise(5, 3_000_000);
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        std::fs::write(&path, &data).unwrap();
-        let file = Arc::new(std::fs::File::open(&path).unwrap());
-
-        let outbox = inside.outbox().unwrap();
-        let mut expected = Vec::new();
-        let mut body = std::collections::VecDeque::new();
-        for range in [0..1_000_000_u64, 5..6, 999_999..1_999_999, 2_000_000..3_000_000] {
-            body.push_back(bytes::Bytes::from(format!("part {range:?}")));
-            expected.extend_from_slice(format!("part {range:?}").as_bytes());
-            expected.extend_from_slice(&data[range.start as usize..range.end as usize]);
-            body.push_back(outbox.lay(store::FilePart { file: file.clone(), range }).unwrap());
-        }
-        let long = store::FilePart { file, range: 0..store::PART_BYTES as u64 + 1 };
-        assert!(outbox.lay(long).is_none());
-
-        let reading = tokio::spawn(async move {
-            let mut got = Vec::new();
-            let mut piece = vec![0; 30_000];
-            loop {
-                let read = client.read(&mut piece).await.unwrap();
-                if read == 0 {
-                    return got;
-                }
-                got.extend_from_slice(&piece[..read]);
-                tokio::task::yield_now().await;
-            }
-        });
-        while !body.is_empty() {
-            let slices: Vec<_> = body.iter().map(|bytes| io::IoSlice::new(bytes)).collect();
-            let mut sent = std::future::poll_fn(|cx| Pin::new(&mut inside).poll_write_vectored(cx, &slices))
-                .await
-                .unwrap();
-            while let Some(front) = body.front_mut().filter(|_| sent > 0) {
-                let now = sent.min(front.len());
-                sent -= now;
-                bytes::Buf::advance(front, now);
-                if front.is_empty() {
-                    body.pop_front();
-                }
-            }
-        }
-        drop(inside);
-        assert!(reading.await.unwrap() == expected);
-    }
-
-    #[tokio::test]
-    async fn a_blank_without_a_part_breaks_the_connection_and_so_does_a_file_that_was_cut() {
-        let (mut door, address) = door(4, Duration::from_secs(60)).await;
-        let _client = TcpStream::connect(address).await.unwrap();
-        let (mut inside, _) = door.accept().await;
-        let file = Arc::new(tempfile::tempfile().unwrap());
-        let elsewhere = Outbox::default();
-        let blank = elsewhere.lay(store::FilePart { file: file.clone(), range: 0..10 }).unwrap();
-        assert!(inside.write_all(&blank).await.is_err());
-        let blank = inside.outbox().unwrap().lay(store::FilePart { file, range: 0..10 }).unwrap();
-        assert_eq!(inside.write_all(&blank).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[tokio::test]

@@ -18,9 +18,10 @@ use std::sync::Arc;
 
 use store::clock::SystemClock;
 use store::{Catalog, DedupOptions, Objects, Options, Store};
+use xet::hash::parse_hex;
 
 use crate::config::{DedupPolicy, ServeConfig};
-use crate::secret::{Key, KeyRing, Secret, hex, parse_hex};
+use crate::secret::{Key, KeyRing, Secret, hex};
 
 pub use opening::{BACKUP_FILE, OpenStore, Opening, file_url};
 

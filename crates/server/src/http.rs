@@ -40,7 +40,7 @@ use crate::state::AppState;
 use crate::web;
 use error::Refused;
 
-pub(crate) use hub::{Asked, HubError, LfsSigner, Query, SEARCH_BYTES_MAX, encoded, hub_commit, hub_decide};
+pub(crate) use hub::{Asked, HubError, LfsSigner, Query, SEARCH_BYTES_MAX, hub_commit, hub_decide};
 pub use hub::{dedup_json, deed_json, iso, left_json, quota_json};
 pub(crate) use telemetry::read_body;
 

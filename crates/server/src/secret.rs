@@ -124,21 +124,10 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Reads 32 bytes in lower-case hexadecimal, and no other spelling of them.
-pub(crate) fn parse_hex(text: &str) -> Option<[u8; 32]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    let bytes: Option<Vec<u8>> =
-        pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
-    bytes?.try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use xet::hash::parse_hex;
+
     use super::*;
 
     #[test]
@@ -179,7 +168,7 @@ mod tests {
     #[test]
     fn hexadecimal_has_one_spelling() {
         let text = "00ff".repeat(16);
-        assert_eq!(hex(&parse_hex(&text).unwrap()), text);
+        assert_eq!(hex(&parse_hex::<32>(&text).unwrap()), text);
         for bad in [
             text.to_uppercase(),
             text[..62].to_owned(),
@@ -187,7 +176,7 @@ mod tests {
             format!("{}é", &text[..62]),
             String::new(),
         ] {
-            assert_eq!(parse_hex(&bad), None, "{bad}");
+            assert_eq!(parse_hex::<32>(&bad), None, "{bad}");
         }
     }
 }

@@ -70,13 +70,10 @@ pub async fn serve(
             () = &mut stop => break,
             accepted = door.accept() => accepted,
         };
-        let (app, outbox, place) = (app.clone(), connection.outbox(), connection.place());
+        let (app, place) = (app.clone(), connection.place());
         let closing = place.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(Peer(address)));
-            if let Some(outbox) = &outbox {
-                request.extensions_mut().insert(outbox.clone());
-            }
             let busy = place.begin(request.uri().path() == "/health");
             let app = app.clone();
             async move {

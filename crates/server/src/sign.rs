@@ -24,13 +24,15 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use percent_encoding::percent_decode_str;
 use xet::XorbHash;
+use xet::hash::parse_hex;
 use xet::limits;
 use xet::wire::range::parse_bounded_ranges;
 use xet::wire::routes::QUERY_SIGNED_RANGE;
 use xet::wire::{ErrorCode, HttpRange};
 
-use crate::secret::{KeyRing, Secret, hex, mac, mac_matches, parse_hex};
+use crate::secret::{KeyRing, Secret, hex, mac, mac_matches};
 
 /// The path of data URLs, as a route.
 pub const DATA_ROUTE: &str = "/v1/data/{object}";
@@ -195,7 +197,8 @@ struct Signed<'a> {
 impl<'a> Signed<'a> {
     fn parse(path: &str, query: &'a str) -> Option<Self> {
         let key = DataKey::parse(path.strip_prefix(DATA_PATH)?)?;
-        let ranges = unescape(parameter(query, QUERY_SIGNED_RANGE)?)?;
+        // Some clients and proxies escape `=` and `,`.
+        let ranges = percent_decode_str(parameter(query, QUERY_SIGNED_RANGE)?).decode_utf8().ok()?;
         let set = parse_bounded_ranges(&ranges, limits::URL_RANGES_MAX).ok()?;
         let expires_s = parameter(query, QUERY_EXPIRES)?.parse().ok()?;
         let key_id = parameter(query, QUERY_KEY)?;
@@ -248,20 +251,6 @@ fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     let mut values = query.split('&').filter_map(|pair| pair.split_once('=')).filter(|(key, _)| *key == name);
     let (_, value) = values.next()?;
     values.next().is_none().then_some(value)
-}
-
-/// Undoes percent escapes of ASCII characters, which some clients and proxies add to `=` and `,`.
-fn unescape(text: &str) -> Option<String> {
-    let mut out = String::with_capacity(text.len());
-    let mut pieces = text.split('%');
-    out.push_str(pieces.next()?);
-    for piece in pieces {
-        let (digits, rest) = piece.split_at_checked(2)?;
-        let byte = u8::from_str_radix(digits, 16).ok().filter(u8::is_ascii)?;
-        out.push(char::from(byte));
-        out.push_str(rest);
-    }
-    Some(out)
 }
 
 const VERSION: u8 = 1;

@@ -55,7 +55,11 @@ fn put(folder: &Path, made: &CertifiedKey<KeyPair>) -> TlsFiles {
 fn with_tls() -> (TempDir, CertifiedKey<KeyPair>, TlsFiles, ServeConfig) {
     let (folder, made) = (tempfile::tempdir().unwrap(), certificate());
     let files = put(folder.path(), &made);
-    let config = ServeConfig { tls: Some(files.clone()), ..ServeConfig::default() };
+    let config = ServeConfig {
+        tls_cert: Some(files.cert.clone()),
+        tls_key: Some(files.key.clone()),
+        ..ServeConfig::default()
+    };
     (folder, made, files, config)
 }
 
@@ -151,7 +155,7 @@ fn files_that_do_not_fit_are_named() {
 async fn a_client_that_sends_its_header_slowly_is_let_go() {
     let (_folder, _, files, mut config) = with_tls();
     config.limits.header_timeout_s = 1;
-    let plain = ServeConfig { tls: None, ..config.clone() };
+    let plain = ServeConfig { tls_cert: None, tls_key: None, ..config.clone() };
     // A request that never gets to its end, and a hello that never does.
     let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
     let tls = Some(Tls::open(&files).unwrap());

@@ -12,7 +12,7 @@ use crate::record::{RecordRef, Verify};
 use crate::recover::find_records;
 use crate::source::Source;
 
-/// How packs are verified.
+/// Options of a verification.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct VerifyOptions {
     /// Looks at footer, index and sections only.
@@ -21,16 +21,16 @@ pub struct VerifyOptions {
     pub decode_bytes_max: u64,
 }
 
-/// What a pack was found to be.
+/// Result of a verification.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Bytes of the pack.
     pub bytes: u64,
     /// Records that are sound; of a quick look, those the index names.
     pub records: u64,
-    /// What is wrong, in the order it was found; the first thousand.
+    /// Faults, in the order they were found; the first thousand.
     pub faults: Vec<Fault>,
-    /// How many things are wrong.
+    /// Number of faults.
     pub fault_count: u64,
 }
 
@@ -79,7 +79,7 @@ impl Report {
 }
 
 /// Verifies a pack. An error is a failure to read it, or bytes that are no pack; damage is in the report. `progress` is
-/// told the offset now and then.
+/// called with the offset now and then.
 pub fn verify(
     source: &Arc<dyn Source>,
     options: VerifyOptions,
@@ -140,7 +140,7 @@ pub fn verify(
     Ok(report)
 }
 
-/// What sections state, computed from the records.
+/// Values that sections state, computed from the records.
 #[derive(Debug, Default)]
 struct Sums {
     keys: blake3::Hasher,

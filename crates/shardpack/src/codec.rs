@@ -16,7 +16,7 @@ pub const GZIP_LEVEL: u32 = 6;
 /// Level of zstd.
 pub const ZSTD_LEVEL: i32 = 3;
 
-/// What a writer is asked to do with entries.
+/// Compression method of a writer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Method {
     /// Store them as they are.
@@ -33,7 +33,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// How people call it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -61,7 +61,7 @@ impl Method {
     }
 }
 
-/// Where a frame begins: in the content, and in the stored bytes.
+/// Offset of a frame in the content, and in the stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// Offset of its first byte in the content.
@@ -70,7 +70,7 @@ pub struct Frame {
     pub stored_at: u64,
 }
 
-/// How an entry ended up.
+/// Encoded form of an entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encoded {
     /// The frames, when there are more than one.
@@ -236,7 +236,7 @@ impl Read for Lz4Frames<'_> {
     }
 }
 
-/// What may be taken before a single byte was decoded.
+/// Bytes that may be reserved before a single byte was decoded.
 const EAGER_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is wrong with the bytes of a pack: where, expected, found.
+//! Format errors of packs: offset, expected, found.
 
 mod failure;
 
@@ -12,9 +12,9 @@ pub enum FormatError {
     /// The bytes end too early.
     #[error("offset {at}: {what} needs {needed} bytes, {left} are left")]
     Truncated {
-        /// Where reading began.
+        /// Offset where reading began.
         at: u64,
-        /// What was being read.
+        /// Name of the field.
         what: &'static str,
         /// Bytes it takes.
         needed: u64,
@@ -24,29 +24,29 @@ pub enum FormatError {
     /// Bytes follow where something ends.
     #[error("offset {at}: {bytes} bytes follow the end of the {what}")]
     Trailing {
-        /// Where it ended.
+        /// Offset of the end.
         at: u64,
-        /// What had ended.
+        /// Name of the structure.
         what: &'static str,
-        /// How many bytes follow.
+        /// Number of bytes that follow.
         bytes: u64,
     },
     /// A magic sequence is not the known one.
     #[error("offset {at}: {what} should be {expected}, found {found}")]
     Ident {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// Which sequence.
         what: &'static str,
-        /// What it must be, in hexadecimal.
+        /// Expected value, in hexadecimal.
         expected: String,
-        /// What it is, in hexadecimal.
+        /// Value found, in hexadecimal.
         found: String,
     },
     /// A major version we do not know.
     #[error("offset {at}: major version should be {expected}, found {found}")]
     Version {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// The known one.
         expected: u16,
@@ -56,7 +56,7 @@ pub enum FormatError {
     /// A section that must be understood, and is not.
     #[error("offset {at}: section type {found} is critical and not known, expected 1 to 8")]
     Section {
-        /// Where the section begins.
+        /// Offset of the section.
         at: u64,
         /// Its type.
         found: u32,
@@ -64,7 +64,7 @@ pub enum FormatError {
     /// A number outside what the format allows.
     #[error("offset {at}: {what} should be {min} to {max}, found {found}")]
     Range {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// Which number.
         what: &'static str,
@@ -78,7 +78,7 @@ pub enum FormatError {
     /// A size or position that is not a multiple of 8.
     #[error("offset {at}: {what} should be a multiple of 8, found {found}")]
     Unaligned {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// Which number.
         what: &'static str,
@@ -88,11 +88,11 @@ pub enum FormatError {
     /// A number that other bytes contradict.
     #[error("offset {at}: {what} should be {expected}, found {found}")]
     Number {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// Which number.
         what: &'static str,
-        /// What it must be.
+        /// Expected value.
         expected: u64,
         /// What it is.
         found: u64,
@@ -100,7 +100,7 @@ pub enum FormatError {
     /// A record offset that is not above the one before it.
     #[error("offset {at}: {what} should be above {below}, found {found}")]
     Order {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// Which number.
         what: &'static str,
@@ -112,11 +112,11 @@ pub enum FormatError {
     /// A CRC that the bytes contradict.
     #[error("offset {at}: CRC of the {what} should be {expected:08x}, found {found:08x}")]
     Crc {
-        /// Where what it covers begins.
+        /// Offset of the bytes it covers.
         at: u64,
-        /// What it covers.
+        /// Name of the structure it covers.
         what: &'static str,
-        /// What the pack says it is.
+        /// Stored value.
         expected: u32,
         /// What it is.
         found: u32,
@@ -124,7 +124,7 @@ pub enum FormatError {
     /// A string that is not UTF-8.
     #[error("offset {at}: {what} should be UTF-8, found byte {found:#04x}")]
     Text {
-        /// Where the first bad byte stands.
+        /// Offset of the first bad byte.
         at: u64,
         /// Which string.
         what: &'static str,

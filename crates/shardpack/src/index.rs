@@ -1,4 +1,4 @@
-//! What the end of a pack says of all of it: where records begin, how keys are found, what the sections hold.
+//! Index of a pack, at its end: offsets of records, key lookup, sections.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub struct PackIndex {
     sections: Vec<u8>,
     /// Kind and place of each payload in `sections`.
     places: Vec<(SectionKind, Range<usize>)>,
-    /// Where records end, when they leave gaps.
+    /// Ends of records, when they leave gaps.
     ends: Option<Vec<u64>>,
     damage: Option<FormatError>,
 }
@@ -90,7 +90,7 @@ impl PackIndex {
         }
     }
 
-    /// What is wrong with the sections. Some may be missing then; records are not.
+    /// Faults of the sections. Some may be missing then; records are not.
     pub fn section_damage(&self) -> Option<&FormatError> {
         self.damage.as_ref()
     }
@@ -100,7 +100,7 @@ impl PackIndex {
         &self.footer
     }
 
-    /// Where every record begins.
+    /// Offsets of all records.
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }
@@ -142,7 +142,7 @@ impl PackIndex {
         self.places.iter().map(|(kind, place)| (*kind, self.sections.get(place.clone()).unwrap_or_default()))
     }
 
-    /// What the user said of the pack: one JSON object.
+    /// Metadata of the user: one JSON object.
     pub fn user_metadata(&self) -> Option<&[u8]> {
         self.section(SectionKind::UserMetadata)
     }
@@ -244,7 +244,7 @@ fn next_section<'a>(
     Ok((sound.then_some(header.kind), payload))
 }
 
-/// What a writer states in section 8; fields it left out are zero.
+/// Statistics that a writer states in section 8; fields it left out are zero.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct StatedStatistics {
@@ -258,9 +258,9 @@ pub struct StatedStatistics {
     pub stored_bytes: u64,
 }
 
-/// What is wrong with the request for a record that is not there.
+/// Error for a record number beyond the last.
 pub(crate) fn no_record(ordinal: u64, count: u64) -> Error {
-    Error::invalid(format!("record number {ordinal} is asked for, and there are {count}"))
+    Error::invalid(format!("no record {ordinal}: there are {count}"))
 }
 
 fn as_len(bytes: u64) -> usize {

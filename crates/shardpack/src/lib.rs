@@ -10,7 +10,8 @@
 //! | [`mod@write`], [`order`]          | records to bytes; which record comes when. Pure, as all above            |
 //! | [`source`], [`sink`]              | where bytes come from and go to: files, memory; others bring their own   |
 //! | [`read`], [`recover`], [`check`]  | any record of a pack, what is left of a damaged one, whether it is sound |
-//! | [`set`]                           | many packs as one: patterns, catalogue, columns, overlays                |
+//! | [`repair`]                        | the sound records of a damaged pack, as a new pack                       |
+//! | [`set`]                           | many packs as one: patterns, dataset index, columns, overlays                |
 //!
 //! Nothing here knows a hub, a socket or the environment; only `source`, `sink` and `set` touch files and threads.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]
@@ -27,6 +28,7 @@ pub mod outline;
 pub mod read;
 pub mod record;
 pub mod recover;
+pub mod repair;
 pub mod set;
 pub mod sink;
 pub mod source;

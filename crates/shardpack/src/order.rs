@@ -139,7 +139,7 @@ impl Default for Stripe {
     }
 }
 
-/// What happens where positions do not go up evenly in ranks and workers.
+/// Action where positions do not divide evenly among ranks and workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Remainder {
     /// Some get one more than others.
@@ -151,7 +151,7 @@ pub enum Remainder {
     Drop,
 }
 
-/// Where a run stands. World size and workers are no part of it.
+/// Position in a run. World size and workers are no part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// Layout of this state: 1.

@@ -1,5 +1,7 @@
 //! Outline: what a pack consists of and whether it is sound, without decoding any content.
 
+use serde::{Serialize, Serializer};
+
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_crc, expect_magic, expect_number};
 use crate::layout::{
@@ -20,20 +22,20 @@ pub fn looks_like_pack(first_bytes: &[u8], last_bytes: &[u8]) -> bool {
         || magic == Some(&EndMarker::MAGIC)
 }
 
-/// What a pack consists of. Takes a small multiple of the pack's structure in memory, never of numbers in it.
+/// Structure of a pack. Takes a small multiple of the structure in memory, never of numbers in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     /// Bytes that were given.
     pub size: u64,
     /// The footer; none in a pack that was cut short.
     pub footer: Option<Footer>,
-    /// Where the records end and the end marker stands; none when the cut came before it.
+    /// Offset of the end marker, behind the records; none when the pack was cut before it.
     pub records_end: Option<u64>,
     /// The sections, in their order.
     pub sections: Vec<SectionOutline>,
     /// The records that are whole, in their order.
     pub records: Vec<RecordOutline>,
-    /// What is wrong and could be stepped over: each record that is not listed, and the CRC of all sections.
+    /// Faults that could be skipped: each record that is not listed, and the CRC of all sections.
     pub damaged: Vec<FormatError>,
     /// For a pack without a footer: where the last whole record ends.
     pub truncated: Option<u64>,
@@ -42,58 +44,90 @@ pub struct Outline {
 }
 
 /// One section.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SectionOutline {
-    /// Where its header begins.
+    /// Offset of its header.
     pub offset: u64,
     /// What it is.
+    #[serde(rename = "type")]
     pub kind: SectionKind,
     /// Whether it must be understood.
+    #[serde(rename = "critical", serialize_with = "is_critical")]
     pub flags: SectionFlags,
     /// Bytes of the payload.
+    #[serde(rename = "payload_bytes")]
     pub payload_len: u64,
     /// Whether the payload's CRC holds.
+    #[serde(skip)]
     pub crc_holds: bool,
     /// The payload of a JSON section: at most [`TEXT_BYTES_MAX`], and up to the first byte that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
 /// One whole record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordOutline {
-    /// Where its header begins.
+    /// Offset of its header.
     pub offset: u64,
     /// Bytes of the whole record.
     pub size: u64,
     /// Its key.
     pub key: String,
-    /// What it does in an overlay.
+    /// Effect in an overlay.
+    #[serde(flatten)]
     pub flags: RecordFlags,
-    /// How its metadata is written.
+    /// Format of its metadata.
+    #[serde(rename = "metadata_format")]
     pub meta_format: MetaFormat,
     /// Bytes of its metadata.
+    #[serde(rename = "metadata_bytes")]
     pub meta_len: u64,
     /// Its entries, in their order.
     pub entries: Vec<EntryOutline>,
 }
 
 /// One entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EntryOutline {
     /// Its name.
     pub name: String,
-    /// What its content is.
+    /// Content type.
+    #[serde(skip_serializing_if = "has_no_name", serialize_with = "content_type")]
     pub content_type: ContentType<'static>,
-    /// How its data is decoded.
+    /// Compression of its data.
+    #[serde(serialize_with = "compression")]
     pub compression: Compression,
     /// Bytes of the content after decoding.
     pub file_size: u64,
     /// Bytes of the data in the pack.
     pub stored_size: u64,
-    /// Where the data begins in the pack.
+    /// Offset of the data in the pack.
     pub data_offset: u64,
     /// Whether the data's CRC holds.
+    #[serde(rename = "sound")]
     pub data_crc_holds: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn is_critical<S: Serializer>(flags: &SectionFlags, serializer: S) -> Result<S::Ok, S::Error> {
+    flags.is_critical().serialize(serializer)
+}
+
+fn has_no_name(content_type: &ContentType<'_>) -> bool {
+    content_type.as_str().is_none()
+}
+
+fn content_type<S: Serializer>(content_type: &ContentType<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    content_type.as_str().serialize(serializer)
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn compression<S: Serializer>(compression: &Compression, serializer: S) -> Result<S::Ok, S::Error> {
+    match compression {
+        Compression::Unknown(code) => serializer.collect_str(&format_args!("unknown ({code})")),
+        known => known.name().serialize(serializer),
+    }
 }
 
 impl Outline {

@@ -21,7 +21,7 @@ use crate::record::{Record, RecordRef, Verify};
 use crate::recover;
 use crate::source::{FileSource, Source, zeros};
 
-/// What happens when a record turns out damaged.
+/// Action for damaged records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnError {
     /// It is an error.
@@ -33,18 +33,18 @@ pub enum OnError {
     Refetch,
 }
 
-/// How packs are read.
+/// Options of a reader.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    /// What is compared with its CRC.
+    /// Parts whose CRC is verified.
     pub verify: Verify,
-    /// What happens when a record turns out damaged.
+    /// Action for damaged records.
     pub on_error: OnError,
     /// Content of more bytes is not decoded.
     pub entry_bytes_max: u64,
     /// A record of more bytes is not read: its size is a number of the pack until its bytes are here.
     pub record_bytes_max: u64,
-    /// How reads are merged in a batch.
+    /// Merging of reads in a batch.
     pub runs: RunOptions,
     /// Of a pack whose end is missing or damaged, records are looked for one by one.
     pub recover: bool,
@@ -98,22 +98,22 @@ impl ShardPackReader {
         Ok(Self { source, index: Arc::new(index), options })
     }
 
-    /// What people call the pack.
+    /// Name of the pack in messages: its path or URL.
     pub fn name(&self) -> &str {
         self.source.name()
     }
 
-    /// Where the bytes come from.
+    /// Source of the bytes.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
 
-    /// What the end of the pack says of it.
+    /// Index of the pack.
     pub fn index(&self) -> &PackIndex {
         &self.index
     }
 
-    /// How it is read.
+    /// Options it is read with.
     pub fn options(&self) -> &ReadOptions {
         &self.options
     }
@@ -195,7 +195,7 @@ impl ShardPackReader {
         }
     }
 
-    /// Lets `look` see a record without copying or decoding more than it asks for.
+    /// Lets `look` see a record without copying or decoding more than it uses.
     pub fn with_record<T>(
         &self,
         ordinal: u64,
@@ -329,11 +329,11 @@ fn not_whole(source: &dyn Source, size: u64) -> Error {
     Error::invalid("not a ShardPack file: it neither begins nor ends like one")
 }
 
-/// What is read first: the footer, and the whole index of up to about 3,200 records.
+/// Bytes of the first read: the footer, and the whole index of up to about 3,200 records.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// What is read of a longer index at once: most are one piece, so opening takes two reads.
+/// Bytes of each further read of a longer index: most take one, so opening takes two reads.
 const INDEX_PIECE_BYTES: u64 = 256 << 20;
 
-/// What is read to see a key. Most headers with key and metadata are shorter.
+/// Bytes that are read for a key. Most headers with key and metadata are shorter.
 const KEY_READ_BYTES: u64 = 256;

@@ -9,7 +9,7 @@ use crate::layout::{
     ALIGN_BYTES_MAX, Compression, ContentType, EntryHeader, MetaFormat, RecordFlags, RecordHeader, crc,
 };
 
-/// How much is compared with its CRC when a record is read. Bounds are checked at every level.
+/// CRCs that are verified when a record is read. Bounds are checked at every level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Verify {
     /// Nothing.
@@ -26,7 +26,7 @@ pub enum Verify {
 pub struct FileEntry {
     /// Names it in its record, e.g. `left.jpg`.
     pub file_name: String,
-    /// What it is, e.g. `image/jpeg`.
+    /// Content type, such as `image/jpeg`.
     pub content_type: String,
     /// Its content.
     pub data: Vec<u8>,
@@ -41,9 +41,9 @@ pub struct Record {
     pub key: String,
     /// Belongs to the sample as a whole; may be empty.
     pub metadata: Vec<u8>,
-    /// How the metadata is written.
+    /// Format of the metadata.
     pub meta_format: MetaFormat,
-    /// What it does in an overlay.
+    /// Effect in an overlay.
     pub flags: RecordFlags,
     /// Its files, in their order.
     pub file_entries: Vec<FileEntry>,
@@ -56,7 +56,7 @@ impl Record {
     }
 }
 
-/// A record in the bytes it was read from. Nothing is copied and nothing decoded until asked for.
+/// A record in the bytes it was read from. Nothing is copied or decoded before it is used.
 #[derive(Debug, Clone)]
 pub struct RecordRef<'a> {
     header: RecordHeader<'a>,
@@ -97,17 +97,17 @@ impl<'a> RecordRef<'a> {
         self.header.meta
     }
 
-    /// How the metadata is written.
+    /// Format of the metadata.
     pub fn meta_format(&self) -> MetaFormat {
         self.header.meta_format
     }
 
-    /// What the record does in an overlay.
+    /// Effect in an overlay.
     pub fn flags(&self) -> RecordFlags {
         self.header.flags
     }
 
-    /// Where it begins in the pack.
+    /// Offset in the pack.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -149,7 +149,7 @@ impl<'a> RecordRef<'a> {
         Ok(None)
     }
 
-    /// Goes through all entries, so that everything the level asks for was compared.
+    /// Goes through all entries, so that everything the level covers was compared.
     #[inline]
     pub fn check(&self) -> Result<(), Error> {
         self.entries().try_for_each(|entry| entry.map(drop))
@@ -253,17 +253,17 @@ impl<'a> EntryRef<'a> {
         self.header.name
     }
 
-    /// What the content is; of a code this version does not know, nothing.
+    /// Content type; none for a code this version does not know.
     pub fn content_type(&self) -> &str {
         self.header.content_type.as_str().unwrap_or_default()
     }
 
-    /// What the content is, as it stands in the pack.
+    /// Content type as stored.
     pub fn content_type_code(&self) -> &ContentType<'a> {
         &self.header.content_type
     }
 
-    /// How the data is decoded.
+    /// Compression of the data.
     pub fn compression(&self) -> Compression {
         self.header.compression
     }
@@ -283,12 +283,12 @@ impl<'a> EntryRef<'a> {
         self.header.data_crc
     }
 
-    /// Where the entry's header begins in the pack.
+    /// Offset of the entry's header in the pack.
     pub fn header_offset(&self) -> u64 {
         self.header_at
     }
 
-    /// Where the data begins in the pack.
+    /// Offset of the data in the pack.
     pub fn data_offset(&self) -> u64 {
         self.data_offset
     }

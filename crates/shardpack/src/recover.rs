@@ -3,10 +3,7 @@
 //! Records are walked by their sizes while magic and CRC hold. Where they do not, the next header is looked for at every
 //! multiple of 8. An entry that is whole is stepped over there, so a pack that lies in an entry is not taken for records.
 
-mod repair;
 mod window;
-
-pub use repair::{RepairOptions, Repaired, repair};
 
 use std::io;
 use std::ops::Range;
@@ -17,16 +14,16 @@ use crate::layout::{Compression, CrcSum, EndMarker, EntryHeader, RecordHeader};
 use crate::recover::window::Window;
 use crate::source::Source;
 
-/// What was found in a pack without its index.
+/// Records found in a pack without its index.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
     /// Bytes of the pack.
     pub size: u64,
     /// Records whose headers are sound, in the order they lie.
     pub records: Vec<FoundRecord>,
-    /// What lies between them.
+    /// Ranges between them.
     pub lost: Vec<Loss>,
-    /// Where the end marker stands; none when the pack was cut before it.
+    /// Offset of the end marker; none when the pack was cut before it.
     pub marker: Option<u64>,
 }
 
@@ -40,11 +37,11 @@ pub struct FoundRecord {
 /// Bytes that belong to no whole record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
-    /// Where they are.
+    /// Range of the bytes.
     pub range: Range<u64>,
     /// The record they are of, where it is known.
     pub key: Option<String>,
-    /// What is wrong with them.
+    /// Reason.
     pub why: String,
 }
 
@@ -63,7 +60,7 @@ impl Found {
     }
 }
 
-/// Looks for the records of a pack without its index. `progress` is told the offset now and then.
+/// Searches a pack for records without its index. `progress` receives the offset now and then.
 pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Result<Found, Error> {
     let mut window = Window::new(source)?;
     let mut found = Found { size: window.size(), ..Found::default() };
@@ -105,7 +102,7 @@ pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Resul
     Ok(found)
 }
 
-/// What stands at an offset.
+/// Structure at an offset.
 enum Seen {
     Record { end: u64, key: String },
     Marker,
@@ -137,7 +134,7 @@ fn look(window: &mut Window<'_>, at: u64) -> Result<Seen, Error> {
     })
 }
 
-/// Where the next record or the end marker begins, from `at` on; the end when there is none.
+/// Offset of the next record or end marker, from `at` on; the end when there is none.
 fn find_next(window: &mut Window<'_>, mut at: u64) -> Result<u64, Error> {
     while at < window.size() {
         let head = window.bytes(at, HEAD_BYTES)?;
@@ -177,7 +174,7 @@ fn is_sound(window: &mut Window<'_>, range: Range<u64>) -> Result<bool, Error> {
     Ok(record.is_ok_and(|record| record.check().is_ok()))
 }
 
-/// Where the whole entry that begins at `at` ends, data and padding included; none when there is no such entry.
+/// End of the whole entry that begins at `at`, data and padding included; none when there is no such entry.
 fn end_of_entry(window: &mut Window<'_>, at: u64) -> Result<Option<u64>, Error> {
     let left = window.size() - at;
     let head = window.bytes(at, HEAD_BYTES)?;

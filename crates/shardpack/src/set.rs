@@ -1,14 +1,14 @@
 //! Set: many packs as one dataset, its records numbered through.
 
-mod catalogue;
 mod columns;
+mod dataset_index;
 mod overlay;
 mod pattern;
 
-pub use catalogue::{CATALOGUE_NAME, Catalogue, CataloguePack};
 pub use columns::{Columns, Missing};
+pub use dataset_index::{DATASET_INDEX_NAME, DatasetIndex, IndexedPack};
 pub use overlay::Layered;
-pub use pattern::{expand_braces, numbered_name, resolve};
+pub use pattern::{expand_braces, resolve};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl PackSet {
         pack.read_key_of(within)
     }
 
-    /// The records of these numbers, in this order. Each pack is asked once; a damaged record that is to be skipped is none.
+    /// The records of these numbers, in this order. Each pack is read once; a damaged record that is to be skipped is none.
     pub fn read_batch(&self, ordinals: &[u64]) -> Result<Vec<Option<Record>>, Error> {
         let mut out: Vec<Option<Record>> = Vec::new();
         out.resize_with(ordinals.len(), || None);

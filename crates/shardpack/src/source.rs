@@ -1,4 +1,4 @@
-//! Source: where the bytes of a pack come from. A size and ranges is all a reader asks for.
+//! Source: where the bytes of a pack come from. A reader needs a size and ranges.
 
 mod file;
 #[cfg(feature = "mmap")]
@@ -23,10 +23,10 @@ use std::ops::Range;
 /// - Any number of threads may read at once; there is no position.
 /// - Errors say what failed and do not name the source: the reader does.
 pub trait Source: Debug + Send + Sync {
-    /// What people call it: a path or an address.
+    /// Name in messages: a path or a URL.
     fn name(&self) -> &str;
 
-    /// Bytes it has.
+    /// Size in bytes.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `buffer` with the bytes from `offset` on.

@@ -19,16 +19,16 @@ use crate::error::Error;
 use crate::layout::ALIGN_BYTES_MAX;
 use crate::record::{RecordRef, Verify};
 
-/// How packs are written.
+/// Options of a writer.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
-    /// What is done with entries that have no wish of their own.
+    /// Compression of entries that name none.
     pub compression: Method,
     /// Longer content is compressed in frames of this many bytes, so that reading may begin at any of them; 0 is never.
     pub chunk_bytes: usize,
     /// Data and records begin at multiples of this: a power of two from 8 to 4096.
     pub align_bytes: u64,
-    /// What the user says of the pack: one JSON object.
+    /// Metadata of the user: one JSON object.
     pub metadata: Option<Vec<u8>>,
     /// The column this pack is of, where a dataset has several.
     pub column: String,
@@ -36,7 +36,7 @@ pub struct WriteOptions {
     pub digests: bool,
     /// Text for the writer facts that says when the pack was made. Without it, equal input gives equal packs.
     pub created: Option<String>,
-    /// How files became records: tells whoever extracts them what they were called.
+    /// How files became records: `extract` restores their names from it.
     pub group: Option<String>,
     /// A record of more bytes is refused.
     pub record_bytes_max: u64,
@@ -81,7 +81,7 @@ impl WriteOptions {
 #[derive(Debug)]
 pub struct PackEncoder {
     options: WriteOptions,
-    /// Where the next record goes.
+    /// Offset of the next record.
     at: u64,
     offsets: Vec<u64>,
     hashes: Vec<u64>,
@@ -93,11 +93,11 @@ pub struct PackEncoder {
     keys_sorted: bool,
     directory: Directory,
     statistics: Statistics,
-    /// Where the entries of the last record are; kept for its memory.
+    /// Offsets of the entries of the last record; the buffer is reused.
     places: Vec<EntryPlace>,
 }
 
-/// What section 6 holds: where entries and their frames begin.
+/// Entry directory (section 6): offsets of entries and their frames.
 #[derive(Debug, Default)]
 struct Directory {
     /// For each record, the number of its first entry.
@@ -108,7 +108,7 @@ struct Directory {
     frames: Vec<(u64, Vec<Frame>)>,
 }
 
-/// What section 8 holds.
+/// Statistics (section 8).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
     /// Records.
@@ -138,7 +138,7 @@ pub struct NameStatistics {
     pub stored_bytes: u64,
 }
 
-/// What a finished pack is.
+/// Summary of a finished pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     /// Bytes of the whole pack.
@@ -171,7 +171,7 @@ impl PackEncoder {
         })
     }
 
-    /// How this pack is written.
+    /// Options it is written with.
     pub fn options(&self) -> &WriteOptions {
         &self.options
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use samples::{encode, many, memory, reader, sample};
 use shardpack::check::{Report, VerifyOptions, verify};
-use shardpack::recover::{RepairOptions, Repaired, find_records, repair};
+use shardpack::recover::find_records;
+use shardpack::repair::{RepairOptions, Repaired, repair};
 use shardpack::source::MemorySource;
 use shardpack::{
     ErrorKind, Method, OnError, Outline, ReadOptions, Record, ShardPackReader, Source, StreamReader, Verify,

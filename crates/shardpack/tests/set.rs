@@ -1,4 +1,4 @@
-//! Datasets of many packs: names, numbering, columns, overlays, catalogue.
+//! Datasets of many packs: names, numbering, columns, overlays, dataset index.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod samples;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use samples::{encode, many, sample};
 use shardpack::layout::RecordFlags;
-use shardpack::set::{CATALOGUE_NAME, Catalogue, Columns, Layered, Missing, PackSet, resolve};
+use shardpack::set::{Columns, DATASET_INDEX_NAME, DatasetIndex, Layered, Missing, PackSet, resolve};
 use shardpack::{ErrorKind, ReadOptions, Record, WriteOptions};
 
 /// Key, and name and content of each entry.
@@ -70,23 +70,23 @@ fn records_are_numbered_through_however_the_packs_are_named() {
 }
 
 #[test]
-fn a_catalogue_names_the_packs_of_a_folder_and_nothing_outside_it() {
+fn a_dataset_index_names_the_packs_of_a_folder_and_nothing_outside_it() {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), "b/x.shardpack", &many(3));
     put(folder.path(), "a.shardpack", &many(2));
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let set = open(&[at("b/x.shardpack"), at("a.shardpack")]);
-    let catalogue = Catalogue::of(&set, folder.path());
-    assert_eq!((catalogue.records, catalogue.packs[0].name.as_str()), (5, "b/x.shardpack"));
-    fs::write(at(CATALOGUE_NAME), serde_json::to_vec(&catalogue).unwrap()).unwrap();
-    for input in [at(""), at(CATALOGUE_NAME)] {
+    let index = DatasetIndex::of(&set, folder.path());
+    assert_eq!((index.records, index.packs[0].name.as_str()), (5, "b/x.shardpack"));
+    fs::write(at(DATASET_INDEX_NAME), serde_json::to_vec(&index).unwrap()).unwrap();
+    for input in [at(""), at(DATASET_INDEX_NAME)] {
         let again = open(&[input]);
         assert_eq!((again.len(), again.identity()), (5, set.identity()));
     }
     for name in ["/etc/passwd", "../x.shardpack", ""] {
-        let mut lying = catalogue.clone();
+        let mut lying = index.clone();
         lying.packs[0].name = name.into();
-        fs::write(at(CATALOGUE_NAME), serde_json::to_vec(&lying).unwrap()).unwrap();
+        fs::write(at(DATASET_INDEX_NAME), serde_json::to_vec(&lying).unwrap()).unwrap();
         assert_eq!(resolve(&[at("")]).unwrap_err().kind(), ErrorKind::Invalid, "{name}");
     }
 }

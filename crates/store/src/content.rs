@@ -2,7 +2,6 @@
 
 pub(crate) mod plain;
 
-use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::Store;
 use crate::access::Grant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{LaidXorb, Layout};
-use crate::objects::{FilePart, ObjectKey};
+use crate::objects::ObjectKey;
 
 /// Bytes of memory that one stream takes at most: pieces on their way, stored and raw.
 pub const STREAM_BYTES: u64 =
@@ -34,81 +33,33 @@ const PIECE_RAW_BYTES: u64 = 2 * 1024 * 1024;
 /// Pieces that are read and decoded while others are sent.
 const PIECES_AHEAD: usize = 2;
 
-/// Bytes of a file on their way out.
-#[derive(Debug, Clone)]
-pub enum Slice {
-    /// Here they are.
-    Bytes(Bytes),
-    /// They lie in a file as they are, and the system can send them from there.
-    Part(FilePart),
-}
-
-impl Slice {
-    fn into_bytes(self) -> Result<Bytes> {
-        match self {
-            Self::Bytes(bytes) => Ok(bytes),
-            Self::Part(_) => Err(Error::new(ErrorKind::Internal, "part of a file where bytes were expected")),
-        }
-    }
-}
-
 impl Store {
-    /// The bytes `range` of a file the grant's repository may read, each chunk checked against its hash. The range must
-    /// lie in the file.
+    /// The bytes `range` of a file the grant's repository may read. Each chunk is checked against its hash, unless it is
+    /// stored uncompressed and was checked a short while ago. The range must lie in the file.
     pub async fn content(
         &self,
         grant: &Grant,
         file: FileHash,
         range: Range<u64>,
     ) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let slices = self.slices(grant, file, range, Sender::Program).await?;
-        Ok(slices.map(|slice| slice.and_then(Slice::into_bytes)).boxed())
-    }
-
-    /// The same for whoever can send parts of files: chunks that were checked a short while ago are not read again.
-    pub async fn content_by_parts(
-        &self,
-        grant: &Grant,
-        file: FileHash,
-        range: Range<u64>,
-    ) -> Result<BoxStream<'static, Result<Slice>>> {
-        self.slices(grant, file, range, Sender::System).await
-    }
-
-    async fn slices(
-        &self,
-        grant: &Grant,
-        file: FileHash,
-        range: Range<u64>,
-        sender: Sender,
-    ) -> Result<BoxStream<'static, Result<Slice>>> {
         let layout = self.layout(grant, file).await?;
         if range.end > layout.file_bytes() {
             let message = format!("file {file} has {} bytes, {range:?} is asked for", layout.file_bytes());
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let terms = terms(&layout, &range);
-        if sender == Sender::System
-            && range.end - range.start <= PIECE_RAW_BYTES
-            && let Some(slices) = self.plain_slices(&terms).await?
-        {
-            return Ok(stream::iter(slices).map(Ok).boxed());
-        }
-        Ok(self.pieces_of(terms, sender))
+        Ok(self.pieces_of(terms(&layout, &range), Check::UnlessRecent))
     }
 
     /// All bytes of a file, whoever may read it, each chunk checked against its hash.
     pub(crate) fn whole_content(&self, layout: &Layout) -> BoxStream<'static, Result<Bytes>> {
-        let terms = terms(layout, &(0..layout.file_bytes()));
-        let slices = self.pieces_of(terms, Sender::Program);
-        slices.map(|slice| slice.and_then(Slice::into_bytes)).boxed()
+        self.pieces_of(terms(layout, &(0..layout.file_bytes())), Check::Always)
     }
 
-    fn pieces_of(&self, terms: Vec<Wanted>, sender: Sender) -> BoxStream<'static, Result<Slice>> {
+    fn pieces_of(&self, terms: Vec<Wanted>, check: Check) -> BoxStream<'static, Result<Bytes>> {
         let store = self.clone();
         let pieces = stream::iter(terms).then(move |term| {
             let store = store.clone();
-            async move { store.pieces(&term, sender).await }
+            async move { store.pieces(&term, check).await }
         });
         let store = self.clone();
         let pieces = pieces.flat_map(|pieces: Result<Vec<Piece>>| match pieces {
@@ -119,30 +70,16 @@ impl Store {
             let store = store.clone();
             async move { store.read_piece(piece?).await }
         });
-        let slices = read.buffered(PIECES_AHEAD).map_ok(|slices| stream::iter(slices).map(Ok));
-        slices.try_flatten().boxed()
-    }
-
-    /// A few terms at once, if all that is wanted of them lies in files as it is.
-    async fn plain_slices(&self, terms: &[Wanted]) -> Result<Option<Vec<Slice>>> {
-        let mut slices = Vec::new();
-        for term in terms {
-            for piece in self.pieces(term, Sender::System).await? {
-                match self.plain_piece(&piece).await? {
-                    Some(parts) => slices.extend(parts),
-                    None => return Ok(None),
-                }
-            }
-        }
-        Ok(Some(slices))
+        let blocks = read.buffered(PIECES_AHEAD).map_ok(|blocks| stream::iter(blocks).map(Ok));
+        blocks.try_flatten().boxed()
     }
 
     /// Cuts what is wanted of a term into pieces of bounded size, at chunk borders.
-    async fn pieces(&self, term: &Wanted, sender: Sender) -> Result<Vec<Piece>> {
+    async fn pieces(&self, term: &Wanted, check: Check) -> Result<Vec<Piece>> {
         let info = self.footers.of(&term.xorb).await?;
-        let marks = match sender {
-            Sender::System => self.plain.of(&term.xorb.key),
-            Sender::Program => None,
+        let marks = match check {
+            Check::UnlessRecent => self.plain.of(&term.xorb.key),
+            Check::Always => None,
         };
         let wrong =
             || Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", info.hash()));
@@ -177,47 +114,41 @@ impl Store {
         Ok(pieces)
     }
 
-    /// A piece that lies in a file as it is.
-    async fn plain_piece(&self, piece: &Piece) -> Result<Option<Vec<Slice>>> {
-        if !piece.is_plain {
-            return Ok(None);
-        }
+    async fn read_piece(&self, piece: Piece) -> Result<Vec<Bytes>> {
         let key = ObjectKey::Xorb(piece.xorb.key);
         let stored = piece.stored()?;
-        let Some(file) = self.objects().file(&key, &stored).await? else { return Ok(None) };
-        piece.parts(&file).ok_or_else(|| piece.wrong()).map(Some)
-    }
-
-    async fn read_piece(&self, piece: Piece) -> Result<Vec<Slice>> {
-        if let Some(parts) = self.plain_piece(&piece).await? {
-            return Ok(parts);
+        if piece.is_plain {
+            let missing = || Error::new(ErrorKind::NotFound, format!("read {key}: it is not there"));
+            let reader = self.objects().reader(&key).await?.ok_or_else(missing)?;
+            let blocks: Vec<Bytes> = reader.stream(stored.clone()).try_collect().await?;
+            return piece.payloads(stored.start, &blocks).ok_or_else(|| piece.wrong());
         }
-        let key = ObjectKey::Xorb(piece.xorb.key);
-        let stored = piece.stored()?;
         let bytes = self.objects().positioned(&key, stored.clone()).await?;
-        let marks = self.plain.clone();
+        // What a bucket sends is checked each time: it comes over a network.
+        let (marks, is_local) = (self.plain.clone(), self.objects().path_of(&key).is_some());
         let decoded = self.workers.run(move || {
             let bytes = bytes.read(&key)?;
-            let mut out = Vec::new();
+            // At most one piece: the lengths are those of a xorb that was checked.
+            let mut out = Vec::with_capacity(usize::try_from(piece.raw.end - piece.raw.start).unwrap_or(0));
             let Piece { xorb, info, chunks, .. } = &piece;
             read_chunks(info, chunks.clone(), &bytes, stored.start, &mut Decompressor::new(), &mut out)
                 .map_err(|source| Error::corrupt(key.to_string(), source))?;
-            marks.put(xorb.key, info, chunks.clone(), &bytes);
+            if is_local {
+                marks.put(xorb.key, info, chunks.clone(), &bytes);
+            }
             Ok((piece, Bytes::from(out)))
         });
         let (piece, decoded) = decoded.await??;
         let inside = piece.inside().filter(|inside| inside.end <= decoded.len());
-        inside.map(|inside| vec![Slice::Bytes(decoded.slice(inside))]).ok_or_else(|| piece.wrong())
+        inside.map(|inside| vec![decoded.slice(inside)]).ok_or_else(|| piece.wrong())
     }
 }
 
-/// Who sends what is read.
+/// Whether chunks are checked that were checked a short while ago.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sender {
-    /// This program: it needs the bytes.
-    Program,
-    /// The system, where it can.
-    System,
+enum Check {
+    Always,
+    UnlessRecent,
 }
 
 /// What is wanted of one term: raw bytes counted from its beginning.
@@ -234,7 +165,7 @@ struct Piece {
     chunks: Range<u32>,
     raw: Range<u64>,
     wanted: Range<u64>,
-    /// Whether the chunks lie in the object as they are.
+    /// Whether the chunks are stored uncompressed and were checked a short while ago.
     is_plain: bool,
 }
 
@@ -257,22 +188,39 @@ impl Piece {
         (inside.start <= inside.end).then_some(inside)
     }
 
-    /// What is wanted of a plain piece, chunk by chunk: a header lies between two.
-    fn parts(&self, file: &Arc<File>) -> Option<Vec<Slice>> {
+    /// What is wanted of a plain piece, out of its stored bytes: a header lies before each chunk. Copies nothing.
+    fn payloads(&self, stored_start: u64, blocks: &[Bytes]) -> Option<Vec<Bytes>> {
+        let wanted = self.payload_ranges()?;
+        let (mut out, mut block_start) = (Vec::new(), stored_start);
+        for block in blocks {
+            let block_end = block_start.checked_add(block.len() as u64)?;
+            for range in &wanted {
+                let (start, end) = (range.start.max(block_start), range.end.min(block_end));
+                if start < end {
+                    let (start, end) = (start - block_start, end - block_start);
+                    out.push(block.slice(usize::try_from(start).ok()?..usize::try_from(end).ok()?));
+                }
+            }
+            block_start = block_end;
+        }
+        Some(out)
+    }
+
+    /// Bytes of the object that hold what is wanted of a plain piece, chunk by chunk.
+    fn payload_ranges(&self) -> Option<Vec<Range<u64>>> {
         let mut raw_start = self.raw.start;
-        let mut parts = Vec::new();
+        let mut ranges = Vec::new();
         for chunk in self.chunks.clone() {
             let stored = self.info.stored_range(chunk..chunk + 1)?;
-            let at = stored.start.checked_add(ChunkHeader::LEN as u64)?;
-            let raw = raw_start..raw_start + stored.end.checked_sub(at)?;
+            let payload = stored.start.checked_add(ChunkHeader::LEN as u64)?;
+            let raw = raw_start..raw_start + stored.end.checked_sub(payload)?;
             raw_start = raw.end;
             let wanted = self.wanted.start.max(raw.start)..self.wanted.end.min(raw.end);
             if !wanted.is_empty() {
-                let range = at + (wanted.start - raw.start)..at + (wanted.end - raw.start);
-                parts.push(Slice::Part(FilePart { file: file.clone(), range }));
+                ranges.push(payload + (wanted.start - raw.start)..payload + (wanted.end - raw.start));
             }
         }
-        (raw_start == self.raw.end).then_some(parts)
+        (raw_start == self.raw.end).then_some(ranges)
     }
 }
 
@@ -294,8 +242,6 @@ fn terms(layout: &Layout, range: &Range<u64>) -> Vec<Wanted> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt as _;
-
     use sha2::Digest as _;
 
     use super::*;
@@ -303,27 +249,20 @@ mod tests {
     use crate::clock::SystemClock;
     use crate::{Objects, Options};
 
-    async fn gathered(store: &Store, file: FileHash, range: Range<u64>) -> (Vec<u8>, usize) {
+    async fn read_all(store: &Store, file: FileHash, range: Range<u64>) -> Result<Vec<u8>> {
         let grant = Grant::read("ann/models/a".parse().unwrap());
-        let slices = store.content_by_parts(&grant, file, range).await.unwrap();
-        let slices: Vec<Slice> = slices.try_collect().await.unwrap();
-        let (mut bytes, mut parts) = (Vec::new(), 0);
-        for slice in slices {
-            match slice {
-                Slice::Bytes(piece) => bytes.extend_from_slice(&piece),
-                Slice::Part(part) => {
-                    let mut piece = vec![0; part.len()];
-                    part.file.read_exact_at(&mut piece, part.range.start).unwrap();
-                    bytes.extend_from_slice(&piece);
-                    parts += 1;
-                }
-            }
-        }
-        (bytes, parts)
+        let pieces: Vec<Bytes> = store.content(&grant, file, range).await?.try_collect().await?;
+        Ok(pieces.concat())
+    }
+
+    fn xorbs(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+        let inside =
+            |path: &std::path::Path| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        inside(folder).flat_map(|prefix| inside(&prefix).collect::<Vec<_>>()).collect()
     }
 
     #[tokio::test]
-    async fn what_was_checked_is_sent_from_its_file_and_the_rest_is_read() {
+    async fn ranges_of_compressed_and_uncompressed_chunks_read_what_was_stored() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::local(&folder.path().join("objects")).unwrap();
         let catalog = Arc::new(Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap());
@@ -338,15 +277,28 @@ mod tests {
         let file = store.take_in(&grant, sha256, data.len() as u64, body).await.unwrap().file;
 
         let whole = 0..data.len() as u64;
-        let (first, parts) = gathered(&store, file, whole.clone()).await;
-        assert!(first == data && parts == 0);
-        let (second, parts) = gathered(&store, file, whole).await;
-        assert!(second == data);
-        assert!(parts > 20, "{parts} parts");
+        for _ in 0..2 {
+            assert!(read_all(&store, file, whole.clone()).await.unwrap() == data);
+        }
         for start in (0..4_500_000_u64).step_by(97_003) {
             let end = (start + 70_000).min(data.len() as u64);
-            let (bytes, _) = gathered(&store, file, start.min(end)..end).await;
+            let bytes = read_all(&store, file, start.min(end)..end).await.unwrap();
             assert!(bytes == data[start.min(end) as usize..end as usize], "{start}");
         }
+        // What must be checked is checked, however recently it was.
+        for xorb in xorbs(&folder.path().join("objects/xorbs")) {
+            let mut bytes = std::fs::read(&xorb).unwrap();
+            bytes[1000] ^= 1;
+            std::fs::write(&xorb, bytes).unwrap();
+        }
+        let layout = store.layout(&Grant::read("ann/models/a".parse().unwrap()), file).await.unwrap();
+        let read: Result<Vec<Bytes>> = store.whole_content(&layout).try_collect().await;
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::Corrupt);
+        // A file that was cut breaks the answer off, checked or not.
+        for xorb in xorbs(&folder.path().join("objects/xorbs")) {
+            std::fs::File::options().write(true).open(&xorb).unwrap().set_len(1_000_000).unwrap();
+        }
+        let error = read_all(&store, file, whole).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
 }

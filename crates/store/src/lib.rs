@@ -47,7 +47,7 @@ pub use clock::Clock;
 pub use dedup::{DedupOptions, DedupPolicy};
 pub use error::{Error, ErrorKind, Result};
 pub use identity::StoreId;
-pub use objects::{Digest, FilePart, GrowingXorb, ObjectKey, Objects, PART_BYTES, XorbKey};
+pub use objects::{Digest, GrowingXorb, ObjectKey, Objects, XorbKey};
 
 use catalog::rows::{DedupHit, Reach};
 use footers::Footers;

@@ -17,7 +17,6 @@
 mod lock;
 mod once;
 mod open;
-mod parts;
 mod presign;
 mod read;
 pub(crate) mod stage;
@@ -44,7 +43,6 @@ use crate::repo::RepoId;
 use crate::repo::oid::{Oid, parse_hex};
 
 pub(crate) use once::each_piece;
-pub use parts::{FilePart, PART_BYTES};
 pub use read::ObjectReader;
 pub use stage::GrowingXorb;
 

@@ -1,12 +1,12 @@
 //! `drystone admin`: users, organisations, their members, repositories and the trash, straight in the catalog or through
 //! a running server.
 
-mod keeping;
 mod local;
+mod quota;
 mod remote;
 mod users;
 
-pub(super) use keeping::text as quota_text;
+pub(super) use quota::text as quota_text;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use store::repo::{RepoId, RepoName};
 
-use super::keep::{Place, keeper};
+use super::store_args::{StoreArgs, local_operator};
 use crate::output::CliError;
 
 /// Manage users, organisations, members, repositories, the trash and quotas; read the audit log
@@ -40,7 +40,7 @@ pub(crate) struct Admin {
 #[derive(Debug, Args)]
 struct Target {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// A running server to ask instead
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["data", "objects", "catalog", "config"])]
@@ -74,11 +74,11 @@ enum Verb {
     Trash(TrashVerb),
     /// Limits on what namespaces and repositories take
     #[command(subcommand)]
-    Quota(keeping::QuotaVerb),
-    /// Who changed what, the newest first
-    Audit(keeping::Audit),
+    Quota(quota::QuotaVerb),
+    /// Audit log, newest events first
+    Audit(quota::Audit),
     /// Have back a revision that a branch or tag has left, or a file that was deleted
-    Undelete(keeping::Undelete),
+    Undelete(quota::Undelete),
 }
 
 #[derive(Debug, Subcommand)]
@@ -150,8 +150,8 @@ enum RepoVerb {
         #[arg(value_parser = RepoName::parse)]
         repo: RepoName,
         /// off, repo, namespace or global; default removes the setting
-        #[arg(value_parser = keeping::dedup_setting)]
-        policy: Option<keeping::DedupSetting>,
+        #[arg(value_parser = quota::dedup_setting)]
+        policy: Option<quota::DedupSetting>,
     },
 }
 
@@ -182,7 +182,7 @@ impl Admin {
         let values = runtime.block_on(async {
             match &target.endpoint {
                 Some(endpoint) => remote::Remote::new(endpoint, target.token.clone())?.run(verb).await,
-                None => store::audit::by(keeper(), local::run(&target.place, verb)).await,
+                None => store::audit::by(local_operator(), local::run(&target.place, verb)).await,
             }
         })?;
         let mut out = io::stdout().lock();
@@ -196,13 +196,13 @@ impl Admin {
     }
 }
 
-/// What a verb has to say, as programs read it.
+/// Results of a verb, as JSON values.
 type Values = Result<Vec<Value>, CliError>;
 
-/// The same for people.
+/// The same as text.
 fn text(value: &Value) -> String {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-    if let Some(text) = keeping::text(value) {
+    if let Some(text) = quota::text(value) {
         return text;
     }
     let visibility = if value.get("private") == Some(&Value::Bool(true)) { "private" } else { "public" };
@@ -215,8 +215,4 @@ fn text(value: &Value) -> String {
         _ if field("state") == "disabled" => format!("{} disabled", field("name")),
         _ => field("name").to_owned(),
     }
-}
-
-fn said(error: impl std::fmt::Display) -> CliError {
-    CliError::Message(error.to_string())
 }

@@ -12,7 +12,7 @@ use server::{House, ServeConfig};
 use store::Objects;
 use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
 
-use super::keep::{Place, human, now_s, said, watched};
+use super::store_args::{StoreArgs, human, now_s, with_spinner};
 use crate::output::CliError;
 use folder::{BackupFolder, Manifest};
 
@@ -34,7 +34,7 @@ pub(crate) struct Backup {
     dest: PathBuf,
 
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// Put the objects here instead of into DEST, such as `s3://bucket/prefix`
     #[arg(long, value_name = "URL")]
@@ -67,7 +67,7 @@ impl Backup {
             return Err(CliError::Message(message));
         }
         if folder.catalog().exists() {
-            expect_unused(&folder.catalog()).map_err(said)?;
+            expect_unused(&folder.catalog()).map_err(CliError::message)?;
         }
         let target = BackupTarget {
             objects,
@@ -80,9 +80,10 @@ impl Backup {
             },
         };
         let progress = BackupProgress::default();
-        let done = watched(async { backup(&source, &target, now_s, &progress).await.map_err(said) }, || {
-            shown(&progress)
-        })?;
+        let done = with_spinner(
+            async { backup(&source, &target, now_s, &progress).await.map_err(CliError::message) },
+            || shown(&progress),
+        )?;
         folder.copy_key(
             &config.signing_key_file.clone().unwrap_or_else(|| config.data.join(folder::KEY_FILE)),
         )?;
@@ -92,7 +93,7 @@ impl Backup {
         self.show(&done)
     }
 
-    /// Where the objects of this backup go: always to the same place.
+    /// Target of the objects of this backup: always the same.
     fn objects_url(&self, folder: &BackupFolder) -> Result<Option<String>, CliError> {
         match (folder.manifest()?, &self.objects_dest) {
             (Some(before), Some(url)) if before.objects.as_ref() != Some(url) => {
@@ -156,8 +157,8 @@ fn source(config: &ServeConfig, house: &House) -> Result<BackupSource, CliError>
     };
     let objects = config.data.join("objects");
     let objects = match &config.objects {
-        Some(url) => server::house::open_objects(url.expose()).map_err(said)?,
-        None if objects.is_dir() => Objects::local(&objects).map_err(said)?,
+        Some(url) => server::house::open_objects(url.expose()).map_err(CliError::message)?,
+        None if objects.is_dir() => Objects::local(&objects).map_err(CliError::message)?,
         None => {
             let message =
                 format!("{data}: no objects of a server; name another directory with --data, or --objects");
@@ -171,7 +172,7 @@ pub(super) fn show_leftovers(out: &mut impl io::Write, leftovers: &[String]) -> 
     leftovers.iter().try_for_each(|left| writeln!(out, "removed {left}, left by a process that was killed"))
 }
 
-/// How far a backup or a restoration is.
+/// Progress of a backup or a restoration.
 pub(super) fn shown(progress: &BackupProgress) -> String {
     let (objects, bytes) = progress.copy.now();
     let rows = match progress.snapshot.rows() {

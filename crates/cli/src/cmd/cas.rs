@@ -20,7 +20,7 @@ use xet::wire::routes::TokenScope;
 
 use crate::local::LocalCas;
 use crate::output::CliError;
-use crate::remote::{Memory, Remote};
+use crate::remote::{CacheDirArgs, HubArgs};
 
 /// Move whole files by XET hash, to and from a server or a store directory
 #[derive(Debug, Args)]
@@ -52,17 +52,17 @@ const HUB_FLAGS: [&str; 6] = ["endpoint", "token", "token_in_clear", "proxy", "c
 #[derive(Debug, Args)]
 pub(super) struct Target {
     #[command(flatten)]
-    remote: Remote,
+    hub: HubArgs,
 
     /// A store directory on this machine, without a server
     #[arg(long, value_name = "DIR", conflicts_with_all = HUB_FLAGS)]
     store: Option<PathBuf>,
 
-    /// With --store, where the objects are if not in the directory: the bucket the server is told
+    /// With --store, where the objects are if not in the directory: the bucket in the configuration of the server
     #[arg(long, value_name = "URL", requires = "store", conflicts_with_all = HUB_FLAGS)]
     objects: Option<String>,
 
-    /// With --store, where the catalog is if not in the directory: the database the server is told
+    /// With --store, where the catalog is if not in the directory: the database in the configuration of the server
     #[arg(long, value_name = "URL", requires = "store", conflicts_with_all = HUB_FLAGS)]
     catalog: Option<String>,
 
@@ -71,7 +71,7 @@ pub(super) struct Target {
     repo: Option<Repository>,
 
     #[command(flatten)]
-    pub(super) memory: Memory,
+    pub(super) cache_dir: CacheDirArgs,
 }
 
 /// An open store, and the folder that remembers what it has.
@@ -92,12 +92,15 @@ impl Target {
             let (objects, catalog) = (self.objects.as_deref(), self.catalog.as_deref());
             let cas = LocalCas::open(store, objects, catalog, self.scope()?, opening).await?;
             let place = std::fs::canonicalize(store).unwrap_or_else(|_| store.clone());
-            return Ok(Opened { cas: Arc::new(cas), cache: self.memory.of(&place.to_string_lossy()) });
+            return Ok(Opened {
+                cas: Arc::new(cas),
+                cache: self.cache_dir.store_dir(&place.to_string_lossy()),
+            });
         }
-        let Settings { endpoint, token } = self.remote.settings().map_err(|error| {
+        let Settings { endpoint, token } = self.hub.settings().map_err(|error| {
             CliError::Message(format!("{error}; or say --store DIR for a store on this machine"))
         })?;
-        let options = self.remote.options();
+        let options = self.hub.options();
         let cas = match (&self.repo, token) {
             (Some(repo), token) => {
                 let id = format!("{}/{}", repo.namespace, repo.name);
@@ -109,7 +112,7 @@ impl Target {
                 HttpCas::new(&endpoint, token.map(|token| Arc::new(Tokens::fixed(token))), options)?
             }
         };
-        let cache = self.memory.of(cas.base());
+        let cache = self.cache_dir.store_dir(cas.base());
         Ok(Opened { cas: Arc::new(cas), cache })
     }
 

@@ -12,7 +12,7 @@ use client::pull::PullOptions;
 
 use super::cas::parse_range;
 use crate::output::CliError;
-use crate::remote::{Keeping, Memory, Remote};
+use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
 use crate::transfer;
 
 /// Write a file of a repository, or a range of its bytes, to standard output
@@ -29,13 +29,13 @@ pub(crate) struct Cat {
     range: Option<Range<u64>>,
 
     #[command(flatten)]
-    remote: Remote,
+    hub: HubArgs,
 
     #[command(flatten)]
-    memory: Memory,
+    cache_dir: CacheDirArgs,
 
     #[command(flatten)]
-    keeping: Keeping,
+    cache: CacheArgs,
 
     /// Seconds after which to give up
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -53,13 +53,13 @@ impl Cat {
     }
 
     async fn write(&self) -> Result<(), CliError> {
-        let cache = self.keeping.cache(&self.memory)?;
-        let hub = self.keeping.hub(&self.remote, cache.as_ref())?;
+        let cache = self.cache.cache(&self.cache_dir)?;
+        let hub = self.cache.hub(&self.hub, cache.as_ref())?;
         let options = PullOptions { cache, ..PullOptions::default() };
         let range = self.range.clone().unwrap_or(0..u64::MAX);
         let mut out = Out { to: io::stdout(), broken: None };
         let written = download::cat(&hub, &self.from, range, options, &mut out).await;
-        // Whoever reads us may have seen enough; that is not the hub's fault.
+        // A closed pipe is not an error of the hub.
         if let Some(error) = out.broken {
             return Err(CliError::Output(error));
         }

@@ -19,7 +19,7 @@ use crate::output::{CliError, complain};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  drystone check --as xorb-upload --hash $HASH body.bin")]
 pub(crate) struct Check {
-    /// What the file claims to be
+    /// Expected kind of the file
     #[arg(long = "as", value_name = "KIND", value_enum)]
     kind: Kind,
 
@@ -47,7 +47,7 @@ enum Kind {
     ShardStored,
 }
 
-/// What is said of a file.
+/// The verdict on a file.
 #[derive(Debug, Serialize)]
 struct Verdict {
     sound: bool,

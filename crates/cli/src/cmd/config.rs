@@ -1,4 +1,4 @@
-//! `drystone config`: what a server would be told, and whether that would do.
+//! `drystone config`: the effective settings of a server, and whether they work.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -20,13 +20,13 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Print every setting and who said it, then try what they name
+    /// Print every setting with its origin, then test the configuration
     ///
     /// Reads the file, the environment and the flags as `drystone serve` does. Then tries whether the data folder can be written, whether
     /// objects and catalog answer, and whether the key fits the certificate. Changes nothing. Ends with 1 if anything is wrong.
     #[command(
-        about = "Print every setting and who said it, then try what they name",
-        long_about = "Print every setting and who said it, then try what they name\n\nReads the file, the environment \
+        about = "Print every setting with its origin, then test the configuration",
+        long_about = "Print every setting with its origin, then test the configuration\n\nReads the file, the environment \
                       and the flags as `drystone serve` does. Then tries whether the data folder can be written, whether \
                       objects and catalog answer, and whether the key fits the certificate. Changes nothing. Ends with 1 \
                       if anything is wrong.",
@@ -54,7 +54,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct Setting {
-    name: &'static str,
+    name: String,
     value: Option<String>,
     source: String,
 }
@@ -80,10 +80,10 @@ impl Check {
         let config = ServeConfig::load(&layers).map_err(|error| CliError::Message(error.to_string()))?;
         let runtime = tokio::runtime::Runtime::new();
         let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
-        let setting = |told: server::config::told::Told| Setting {
-            name: told.name,
-            value: told.value,
-            source: told.source.to_string(),
+        let setting = |setting: server::config::EffectiveSetting| Setting {
+            name: setting.name,
+            value: setting.value,
+            source: setting.source.to_string(),
         };
         let outcome = |checked: server::check::Checked| Outcome {
             what: checked.what,
@@ -91,7 +91,7 @@ impl Check {
             message: checked.outcome.unwrap_or_else(|wrong| wrong),
         };
         let report = Report {
-            settings: config.told(&layers).into_iter().map(setting).collect(),
+            settings: config.effective(&layers).into_iter().map(setting).collect(),
             checks: runtime.block_on(check(&config)).into_iter().map(outcome).collect(),
         };
         let all_well = report.checks.iter().all(|check| check.ok);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::steps::Session;
-use super::keep::human;
+use super::store_args::human;
 use crate::output::CliError;
 use crate::transfer::saved_percent;
 
@@ -34,7 +34,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "json"])]
     files: Option<PathBuf>,
 
-    /// How large the model is
+    /// Size of the model
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4096))]
     model_mib: u64,
 
@@ -62,7 +62,7 @@ impl Demo {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            // Dropped with everything it owns when somebody has seen enough: the server ends, the folder goes.
+            // Dropped with everything it owns on Ctrl-C: the server stops, the directory is deleted.
             tokio::select! {
                 done = self.show() => done,
                 () = server::shutdown::asked_to_end() => {
@@ -142,7 +142,7 @@ impl Demo {
     }
 }
 
-/// Pushes, and asks what the hub holds then.
+/// Pushes, and queries what the hub stores after that.
 async fn push(session: &mut Session, command: &str, what: &'static str) -> Result<Row, CliError> {
     let pushed = session.run(command).await?.json()?;
     session.note(&format!(
@@ -169,7 +169,7 @@ fn number(value: &Value, field: &str) -> Result<u64, CliError> {
     value[field].as_u64().ok_or_else(|| CliError::Message(format!("no number {field} in {value}")))
 }
 
-/// A folder of somebody's own is not filled with ours.
+/// Refuses a directory with other files in it.
 fn take(folder: &Path) -> Result<(), CliError> {
     let name = |error| CliError::io(folder, error);
     std::fs::create_dir_all(folder).map_err(name)?;

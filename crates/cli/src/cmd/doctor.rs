@@ -32,13 +32,13 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// What was found about one thing.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
     state: State,
     found: String,
-    /// What to do.
+    /// Recommended action.
     advice: Option<&'static str>,
 }
 
@@ -101,7 +101,7 @@ async fn examine(config: &ServeConfig, speeds: &[kernels::Speed]) -> Vec<Finding
     if !findings.iter().any(is_down) {
         findings.push(services::store(config).await);
     }
-    findings.push(services::clock(super::keep::now_s(), catalog_off_s, bucket_off_s));
+    findings.push(services::clock(super::store_args::now_s(), catalog_off_s, bucket_off_s));
     findings.extend(services::certificate(config));
     findings
 }

@@ -1,4 +1,4 @@
-//! `drystone gc`: lets go of what nobody needs any more.
+//! `drystone gc`: deletes unreferenced data.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -8,12 +8,12 @@ use serde_json::json;
 use store::compact::{CompactOptions, CompactProgress, Compacted};
 use store::sweep::{Estimate, SweepOptions, SweepProgress, Swept};
 
-use super::keep::{Place, human, said, seconds, watched};
+use super::store_args::{StoreArgs, human, seconds, with_spinner};
 use crate::output::CliError;
 
 /// Delete what no repository leads to any more, beside running servers or without
 ///
-/// What is unused is condemned first and deleted when the grace is over; until then whoever refers to it gets it back.
+/// Unreferenced data is condemned first and deleted when the grace is over; until then a new reference restores it.
 /// A server sweeps by itself once a day (`sweep_interval_s`). A run that would delete more than 20 % of all objects, or finds many that the
 /// catalog does not know, changes nothing and ends with 1.
 #[derive(Debug, Args)]
@@ -24,9 +24,9 @@ use crate::output::CliError;
 )]
 pub(crate) struct Gc {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
-    /// How long what is unused is kept, such as 22d or 36h [default: `sweep_grace_s` of the settings, else 22d]
+    /// Grace before unreferenced data is deleted, such as 22d or 36h [default: `sweep_grace_s` of the configuration, else 22d]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     grace: Option<u64>,
 
@@ -77,25 +77,26 @@ impl Gc {
         }
         let mut out = io::stdout().lock();
         if self.dry_run {
-            let (estimate, refusal) = watched(
+            let (estimate, refusal) = with_spinner(
                 async {
                     let store = self.place.open().await?;
-                    let estimate = store.estimate_sweep(&options, &progress).await.map_err(said)?;
-                    Ok((estimate, store.sweep_refusal(&options).await.map_err(said)?))
+                    let estimate =
+                        store.estimate_sweep(&options, &progress).await.map_err(CliError::message)?;
+                    Ok((estimate, store.sweep_refusal(&options).await.map_err(CliError::message)?))
                 },
                 now,
             )?;
             return show_estimate(&mut out, &estimate, refusal.as_deref(), self.json);
         }
-        let swept = watched(
+        let swept = with_spinner(
             async {
                 let store = self.place.open().await?;
                 if self.offline && store.objects().is_shared() {
                     let message = "gc --offline needs the store for itself, and another process uses it: stop that, or leave out --offline";
                     return Err(CliError::Message(message.to_owned()));
                 }
-                let mut swept = store.sweep(&options, &progress).await.map_err(said)?;
-                swept.drafts.append(&mut store.remove_drafts().await.map_err(said)?);
+                let mut swept = store.sweep(&options, &progress).await.map_err(CliError::message)?;
+                swept.drafts.append(&mut store.remove_drafts().await.map_err(CliError::message)?);
                 Ok(swept)
             },
             now,
@@ -108,10 +109,10 @@ impl Gc {
     fn compact(&self) -> Result<(), CliError> {
         let options = CompactOptions { live_share_max: self.live_share, dry_run: self.dry_run };
         let progress = CompactProgress::default();
-        let compacted = watched(
+        let compacted = with_spinner(
             async {
                 let store = self.place.open().await?;
-                store.compact(&options, &progress).await.map_err(said)
+                store.compact(&options, &progress).await.map_err(CliError::message)
             },
             || format!("{} xorbs looked at", progress.looked_at()),
         )?;
@@ -175,7 +176,7 @@ fn show_estimate(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends with 1 when something could not be looked through: its keeper should know.
+/// Ends with 1 when something could not be looked through: its operator should know.
 fn show_swept(out: &mut impl Write, swept: &Swept, as_json: bool) -> Result<ExitCode, CliError> {
     let Swept { git_objects, repo_files, files, condemned, deleted, deleted_bytes, orphans, drafts, skipped } =
         swept;

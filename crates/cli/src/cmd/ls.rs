@@ -8,7 +8,7 @@ use client::hub::{Entry, Hub, Place};
 use serde::Serialize;
 
 use crate::output::CliError;
-use crate::remote::{Keeping, Memory, Remote};
+use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
 
 /// List what is in a repository, or in a folder of it
 ///
@@ -18,7 +18,7 @@ use crate::remote::{Keeping, Memory, Remote};
                         drystone ls -r datasets/ann/corpus@v1.0:data\n  \
                         drystone ls --json ann/model | jq '.[].path'")]
 pub(crate) struct Ls {
-    /// What to list: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    /// Repository or path: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
     place: Place,
 
@@ -31,13 +31,13 @@ pub(crate) struct Ls {
     json: bool,
 
     #[command(flatten)]
-    remote: Remote,
+    hub: HubArgs,
 
     #[command(flatten)]
-    memory: Memory,
+    cache_dir: CacheDirArgs,
 
     #[command(flatten)]
-    keeping: Keeping,
+    cache: CacheArgs,
 }
 
 #[derive(Serialize)]
@@ -54,8 +54,8 @@ struct Line<'a> {
 
 impl Ls {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let cache = self.keeping.cache(&self.memory)?;
-        let hub = self.keeping.hub(&self.remote, cache.as_ref())?;
+        let cache = self.cache.cache(&self.cache_dir)?;
+        let hub = self.cache.hub(&self.hub, cache.as_ref())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.list(&hub)).map(|()| ExitCode::SUCCESS)
     }

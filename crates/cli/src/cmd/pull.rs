@@ -15,7 +15,7 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use crate::output::{CliError, complain};
-use crate::remote::{Keeping, Memory, Pulling, Remote};
+use crate::remote::{CacheArgs, CacheDirArgs, HubArgs, PullArgs};
 use crate::transfer;
 
 /// Download a repository, or a file or folder of it
@@ -29,11 +29,11 @@ use crate::transfer;
                         drystone pull ann/model:config.json .\n  \
                         drystone pull --cache-dir kept ann/model model/ && drystone pull --cache-dir kept --offline ann/model again/")]
 pub(crate) struct Pull {
-    /// What to pull: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    /// Repository, revision or path: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
     from: Place,
 
-    /// Where to
+    /// Target directory or file
     #[arg(value_name = "DEST")]
     to: PathBuf,
 
@@ -54,16 +54,16 @@ pub(crate) struct Pull {
     json: bool,
 
     #[command(flatten)]
-    remote: Remote,
+    hub: HubArgs,
 
     #[command(flatten)]
-    memory: Memory,
+    cache_dir: CacheDirArgs,
 
     #[command(flatten)]
-    keeping: Keeping,
+    cache: CacheArgs,
 
     #[command(flatten)]
-    pulling: Pulling,
+    pull: PullArgs,
 }
 
 #[derive(Serialize)]
@@ -88,16 +88,16 @@ impl Pull {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let started = Instant::now();
         let progress = Arc::new(Progress::default());
-        let work = transfer::in_time(self.pulling.deadline, self.download(&progress));
+        let work = transfer::in_time(self.pull.deadline, self.download(&progress));
         let downloaded = transfer::run(&progress, transfer::fetched, work)?;
         self.print(&downloaded, &progress, started.elapsed())?;
         Ok(ExitCode::from(u8::from(downloaded.failed > 0)))
     }
 
     async fn download(&self, progress: &Arc<Progress>) -> Result<Downloaded, CliError> {
-        let cache = self.keeping.cache(&self.memory)?;
-        let hub = self.keeping.hub(&self.remote, cache.as_ref())?;
-        let pull = self.pulling.options(cache);
+        let cache = self.cache.cache(&self.cache_dir)?;
+        let hub = self.cache.hub(&self.hub, cache.as_ref())?;
+        let pull = self.pull.options(cache);
         let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
         let options = DownloadOptions { pull, selection, dry_run: self.dry_run };
         let tells = self.dry_run && !self.json;

@@ -16,7 +16,7 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use crate::output::{CliError, complain};
-use crate::remote::{Memory, Remote};
+use crate::remote::{CacheDirArgs, HubArgs};
 use crate::transfer;
 
 /// Upload files into a repository
@@ -34,7 +34,7 @@ pub(crate) struct Push {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// Where to: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    /// Target repository: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(required = true, value_name = "REPO[@REVISION][:PATH]")]
     to: Place,
 
@@ -46,7 +46,7 @@ pub(crate) struct Push {
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
 
-    /// What the commit says
+    /// Commit message
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
 
@@ -67,10 +67,10 @@ pub(crate) struct Push {
     json: bool,
 
     #[command(flatten)]
-    remote: Remote,
+    hub: HubArgs,
 
     #[command(flatten)]
-    memory: Memory,
+    cache_dir: CacheDirArgs,
 
     /// Workers [default: one for each core]
     #[arg(long, value_name = "N")]
@@ -118,11 +118,11 @@ impl Push {
     }
 
     async fn upload(&self, progress: &Arc<Progress>) -> Result<Uploaded, CliError> {
-        let hub = self.remote.hub()?;
+        let hub = self.hub.hub()?;
         let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
         let files = Locals::find(self.paths.clone(), self.to.path.as_deref(), selection)?;
         let mut push = PushOptions { dry_run: self.dry_run, ..PushOptions::default() };
-        push.cache = self.memory.of(&format!("{} {}", hub.endpoint(), self.to.repo));
+        push.cache = self.cache_dir.store_dir(&format!("{} {}", hub.endpoint(), self.to.repo));
         push.threads = self.threads.unwrap_or(push.threads);
         push.memory_bytes = self.memory_bytes.unwrap_or(push.memory_bytes);
         let visibility = if self.private { Visibility::Private } else { Visibility::Public };

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use store::rebuild::{RebuildProgress, Rebuilt};
 
-use super::keep::{Place, said, watched};
+use super::store_args::{StoreArgs, with_spinner};
 use crate::output::CliError;
 
 /// Make a lost catalog again, from the objects alone
@@ -20,7 +20,7 @@ use crate::output::CliError;
 )]
 pub(crate) struct Rebuild {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// Print JSON
     #[arg(long)]
@@ -30,10 +30,10 @@ pub(crate) struct Rebuild {
 impl Rebuild {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let progress = RebuildProgress::default();
-        let rebuilt = watched(
+        let rebuilt = with_spinner(
             async {
                 let store = self.place.open_for_rebuild().await?;
-                store.rebuild(&progress).await.map_err(said)
+                store.rebuild(&progress).await.map_err(CliError::message)
             },
             || format!("{} objects", progress.objects()),
         )?;

@@ -13,7 +13,7 @@ use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
 
 use super::backup::folder::{self, BackupFolder, Manifest};
 use super::backup::{show_leftovers, shown};
-use super::keep::{Place, human, now_s, said, watched};
+use super::store_args::{StoreArgs, human, now_s, with_spinner};
 use crate::output::CliError;
 
 /// Restore a backup to an empty data directory, or to an empty bucket and database
@@ -31,7 +31,7 @@ pub(crate) struct Restore {
     source: PathBuf,
 
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// Restore the catalog also if it is not as the backup was written, because a server or command has written to it
     #[arg(long)]
@@ -65,10 +65,10 @@ impl Restore {
         }
         let from = backup.objects_to_read(&manifest.objects)?;
         let progress = BackupProgress::default();
-        let restored = watched(
+        let restored = with_spinner(
             async {
                 if let (false, CatalogTarget::Postgres { url, .. }) = (is_resumed, &catalog)
-                    && store::catalog::exists(url).await.map_err(said)?
+                    && store::catalog::exists(url).await.map_err(CliError::message)?
                 {
                     return Err(CliError::Message(
                         "the database is not empty: restore to an empty one".to_owned(),
@@ -77,10 +77,10 @@ impl Restore {
                 let failed = |error| CliError::Io(config.data.display().to_string(), error);
                 folder::make_private(&config.data).map_err(failed)?;
                 let objects = match &config.objects {
-                    Some(url) => server::house::open_objects(url.expose()).map_err(said)?,
-                    None => Objects::local(&config.data.join("objects")).map_err(said)?,
+                    Some(url) => server::house::open_objects(url.expose()).map_err(CliError::message)?,
+                    None => Objects::local(&config.data.join("objects")).map_err(CliError::message)?,
                 };
-                if !is_resumed && !objects.is_empty().await.map_err(said)? {
+                if !is_resumed && !objects.is_empty().await.map_err(CliError::message)? {
                     return Err(CliError::Message(
                         "the object store is not empty: restore to an empty one".to_owned(),
                     ));
@@ -89,7 +89,7 @@ impl Restore {
                 folder::copy_key(&backup.key(), &config.data.join(folder::KEY_FILE))?;
                 let catalog_sha256 = (!self.accept_changed_catalog).then(|| manifest.catalog_sha256.clone());
                 let target = RestoreTarget { objects, catalog, catalog_sha256, interrupted_s };
-                restore(&from, &backup.catalog(), &target, now_s, &progress).await.map_err(said)
+                restore(&from, &backup.catalog(), &target, now_s, &progress).await.map_err(CliError::message)
             },
             || shown(&progress),
         )?;
@@ -129,7 +129,9 @@ fn catalog_target(config: &ServeConfig) -> Result<CatalogTarget, CliError> {
     let Some(url) = &config.catalog else { return Ok(CatalogTarget::File(file)) };
     let url = url.expose();
     match url.split(':').next() {
-        Some("sqlite") => Ok(CatalogTarget::File(store::backup::sqlite_file(url).map_err(said)?)),
+        Some("sqlite") => {
+            Ok(CatalogTarget::File(store::backup::sqlite_file(url).map_err(CliError::message)?))
+        }
         Some("postgres" | "postgresql") => {
             Ok(CatalogTarget::Postgres { url: url.clone(), draft: file.with_extension("restoring") })
         }
@@ -149,7 +151,7 @@ fn expect_empty(folder: &Path) -> Result<(), CliError> {
                 return Err(CliError::Message(message));
             }
             Err(error) if error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) => {}
-            Err(error) => return Err(said(error)),
+            Err(error) => return Err(CliError::message(error)),
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use client::hub::{Commit, Committed, Hub, Place};
 use serde::Serialize;
 
 use crate::output::CliError;
-use crate::remote::Remote;
+use crate::remote::HubArgs;
 
 /// Delete files of a repository, in one commit
 ///
@@ -17,7 +17,7 @@ use crate::remote::Remote;
 #[command(after_help = "Examples:\n  drystone rm ann/model:old.bin ann/model:older.bin\n  \
                         drystone rm -r datasets/ann/corpus@draft:data/ -m 'start again'")]
 pub(crate) struct Rm {
-    /// What to delete, all of one repository and branch: NAMESPACE/NAME is a model; also datasets/… and spaces/…
+    /// Files to delete, all of one repository and branch: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(required = true, value_name = "REPO[@REVISION]:PATH")]
     places: Vec<Place>,
 
@@ -25,7 +25,7 @@ pub(crate) struct Rm {
     #[arg(short, long)]
     recursive: bool,
 
-    /// What the commit says
+    /// Commit message
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
 
@@ -38,7 +38,7 @@ pub(crate) struct Rm {
     json: bool,
 
     #[command(flatten)]
-    remote: Remote,
+    hub: HubArgs,
 }
 
 #[derive(Serialize)]
@@ -49,7 +49,7 @@ struct Report<'a> {
 
 impl Rm {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let hub = self.remote.hub()?;
+        let hub = self.hub.hub()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.delete(&hub)).map(|()| ExitCode::SUCCESS)
     }

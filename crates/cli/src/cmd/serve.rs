@@ -11,7 +11,7 @@ use server::sweeping::sweep_at_intervals;
 use server::{AppState, DataUrls, House, Layers, Metrics, ServeConfig, Tls};
 use tokio::net::TcpListener;
 
-use super::keep::layers;
+use super::store_args::layers;
 use crate::output::{CliError, complain};
 
 /// Serve the XET protocol, by default from a folder
@@ -32,23 +32,23 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
 
-    /// Where objects are, such as `s3://bucket/prefix` [default: in the data folder]
+    /// URL of the objects, such as `s3://bucket/prefix` [default: in the data directory]
     #[arg(long, value_name = "URL")]
     objects: Option<String>,
 
-    /// Where the catalog is, such as `postgres://host/name` [default: in the data folder]
+    /// URL of the catalog, such as `postgres://host/name` [default: in the data directory]
     #[arg(long, value_name = "URL")]
     catalog: Option<String>,
 
-    /// Where clients fetch data: from the bucket, through the server, or auto: from the bucket if it is public [default: auto]
+    /// Source of data for clients: bucket, server, or auto: the bucket if it is public [default: auto]
     #[arg(long, value_name = "AUTO|SERVER|BUCKET")]
     data_urls: Option<String>,
 
-    /// How clients reach the server [default: as it listens]
+    /// URL of the server for clients [default: the listen address]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
 
-    /// Whether tokens are asked for: on, or off for a loopback address [default: on]
+    /// Require tokens: on, or off for a loopback address [default: on]
     #[arg(long, value_name = "ON|OFF")]
     auth: Option<String>,
 
@@ -59,13 +59,13 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let config = ServeConfig::load(&self.layers()?).map_err(said)?;
+        let config = ServeConfig::load(&self.layers()?).map_err(CliError::message)?;
         server::logs::start(config.log_format, config.log_level);
         let runtime = tokio::runtime::Runtime::new();
         runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?.block_on(run(config))
     }
 
-    /// What was said in the file, the environment and the flags.
+    /// Settings from the file, the environment and the flags.
     pub(super) fn layers(&self) -> Result<Layers, CliError> {
         let flags = [
             ("listen", &self.listen),
@@ -83,15 +83,16 @@ impl Serve {
 async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let house = House::new(&config.data);
     let OpenStore { objects, catalog, .. } =
-        house.open_parts(&config, Opening::Create).await.map_err(said)?;
-    let keys = house.shared_keys(&config, &*catalog).await.map_err(said)?;
+        house.open_parts(&config, Opening::Create).await.map_err(CliError::message)?;
+    let keys = house.shared_keys(&config, &*catalog).await.map_err(CliError::message)?;
     let store = House::store(&config, &keys, objects, catalog);
-    let mut drafts = store.remove_drafts().await.map_err(said)?;
+    let mut drafts = store.remove_drafts().await.map_err(CliError::message)?;
     drafts.append(&mut house.remove_leftovers().unwrap_or_default());
     store.compute_digests_early();
-    let is_first = house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(said)?;
-    let data_urls = DataUrls::choose(&config, &store).await.map_err(said)?;
-    let tls = config.tls.as_ref().map(Tls::open).transpose().map_err(said)?;
+    let is_first =
+        house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(CliError::message)?;
+    let data_urls = DataUrls::choose(&config, &store).await.map_err(CliError::message)?;
+    let tls = config.tls().as_ref().map(Tls::open).transpose().map_err(CliError::message)?;
     let listen = config.listen;
     let at = |error| CliError::Io(listen.to_string(), error);
     let listener = TcpListener::bind(listen).await.map_err(at)?;
@@ -141,8 +142,4 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
         complain(&"stopped while requests were still running");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn said(error: impl std::fmt::Display) -> CliError {
-    CliError::Message(error.to_string())
 }

@@ -49,11 +49,11 @@ struct Build {
     #[arg(long, value_name = "JSON")]
     from: Option<PathBuf>,
 
-    /// Where to write the shard; `-` is standard output
+    /// Output file; `-` is standard output
     #[arg(short, long, value_name = "SHARD")]
     output: PathBuf,
 
-    /// What surrounds the sections [default: what --from says, else upload; minimal where an option needs a footer]
+    /// Form of the shard [default: that of --from, else upload; minimal where an option needs a footer]
     #[arg(long, value_enum)]
     form: Option<FormChoice>,
 
@@ -85,7 +85,7 @@ struct Build {
     #[arg(long, value_name = "SCHEME", default_value_t, conflicts_with = "from")]
     scheme: Policy,
 
-    /// What follows the chunks of the xorbs
+    /// Footer of the xorbs
     #[arg(long, value_name = "FOOTER", value_enum, default_value_t = FooterChoice::None, conflicts_with = "from")]
     footer: FooterChoice,
 }
@@ -159,7 +159,7 @@ impl Build {
         self.key.is_some() || self.created.is_some() || self.expires.is_some()
     }
 
-    /// What was asked for, else what the description had.
+    /// The requested form, else that of the description.
     fn form(&self, described: Form, builder: &mut ShardBuilder) -> Result<Form, CliError> {
         let had = match &described {
             Form::Stored(footing) => footing.clone(),

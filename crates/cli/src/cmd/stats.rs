@@ -8,7 +8,7 @@ use serde_json::json;
 use store::Scope;
 use store::sweep::{SweepOptions, SweepProgress};
 
-use super::keep::{Place, human, said, watched};
+use super::store_args::{StoreArgs, human, with_spinner};
 use crate::output::CliError;
 
 /// Show what a store holds: files, bytes, what deduplication saves, the largest repositories, what could be freed
@@ -16,9 +16,9 @@ use crate::output::CliError;
 #[command(after_help = "Examples:\n  drystone stats --data /srv/drystone\n  drystone stats --top 50 --json")]
 pub(crate) struct Stats {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
-    /// How many repositories to show
+    /// Number of repositories to show
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     top: u64,
 
@@ -36,15 +36,15 @@ fn name_of(scope: &Scope) -> String {
 impl Stats {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let progress = SweepProgress::default();
-        let (counts, logical, top, estimate, quotas) = watched(
+        let (counts, logical, top, estimate, quotas) = with_spinner(
             async {
                 let store = self.place.open().await?;
-                let counts = store.catalog().counts().await.map_err(said)?;
-                let top = store.catalog().care().top_repos(self.top).await.map_err(said)?;
+                let counts = store.catalog().counts().await.map_err(CliError::message)?;
+                let top = store.catalog().care().top_repos(self.top).await.map_err(CliError::message)?;
                 let options = SweepOptions::default();
-                let estimate = store.estimate_sweep(&options, &progress).await.map_err(said)?;
-                let logical = store.catalog().care().logical_bytes().await.map_err(said)?;
-                let quotas = store.quota_usage().await.map_err(said)?;
+                let estimate = store.estimate_sweep(&options, &progress).await.map_err(CliError::message)?;
+                let logical = store.catalog().care().logical_bytes().await.map_err(CliError::message)?;
+                let quotas = store.quota_usage().await.map_err(CliError::message)?;
                 Ok((counts, logical, top, estimate, quotas))
             },
             || format!("{} looked at", progress.now().1),

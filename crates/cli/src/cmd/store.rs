@@ -8,7 +8,7 @@ use serde_json::json;
 use store::catalog::migrate::{MigrateProgress, Migrated, migrate};
 use store::copy::{Copied, CopyOptions, CopyProgress, copy};
 
-use super::keep::{human, said, watched};
+use super::store_args::{human, with_spinner};
 use crate::output::CliError;
 
 /// Copy the objects of a store, move its catalog
@@ -90,8 +90,9 @@ struct Migrate {
 impl Migrate {
     fn run(self) -> Result<ExitCode, CliError> {
         let progress = MigrateProgress::default();
-        let work = async { migrate(&self.from, &self.to, self.dry_run, &progress).await.map_err(said) };
-        let Migrated { tables } = watched(work, || format!("{} rows", progress.rows()))?;
+        let work =
+            async { migrate(&self.from, &self.to, self.dry_run, &progress).await.map_err(CliError::message) };
+        let Migrated { tables } = with_spinner(work, || format!("{} rows", progress.rows()))?;
         let mut out = io::stdout().lock();
         if self.json {
             let tables: serde_json::Map<_, _> =
@@ -114,21 +115,21 @@ impl Copy {
             let (objects, bytes) = progress.now();
             format!("{objects} objects, {} copied", human(bytes))
         };
-        let copied = watched(
+        let copied = with_spinner(
             async {
-                let from = server::house::open_existing_objects(&self.from).map_err(said)?;
+                let from = server::house::open_existing_objects(&self.from).map_err(CliError::message)?;
                 let to = match server::house::open_existing_objects(&self.to) {
                     // Nothing is created to see what would be copied.
                     Err(error) if self.dry_run && error.kind() == store::ErrorKind::NotFound => {
-                        store::Objects::open("memory:///", []).map_err(said)?
+                        store::Objects::open("memory:///", []).map_err(CliError::message)?
                     }
                     Err(error) if error.kind() == store::ErrorKind::NotFound => {
-                        server::house::open_objects(&self.to).map_err(said)?
+                        server::house::open_objects(&self.to).map_err(CliError::message)?
                     }
-                    to => to.map_err(said)?,
+                    to => to.map_err(CliError::message)?,
                 };
                 let options = CopyOptions { dry_run: self.dry_run, ..CopyOptions::default() };
-                copy(&from, &to, options, &progress).await.map_err(said)
+                copy(&from, &to, options, &progress).await.map_err(CliError::message)
             },
             now,
         )?;

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use store::catalog::tokens::{Bound, TokenRow};
 
-use super::keep::Place;
+use super::store_args::StoreArgs;
 use crate::output::CliError;
 
 pub(crate) use create::parse_repo;
@@ -91,7 +91,7 @@ fn state_of(row: &TokenRow, now_s: u64) -> &'static str {
     }
 }
 
-/// A repository as people write it: the store has the kind behind the namespace.
+/// Name of a repository as on the command line: the store puts the kind behind the namespace.
 pub(super) fn repo_text(scope: &store::Scope) -> String {
     match scope.repo().split_once('/') {
         Some((kind, name)) => format!("{kind}/{}/{name}", scope.namespace()),
@@ -103,11 +103,7 @@ pub(super) fn repo_text(scope: &store::Scope) -> String {
 fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
-    runtime.block_on(store::audit::by(super::keep::keeper(), work))
-}
-
-fn said(error: impl std::fmt::Display) -> CliError {
-    CliError::Message(error.to_string())
+    runtime.block_on(store::audit::by(super::store_args::local_operator(), work))
 }
 
 /// Now, in Unix seconds.

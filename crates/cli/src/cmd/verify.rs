@@ -8,7 +8,7 @@ use serde_json::json;
 use store::verify::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
 
 use super::backup::folder::SnapshotCopy;
-use super::keep::{Place, human, now_s, said, seconds, watched};
+use super::store_args::{StoreArgs, human, now_s, seconds, with_spinner};
 use crate::output::CliError;
 
 /// Check a store: quickly that every object is there, or deeply by reading all of them
@@ -22,7 +22,7 @@ use crate::output::CliError;
 )]
 pub(crate) struct Verify {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// Read and hash every object
     #[arg(long)]
@@ -60,7 +60,9 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let repair = match (&self.from, self.repair) {
-            (Some(url), _) => Some(Repair::From(server::house::open_existing_objects(url).map_err(said)?)),
+            (Some(url), _) => {
+                Some(Repair::From(server::house::open_existing_objects(url).map_err(CliError::message)?))
+            }
             (None, true) => Some(Repair::Mark),
             (None, false) => None,
         };
@@ -78,7 +80,7 @@ impl Verify {
             return Err(CliError::Message(message.to_owned()));
         }
         let place = match &snapshot {
-            Some(snapshot) => Place {
+            Some(snapshot) => StoreArgs {
                 catalog: Some(snapshot.catalog.clone()),
                 objects: self.place.objects.clone().or_else(|| snapshot.objects.clone()),
                 ..self.place.clone()
@@ -90,10 +92,10 @@ impl Verify {
             let (objects, bytes) = progress.now();
             format!("{objects} objects, {}", human(bytes))
         };
-        let verified = watched(
+        let verified = with_spinner(
             async {
                 let store = place.open().await?;
-                store.verify(&options, &progress).await.map_err(said)
+                store.verify(&options, &progress).await.map_err(CliError::message)
             },
             now,
         )?;

@@ -37,7 +37,7 @@ struct Build {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Where to write the xorb; `-` is standard output
+    /// Output file; `-` is standard output
     #[arg(short, long, value_name = "XORB")]
     output: PathBuf,
 
@@ -45,7 +45,7 @@ struct Build {
     #[arg(long, value_name = "SCHEME", default_value_t)]
     scheme: Policy,
 
-    /// What follows the chunks
+    /// Footer of the xorb
     #[arg(long, value_name = "FORM", value_enum, default_value_t = FooterChoice::V1)]
     footer: FooterChoice,
 }
@@ -80,7 +80,7 @@ struct Unpack {
     /// The xorb
     xorb: PathBuf,
 
-    /// Where to write all raw bytes; `-` is standard output
+    /// Output file for all raw bytes; `-` is standard output
     #[arg(short, long, value_name = "FILE", required_unless_present = "chunks")]
     output: Option<PathBuf>,
 

@@ -3,104 +3,59 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use shardpack::outline::{EntryOutline, RecordOutline, SectionOutline};
-use shardpack::{Compression, Footer, Outline};
+use shardpack::outline::{RecordOutline, SectionOutline};
+use shardpack::{Footer, Outline};
 
 use super::grouped;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct PackDescription {
+pub(crate) struct PackDescription<'a> {
     pub(crate) kind: &'static str,
     pub(crate) size: u64,
     pub(crate) sound: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) footer: Option<FooterDescription>,
-    /// Where the last whole record ends, when the file ends before its footer.
+    pub(crate) footer: Option<&'a Footer>,
+    /// End of the last whole record, when the file ends before its footer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) truncated_at: Option<u64>,
-    /// What is wrong, with offsets.
+    /// Faults, with offsets.
     pub(crate) faults: Vec<String>,
-    pub(crate) sections: Vec<SectionDescription>,
-    pub(crate) records: Vec<RecordDescription>,
+    pub(crate) sections: &'a [SectionOutline],
+    pub(crate) records: &'a [RecordOutline],
 }
 
-#[derive(Debug, Serialize)]
-pub(crate) struct FooterDescription {
-    pub(crate) version: [u16; 2],
-    pub(crate) record_count: u64,
-    pub(crate) index_offset: u64,
-    pub(crate) index_size: u64,
-    pub(crate) keys_unique: bool,
-    pub(crate) keys_sorted: bool,
-    pub(crate) records_aligned: bool,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct SectionDescription {
-    #[serde(rename = "type")]
-    pub(crate) kind: u32,
-    pub(crate) offset: u64,
-    pub(crate) critical: bool,
-    pub(crate) payload_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) text: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct RecordDescription {
-    pub(crate) key: String,
-    pub(crate) offset: u64,
-    pub(crate) size: u64,
-    pub(crate) tombstone: bool,
-    pub(crate) overlay: bool,
-    pub(crate) metadata_format: u8,
-    pub(crate) metadata_bytes: u64,
-    pub(crate) entries: Vec<EntryDescription>,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct EntryDescription {
-    pub(crate) name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) content_type: Option<String>,
-    pub(crate) compression: String,
-    pub(crate) file_size: u64,
-    pub(crate) stored_size: u64,
-    pub(crate) data_offset: u64,
-    pub(crate) sound: bool,
-}
-
-impl PackDescription {
-    pub(crate) fn of(outline: &Outline) -> Self {
+impl<'a> PackDescription<'a> {
+    pub(crate) fn of(outline: &'a Outline) -> Self {
         Self {
             kind: "shardpack",
             size: outline.size,
             sound: outline.is_sound(),
-            footer: outline.footer.as_ref().map(FooterDescription::of),
+            footer: outline.footer.as_ref(),
             truncated_at: outline.truncated,
             faults: faults(outline),
-            sections: outline.sections.iter().map(SectionDescription::of).collect(),
-            records: outline.records.iter().map(RecordDescription::of).collect(),
+            sections: &outline.sections,
+            records: &outline.records,
         }
     }
 
     pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let [major, minor] = self.footer.as_ref().map_or([1, 0], |footer| footer.version);
-        writeln!(out, "pack     version {major}.{minor}, {} bytes", grouped(self.size))?;
-        for section in &self.sections {
-            write!(out, "section  type {}, {} bytes", section.kind, grouped(section.payload_bytes))?;
+        let minor = self.footer.map_or(Footer::VERSION_MINOR, |footer| footer.version_minor);
+        writeln!(out, "pack     version {}.{minor}, {} bytes", Footer::VERSION_MAJOR, grouped(self.size))?;
+        for section in self.sections {
+            write!(out, "section  type {}, ", u32::from(section.kind))?;
+            write!(out, "{} bytes", grouped(section.payload_len))?;
             writeln!(out, "{}", section.text.as_ref().map_or(String::new(), |text| format!("  {text}")))?;
         }
         writeln!(out, "records  {}", grouped(self.records.len() as u64))?;
-        for record in &self.records {
-            let state = if record.tombstone { ", deleted" } else { "" };
+        for record in self.records {
+            let state = if record.flags.is_tombstone() { ", deleted" } else { "" };
             write!(out, "\n{}  at {}, {} bytes", record.key, record.offset, grouped(record.size))?;
-            writeln!(out, ", {} of metadata{state}", record.metadata_bytes)?;
+            writeln!(out, ", {} of metadata{state}", record.meta_len)?;
             for entry in &record.entries {
-                let EntryDescription { name, compression, file_size, stored_size, .. } = entry;
-                let kind = entry.content_type.as_deref().unwrap_or("unknown type");
-                let (file, stored) = (grouped(*file_size), grouped(*stored_size));
-                writeln!(out, "  {name}  {kind}, {file} bytes, {stored} stored, compression {compression}")?;
+                let kind = entry.content_type.as_str().unwrap_or("unknown type");
+                let (file, stored) = (grouped(entry.file_size), grouped(entry.stored_size));
+                write!(out, "  {}  {kind}, {file} bytes, {stored} stored, ", entry.name)?;
+                writeln!(out, "compression {}", entry.compression.name())?;
             }
         }
         Ok(())
@@ -131,66 +86,4 @@ fn faults(outline: &Outline) -> Vec<String> {
         add(at, "padding should be zero bytes".into());
     }
     faults
-}
-
-impl FooterDescription {
-    fn of(footer: &Footer) -> Self {
-        Self {
-            version: [Footer::VERSION_MAJOR, footer.version_minor],
-            record_count: footer.record_count,
-            index_offset: footer.index_offset,
-            index_size: footer.index_size,
-            keys_unique: footer.features.keys_unique(),
-            keys_sorted: footer.features.keys_sorted(),
-            records_aligned: footer.features.records_aligned(),
-        }
-    }
-}
-
-impl SectionDescription {
-    fn of(section: &SectionOutline) -> Self {
-        Self {
-            kind: section.kind.into(),
-            offset: section.offset,
-            critical: section.flags.is_critical(),
-            payload_bytes: section.payload_len,
-            text: section.text.clone(),
-        }
-    }
-}
-
-impl RecordDescription {
-    fn of(record: &RecordOutline) -> Self {
-        Self {
-            key: record.key.clone(),
-            offset: record.offset,
-            size: record.size,
-            tombstone: record.flags.is_tombstone(),
-            overlay: record.flags.is_overlay(),
-            metadata_format: record.meta_format.into(),
-            metadata_bytes: record.meta_len,
-            entries: record.entries.iter().map(EntryDescription::of).collect(),
-        }
-    }
-}
-
-impl EntryDescription {
-    fn of(entry: &EntryOutline) -> Self {
-        let compression = match entry.compression {
-            Compression::None => "none".to_owned(),
-            Compression::Gzip => "gzip".to_owned(),
-            Compression::Lz4 => "lz4".to_owned(),
-            Compression::Zstd => "zstd".to_owned(),
-            other => format!("unknown ({})", u8::from(other)),
-        };
-        Self {
-            name: entry.name.clone(),
-            content_type: entry.content_type.as_str().map(str::to_owned),
-            compression,
-            file_size: entry.file_size,
-            stored_size: entry.stored_size,
-            data_offset: entry.data_offset,
-            sound: entry.data_crc_holds,
-        }
-    }
 }

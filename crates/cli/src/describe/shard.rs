@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HeaderDescription {
     pub(crate) version: u64,
-    /// What the header says; in an upload nothing need be there.
+    /// Size that the header states; uploads may have no footer.
     pub(crate) footer_size: u64,
 }
 
@@ -123,7 +123,7 @@ impl ShardDescription {
         }
     }
 
-    /// What to build from: the blocks, and the form the description came from.
+    /// Converts to a builder, and the form that was described.
     pub(crate) fn into_builder(self) -> Result<(ShardBuilder, Form), FormatError> {
         let form = self.form()?;
         let mut builder = ShardBuilder::default();

@@ -13,7 +13,7 @@ use super::{grouped, hex};
 pub(crate) struct XorbDescription {
     pub(crate) kind: &'static str,
     pub(crate) hash: XorbHash,
-    /// What follows the chunks: `none`, `v0` or `v1`.
+    /// Footer version: `none`, `v0` or `v1`.
     pub(crate) footer: &'static str,
     /// The four bytes of the footer that readers ignore, where there is a footer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ pub(crate) struct XorbDescription {
 #[derive(Debug, Serialize)]
 pub(crate) struct ChunkDescription {
     pub(crate) hash: ChunkHash,
-    /// Where its header begins.
+    /// Offset of its header.
     pub(crate) offset: u64,
     /// As stored, without the header.
     pub(crate) stored_bytes: u32,

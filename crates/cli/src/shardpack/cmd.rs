@@ -27,8 +27,8 @@ use shardpack::source::FileSource;
 use shardpack::write::Finished;
 use shardpack::{Method, ReadOptions, Source};
 
-use crate::http::HttpSource;
-use crate::output::{Failure, complain, print_json, stdout};
+use crate::http::Network;
+use crate::output::{Failure, print_json, stdout};
 use crate::size;
 
 /// Datasets in packs: make, read, check and change ShardPack files.
@@ -37,6 +37,9 @@ use crate::size;
 pub(crate) struct ShardPack {
     #[command(subcommand)]
     verb: Verb,
+
+    #[command(flatten)]
+    network: Network,
 }
 
 #[derive(Debug, Subcommand)]
@@ -58,25 +61,26 @@ enum Verb {
 
 impl ShardPack {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let network = &self.network;
         match self.verb {
             Verb::Create(verb) => verb.run(),
-            Verb::List(verb) => verb.run(),
-            Verb::Cat(verb) => verb.run(),
-            Verb::Extract(verb) => verb.run(),
-            Verb::Verify(verb) => verb.run(),
-            Verb::Repair(verb) => verb.run(),
-            Verb::Stats(verb) => verb.run(),
-            Verb::Merge(verb) => verb.run(),
-            Verb::Split(verb) => verb.run(),
-            Verb::Index(verb) => verb.run(),
-            Verb::Convert(verb) => verb.run(),
+            Verb::List(verb) => verb.run(network),
+            Verb::Cat(verb) => verb.run(network),
+            Verb::Extract(verb) => verb.run(network),
+            Verb::Verify(verb) => verb.run(network),
+            Verb::Repair(verb) => verb.run(network),
+            Verb::Stats(verb) => verb.run(network),
+            Verb::Merge(verb) => verb.run(network),
+            Verb::Split(verb) => verb.run(network),
+            Verb::Index(verb) => verb.run(network),
+            Verb::Convert(verb) => verb.run(network),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
         }
     }
 }
 
-/// Compression as it is asked for.
+/// Compression argument.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Compression {
     /// Entries as they are
@@ -102,18 +106,17 @@ impl From<Compression> for Method {
     }
 }
 
-/// Where the bytes of a pack come from.
-fn source(path: &str) -> Result<Arc<dyn Source>, Failure> {
-    let name = |error| Failure::Io(path.to_owned(), error);
+/// Opens a pack by its path or URL.
+fn source(path: &str, network: &Network) -> Result<Arc<dyn Source>, Failure> {
     if is_address(path) {
-        return Ok(Arc::new(HttpSource::open(path).map_err(name)?));
+        return Ok(Arc::new(network.source(path)?));
     }
-    Ok(Arc::new(FileSource::open(path).map_err(name)?))
+    Ok(Arc::new(FileSource::open(path).map_err(|error| Failure::Io(path.to_owned(), error))?))
 }
 
 /// Opens all packs that inputs name: files, patterns, folders, addresses.
-fn open_set(inputs: &[String], options: &ReadOptions) -> Result<PackSet, Failure> {
-    let sources = names(inputs)?.iter().map(|name| source(name)).collect::<Result<Vec<_>, _>>()?;
+fn open_set(inputs: &[String], options: &ReadOptions, network: &Network) -> Result<PackSet, Failure> {
+    let sources = names(inputs)?.iter().map(|name| source(name, network)).collect::<Result<Vec<_>, _>>()?;
     Ok(PackSet::from_sources(&sources, options)?)
 }
 
@@ -151,14 +154,7 @@ fn check_output(output: &Path, json: bool) -> Result<Destination, Failure> {
     Ok(destination)
 }
 
-/// Names the temporary files of killed writers that were removed.
-pub(crate) fn report_leftovers(removed: &[PathBuf]) {
-    for path in removed {
-        complain(&format_args!("removed {}, left behind by a run that was killed", path.display()));
-    }
-}
-
-/// What packs were written.
+/// One pack that was written.
 #[derive(Debug, Serialize)]
 struct Written {
     pack: String,

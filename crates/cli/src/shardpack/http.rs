@@ -1,126 +1,142 @@
-//! Packs over HTTP: a source that asks for ranges. Plain `http://` only; what is behind TLS comes through a client that speaks it.
+//! Packs over HTTP and HTTPS: a source that requests byte ranges.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
+use std::{fmt, fs};
 
+use clap::Args;
+use client::token::Token;
+use reqwest::blocking::{Client, Response};
+use reqwest::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderName, HeaderValue, LOCATION, RANGE,
+};
+use reqwest::{Certificate, StatusCode, Url, redirect};
 use shardpack::Source;
 
-/// A file on a server that answers ranges.
-#[derive(Debug)]
+use crate::output::Failure;
+
+/// Options for packs that are read from a server.
+#[derive(Debug, Args)]
+pub(crate) struct Network {
+    /// Access token for packs behind URLs; sent over https or to this machine only [default: `$DRYSTONE_TOKEN`, else `$HF_TOKEN`]
+    #[arg(long, value_name = "TOKEN", global = true, value_parser = parse_token, help_heading = "Network")]
+    token: Option<Token>,
+
+    /// File of certificates (PEM) to trust besides the system's
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Network")]
+    ca_file: Option<PathBuf>,
+
+    /// Connections, shared by all packs.
+    #[arg(skip)]
+    client: OnceLock<Client>,
+}
+
+/// A file on a server that supports range requests.
 pub(crate) struct HttpSource {
     address: String,
+    url: Url,
+    client: Client,
+    /// Sent to the origin of `url` alone.
+    authorization: Option<HeaderValue>,
     size: OnceLock<u64>,
-    /// Connections that wait to be used again, with the host they lead to.
-    idle: Mutex<Vec<(String, BufReader<TcpStream>)>>,
 }
 
-/// Where an address leads.
-struct Target {
-    host: String,
-    path: String,
+/// Bytes of a partial response, and their place in the file.
+struct Part {
+    first: u64,
+    file_size: u64,
+    bytes: Vec<u8>,
 }
 
-struct Answer {
-    status: u16,
-    length: Option<u64>,
-    /// First byte and size of the whole.
-    range: Option<(u64, u64)>,
-    location: Option<String>,
-    closes: bool,
+impl Network {
+    /// Names the file at `address`. Requests nothing yet.
+    pub(crate) fn source(&self, address: &str) -> Result<HttpSource, Failure> {
+        let failed = |error| Failure::Io(address.to_owned(), error);
+        let url = parse_url(address).map_err(failed)?;
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let token = choose_token(self.token.as_ref(), &variable, &url).map_err(failed)?;
+        let authorization = token.map(|token| bearer(&token)).transpose().map_err(failed)?;
+        if self.client.get().is_none() {
+            let client = self.connect()?;
+            self.client.get_or_init(|| client);
+        }
+        let client = self.client.get().expect("set above").clone();
+        Ok(HttpSource { address: address.to_owned(), url, client, authorization, size: OnceLock::new() })
+    }
+
+    fn connect(&self) -> Result<Client, Failure> {
+        let mut builder = Client::builder()
+            .user_agent(concat!("shardpack/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(TIMEOUT)
+            .timeout(TIMEOUT)
+            .tcp_nodelay(true)
+            // Followed by `fetch`, which decides where the token goes.
+            .redirect(redirect::Policy::none())
+            .referer(false);
+        if let Some(path) = &self.ca_file {
+            let pem = fs::read(path).map_err(|error| Failure::io(path, error))?;
+            let parsed = Certificate::from_pem_bundle(&pem).ok().filter(|found| !found.is_empty());
+            let certificates = parsed
+                .ok_or_else(|| Failure::message(format!("{}: no certificate in it", path.display())))?;
+            builder = builder.tls_certs_merge(certificates);
+        }
+        builder.build().map_err(|error| Failure::message(format!("HTTP client: {error}")))
+    }
 }
 
 impl HttpSource {
-    pub(crate) fn open(address: &str) -> io::Result<Self> {
-        if address.starts_with("https://") {
-            return Err(io::Error::other("https is not spoken here; download the pack first, or use http"));
-        }
-        Target::parse(address)?;
-        Ok(Self { address: address.to_owned(), size: OnceLock::new(), idle: Mutex::default() })
-    }
-
-    /// The bytes of a range, and where the first stands and how many there are in all.
-    fn fetch(&self, range: &str, bytes_max: u64) -> io::Result<(u64, u64, Vec<u8>)> {
-        let mut address = self.address.clone();
+    /// Requests a range of at most `bytes_max` bytes.
+    fn fetch(&self, range: &str, bytes_max: u64) -> io::Result<Part> {
+        let mut url = self.url.clone();
         for _ in 0..REDIRECTS_MAX {
-            let target = Target::parse(&address)?;
-            let (answer, body) = self.ask(&target, range, bytes_max)?;
-            match (answer.status, answer.range, answer.location) {
-                (206, Some((first, size)), _) => {
-                    let _ = self.size.set(size);
-                    return Ok((first, size, body));
+            let response = self.request(&url, range)?;
+            match response.status() {
+                StatusCode::PARTIAL_CONTENT => return self.read_part(response, bytes_max),
+                status if status.is_redirection() => url = redirect_target(&url, &response)?,
+                StatusCode::OK => return Err(io::Error::other("the server does not support byte ranges")),
+                StatusCode::NOT_FOUND => return Err(io::Error::from(io::ErrorKind::NotFound)),
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                    let status = response.status();
+                    let why = format!("access denied ({status}); pass --token or set DRYSTONE_TOKEN");
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
                 }
-                (206, None, _) => return Err(wrong("an answer that does not say which bytes it has")),
-                (301 | 302 | 303 | 307 | 308, _, Some(location)) => address = target.follow(&location),
-                (200, _, _) => return Err(wrong("the server does not answer ranges")),
-                (404, _, _) => return Err(io::Error::from(io::ErrorKind::NotFound)),
-                (status, _, _) => return Err(wrong(&format!("the server answers {status}"))),
+                status => return Err(io::Error::other(format!("the server answered {status}"))),
             }
         }
-        Err(wrong("too many redirects"))
+        Err(io::Error::other("too many redirects"))
     }
 
-    fn ask(&self, target: &Target, range: &str, bytes_max: u64) -> io::Result<(Answer, Vec<u8>)> {
-        // A connection that waited may be closed by now: then once more on a new one.
-        if let Some(connection) = self.take_idle(&target.host)
-            && let Ok(answered) = self.ask_on(connection, target, range, bytes_max)
+    fn request(&self, url: &Url, range: &str) -> io::Result<Response> {
+        let mut request = self.client.get(url.clone());
+        request = request.header(RANGE, format!("bytes={range}")).header(ACCEPT_ENCODING, "identity");
+        if let Some(value) = &self.authorization
+            && url.origin() == self.url.origin()
         {
-            return Ok(answered);
+            request = request.header(AUTHORIZATION, value);
         }
-        let host =
-            if target.host.contains(':') { target.host.clone() } else { format!("{}:80", target.host) };
-        let mut failed = io::Error::other("the host has no address");
-        for address in host.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, TIMEOUT) {
-                Ok(stream) => {
-                    stream.set_read_timeout(Some(TIMEOUT))?;
-                    stream.set_write_timeout(Some(TIMEOUT))?;
-                    stream.set_nodelay(true)?;
-                    return self.ask_on(BufReader::new(stream), target, range, bytes_max);
-                }
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
+        // The address of a redirect may be signed: it stays out of messages.
+        request.send().map_err(|error| io::Error::other(causes(&error.without_url())))
     }
 
-    fn ask_on(
-        &self,
-        mut connection: BufReader<TcpStream>,
-        target: &Target,
-        range: &str,
-        bytes_max: u64,
-    ) -> io::Result<(Answer, Vec<u8>)> {
-        let Target { host, path } = target;
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {host}\r\nRange: bytes={range}\r\nUser-Agent: shardpack\r\nAccept-Encoding: identity\r\n\r\n"
-        );
-        connection.get_mut().write_all(request.as_bytes())?;
-        let answer = read_head(&mut connection)?;
-        let length = answer.length.ok_or_else(|| wrong("an answer of unknown length"))?;
-        let is_wanted = answer.status == 206;
-        if is_wanted && length > bytes_max {
-            return Err(wrong("more bytes than were asked for"));
+    fn read_part(&self, response: Response, bytes_max: u64) -> io::Result<Part> {
+        let range = header(&response, &CONTENT_RANGE).and_then(parse_content_range);
+        let (first, file_size) =
+            range.ok_or_else(|| io::Error::other("a partial response without Content-Range"))?;
+        let announced = response.content_length();
+        let mut bytes = Vec::new();
+        response.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+        let received = bytes.len() as u64;
+        if received > bytes_max {
+            return Err(io::Error::other("the server sent more bytes than were requested"));
         }
-        if !is_wanted && (length > SMALL_BODY_BYTES || answer.closes) {
-            return Ok((answer, Vec::new()));
-        }
-        let mut body = Vec::new();
-        connection.by_ref().take(length).read_to_end(&mut body)?;
-        if (body.len() as u64) < length {
+        if announced.is_some_and(|announced| received < announced) {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
-        if !answer.closes {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((target.host.clone(), connection));
-        }
-        Ok((answer, body))
-    }
-
-    fn take_idle(&self, host: &str) -> Option<BufReader<TcpStream>> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = idle.iter().position(|(known, _)| known == host)?;
-        Some(idle.swap_remove(place).1)
+        let _ = self.size.set(file_size);
+        Ok(Part { first, file_size, bytes })
     }
 }
 
@@ -132,100 +148,176 @@ impl Source for HttpSource {
     fn size(&self) -> io::Result<u64> {
         match self.size.get() {
             Some(size) => Ok(*size),
-            None => Ok(self.fetch("-1", 1)?.1),
+            None => Ok(self.fetch("-1", 1)?.file_size),
         }
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let len = buffer.len() as u64;
         let Some(last) = len.checked_sub(1) else { return Ok(()) };
-        let (first, _, body) = self.fetch(&format!("{offset}-{}", offset.saturating_add(last)), len)?;
-        if first != offset || body.len() != buffer.len() {
+        let part = self.fetch(&format!("{offset}-{}", offset.saturating_add(last)), len)?;
+        if part.first != offset || part.bytes.len() != buffer.len() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
-        buffer.copy_from_slice(&body);
+        buffer.copy_from_slice(&part.bytes);
         Ok(())
     }
 
-    /// One request: the answer says how long the whole is.
+    /// One request: the response states the size of the file.
     fn read_tail(&self, len: u64) -> io::Result<(u64, Vec<u8>)> {
-        let (first, size, body) = self.fetch(&format!("-{len}"), len)?;
-        if first.checked_add(body.len() as u64) != Some(size) {
-            return Err(wrong("an answer that is not the end"));
+        let part = self.fetch(&format!("-{len}"), len)?;
+        if part.first.checked_add(part.bytes.len() as u64) != Some(part.file_size) {
+            return Err(io::Error::other("the server sent another range than the end of the file"));
         }
-        Ok((size, body))
+        Ok((part.file_size, part.bytes))
     }
 }
 
-impl Target {
-    fn parse(address: &str) -> io::Result<Self> {
-        let rest = address.strip_prefix("http://").ok_or_else(|| wrong("an address begins with http://"))?;
-        let (host, path) = rest.find('/').map_or((rest, "/"), |slash| rest.split_at(slash));
-        let path = path.split('#').next().unwrap_or(path);
-        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        if host.is_empty() || host.contains('@') || !plain(host) || !plain(path) {
-            return Err(wrong("that is no address"));
-        }
-        Ok(Self { host: host.to_owned(), path: path.to_owned() })
-    }
-
-    fn follow(&self, location: &str) -> String {
-        if location.starts_with('/') {
-            format!("http://{}{location}", self.host)
-        } else {
-            location.to_owned()
-        }
+impl fmt::Debug for HttpSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpSource").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
-fn read_head(connection: &mut BufReader<TcpStream>) -> io::Result<Answer> {
-    let mut head = connection.by_ref().take(HEAD_BYTES_MAX);
-    let mut line = String::new();
-    let mut next = |line: &mut String| -> io::Result<()> {
-        line.clear();
-        head.read_line(line)?;
-        if line.ends_with('\n') { Ok(()) } else { Err(io::Error::from(io::ErrorKind::UnexpectedEof)) }
-    };
-    next(&mut line)?;
-    let status = line.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)?.parse().ok());
-    let mut answer = Answer {
-        status: status.ok_or_else(|| wrong("the server does not speak HTTP"))?,
-        length: None,
-        range: None,
-        location: None,
-        closes: line.starts_with("HTTP/1.0"),
-    };
-    loop {
-        next(&mut line)?;
-        let text = line.trim_end();
-        if text.is_empty() {
-            return Ok(answer);
-        }
-        let Some((name, value)) = text.split_once(':') else { continue };
-        let value = value.trim();
-        match name.to_ascii_lowercase().as_str() {
-            "content-length" => answer.length = value.parse().ok(),
-            "content-range" => answer.range = parse_content_range(value),
-            "location" => answer.location = Some(value.to_owned()),
-            "connection" => answer.closes |= value.eq_ignore_ascii_case("close"),
-            _ => {}
-        }
+fn parse_url(address: &str) -> io::Result<Url> {
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("not a URL: {why}"));
+    let url = Url::parse(address).map_err(|error| invalid(&error.to_string()))?;
+    match url.scheme() {
+        "http" | "https" if url.username().is_empty() && url.password().is_none() => Ok(url),
+        "http" | "https" => Err(invalid("user names and passwords belong into --token")),
+        _ => Err(invalid("should begin with https:// or http://")),
     }
 }
 
-/// First byte and size of `bytes 0-9/100`.
+/// The token for `url`. One from the environment goes only to the endpoint that the environment names, where it names one.
+fn choose_token(
+    argument: Option<&Token>,
+    variable: &dyn Fn(&str) -> Option<String>,
+    url: &Url,
+) -> io::Result<Option<Token>> {
+    if let Some(token) = argument {
+        if !is_private(url) {
+            return Err(io::Error::other("a token is only sent over https, or to this machine"));
+        }
+        return Ok(Some(token.clone()));
+    }
+    let endpoint = variable("DRYSTONE_ENDPOINT").or_else(|| variable("HF_ENDPOINT"));
+    let is_named = endpoint
+        .is_none_or(|endpoint| Url::parse(&endpoint).is_ok_and(|endpoint| endpoint.origin() == url.origin()));
+    let token = variable("DRYSTONE_TOKEN").or_else(|| variable("HF_TOKEN"));
+    Ok(token.filter(|_| is_named && is_private(url)).map(Token::new))
+}
+
+/// Whether a request to `url` cannot be read on the way: TLS, or a loopback address.
+fn is_private(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    url.scheme() == "https"
+        || host == "localhost"
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn bearer(token: &Token) -> io::Result<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
+        .map_err(|_| io::Error::other("the token has characters that no token has"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn redirect_target(from: &Url, response: &Response) -> io::Result<Url> {
+    let location = header(response, &LOCATION).and_then(|location| from.join(location).ok());
+    let target = location.ok_or_else(|| io::Error::other("a redirect that leads nowhere"))?;
+    match (from.scheme(), target.scheme()) {
+        (_, "https") | ("http", "http") => Ok(target),
+        _ => Err(io::Error::other("refusing a redirect that leaves https")),
+    }
+}
+
+fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'a str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// First byte and file size of `bytes 0-9/100`.
 fn parse_content_range(value: &str) -> Option<(u64, u64)> {
     let (range, size) = value.strip_prefix("bytes ")?.split_once('/')?;
     let (first, _) = range.split_once('-')?;
     Some((first.trim().parse().ok()?, size.trim().parse().ok()?))
 }
 
-fn wrong(what: &str) -> io::Error {
-    io::Error::other(what.to_owned())
+/// The error and what caused it: the outermost alone says little.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// Accepts any text, as a type that nothing prints.
+fn parse_token(text: &str) -> Result<Token, std::convert::Infallible> {
+    Ok(Token::new(text))
 }
 
 const REDIRECTS_MAX: usize = 5;
-const HEAD_BYTES_MAX: u64 = 64 << 10;
-/// Bodies of other answers up to this are read, so that the connection can be used again.
-const SMALL_BODY_BYTES: u64 = 64 << 10;
+/// For connecting, for a response to begin, and for each piece of it.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(argument: Option<&str>, variables: &[(&str, &str)], url: &str) -> Option<String> {
+        let variable = |name: &str| {
+            variables.iter().find(|(found, _)| *found == name).map(|(_, value)| (*value).to_owned())
+        };
+        let argument = argument.map(Token::new);
+        let token = choose_token(argument.as_ref(), &variable, &Url::parse(url).unwrap()).ok()?;
+        Some(token.map_or_else(String::new, |token| token.expose().to_owned()))
+    }
+
+    #[test]
+    fn a_token_is_sent_over_https_or_to_this_machine_only() {
+        for (url, fine) in [
+            ("https://hub.example.com/x", true),
+            ("http://127.0.0.1:8080/x", true),
+            ("http://[::1]:8080/x", true),
+            ("http://localhost:1/x", true),
+            ("http://hub.example.com/x", false),
+            ("http://127.0.0.1.example.com/x", false),
+            ("http://10.0.0.1/x", false),
+        ] {
+            assert_eq!(chosen(Some("t"), &[], url).is_some(), fine, "{url}: refused, not dropped");
+            let expected = if fine { "e" } else { "" };
+            assert_eq!(chosen(None, &[("HF_TOKEN", "e")], url).as_deref(), Some(expected), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_token_of_the_environment_goes_to_its_own_endpoint() {
+        let named = [("DRYSTONE_ENDPOINT", "https://hub.example.com/"), ("DRYSTONE_TOKEN", "e")];
+        let both = [named[0], named[1], ("HF_ENDPOINT", "https://other"), ("HF_TOKEN", "h")];
+        for (variables, url, expected) in [
+            (&named[..], "https://hub.example.com/x", "e"),
+            (&named[..], "https://elsewhere.example.com/x", ""),
+            (&named[..], "https://hub.example.com:444/x", ""),
+            (&both[..], "https://hub.example.com/x", "e"),
+            (&both[..], "https://other/x", ""),
+        ] {
+            assert_eq!(chosen(None, variables, url).as_deref(), Some(expected), "{url}");
+        }
+        assert_eq!(
+            chosen(Some("t"), &named, "https://elsewhere").as_deref(),
+            Some("t"),
+            "an argument outweighs the environment"
+        );
+    }
+
+    #[test]
+    fn only_http_urls_without_passwords_are_opened() {
+        for bad in ["ftp://host/x", "http://ann:secret@host/x", "http://", "x"] {
+            assert!(parse_url(bad).is_err(), "{bad}");
+        }
+        assert!(parse_url("http://host/x?y#z").is_ok());
+    }
+}

@@ -1,4 +1,4 @@
-//! Records from what people have: folders, manifests, tar archives.
+//! Records from directories, manifests and tar archives.
 
 pub(crate) mod folder;
 pub(crate) mod group;
@@ -15,7 +15,7 @@ pub(crate) type Records<'a> = Box<dyn Iterator<Item = Result<Record, Failure>> +
 /// Records, and what is known of them before they are read.
 pub(crate) struct Input<'a> {
     pub(crate) records: Records<'a>,
-    /// Bytes to come; 0 where nobody knows.
+    /// Bytes to come; 0 where unknown.
     pub(crate) total_bytes: u64,
     /// Records to come, where that is known.
     pub(crate) record_count: Option<u64>,

@@ -1,8 +1,8 @@
-//! What a verb tells its caller when it fails.
+//! Errors and output of the verbs.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub(crate) enum Failure {
     Io(String, io::Error),
     /// Writing the result failed.
     Output(io::Error),
-    /// Anything else, said in full.
+    /// Any other error, with its whole message.
     Message(String),
 }
 
@@ -31,7 +31,7 @@ impl Failure {
     }
 }
 
-/// How a run ends that failed: without a word when whoever reads us has seen enough, as in `shardpack list x | head`.
+/// Exit code of a failed run. A closed pipe, as in `shardpack list x | head`, is no error and prints nothing.
 pub(crate) fn end(failure: &Failure) -> ExitCode {
     if matches!(failure, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
@@ -40,9 +40,16 @@ pub(crate) fn end(failure: &Failure) -> ExitCode {
     ExitCode::from(1)
 }
 
-/// A line on standard error. Where nobody listens nothing is lost, so a failure to say it is none.
+/// Prints a line to standard error. Failing to do so is ignored: there is nowhere to report it.
 pub(crate) fn complain(what: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "shardpack: {what}");
+}
+
+/// Names the temporary files of killed writers that were removed.
+pub(crate) fn report_leftovers(removed: &[PathBuf]) {
+    for path in removed {
+        complain(&format_args!("removed {}, left behind by a run that was killed", path.display()));
+    }
 }
 
 /// Standard output, buffered. Flush it before the end.

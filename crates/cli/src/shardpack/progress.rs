@@ -17,7 +17,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Work on that many bytes; 0 where nobody knows.
+    /// Starts a bar over `total` bytes; 0 where unknown.
     pub(crate) fn new(total_bytes: u64) -> Self {
         let shown = std::io::stderr().is_terminal();
         Self { total_bytes, done_bytes: 0, started: Instant::now(), drawn: None, bar: None, shown }

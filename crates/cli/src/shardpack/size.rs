@@ -1,4 +1,4 @@
-//! Numbers of bytes as people write them.
+//! Sizes with units: `1.5 MiB`, `2GB`.
 
 /// `1500`, `64KiB`, `1GB`, `1.5 GB`, `4M`: powers of 1000 with `B`, of 1024 with `iB`; a bare letter is of 1024.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
@@ -30,7 +30,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     if bytes >= 9e18 { Err(format!("{text} is too large")) } else { Ok(bytes as u64) }
 }
 
-/// For people: `1.5 MiB`.
+/// Formats a size: `1.5 MiB`.
 pub(crate) fn show(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;

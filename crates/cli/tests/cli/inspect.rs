@@ -263,6 +263,24 @@ fn a_pack_is_recognised_whole_or_cut() {
     let path = testkit::vectors::repository().join("testdata/packs/small.pack");
     let found = json(drystone(["inspect", "--json", path.to_str().unwrap()]));
     assert_eq!((text(&found, "kind"), number(&found["footer"], "record_count")), ("shardpack", 12));
+    let footer = json!({
+        "version": [1, 0], "record_count": 12, "index_offset": 5936, "index_size": 400,
+        "keys_unique": true, "keys_sorted": false, "records_aligned": false,
+    });
+    let section = json!({
+        "type": 1, "offset": 6040, "critical": false, "payload_bytes": 21, "text": "{\"creator\": \"MyName\"}",
+    });
+    let entry = json!({
+        "name": "left.jpg", "content_type": "image/jpeg", "compression": "none",
+        "file_size": 0, "stored_size": 0, "data_offset": 104, "sound": true,
+    });
+    let record = json!({
+        "key": "images0/image000000", "offset": 0, "size": 104, "tombstone": false, "overlay": false,
+        "metadata_format": 1, "metadata_bytes": 7, "entries": [entry],
+    });
+    assert_eq!([&found["footer"], &found["sections"][0], &found["records"][0]], [&footer, &section, &record]);
+    assert_eq!([&found["size"], &found["sound"], &found["faults"]], [&json!(6400), &json!(true), &json!([])]);
+    assert!(found["sections"][1].get("text").is_none() && found.get("truncated_at").is_none());
     let shown = drystone(["inspect", path.to_str().unwrap()]).run().ok();
     assert!(shown.contains("records  12") && shown.contains("images2/image000011"), "{shown}");
 

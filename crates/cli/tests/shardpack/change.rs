@@ -75,7 +75,7 @@ fn columns_are_put_side_by_side() {
 }
 
 #[test]
-fn counts_and_the_catalogue_are_right() {
+fn counts_and_the_dataset_index_are_right() {
     let folder = Folder::with_pack();
     let pack = folder.at("a.shardpack");
     let stats = json(["stats", &pack, "--json"]);
@@ -86,8 +86,8 @@ fn counts_and_the_catalogue_are_right() {
     let against = json(["stats", &pack, "--against", &pack, "--json"]);
     assert_eq!(against["new_bytes"].as_u64(), Some(0));
 
-    let catalogue = json(["index", &pack]);
-    assert_eq!(catalogue["packs"][0]["name"], "a.shardpack");
+    let index = json(["index", &pack]);
+    assert_eq!(index["packs"][0]["name"], "a.shardpack");
     shardpack(["index", &pack, "--write"]).run().ok();
     assert_eq!(keys(folder.path().to_str().unwrap()).len(), 13);
     assert!(folder.path().join("dataset.shardpack.json").exists());

@@ -16,7 +16,7 @@ use store::{Catalog, Error, ErrorKind, Objects, Result, Store, StoreId};
 
 use super::{House, open_bucket};
 use crate::config::ServeConfig;
-use crate::config::told::without_secrets;
+use crate::config::effective::without_secrets;
 use crate::secret::KeyRing;
 
 /// Which parts of a store may be created.

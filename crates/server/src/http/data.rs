@@ -16,7 +16,6 @@ use super::caller::store_of;
 use super::error::Refused;
 use crate::body::Pieces;
 use crate::budget::Budget;
-use crate::door::{Outbox, SENT_BY_SYSTEM_BYTES_MIN};
 use crate::ranges;
 use crate::sign::DataKey;
 use crate::state::AppState;
@@ -45,15 +44,13 @@ pub(super) async fn serve(
 ) -> Result<Response<Body>, Refused> {
     let (parts, _) = request.into_parts();
     let store = store_of(&state)?;
-    let outbox = parts.extensions.get::<Outbox>().cloned();
-    answer(&state, &parts, |key| find(store, state.answers.clone(), key, outbox)).await
+    answer(&state, &parts, |key| find(store, state.answers.clone(), key)).await
 }
 
 async fn find(
     store: Store,
     budget: Budget,
     key: DataKey,
-    outbox: Option<Outbox>,
 ) -> Result<Option<Found<impl FnMut(Range<u64>) -> Pieces + Send + 'static>>, Refused> {
     let key = XorbKey { hash: key.xorb, digest: Digest::new(key.digest) };
     let permit = budget.acquire(ANSWER_BYTES).await?;
@@ -64,14 +61,7 @@ async fn find(
         let _permit = &permit;
         let bytes = range.end.saturating_sub(range.start);
         metrics::counter!("drystone_sent_bytes_total").increment(bytes);
-        let outbox = outbox.clone().filter(|_| bytes >= SENT_BY_SYSTEM_BYTES_MIN);
-        match outbox.and_then(|outbox| Some((outbox, reader.parts(range.clone())?))) {
-            Some((outbox, parts)) => {
-                let laid = move |part| outbox.lay(part).ok_or_else(|| io::ErrorKind::InvalidInput.into());
-                parts.map_err(broken).map(move |part| part.and_then(&laid)).boxed()
-            }
-            None => reader.stream(range).map_err(broken).boxed(),
-        }
+        reader.stream(range).map_err(broken).boxed()
     };
     Ok(Some(Found { total_bytes, open }))
 }

@@ -117,15 +117,3 @@ fn of_kind(kind: Kind) -> Vec<Route> {
         (signed("/parts/{number}"), put(lfs::parts::receive)),
     ]
 }
-
-/// A part of a path or query, as URLs spell it.
-pub(crate) fn encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
-            _ => out += &format!("%{byte:02X}"),
-        }
-    }
-    out
-}

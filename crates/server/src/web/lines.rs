@@ -1,6 +1,6 @@
 //! Lines that differ between two small texts.
 
-use std::ops::Range;
+use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 
 /// Lines in a row, some of them changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,79 +32,49 @@ impl Line {
 /// the pairs of lines that may still be compared for a page: beyond them, lines are removed and added and never moved.
 pub(super) fn hunks(before: &str, after: &str, cells_left: &mut usize) -> Vec<Hunk> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let all = script(&old, &new, cells_left);
-    let mut hunks: Vec<Hunk> = Vec::new();
     let mut shown = 0;
-    let mut open_end = 0;
-    for (n, line) in all.iter().enumerate() {
-        if line.sign == ' ' {
-            continue;
-        }
-        let around = n.saturating_sub(CONTEXT)..(n + CONTEXT + 1).min(all.len());
-        let fresh: Range<usize> = around.start.max(open_end)..around.end;
-        if hunks.is_empty() || around.start > open_end {
-            hunks.push(Hunk { lines: Vec::new() });
-        }
-        open_end = around.end.max(open_end);
-        let lines = all.get(fresh).unwrap_or_default();
-        shown += lines.len();
-        if let Some(hunk) = hunks.last_mut() {
-            hunk.lines.extend(lines.iter().cloned());
-        }
+    let mut hunks = Vec::new();
+    for group in group_diff_ops(compare(&old, &new, cells_left), CONTEXT) {
         if shown > LINES_MAX {
             break;
         }
+        let all = group.iter().flat_map(|op| lines(op, &old, &new));
+        let lines: Vec<Line> = all.take(LINES_MAX + 1 - shown).collect();
+        shown += lines.len();
+        hunks.push(Hunk { lines });
     }
     hunks
 }
 
-/// Every line of both texts: those that stay by a longest common subsequence, if that is cheap.
-fn script(old: &[&str], new: &[&str], cells_left: &mut usize) -> Vec<Line> {
-    let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let (old_rest, new_rest) = (old.get(same..).unwrap_or_default(), new.get(same..).unwrap_or_default());
+/// What leads from `old` to `new`. What both begin and end with costs nothing; the rest is compared if that is cheap.
+fn compare(old: &[&str], new: &[&str], cells_left: &mut usize) -> Vec<DiffOp> {
+    let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let (old_rest, new_rest) = (old.get(head..).unwrap_or_default(), new.get(head..).unwrap_or_default());
     let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
-    let (a, b) = (old_rest.len() - tail, new_rest.len() - tail);
-    let line = |sign, number: usize, text: &str| Line {
-        sign,
-        number: number + 1,
-        text: text.chars().take(LINE_CHARS_MAX).collect(),
-    };
-    let mut out: Vec<Line> = new.iter().take(same).enumerate().map(|(n, text)| line(' ', n, text)).collect();
-    let cells = a.saturating_mul(b);
-    let is_cheap = cells <= CELLS_MAX.min(*cells_left);
-    let longest = if is_cheap { table(&old_rest[..a], &new_rest[..b]) } else { Vec::new() };
-    *cells_left -= if is_cheap { cells } else { 0 };
-    let at = |i: usize, j: usize| longest.get(i * (b + 1) + j).copied().unwrap_or(0);
-    let (mut i, mut j) = (0, 0);
-    while i < a || j < b {
-        if i < a && j < b && old_rest[i] == new_rest[j] && !longest.is_empty() {
-            out.push(line(' ', same + j, new_rest[j]));
-            (i, j) = (i + 1, j + 1);
-        } else if i < a && (j == b || at(i + 1, j) >= at(i, j + 1)) {
-            out.push(line('-', same + i, old_rest[i]));
-            i += 1;
-        } else {
-            out.push(line('+', same + j, new_rest[j]));
-            j += 1;
-        }
+    let (old_len, new_len) = (old_rest.len() - tail, new_rest.len() - tail);
+    let cells = old_len.saturating_mul(new_len);
+    if cells <= CELLS_MAX.min(*cells_left) {
+        *cells_left -= cells;
+        return capture_diff_slices(Algorithm::Myers, old, new);
     }
-    out.extend(new.iter().enumerate().skip(same + b).map(|(n, text)| line(' ', n, text)));
-    out
+    let equal = |old_index, new_index, len| DiffOp::Equal { old_index, new_index, len };
+    let replace = DiffOp::Replace { old_index: head, old_len, new_index: head, new_len };
+    let ops = [equal(0, 0, head), replace, equal(head + old_len, head + new_len, tail)];
+    ops.into_iter().filter(|op| !op.old_range().is_empty() || !op.new_range().is_empty()).collect()
 }
 
-/// Lengths of the longest common subsequences of all ends of both.
-fn table(old: &[&str], new: &[&str]) -> Vec<u32> {
-    let width = new.len() + 1;
-    let mut longest = vec![0; (old.len() + 1) * width];
-    for i in (0..old.len()).rev() {
-        for j in (0..new.len()).rev() {
-            longest[i * width + j] = match old[i] == new[j] {
-                true => longest[(i + 1) * width + j + 1] + 1,
-                false => longest[(i + 1) * width + j].max(longest[i * width + j + 1]),
-            };
-        }
+/// The lines of one step: first those it removes, then those it adds.
+fn lines(op: &DiffOp, old: &[&str], new: &[&str]) -> Vec<Line> {
+    let all = |sign, texts: &[&str], range: std::ops::Range<usize>| -> Vec<Line> {
+        let texts = texts.iter().enumerate().take(range.end).skip(range.start);
+        texts
+            .map(|(n, text)| Line { sign, number: n + 1, text: text.chars().take(LINE_CHARS_MAX).collect() })
+            .collect()
+    };
+    match op {
+        DiffOp::Equal { .. } => all(' ', new, op.new_range()),
+        _ => [all('-', old, op.old_range()), all('+', new, op.new_range())].concat(),
     }
-    longest
 }
 
 const CONTEXT: usize = 3;
@@ -157,7 +127,8 @@ mod tests {
             let (old, new) = (text(&old), text(&new));
             let old: Vec<&str> = old.iter().map(String::as_str).collect();
             let new: Vec<&str> = new.iter().map(String::as_str).collect();
-            let lines = script(&old, &new, &mut { PAGE_CELLS_MAX });
+            let ops = compare(&old, &new, &mut { PAGE_CELLS_MAX });
+            let lines: Vec<Line> = ops.iter().flat_map(|op| lines(op, &old, &new)).collect();
             let side = |sign| lines.iter().filter(move |line| line.sign == ' ' || line.sign == sign).map(|line| line.text.as_str());
             prop_assert!(side('-').eq(old.iter().copied()));
             prop_assert!(side('+').eq(new.iter().copied()));

@@ -12,12 +12,13 @@ use shardpack::{ErrorKind, OnError, ReadOptions, ShardPackReader, Verify};
 use store::content::stream_bytes;
 use store::repo::listing::Item;
 use xet::wire::ErrorCode;
+use xet::wire::routes::segment;
 
 use super::pack_source::HubSource;
 use super::preview::{as_text, image_type};
 use super::repo::Place;
 use super::{PageError, Visit, preview, text};
-use crate::http::{Asked, HubError, encoded};
+use crate::http::{Asked, HubError};
 
 /// What is shown of a pack.
 pub(super) struct Pack {
@@ -61,7 +62,7 @@ pub(super) struct EntryView {
 impl Pack {
     /// The entry by itself.
     pub(super) fn entry_url(&self, place: &Place, number: &u64, name: &str) -> String {
-        format!("{}?record={number}&entry={}", place.url("entry", &place.path), encoded(name))
+        format!("{}?record={number}&entry={}", place.url("entry", &place.path), segment(name))
     }
 
     pub(super) fn pages(&self) -> u64 {

@@ -223,7 +223,7 @@ fn described(html: &str) -> String {
 }
 
 fn encoded_path(path: &str) -> String {
-    path.split('/').map(crate::http::encoded).collect::<Vec<_>>().join("/")
+    path.split('/').map(xet::wire::routes::segment).collect::<Vec<_>>().join("/")
 }
 
 /// A card that is longer is cut.

@@ -5,9 +5,9 @@ use store::repo::history::Past;
 use store::repo::oid::Oid;
 use store::repo::refs::{self, HEADS, TAGS};
 use store::repo::{Kind, RepoName};
+use xet::wire::routes::segment;
 
 use super::{PageError, Visit};
-use crate::http::encoded;
 
 /// A repository at a revision, and a path in it.
 pub(super) struct Place {
@@ -166,9 +166,9 @@ impl Place {
 
 /// A page of a repository.
 pub(super) fn url(name: &RepoName, page: &str, revision: &str, path: &str) -> String {
-    let mut url = format!("/{name}/{page}/{}", encoded(revision));
+    let mut url = format!("/{name}/{page}/{}", segment(revision));
     if !path.is_empty() {
-        path.split('/').for_each(|part| url += &format!("/{}", encoded(part)));
+        path.split('/').for_each(|part| url += &format!("/{}", segment(part)));
     }
     url
 }

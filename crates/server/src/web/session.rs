@@ -12,6 +12,7 @@ use axum::extract::{ConnectInfo, FromRequest, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
+use percent_encoding::percent_decode_str;
 use sha2::{Digest as _, Sha256};
 use store::catalog::tokens::{Bound, Rights, TokenRow};
 use store::repo::RepoId;
@@ -334,24 +335,8 @@ fn is_own_path(next: &str) -> bool {
 
 /// Text with its percent escapes decoded; what is no text then is none of a path.
 fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let escaped =
-            after.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
-        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
     // A name of a file may have any letter: only what steers browsers is of interest.
-    bytes.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { 'x' }).collect()
+    percent_decode_str(text).map(|byte| if byte.is_ascii() { char::from(byte) } else { 'x' }).collect()
 }
 
 /// How often a path may be encoded.

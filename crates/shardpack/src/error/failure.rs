@@ -1,4 +1,4 @@
-//! What went wrong with a pack, and where: pack, record, entry, offset.
+//! Errors of packs, with their location: pack, record, entry, offset.
 
 use std::fmt;
 use std::io;
@@ -40,7 +40,7 @@ pub enum Cause {
     },
     /// There is no such record or entry.
     NotFound,
-    /// What the caller gave cannot be used; the text says why and what to do.
+    /// Invalid argument; the text says why and what to do.
     Invalid(String),
 }
 
@@ -50,7 +50,7 @@ impl Default for Cause {
     }
 }
 
-/// What the caller should do next.
+/// Kind of an error: advice for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -67,7 +67,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// What the caller should do next.
+    /// Kind of an error: advice for the caller.
     pub fn kind(&self) -> ErrorKind {
         match &self.0.cause {
             Cause::Format(_) | Cause::Decode(_) => ErrorKind::Corrupt,
@@ -104,7 +104,7 @@ impl Error {
         self.0.entry.as_deref()
     }
 
-    /// Where in the pack.
+    /// Offset in the pack.
     pub fn offset(&self) -> Option<u64> {
         match &self.0.cause {
             Cause::Format(error) => Some(error.at()),
@@ -112,7 +112,7 @@ impl Error {
         }
     }
 
-    /// What the caller gave cannot be used.
+    /// Invalid argument.
     pub fn invalid(why: impl Into<String>) -> Self {
         Cause::Invalid(why.into()).into()
     }

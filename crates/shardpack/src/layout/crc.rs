@@ -12,7 +12,7 @@ pub fn crc(parts: &[&[u8]]) -> u32 {
     sum.finish()
 }
 
-/// What the CRC of this processor is computed with.
+/// Name of the CRC implementation on this processor.
 pub fn crc_target() -> String {
     crc_fast::get_calculator_target(crc_fast::CrcAlgorithm::Crc32Iscsi)
 }

@@ -40,7 +40,7 @@ use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_number, expect_range, expect_text};
 use crate::layout::crc_of_two;
 
-/// What stands before the data of an entry.
+/// Header of an entry, before its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryHeader<'a> {
     /// Bytes of the content after decoding.
@@ -49,9 +49,9 @@ pub struct EntryHeader<'a> {
     pub stored_size: u64,
     /// CRC of the stored bytes.
     pub data_crc: u32,
-    /// How the data is decoded.
+    /// Compression of the data.
     pub compression: Compression,
-    /// What the content is.
+    /// Content type.
     pub content_type: ContentType<'a>,
     /// Zero bytes between the strings and the data.
     pub data_pad: u16,
@@ -70,7 +70,7 @@ impl<'a> EntryHeader<'a> {
         Self::parse_with(r, true)
     }
 
-    /// [`parse`](Self::parse), with the CRC compared only when asked. All else is checked either way.
+    /// [`parse`](Self::parse), with the CRC compared only if `check_crc`. All else is checked either way.
     #[inline]
     pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "entry header";
@@ -150,7 +150,7 @@ impl<'a> EntryHeader<'a> {
     }
 }
 
-/// How the data of an entry is compressed: one frame, or several one after another.
+/// Compression of an entry's data: one frame, or several one after another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
     /// As it is.
@@ -167,7 +167,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// How people call it.
+    /// Name in texts and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -203,7 +203,7 @@ impl From<Compression> for u8 {
     }
 }
 
-/// What the content of an entry is: a code of the fixed list, or the string itself.
+/// Content type of an entry: a code of the fixed list, or the string itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentType<'a> {
     /// A code; the list may have grown since.

@@ -17,28 +17,35 @@
 //! |     52 |    4 | CRC of footer bytes 0-51 and 56-63                                    |
 //! |     56 |    8 | magic, `89 53 50 4b 0d 0a 1a 0a`                                      |
 
+use serde::{Serialize, Serializer};
+
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_magic, expect_number, expect_range};
 use crate::layout::{EndMarker, crc};
 
-/// Where everything is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Offsets and sizes of everything in a pack. Its JSON leaves out the CRCs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Footer {
-    /// Where the index begins.
+    /// Offset of the index.
     pub index_offset: u64,
     /// Bytes from there to the footer.
     pub index_size: u64,
     /// Number of records.
     pub record_count: u64,
     /// Bytes of the whole pack.
+    #[serde(skip)]
     pub file_size: u64,
     /// CRC of the index.
+    #[serde(skip)]
     pub index_crc: u32,
     /// CRC of all sections, their headers and padding included.
+    #[serde(skip)]
     pub sections_crc: u32,
     /// Minor version of the format.
+    #[serde(rename = "version", serialize_with = "with_major")]
     pub version_minor: u16,
-    /// What holds for all records.
+    /// Features of all records.
+    #[serde(flatten)]
     pub features: Features,
 }
 
@@ -109,15 +116,39 @@ impl Footer {
         out.extend(Self::MAGIC);
     }
 
-    /// Where the records end and the end marker begins.
+    /// Offset of the end marker, behind the records.
     pub fn records_end(&self) -> u64 {
         self.index_offset.saturating_sub(EndMarker::LEN as u64)
     }
 }
 
-/// What holds for all records; bits without a name are kept and mean nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn with_major<S: Serializer>(minor: &u16, serializer: S) -> Result<S::Ok, S::Error> {
+    [Footer::VERSION_MAJOR, *minor].serialize(serializer)
+}
+
+/// Features of all records; bits without a name are kept and mean nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "FeatureNames")]
 pub struct Features(pub u32);
+
+/// The features by name, as JSON has them.
+#[derive(Serialize)]
+struct FeatureNames {
+    keys_unique: bool,
+    keys_sorted: bool,
+    records_aligned: bool,
+}
+
+impl From<Features> for FeatureNames {
+    fn from(features: Features) -> Self {
+        Self {
+            keys_unique: features.keys_unique(),
+            keys_sorted: features.keys_sorted(),
+            records_aligned: features.records_aligned(),
+        }
+    }
+}
 
 impl Features {
     /// No key occurs twice.

@@ -13,7 +13,7 @@ use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_number, expect_range};
 use crate::layout::{Footer, crc};
 
-/// Where every record begins.
+/// Offsets of all records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Index {
     /// From the start of the pack, in the order of the records.

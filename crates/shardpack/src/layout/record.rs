@@ -16,20 +16,22 @@
 //!
 //! Then key, metadata, zero bytes to a multiple of 8, entries.
 
+use serde::Serialize;
+
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_magic, expect_range, expect_text};
 use crate::layout::crc_of_two;
 
-/// What stands before the entries of a record.
+/// Header of a record, before its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordHeader<'a> {
     /// The whole record, this header included.
     pub record_size: u64,
     /// Entries that follow.
     pub entry_count: u32,
-    /// How to read the metadata.
+    /// Format of the metadata.
     pub meta_format: MetaFormat,
-    /// What the record does in an overlay.
+    /// Effect in an overlay.
     pub flags: RecordFlags,
     /// Names the record.
     pub key: &'a str,
@@ -50,7 +52,7 @@ impl<'a> RecordHeader<'a> {
         Self::parse_with(r, true)
     }
 
-    /// [`parse`](Self::parse), with the CRC compared only when asked. All else is checked either way.
+    /// [`parse`](Self::parse), with the CRC compared only if `check_crc`. All else is checked either way.
     #[inline]
     pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "record header";
@@ -137,8 +139,9 @@ impl<'a> RecordHeader<'a> {
     }
 }
 
-/// How the metadata of a record is written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Format of the metadata of a record.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "u8")]
 pub enum MetaFormat {
     /// Bytes of the user's own making.
     #[default]
@@ -174,8 +177,22 @@ impl From<MetaFormat> for u8 {
 }
 
 /// The flags of a record; bits without a name are kept and mean nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "RecordFlagNames")]
 pub struct RecordFlags(pub u8);
+
+/// The flags by name, as JSON has them.
+#[derive(Serialize)]
+struct RecordFlagNames {
+    tombstone: bool,
+    overlay: bool,
+}
+
+impl From<RecordFlags> for RecordFlagNames {
+    fn from(flags: RecordFlags) -> Self {
+        Self { tombstone: flags.is_tombstone(), overlay: flags.is_overlay() }
+    }
+}
 
 impl RecordFlags {
     /// In an overlay: this key is deleted.

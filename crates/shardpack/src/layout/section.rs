@@ -36,13 +36,15 @@
 //! | E + 1             | first frame of each entry, counted through all entries; then F         |
 //! | 2 for each of F   | where a frame begins: in the content, and in the stored data           |
 
+use serde::Serialize;
+
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number, expect_range};
 
-/// What stands before the payload of a section.
+/// Header of a section, before its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SectionHeader {
-    /// What the payload is.
+    /// Kind of the payload.
     pub kind: SectionKind,
     /// Whether it must be understood.
     pub flags: SectionFlags,
@@ -102,12 +104,13 @@ impl SectionHeader {
     }
 }
 
-/// What the payload of a section is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Kind of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "u32")]
 pub enum SectionKind {
-    /// What the user said of the pack: one JSON object.
+    /// Metadata of the user: one JSON object.
     UserMetadata,
-    /// What the writer says of itself: JSON.
+    /// Facts of the writer: JSON.
     WriterFacts,
     /// XXH3-64 of each key, in record order.
     KeyHashes,
@@ -115,7 +118,7 @@ pub enum SectionKind {
     KeyOrder,
     /// One digest of all keys: equal in packs that are columns of one dataset.
     KeyDigest,
-    /// Where entries and their frames begin.
+    /// Offsets of entries and their frames.
     EntryDirectory,
     /// BLAKE3 of each record.
     RecordDigests,

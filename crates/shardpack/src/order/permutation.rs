@@ -31,7 +31,7 @@ impl Permutation {
         Self { len, half_bits: bits.div_ceil(2).max(1), keys }
     }
 
-    /// How many numbers are permuted.
+    /// Number of elements.
     pub fn len(&self) -> u64 {
         self.len
     }

@@ -1,4 +1,4 @@
-//! Many records at once: sorted by place, neighbours merged into one read, returned in the order they were asked for.
+//! Many records at once: sorted by offset, neighbours merged into one read, returned in the order of the request.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::read::{OnError, ShardPackReader};
 use crate::record::{Record, RecordRef};
 
-/// How reads are merged.
+/// Options for merging reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunOptions {
     /// Records with fewer bytes between them are read together: those bytes cost less than another read.

@@ -103,5 +103,5 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// What is read at once. Larger leaves the cache before it is checked.
+/// Bytes of one read. A larger one leaves the processor's cache before it is checked.
 const BUFFER_BYTES: u64 = 1 << 20;

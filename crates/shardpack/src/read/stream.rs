@@ -20,7 +20,7 @@ pub struct StreamReader<R> {
     /// Bytes of `buffer` that were read and not yet given.
     start: usize,
     end: usize,
-    /// Where `start` stands in the pack.
+    /// Offset of `start` in the pack.
     at: u64,
     ordinal: u64,
     /// After the end, and after damage that hides where the next record begins.
@@ -187,5 +187,5 @@ fn as_len(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// What is read at once. Larger leaves the cache before it is checked.
+/// Bytes of one read. A larger one leaves the processor's cache before it is checked.
 const BUFFER_BYTES: usize = 1 << 20;

@@ -4,7 +4,7 @@ use crate::error::{Cause, Error};
 use crate::record::Record;
 use crate::set::PackSet;
 
-/// What happens where a column has no record of a key.
+/// Action where a column has no record of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Missing {
     /// It is an error.

@@ -1,12 +1,14 @@
-//! Names of packs: braces as shells expand them, wildcards, folders, numbers of six digits.
+//! Names of packs: braces as shells expand them, wildcards, directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
-use crate::set::catalogue::{CATALOGUE_NAME, Catalogue};
+use globset::GlobBuilder;
 
-/// The paths that inputs name, in the order given. Each may be a file, a folder, a catalogue, or a pattern with braces
+use crate::error::Error;
+use crate::set::dataset_index::{DATASET_INDEX_NAME, DatasetIndex};
+
+/// The paths that inputs name, in the order given. Each may be a file, a folder, a dataset index, or a pattern with braces
 /// and wildcards; what a wildcard or a folder finds is sorted bytewise.
 pub fn resolve<S: AsRef<str>>(inputs: &[S]) -> Result<Vec<PathBuf>, Error> {
     let mut paths = Vec::new();
@@ -16,21 +18,6 @@ pub fn resolve<S: AsRef<str>>(inputs: &[S]) -> Result<Vec<PathBuf>, Error> {
         }
     }
     Ok(paths)
-}
-
-/// The name of pack `number` of a dataset: six digits before the extension, in place of those that are there.
-///
-/// `train.shardpack` and `train-000000.shardpack` both become `train-000007.shardpack`.
-pub fn numbered_name(name: &str, number: u64) -> String {
-    let (stem, extension) = match name.strip_suffix(".shardpack") {
-        Some(stem) => (stem, ".shardpack"),
-        None => (name, ""),
-    };
-    let bare = match stem.rsplit_once('-') {
-        Some((bare, digits)) if digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_digit()) => bare,
-        _ => stem,
-    };
-    format!("{bare}-{number:06}{extension}")
 }
 
 /// Expands `{a,b}` and `{000..973}` with steps, padding and nesting. A text without braces is itself.
@@ -78,7 +65,7 @@ fn push(name: String, out: &mut Vec<String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What stands before, in and after the first braces; an error when they do not close.
+/// Texts before, in and after the first braces; an error when they do not close.
 fn first_braces(text: &str) -> Result<Option<(&str, &str, &str)>, Error> {
     let Some((before, rest)) = text.split_once('{') else { return Ok(None) };
     let mut depth = 1_u32;
@@ -142,9 +129,9 @@ fn resolve_one(name: &str, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
     let path = Path::new(name);
     if path.is_dir() {
         let before = paths.len();
-        let catalogue = path.join(CATALOGUE_NAME);
-        if catalogue.is_file() {
-            return Catalogue::read(&catalogue)?.paths(&catalogue, paths);
+        let index = path.join(DATASET_INDEX_NAME);
+        if index.is_file() {
+            return DatasetIndex::read(&index)?.paths(&index, paths);
         }
         matches_in(path, "*.shardpack", paths)?;
         if paths.len() == before {
@@ -153,7 +140,7 @@ fn resolve_one(name: &str, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
         return Ok(());
     }
     if name.ends_with(".json") && path.is_file() {
-        return Catalogue::read(path)?.paths(path, paths);
+        return DatasetIndex::read(path)?.paths(path, paths);
     }
     if path.exists() || !name.contains(['*', '?', '[']) {
         paths.push(path.to_owned());
@@ -190,15 +177,15 @@ fn glob(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What in `folder` is called like `pattern`, sorted; hidden names only when the pattern begins with a dot.
+/// Appends the files in `folder` whose names match `pattern`, sorted; hidden ones only when the pattern begins with a dot.
 fn matches_in(folder: &Path, pattern: &str, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
     let name = |error: std::io::Error| Error::from(error).in_pack(&folder.display().to_string());
-    let mut found = Vec::new();
+    let (is_match, mut found) = (matcher(pattern), Vec::new());
     for entry in fs::read_dir(folder).map_err(name)? {
         let entry = entry.map_err(name)?;
         let file_name = entry.file_name();
         let hidden = file_name.as_encoded_bytes().starts_with(b".") && !pattern.starts_with('.');
-        if !hidden && file_name.to_str().is_some_and(|text| is_match(pattern.as_bytes(), text.as_bytes())) {
+        if !hidden && file_name.to_str().is_some_and(&is_match) {
             found.push(entry.path());
         }
     }
@@ -207,79 +194,13 @@ fn matches_in(folder: &Path, pattern: &str, paths: &mut Vec<PathBuf>) -> Result<
     Ok(())
 }
 
-/// `*`, `?` and `[a-z]`, `[!a-z]`, compared bytewise.
-fn is_match(pattern: &[u8], text: &[u8]) -> bool {
-    // After a star, every suffix is tried; only the last star ever needs to be tried again.
-    let (mut p, mut t) = (pattern, text);
-    let mut retry: Option<(&[u8], &[u8])> = None;
-    loop {
-        match (p.split_first(), t.split_first()) {
-            (Some((b'*', rest)), _) => {
-                retry = Some((rest, t));
-                p = rest;
-                continue;
-            }
-            (None, None) => return true,
-            (Some(_), Some((&byte, after))) => {
-                if let Some(rest) = match_one(p, byte) {
-                    (p, t) = (rest, after);
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        match retry {
-            Some((rest, from)) => match from.split_first() {
-                Some((_, after)) => {
-                    retry = Some((rest, after));
-                    (p, t) = (rest, after);
-                }
-                None => return false,
-            },
-            None => return false,
-        }
-    }
-}
-
-/// What is left of the pattern after one byte was matched.
-fn match_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
-    let (first, rest) = pattern.split_first()?;
-    match first {
-        b'?' => Some(rest),
-        b'[' => {
-            let close = rest.iter().skip(1).position(|&c| c == b']').map(|at| at + 1);
-            let Some((set, after)) =
-                close.and_then(|close| Some((rest.get(..close)?, rest.get(close + 1..)?)))
-            else {
-                return (byte == b'[').then_some(rest);
-            };
-            let (negated, set) = match set.split_first() {
-                Some((b'!' | b'^', set)) => (true, set),
-                _ => (false, set),
-            };
-            (in_set(set, byte) != negated).then_some(after)
-        }
-        first => (*first == byte).then_some(rest),
-    }
-}
-
-fn in_set(mut set: &[u8], byte: u8) -> bool {
-    loop {
-        match set {
-            [low, b'-', high, rest @ ..] => {
-                if (*low..=*high).contains(&byte) {
-                    return true;
-                }
-                set = rest;
-            }
-            [one, rest @ ..] => {
-                if *one == byte {
-                    return true;
-                }
-                set = rest;
-            }
-            [] => return false,
-        }
+/// A matcher for one part of a path: `*`, `?`, `[a-z]` and `[!a-z]`, compared bytewise. What is no pattern, as `[`, is a name.
+fn matcher(pattern: &str) -> impl Fn(&str) -> bool {
+    let glob =
+        GlobBuilder::new(pattern).literal_separator(true).build().ok().map(|glob| glob.compile_matcher());
+    move |name| match &glob {
+        Some(glob) => glob.is_match(name),
+        None => name == pattern,
     }
 }
 
@@ -324,23 +245,17 @@ mod tests {
     fn wildcards_match_as_in_a_shell() {
         let right =
             [("*", "x"), ("a*c", "abbc"), ("a*b*c", "aXbXbc"), ("?x", "ax"), ("[a-c]z", "bz"), ("[!a]", "b")];
-        for (pattern, text) in right {
-            assert!(is_match(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
-        }
-        for (pattern, text) in [("a*c", "abb"), ("?", ""), ("[a-c]", "d"), ("", "x"), ("[", "x"), ("a", "ab")]
+        for (pattern, text) in
+            right.into_iter().chain([("[", "["), ("**a**", "xxaxx"), ("[^a]", "b"), ("??", "é")])
         {
-            assert!(!is_match(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+            assert!(matcher(pattern)(text), "{pattern} {text}");
         }
-        assert!(is_match(b"[", b"["));
-        assert!(is_match(b"**a**", b"xxaxx"));
-    }
-
-    #[test]
-    fn packs_are_numbered_by_six_digits() {
-        for name in ["train.shardpack", "train-000000.shardpack", "train-000123.shardpack"] {
-            assert_eq!(numbered_name(name, 7), "train-000007.shardpack");
+        for (pattern, text) in
+            [("a*c", "abb"), ("?", ""), ("[a-c]", "d"), ("x", ""), ("[", "x"), ("a", "ab"), ("*.x", "A.X")]
+        {
+            assert!(!matcher(pattern)(text), "{pattern} {text}");
         }
-        assert_eq!(numbered_name("train-12.shardpack", 7), "train-12-000007.shardpack");
-        assert_eq!(numbered_name("x", 1_234_567), "x-1234567");
+        let slow = format!("{}b", "*a".repeat(2000));
+        assert!(!matcher(&slow)(&"a".repeat(5000)));
     }
 }

@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a path given for output leads to.
+/// Kind of file that an output path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     /// Standard output.
@@ -197,7 +197,7 @@ impl Drop for Staged {
     }
 }
 
-/// Creates a file that nobody can read who cannot read the file it will replace.
+/// Creates a file with the permissions of the file it will replace, at most.
 fn create_like(staged: &Path, target: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);

@@ -21,7 +21,7 @@ type Done = (u64, usize, Result<Block, Error>);
 pub(super) struct Pool {
     jobs: Option<SyncSender<(u64, usize, Record)>>,
     done: Receiver<Done>,
-    /// What came back before its turn.
+    /// Finished records that wait for their turn.
     early: BTreeMap<u64, (usize, Result<Block, Error>)>,
     threads: Vec<JoinHandle<()>>,
     given: u64,
@@ -109,7 +109,7 @@ impl Drop for Pool {
     }
 }
 
-/// What a record counts at least: so the bound on bytes is one on their number too.
+/// Bytes that a record counts at least, so that the bound on bytes bounds their number too.
 const RECORD_BYTES_MIN: usize = 16 << 10;
 
 /// More than the bound on bytes lets in.

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use crate::codec::Frame;
 use crate::error::Error;
 use crate::record::Record;
-use crate::set::numbered_name;
 use crate::sink::{Destination, ShardPackWriter, remove_leftovers};
 use crate::write::{Finished, WriteOptions};
 
-/// Where a new pack begins.
+/// Limits of one pack.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Before a pack would have more bytes; 0 is never.
@@ -150,5 +149,34 @@ impl Rolling {
             self.finish_current()?;
         }
         Ok(self.done)
+    }
+}
+
+/// The name of pack `number` of a dataset: six digits before the extension, in place of those that are there.
+///
+/// `train.shardpack` and `train-000000.shardpack` both become `train-000007.shardpack`.
+fn numbered_name(name: &str, number: u64) -> String {
+    let (stem, extension) = match name.strip_suffix(".shardpack") {
+        Some(stem) => (stem, ".shardpack"),
+        None => (name, ""),
+    };
+    let bare = match stem.rsplit_once('-') {
+        Some((bare, digits)) if digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_digit()) => bare,
+        _ => stem,
+    };
+    format!("{bare}-{number:06}{extension}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packs_are_numbered_by_six_digits() {
+        for name in ["train.shardpack", "train-000000.shardpack", "train-000123.shardpack"] {
+            assert_eq!(numbered_name(name, 7), "train-000007.shardpack");
+        }
+        assert_eq!(numbered_name("train-12.shardpack", 7), "train-12-000007.shardpack");
+        assert_eq!(numbered_name("x", 1_234_567), "x-1234567");
     }
 }

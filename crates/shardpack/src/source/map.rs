@@ -1,4 +1,4 @@
-//! A local file mapped into memory: the fastest way to read at random, for files that nobody cuts while they are read.
+//! A local file mapped into memory: the fastest way to read at random, for files that are not truncated while they are read.
 #![allow(unsafe_code)] // one call that maps; ADR 6 says why
 
 use std::fs::File;

@@ -13,9 +13,9 @@ pub struct RecordDraft<'a> {
     pub key: &'a str,
     /// Belongs to the record as a whole; may be empty.
     pub metadata: &'a [u8],
-    /// How the metadata is written.
+    /// Format of the metadata.
     pub meta_format: MetaFormat,
-    /// What it does in an overlay.
+    /// Effect in an overlay.
     pub flags: RecordFlags,
     /// Its entries.
     pub entries: Vec<EntryDraft<'a>>,
@@ -26,11 +26,11 @@ pub struct RecordDraft<'a> {
 pub struct EntryDraft<'a> {
     /// Names it in its record.
     pub name: &'a str,
-    /// What the content is.
+    /// Content type.
     pub content_type: &'a str,
     /// The content.
     pub data: &'a [u8],
-    /// What is done with it; none is what the writer does with all.
+    /// Compression; none means that of the writer.
     pub compression: Option<Method>,
 }
 
@@ -67,7 +67,7 @@ pub fn encode_block(
     encode_noted(draft, options, &mut Vec::new(), out)
 }
 
-/// Where an entry stands in its record, and how much of it there is.
+/// Location of an entry in its record, and its sizes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryPlace {
     pub(super) header_at: u64,

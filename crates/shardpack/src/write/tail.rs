@@ -1,4 +1,4 @@
-//! What stands after the records: end marker, index, sections, footer.
+//! Tail of a pack: end marker, index, sections, footer.
 
 use serde::Serialize;
 
@@ -9,10 +9,10 @@ use crate::layout::{
 };
 use crate::write::{Directory, Finished, PackEncoder, WriteOptions};
 
-/// Where records are longer than this on average, reading one entry of them alone is worth a table.
+/// Average size of records from which an entry directory pays, for reading one entry alone.
 const DIRECTORY_RECORD_BYTES: u64 = 1 << 20;
 
-/// What section 2 holds.
+/// Facts of the writer (section 2).
 #[derive(Debug, Serialize)]
 struct Facts<'a> {
     format: &'static str,

@@ -1,7 +1,7 @@
 //! Plain: chunks that lie in their object as they are, and were read and found right a short while ago.
 //!
-//! Whoever asks for them again can be sent the file's bytes: neither copied nor hashed once more. A mark is forgotten after
-//! a time, so that damage to a disk is found by reading as it was before, only later.
+//! Reading them again within a time skips the hash and the copy into a new buffer; then the mark is forgotten, so that
+//! damage to a disk is found by reading as it was before, only later.
 
 use std::ops::Range;
 use std::sync::Arc;

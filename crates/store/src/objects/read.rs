@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures::future::TryFutureExt as _;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
-use super::parts::{self, FilePart};
 use super::{ObjectKey, Objects};
 use crate::blocks::{Block, Blocks};
 use crate::error::{Error, ErrorKind, Result};
@@ -45,12 +44,6 @@ impl ObjectReader {
     pub(super) fn into_file(self) -> Option<Arc<File>> {
         self.file
     }
-
-    /// The same range as parts of a file, for whoever can send them without reading them; `None` for what is not in a
-    /// folder.
-    pub fn parts(&self, range: Range<u64>) -> Option<BoxStream<'static, Result<FilePart>>> {
-        Some(parts::of(self.key, self.file.clone()?, range))
-    }
 }
 
 /// A range of an object that was asked for: here, or in a file that is read where its bytes are needed.
@@ -83,16 +76,6 @@ impl Objects {
     /// Where the file of an object is, or would be; `None` for what is not in a folder.
     pub(crate) fn path_of(&self, key: &ObjectKey) -> Option<PathBuf> {
         Some(self.folder.as_ref()?.join(key.to_string()))
-    }
-
-    /// The file of an object, this range of which was in memory a moment ago; `None` for what is not in a folder.
-    pub(crate) async fn file(&self, key: &ObjectKey, range: &Range<u64>) -> Result<Option<Arc<File>>> {
-        if self.folder.is_none() {
-            return Ok(None);
-        }
-        let Some(file) = self.reader(key).await?.and_then(|reader| reader.file) else { return Ok(None) };
-        parts::bring(key, &file, range, range.end).await?;
-        Ok(Some(file))
     }
 
     /// A range, which must lie in the object, to be read where CPU work is done. A file is only opened.
@@ -286,12 +269,8 @@ mod tests {
     use super::*;
     use crate::objects::{Digest, XorbKey};
 
-    fn read_exact_at(file: &File, room: &mut [u8], at: u64) {
-        std::os::unix::fs::FileExt::read_exact_at(file, room, at).unwrap();
-    }
-
     #[tokio::test]
-    async fn every_range_reads_the_same_as_bytes_and_as_parts_of_a_file() {
+    async fn every_range_reads_as_it_was_stored() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::local(folder.path()).unwrap();
         let key =
@@ -307,20 +286,8 @@ mod tests {
                 let pieces: Vec<Bytes> = reader.stream(start..end).try_collect().await.unwrap();
                 let expected = &data[start as usize..end as usize];
                 assert!(pieces.concat() == expected, "pass {pass}: {start}..{end}");
-                let parts: Vec<FilePart> = reader.parts(start..end).unwrap().try_collect().await.unwrap();
-                let mut sent = vec![0; expected.len()];
-                let mut at = 0;
-                for part in &parts {
-                    let len = part.len();
-                    read_exact_at(&part.file, &mut sent[at..at + len], part.range.start);
-                    at += len;
-                }
-                assert!(sent == expected, "pass {pass}: {start}..{end}");
             }
-            // A range that passes the end breaks off, whichever way it is read.
-            let parts: Result<Vec<FilePart>> =
-                reader.parts(1_000_000..3_000_002).unwrap().try_collect().await;
-            assert_eq!(parts.unwrap_err().kind(), ErrorKind::Corrupt);
+            // A range that passes the end breaks off.
             let beyond: Result<Vec<Bytes>> = reader.stream(1_000_000..3_000_002).try_collect().await;
             assert_eq!(beyond.unwrap_err().kind(), ErrorKind::Corrupt);
         }

@@ -87,24 +87,7 @@ impl FromStr for Oid {
     }
 }
 
-/// Bytes from lower-case hexadecimal, all of the text and nothing else.
-pub(crate) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N {
-        return None;
-    }
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let [high, low] = pair else { return None };
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(bytes)
-}
+pub(crate) use xet::hash::parse_hex;
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use crate::error::FormatError;
 use crate::hash::{ChunkHash, FileHash, XorbHash};
 
@@ -239,15 +241,11 @@ pub fn token(kind: &str, id: &str, scope: TokenScope, revision: Option<&str>) ->
 
 /// Text as one path segment: all but unreserved characters escaped, slashes too.
 pub fn segment(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            _ => write!(out, "%{byte:02X}").expect("a string takes every write"),
-        }
-    }
-    out
+    utf8_percent_encode(text, &NOT_UNRESERVED).to_string()
 }
+
+/// What RFC 3986 does not reserve stays as it is.
+const NOT_UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[cfg(test)]
 mod tests {

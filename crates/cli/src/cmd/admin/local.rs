@@ -9,16 +9,20 @@ use store::catalog::keep::{DeedQuery, Limit, QuotaOf, QuotaRow};
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
 
-use super::keeping::{Audit, DedupSetting, QuotaVerb, Undelete};
+use super::quota::{Audit, DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
-use super::{MemberVerb, Place, RepoVerb, TrashVerb, Values, Verb, said};
+use super::{MemberVerb, RepoVerb, StoreArgs, TrashVerb, Values, Verb};
+use crate::output::CliError;
 
-pub(super) async fn run(place: &Place, verb: Verb) -> Values {
+pub(super) async fn run(place: &StoreArgs, verb: Verb) -> Values {
     let (config, store) = (place.config()?, place.open().await?);
     match verb {
         Verb::User(UserVerb::Password { name, stdin, remove }) => {
             let hash = read_password(&name, stdin, remove)?.as_deref().map(password::hash).transpose();
-            store.set_password(&name, hash.map_err(said)?.as_deref(), None).await.map(|()| Vec::new())
+            store
+                .set_password(&name, hash.map_err(CliError::message)?.as_deref(), None)
+                .await
+                .map(|()| Vec::new())
         }
         Verb::User(verb) => users(verb, &store).await,
         Verb::Org(verb) => organisations(verb, &store).await,
@@ -29,7 +33,7 @@ pub(super) async fn run(place: &Place, verb: Verb) -> Values {
         Verb::Audit(audit) => deeds(&audit, &store).await,
         Verb::Undelete(verb) => undelete(&verb, &store).await,
     }
-    .map_err(said)
+    .map_err(CliError::message)
 }
 
 async fn users(verb: UserVerb, store: &Store) -> store::Result<Vec<Value>> {

@@ -7,13 +7,14 @@ use reqwest::{Client, Method, header};
 use serde_json::{Value, json};
 use store::DedupPolicy;
 use store::repo::{Kind, RepoName};
+use xet::wire::routes::segment;
 
-use super::keeping::{DedupSetting, QuotaVerb, Undelete};
+use super::quota::{DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
-use super::{MemberVerb, RepoVerb, TrashVerb, Values, Verb, said};
+use super::{MemberVerb, RepoVerb, TrashVerb, Values, Verb};
 use crate::output::CliError;
 
-/// A server and who asks it.
+/// A server and the token for it.
 pub(super) struct Remote {
     client: Client,
     endpoint: String,
@@ -24,10 +25,11 @@ impl Remote {
     pub(super) fn new(endpoint: &str, token: Option<String>) -> Result<Self, CliError> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let token = token.or_else(|| variable("DRYSTONE_TOKEN")).or_else(|| variable("HF_TOKEN"));
-        let token = token.ok_or_else(|| said("this needs an admin token: --token, or DRYSTONE_TOKEN"))?;
+        let token = token
+            .ok_or_else(|| CliError::message("this needs an admin token: --token, or DRYSTONE_TOKEN"))?;
         // Under the rules of every other verb: whom a token may be sent to, and how an address looks.
         Hub::new(endpoint, Some(Token::new(&token)), HttpOptions::default())?;
-        let client = Client::builder().build().map_err(said)?;
+        let client = Client::builder().build().map_err(CliError::message)?;
         Ok(Self { client, endpoint: endpoint.trim_end_matches('/').to_owned(), token })
     }
 
@@ -108,7 +110,7 @@ impl Remote {
         let mut set = self.list(DEDUP).await?;
         set.retain(|value| value.get("of") == Some(&json!(name)));
         match set.is_empty() {
-            true => Err(said(format!("no dedup policy is set for {name}"))),
+            true => Err(CliError::message(format!("no dedup policy is set for {name}"))),
             false => Ok(set),
         }
     }
@@ -151,7 +153,7 @@ impl Remote {
             }
             RepoVerb::Rename { from, to } => {
                 if from.kind != to.kind {
-                    return Err(said("through a server a repository keeps its kind"));
+                    return Err(CliError::message("through a server a repository keeps its kind"));
                 }
                 let body = json!({"fromRepo": from.id(), "toRepo": to.id(), "type": from.kind.singular()});
                 self.send(Method::POST, "/api/repos/move", body).await?;
@@ -215,11 +217,11 @@ impl Remote {
         if !body.is_null() {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let answer = request.send().await.map_err(said)?;
+        let answer = request.send().await.map_err(CliError::message)?;
         let status = answer.status();
         let link = answer.headers().get(header::LINK).and_then(|link| link.to_str().ok());
         let link = link.and_then(|link| Some(link.strip_prefix('<')?.split_once('>')?.0.to_owned()));
-        let text = answer.text().await.map_err(said)?;
+        let text = answer.text().await.map_err(CliError::message)?;
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
         if !status.is_success() {
             let why = value.get("error").or_else(|| value.get("message")).and_then(Value::as_str);
@@ -227,13 +229,6 @@ impl Remote {
         }
         Ok((if let Value::Array(values) = value { values } else { vec![value] }, link))
     }
-}
-
-/// A name as one segment of a path.
-fn segment(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let encode = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    name.bytes().map(encode).collect()
 }
 
 const USERS: &str = "/api/admin/users";

@@ -4,8 +4,7 @@ use std::io::{self, BufRead as _};
 
 use clap::Subcommand;
 
-use super::keeping::{DedupSetting, dedup_setting};
-use super::said;
+use super::quota::{DedupSetting, dedup_setting};
 use crate::output::CliError;
 
 #[derive(Debug, Subcommand)]
@@ -85,7 +84,7 @@ pub(super) enum OrgVerb {
     },
 }
 
-/// The password to set: `None` to remove it. Asks on the terminal, twice and without showing it, unless it comes from
+/// The password to set: `None` to remove it. Prompts on the terminal, twice and without showing it, unless it comes from
 /// standard input.
 pub(super) fn read_password(name: &str, stdin: bool, remove: bool) -> Result<Option<String>, CliError> {
     if remove {
@@ -93,20 +92,20 @@ pub(super) fn read_password(name: &str, stdin: bool, remove: bool) -> Result<Opt
     }
     if stdin {
         let mut line = String::new();
-        io::stdin().lock().read_line(&mut line).map_err(said)?;
+        io::stdin().lock().read_line(&mut line).map_err(CliError::message)?;
         return Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()));
     }
     let terminal = console::Term::stderr();
     if !terminal.is_term() {
-        return Err(said("no terminal to read a password from: pass it by --stdin"));
+        return Err(CliError::message("no terminal to read a password from: pass it by --stdin"));
     }
     let ask = |prompt: &str| {
         terminal.write_str(prompt)?;
         terminal.read_secure_line()
     };
-    let password = ask(&format!("New password of {name}: ")).map_err(said)?;
-    match ask("Once more: ").map_err(said)? == password {
+    let password = ask(&format!("New password of {name}: ")).map_err(CliError::message)?;
+    match ask("Once more: ").map_err(CliError::message)? == password {
         true => Ok(Some(password)),
-        false => Err(said("the two passwords differ")),
+        false => Err(CliError::message("the two passwords differ")),
     }
 }

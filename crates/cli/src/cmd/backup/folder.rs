@@ -19,10 +19,9 @@ use server::ServeConfig;
 use store::Objects;
 use store::backup::{BackedUp, copy_snapshot, remove_database};
 
-use crate::cmd::keep::said;
 use crate::output::CliError;
 
-/// What a backup holds.
+/// Description of a backup, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// Which layout of the directory this is.
@@ -33,9 +32,9 @@ pub(crate) struct Manifest {
     pub(crate) snapshot_s: u64,
     /// When the backup was whole, Unix seconds.
     pub(crate) finished_s: u64,
-    /// What the catalog was in: `sqlite` or `postgresql`.
+    /// Database of the catalog: `sqlite` or `postgresql`.
     pub(crate) engine: String,
-    /// Where the objects are, if not in the directory.
+    /// URL of the objects, if not in the directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) objects: Option<String>,
     /// Objects that the snapshot needs.
@@ -65,7 +64,7 @@ impl Manifest {
     }
 }
 
-/// The directory, which nobody else backs up to or restores from.
+/// The directory, locked against other backups and restores.
 #[derive(Debug)]
 pub(crate) struct BackupFolder {
     folder: PathBuf,
@@ -109,7 +108,7 @@ impl BackupFolder {
         }
     }
 
-    /// What the last whole backup here holds.
+    /// Reads the description of the last complete backup.
     pub(super) fn manifest(&self) -> Result<Option<Manifest>, CliError> {
         let file = self.path(MANIFEST);
         let text = match fs::read(&file) {
@@ -138,11 +137,11 @@ impl BackupFolder {
     /// The objects of the backup.
     pub(crate) fn objects(&self, url: &Option<String>) -> Result<Objects, CliError> {
         match url {
-            Some(url) => server::house::open_objects(url).map_err(said),
+            Some(url) => server::house::open_objects(url).map_err(CliError::message),
             None => {
                 let folder = self.path("objects");
                 make_private(&folder).map_err(|error| CliError::Io(folder.display().to_string(), error))?;
-                Objects::local(&folder).map_err(said)
+                Objects::local(&folder).map_err(CliError::message)
             }
         }
     }
@@ -150,8 +149,10 @@ impl BackupFolder {
     /// The objects of the backup, which are there.
     pub(crate) fn objects_to_read(&self, url: &Option<String>) -> Result<Objects, CliError> {
         match url {
-            Some(url) => server::house::open_existing_objects(url).map_err(said),
-            None if self.path("objects").is_dir() => Objects::local(&self.path("objects")).map_err(said),
+            Some(url) => server::house::open_existing_objects(url).map_err(CliError::message),
+            None if self.path("objects").is_dir() => {
+                Objects::local(&self.path("objects")).map_err(CliError::message)
+            }
             None => {
                 let message = format!("{}: the backup has no objects", self.folder.display());
                 Err(CliError::Message(message))
@@ -176,7 +177,7 @@ impl BackupFolder {
 
     /// The backup is whole.
     pub(super) fn finish(&self, manifest: &Manifest) -> Result<(), CliError> {
-        let text = serde_json::to_string_pretty(manifest).map_err(said)? + "\n";
+        let text = serde_json::to_string_pretty(manifest).map_err(CliError::message)? + "\n";
         write_whole(&self.path(MANIFEST), text.as_bytes())?;
         end(&self.path(PARTIAL))
     }
@@ -204,8 +205,8 @@ impl SnapshotCopy {
         }
         let (folder, manifest) = BackupFolder::open_whole(folder)?;
         let draft = folder.path(VERIFIED);
-        remove_database(&draft).map_err(said)?;
-        copy_snapshot(&folder.catalog(), &draft, &manifest.catalog_sha256).map_err(said)?;
+        remove_database(&draft).map_err(CliError::message)?;
+        copy_snapshot(&folder.catalog(), &draft, &manifest.catalog_sha256).map_err(CliError::message)?;
         Ok(Some(Self { catalog: sqlite_url(&draft)?, objects: manifest.objects, folder }))
     }
 }
@@ -261,7 +262,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 /// The URL of a SQLite file.
 pub(super) fn sqlite_url(file: &Path) -> Result<String, CliError> {
     let failed = |error| CliError::Io(file.display().to_string(), error);
-    store::backup::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(said)
+    store::backup::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(CliError::message)
 }
 
 /// Writes a file that is whole or not there, for its owner alone.

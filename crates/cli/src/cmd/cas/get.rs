@@ -21,7 +21,7 @@ use xet::{FileHash, Sha256};
 
 use super::Target;
 use crate::output::{CliError, complain};
-use crate::remote::{Keeping, Pulling};
+use crate::remote::{CacheArgs, PullArgs};
 use crate::transfer;
 
 /// Download files by XET hash
@@ -41,7 +41,7 @@ pub(super) struct Get {
     #[arg(long, value_name = "LIST")]
     from_json: Option<PathBuf>,
 
-    /// Where to write: a file, `-` for standard output; with --from-json a folder
+    /// Output: a file, `-` for standard output; with --from-json a directory
     #[arg(short, long, value_name = "PATH")]
     output: PathBuf,
 
@@ -61,10 +61,10 @@ pub(super) struct Get {
     target: Target,
 
     #[command(flatten)]
-    keeping: Keeping,
+    cache: CacheArgs,
 
     #[command(flatten)]
-    pulling: Pulling,
+    pull: PullArgs,
 
     /// Print totals as JSON
     #[arg(long)]
@@ -85,7 +85,7 @@ struct Totals {
     seconds: f64,
 }
 
-/// What was pulled, and how many files were not.
+/// Downloaded files, and the number of failures.
 #[derive(Debug, Default)]
 struct Outcome {
     files: u64,
@@ -103,7 +103,7 @@ impl Get {
             let puller = self.puller().await?.with_progress(progress.clone());
             self.pull(&puller, destination).await
         };
-        let work = transfer::in_time(self.pulling.deadline, work);
+        let work = transfer::in_time(self.pull.deadline, work);
         let outcome = transfer::run(&progress, transfer::fetched, work)?;
         let totals = Totals {
             files: outcome.files,
@@ -129,15 +129,15 @@ impl Get {
     }
 
     async fn puller(&self) -> Result<Puller, CliError> {
-        let options = self.pulling.options(self.keeping.cache(&self.target.memory)?);
-        if self.keeping.offline {
+        let options = self.pull.options(self.cache.cache(&self.target.cache_dir)?);
+        if self.cache.offline {
             return Ok(Puller::offline(options));
         }
         let opened = self.target.open(TokenScope::Read).await?;
         Ok(Puller::new(opened.cas, options))
     }
 
-    /// Where the bytes of one file go; a folder with --from-json.
+    /// Output of one file; a directory with --from-json.
     fn destination(&self) -> Result<Destination, CliError> {
         if self.from_json.is_some() {
             return match self.output == Path::new("-") {

@@ -1,4 +1,4 @@
-//! What the demo pushes: a model before and after a little training, and pictures. The same on every machine.
+//! Files of the demo: a model before and after a little training, and pictures. The same on every machine.
 
 use std::fs;
 use std::io::{self, Write};

@@ -13,7 +13,7 @@ use crate::output::CliError;
 pub(super) struct Session {
     folder: PathBuf,
     programs: PathBuf,
-    /// What `export` would have set.
+    /// Environment variables of the commands.
     variables: Vec<(&'static str, String)>,
     server: Option<Running>,
     commands: Vec<String>,
@@ -21,7 +21,7 @@ pub(super) struct Session {
     quiet: bool,
 }
 
-/// What a command printed.
+/// Output of a command.
 pub(super) struct Printed {
     pub(super) stdout: Vec<u8>,
     quiet: bool,

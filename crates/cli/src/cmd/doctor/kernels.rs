@@ -8,11 +8,11 @@ use xet::kernels::{self, Choice, Kernel};
 
 use super::Finding;
 
-/// How fast the implementations of one hot loop are here.
+/// Throughput of the implementations of one kernel on this machine.
 #[derive(Debug, Serialize)]
 pub(super) struct Speed {
     name: &'static str,
-    /// What this process runs.
+    /// Implementation that this process runs.
     in_use: String,
     native: String,
     native_gb_per_s: f64,

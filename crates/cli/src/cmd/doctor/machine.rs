@@ -1,4 +1,4 @@
-//! What the doctor looks at on this machine: disk, port, limits.
+//! Checks of this machine: disk, port, limits.
 
 use std::io::{self, Seek as _, Write as _};
 use std::path::Path;
@@ -9,7 +9,7 @@ use server::ServeConfig;
 use server::check::there;
 use server::disk::free_bytes;
 
-use super::super::keep::human;
+use super::super::store_args::human;
 use super::Finding;
 
 /// The data folder: can it be written, how long does the disk take to keep something, is there room.
@@ -102,7 +102,7 @@ pub(super) async fn port(config: &ServeConfig) -> Finding {
 async fn answers(config: &ServeConfig) -> Option<String> {
     // Whose certificate it is does not matter to the question whether it is ours.
     let http = reqwest::Client::builder().timeout(ANSWER_TIMEOUT).tls_danger_accept_invalid_certs(true);
-    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let scheme = if config.tls_cert.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{}/health", config.listen);
     let body = http.build().ok()?.get(url).send().await.ok()?.bytes().await.ok()?;
     let body: serde_json::Value = serde_json::from_slice(&body).ok()?;

@@ -1,4 +1,4 @@
-//! What the doctor looks at elsewhere: catalog, bucket, clocks; and the certificate, which others look at.
+//! Checks of services: catalog, bucket, clocks, certificate.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -7,7 +7,7 @@ use server::{House, Key, ServeConfig, Tls};
 use store::repo::RepoId;
 use store::{Digest, ObjectKey, Objects, catalog};
 
-use super::super::keep::now_s;
+use super::super::store_args::now_s;
 use super::Finding;
 
 /// Whether the catalog answers, how old its tables are, and how far its clock is from ours, in seconds.
@@ -83,7 +83,7 @@ pub(super) async fn objects(config: &ServeConfig) -> (Vec<Finding>, Option<u64>)
     let key = random_key();
     let mut findings = Vec::new();
     let mut off_s = None;
-    // A part of an upload that nobody goes on with: if we do not come to deleting it, a sweep does.
+    // An upload part that is never completed: if the delete below fails, garbage collection deletes it.
     let examined = tokio::time::timeout(TIMEOUT, async {
         findings.push(round_trip(&objects, &key).await?);
         let signed;
@@ -188,15 +188,15 @@ pub(super) fn clock(now_s: u64, catalog_off_s: Option<u64>, bucket_off_s: Option
 
 /// Whether the key fits the certificate, how long that is good, and who may read the key.
 pub(super) fn certificate(config: &ServeConfig) -> Option<Finding> {
-    let files = config.tls.as_ref()?;
+    let files = config.tls()?;
     let what = "certificate";
     let now = SystemTime::now();
-    if let Err(error) = Tls::check_at(files, now) {
+    if let Err(error) = Tls::check_at(&files, now) {
         let advice =
             "renew it, or name another with tls_cert and tls_key; SIGHUP makes a running server read them";
         return Some(Finding::fail(what, error.to_string(), advice));
     }
-    if Tls::check_at(files, now + SOON).is_err() {
+    if Tls::check_at(&files, now + SOON).is_err() {
         let advice = "renew it, then send SIGHUP to the server";
         return Some(Finding::warn(what, "it ends within two weeks", advice));
     }
@@ -212,7 +212,7 @@ pub(super) fn certificate(config: &ServeConfig) -> Option<Finding> {
     Some(Finding::ok(what, "the key fits, and it is good for two weeks and more"))
 }
 
-/// The name of an object that nobody else has.
+/// A unique object name.
 fn random_key() -> ObjectKey {
     let random = Key::random();
     let bytes = random.bytes();

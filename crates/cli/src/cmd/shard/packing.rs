@@ -13,12 +13,12 @@ use xet::{ChunkHash, RangeHash, Sha256, XorbHash};
 use crate::files::write_one_of_many;
 use crate::output::CliError;
 
-/// Takes files one after the other; xorbs are sealed, and written if asked for, as they fill.
+/// Takes files one after the other; xorbs are sealed, and written if a directory was given, as they fill.
 pub(super) struct Packing {
     builder: XorbBuilder,
     footer: Form,
     directory: Option<PathBuf>,
-    /// Where each chunk is: the number of its xorb, and its own number in that.
+    /// Location of each chunk: number of its xorb, and its number in that.
     places: HashMap<ChunkHash, (usize, u32)>,
     sealed: Vec<XorbEntry>,
     files: Vec<PackedFile>,
@@ -40,7 +40,7 @@ struct PackedTerm {
 
 impl Packing {
     pub(super) fn new(scheme: Policy, footer: Form, directory: Option<PathBuf>) -> Self {
-        // Nobody will see the bytes: do not spend time on compressing them.
+        // The bytes are not written: do not spend time on compressing them.
         let policy = if directory.is_some() { scheme } else { Policy::Always(xet::compress::Scheme::Raw) };
         let (places, sealed, files) = Default::default();
         Self { builder: XorbBuilder::new(policy), footer, directory, places, sealed, files }

@@ -14,14 +14,14 @@ use store::catalog::tokens::{Bound, Rights, TokenRow};
 use store::repo::{NamespaceRow, NamespaceState, RepoName};
 use xet::wire::routes::TokenScope;
 
-use super::{Place, Shown, block_on, now_s, said};
+use super::{Shown, StoreArgs, block_on, now_s};
 use crate::output::{CliError, complain};
 
 /// Print a new token, this once
 ///
 /// The catalog keeps a hash of it, so it cannot be shown again. A token of a user allows at most what the user may do; every token is limited
 /// to the repository, namespace or server that it is made for. One for a repository can be given to XET clients as it is; with any other a client
-/// asks the server's token route first, as Hub clients do.
+/// queries the server's token route first, as Hub clients do.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone token create --scope write --repo ann/model\n  \
                         drystone token create --scope write --everywhere --subject ann\n  \
@@ -29,7 +29,7 @@ use crate::output::{CliError, complain};
                         drystone token create --scope admin --label backup --catalog postgres://db/hub\n  \
                         drystone token create --scope read --repo datasets/ann/corpus --cas --ttl 3600")]
 pub(super) struct Create {
-    /// What it allows; each includes those before it
+    /// Scope of the token; each includes those before it
     #[arg(long, value_enum)]
     scope: ScopeChoice,
 
@@ -45,7 +45,7 @@ pub(super) struct Create {
     #[arg(long, conflicts_with_all = ["repo", "namespace"])]
     everywhere: bool,
 
-    /// What to call it [default: what it is for]
+    /// Name of the token [default: what it is for]
     #[arg(long, value_name = "TEXT", value_parser = parse_name)]
     label: Option<String>,
 
@@ -62,7 +62,7 @@ pub(super) struct Create {
     cas: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// Print JSON
     #[arg(long)]
@@ -103,10 +103,13 @@ impl Create {
             let catalog = self.place.open_catalog().await?;
             let owner = self.owner(&*catalog).await?;
             let (token, mut row) = self.make(owner, now_s)?;
-            self.spell(catalog.hub(), &mut row).await.map_err(said)?;
-            match catalog.tokens().add(&row).await.map_err(said)? {
+            self.spell(catalog.hub(), &mut row).await.map_err(CliError::message)?;
+            match catalog.tokens().add(&row).await.map_err(CliError::message)? {
                 // As it was stored: bound to the repository's id.
-                true => Ok((token, catalog.tokens().by_id(&row.id).await.map_err(said)?.unwrap_or(row))),
+                true => Ok((
+                    token,
+                    catalog.tokens().by_id(&row.id).await.map_err(CliError::message)?.unwrap_or(row),
+                )),
                 false => Err(CliError::Message("the new token's id is taken: try again".to_owned())),
             }
         })?;
@@ -122,8 +125,8 @@ impl Create {
             let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
             return Ok(owner.map_or("admin", String::as_str).to_owned());
         };
-        let subject = &spelled(catalog.hub(), subject).await.map_err(said)?;
-        let found = catalog.hub().namespace(subject).await.map_err(said)?;
+        let subject = &spelled(catalog.hub(), subject).await.map_err(CliError::message)?;
+        let found = catalog.hub().namespace(subject).await.map_err(CliError::message)?;
         match found {
             Some(NamespaceRow { is_organisation: true, .. }) => Err(CliError::Message(format!(
                 "{subject} is an organisation: name one of its members by --subject, or leave it out for a service token"
@@ -158,7 +161,7 @@ impl Create {
 
     fn make(&self, subject: String, now_s: u64) -> Result<(Secret<String>, TokenRow), CliError> {
         let bound = match (&self.repo, &self.namespace) {
-            (Some(repo), _) => Bound::Repo(repo.scope().map_err(said)?),
+            (Some(repo), _) => Bound::Repo(repo.scope().map_err(CliError::message)?),
             (None, Some(namespace)) => Bound::Namespace(namespace.clone()),
             (None, None) => Bound::Everywhere,
         };

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use store::catalog::tokens::{Bound, TokenRow};
 
-use super::{Place, Shown, block_on, now_s, repo_text, said, state_of};
+use super::{Shown, StoreArgs, block_on, now_s, repo_text, state_of};
 use crate::output::CliError;
 
 /// List the tokens of a server, never what they are
@@ -16,7 +16,7 @@ use crate::output::CliError;
 )]
 pub(super) struct List {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// Also those that have expired or were revoked
     #[arg(long)]
@@ -30,7 +30,9 @@ pub(super) struct List {
 impl List {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let now_s = now_s();
-        let rows = block_on(async { self.place.open_catalog().await?.tokens().all().await.map_err(said) })?;
+        let rows = block_on(async {
+            self.place.open_catalog().await?.tokens().all().await.map_err(CliError::message)
+        })?;
         let rows: Vec<_> = rows.iter().filter(|row| self.all || row.is_live(now_s)).collect();
         let mut out = io::stdout().lock();
         if self.json {

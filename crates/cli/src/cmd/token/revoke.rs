@@ -7,7 +7,7 @@ use clap::Args;
 use server::House;
 use store::catalog::tokens::TokenRow;
 
-use super::{Place, Shown, block_on, now_s, said};
+use super::{Shown, StoreArgs, block_on, now_s};
 use crate::output::CliError;
 
 /// Take a token back
@@ -23,7 +23,7 @@ pub(super) struct Revoke {
     which: String,
 
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 
     /// Print JSON: the token as it stands now
     #[arg(long)]
@@ -36,8 +36,8 @@ impl Revoke {
         let config = self.place.config()?;
         let row = block_on(async {
             let catalog = self.place.open_catalog().await?;
-            let id = pick(&catalog.tokens().all().await.map_err(said)?, &self.which, now_s)?;
-            let row = catalog.tokens().revoke(&id, now_s).await.map_err(said)?;
+            let id = pick(&catalog.tokens().all().await.map_err(CliError::message)?, &self.which, now_s)?;
+            let row = catalog.tokens().revoke(&id, now_s).await.map_err(CliError::message)?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))
         })?;
         let house = House::new(&config.data);

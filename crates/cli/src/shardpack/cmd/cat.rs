@@ -8,6 +8,7 @@ use shardpack::{ErrorKind, ReadOptions, ShardPackReader};
 
 use crate::cmd::open_set;
 use crate::describe::RecordDescription;
+use crate::http::Network;
 use crate::output::{Failure, print_json, stdout};
 
 /// Write one entry to standard output, or one record as JSON
@@ -32,7 +33,7 @@ pub(crate) struct Cat {
     #[arg(long, conflicts_with = "offset")]
     ordinal: Option<u64>,
 
-    /// Where the record begins, as `list --long` shows it
+    /// Offset of the record, as `list --long` shows it
     #[arg(long)]
     offset: Option<u64>,
 
@@ -42,10 +43,10 @@ pub(crate) struct Cat {
 }
 
 impl Cat {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
         let options =
             ReadOptions { recover: self.recover, entry_bytes_max: u64::MAX, ..ReadOptions::default() };
-        let set = open_set(std::slice::from_ref(&self.pack), &options)?;
+        let set = open_set(std::slice::from_ref(&self.pack), &options, network)?;
         let by_number = self.ordinal.is_some() || self.offset.is_some();
         if by_number && self.entry.is_some() {
             return Err(Failure::message("with --ordinal or --offset only the entry is named"));

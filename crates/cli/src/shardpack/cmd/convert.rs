@@ -11,11 +11,12 @@ use shardpack::set::{PackSet, resolve};
 use shardpack::sink::{Destination, Limits, Rolling, remove_leftovers};
 use shardpack::{ReadOptions, WriteOptions};
 
-use crate::cmd::{Compression, check_output, create, extract, open_set, report, report_leftovers};
+use crate::cmd::{Compression, check_output, create, extract, open_set, report};
 use crate::formats::{image_folder, mds, parquet, tfrecord};
+use crate::http::Network;
 use crate::input::group::Group;
 use crate::input::{Records, webdataset};
-use crate::output::Failure;
+use crate::output::{Failure, report_leftovers};
 use crate::progress::Progress;
 use crate::size;
 use crate::tar::Archive;
@@ -33,11 +34,11 @@ pub(crate) struct Convert {
     #[arg(required = true)]
     input: Vec<String>,
 
-    /// What the input is; unless given it follows from its names
+    /// Input format [default: from the file names]
     #[arg(long, value_enum)]
     from: Option<Origin>,
 
-    /// What is written
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     to: To,
 
@@ -45,7 +46,7 @@ pub(crate) struct Convert {
     #[arg(long, short)]
     output: PathBuf,
 
-    /// How entries of packs are stored
+    /// Compression of entries, for packs
     #[arg(long, value_enum)]
     compression: Option<Compression>,
 
@@ -83,15 +84,15 @@ enum To {
 }
 
 impl Convert {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
         let output = check_output(&self.output, self.json)?;
         self.expect_used()?;
         let content_types = ContentTypes::default();
         match self.to {
-            To::Webdataset => self.to_webdataset(&output),
-            To::Parquet => self.to_parquet(),
+            To::Webdataset => self.to_webdataset(&output, network),
+            To::Parquet => self.to_parquet(network),
             To::Shardpack => {
-                let (records, group) = self.open(&content_types)?;
+                let (records, group) = self.open(&content_types, network)?;
                 let options = WriteOptions {
                     compression: self.compression.unwrap_or_default().into(),
                     group: Some(group.name().to_owned()),
@@ -113,7 +114,7 @@ impl Convert {
         }
     }
 
-    /// Refuses options that mean nothing for what is written.
+    /// Refuses options without an effect on the output format.
     fn expect_used(&self) -> Result<(), Failure> {
         if self.to == To::Shardpack {
             return Ok(());
@@ -129,7 +130,11 @@ impl Convert {
         }
     }
 
-    fn open<'a>(&'a self, content_types: &'a ContentTypes) -> Result<(Records<'a>, Group), Failure> {
+    fn open<'a>(
+        &'a self,
+        content_types: &'a ContentTypes,
+        network: &Network,
+    ) -> Result<(Records<'a>, Group), Failure> {
         let from = match self.from {
             Some(from) => from,
             None => guess(&self.input)?,
@@ -158,7 +163,7 @@ impl Convert {
             Origin::Parquet => (parquet::records(paths, content_types), Group::FirstDot),
             Origin::Mds => (mds::records(&paths, content_types)?, Group::FirstDot),
             Origin::Shardpack => {
-                let set = open_set(&self.input, &ReadOptions::default())?;
+                let set = open_set(&self.input, &ReadOptions::default(), network)?;
                 let all: Vec<_> = set.packs().to_vec();
                 let records = all.into_iter().flat_map(|pack| {
                     (0..pack.len()).map(move |ordinal| pack.read_record(ordinal).map_err(Failure::from))
@@ -169,21 +174,21 @@ impl Convert {
     }
 
     /// The packs to convert, and a bar for their bytes.
-    fn open_packs(&self) -> Result<(PackSet, Progress), Failure> {
+    fn open_packs(&self, network: &Network) -> Result<(PackSet, Progress), Failure> {
         let options =
             ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
-        let set = open_set(&self.input, &options)?;
+        let set = open_set(&self.input, &options, network)?;
         let bytes = set.packs().iter().map(|pack| pack.index().footer().records_end()).sum();
         Ok((set, Progress::new(bytes)))
     }
 
-    fn to_parquet(&self) -> Result<ExitCode, Failure> {
+    fn to_parquet(&self, network: &Network) -> Result<ExitCode, Failure> {
         if self.shard_size.is_some() {
             return Err(Failure::message(
                 "--shard-size is for packs and archives; convert packs to Parquet one by one",
             ));
         }
-        let (set, mut progress) = self.open_packs()?;
+        let (set, mut progress) = self.open_packs(network)?;
         report_leftovers(&remove_leftovers(&self.output, |_| false));
         parquet::write(&set, &self.output, |record| {
             progress.add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
@@ -191,14 +196,14 @@ impl Convert {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn to_webdataset(&self, output: &Destination) -> Result<ExitCode, Failure> {
+    fn to_webdataset(&self, output: &Destination, network: &Network) -> Result<ExitCode, Failure> {
         if self.shard_size.is_some() && !matches!(output, Destination::File(_)) {
             let path = self.output.display();
             return Err(Failure::message(format!(
                 "{path}: is a stream, and several archives need a file name to number"
             )));
         }
-        let (set, mut progress) = self.open_packs()?;
+        let (set, mut progress) = self.open_packs(network)?;
         let (mut number, mut given) = (0, 0_u64);
         let mut archive: Option<Archive> = None;
         for record in set.iter_records() {

@@ -11,11 +11,11 @@ use shardpack::content_type::ContentTypes;
 use shardpack::sink::{Limits, Rolling};
 use shardpack::{Record, WriteOptions};
 
-use crate::cmd::{Compression, check_output, pair, report, report_leftovers};
+use crate::cmd::{Compression, check_output, pair, report};
 use crate::input::folder::{self, FolderOptions};
 use crate::input::group::Group;
 use crate::input::{Input, manifest, webdataset};
-use crate::output::{Failure, complain};
+use crate::output::{Failure, complain, report_leftovers};
 use crate::progress::Progress;
 use crate::size;
 
@@ -52,11 +52,11 @@ pub(crate) struct Create {
     #[arg(long, value_parser = size::parse, default_value = "1GB")]
     record_size_limit: u64,
 
-    /// What happens to a record above the limit
+    /// Action for records above the limit
     #[arg(long, value_enum, default_value_t)]
     oversize: Oversize,
 
-    /// How entries are stored; what does not shrink is stored as it is
+    /// Compression of entries; what does not shrink is stored uncompressed
     #[arg(long, value_enum, default_value_t)]
     compression: Compression,
 
@@ -64,7 +64,7 @@ pub(crate) struct Create {
     #[arg(long, value_parser = size::parse, default_value = "4MiB")]
     chunk: u64,
 
-    /// What the pack says of itself
+    /// Metadata of the pack
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair, num_args = 1..)]
     metadata: Vec<(String, String)>,
 

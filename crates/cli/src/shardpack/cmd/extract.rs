@@ -10,6 +10,7 @@ use shardpack::sink::Destination;
 use shardpack::{OnError, ReadOptions, Record};
 
 use crate::cmd::open_set;
+use crate::http::Network;
 use crate::input::group::Group;
 use crate::output::{Failure, complain};
 use crate::progress::Progress;
@@ -56,14 +57,14 @@ enum Target {
 }
 
 impl Extract {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
         let options = ReadOptions {
             on_error: OnError::Raise,
             recover: self.recover,
             entry_bytes_max: u64::MAX,
             ..ReadOptions::default()
         };
-        let set = open_set(&self.packs, &options)?;
+        let set = open_set(&self.packs, &options, network)?;
         let total = set.packs().iter().map(|pack| pack.index().footer().records_end()).sum();
         let mut target = self.target()?;
         let mut progress = Progress::new(total);

@@ -1,4 +1,4 @@
-//! `shardpack index`: the catalogue of a dataset.
+//! `shardpack index`: the index of a dataset.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use shardpack::ReadOptions;
-use shardpack::set::{CATALOGUE_NAME, Catalogue};
+use shardpack::set::{DATASET_INDEX_NAME, DatasetIndex};
 use shardpack::sink::{Destination, OutputFile, remove_leftovers};
 
-use crate::cmd::{check_output, open_set, report_leftovers};
-use crate::output::{Failure, stdout};
+use crate::cmd::{check_output, open_set};
+use crate::http::Network;
+use crate::output::{Failure, report_leftovers, stdout};
 
-/// Print or write the catalogue of a dataset: its packs with their sizes, counts and key digests
+/// Print or write the index of a dataset: its packs with their sizes, counts and key digests
 ///
 /// A folder that has one, called dataset.shardpack.json, opens without being searched.
 #[derive(Debug, Args)]
@@ -34,19 +35,19 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let set = open_set(&self.packs, &ReadOptions::default())?;
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
+        let set = open_set(&self.packs, &ReadOptions::default(), network)?;
         let first = set.packs().first().map(|pack| Path::new(pack.name()).to_owned()).unwrap_or_default();
         let beside = first.parent().unwrap_or(Path::new("")).to_owned();
-        let output = if self.write { Some(beside.join(CATALOGUE_NAME)) } else { self.output.clone() };
+        let output = if self.write { Some(beside.join(DATASET_INDEX_NAME)) } else { self.output.clone() };
         let destination = output.as_deref().map(|path| check_output(path, false)).transpose()?;
-        // Packs are named as seen from the catalogue; a stream is nowhere.
+        // Packs are named as seen from the dataset index; a stream is nowhere.
         let folder = match (&output, destination) {
             (Some(path), Some(Destination::File(_))) => path.parent().unwrap_or(&beside),
             _ => &beside,
         };
-        let catalogue = Catalogue::of(&set, folder);
-        let mut text = serde_json::to_string_pretty(&catalogue).map_err(std::io::Error::from)?;
+        let index = DatasetIndex::of(&set, folder);
+        let mut text = serde_json::to_string_pretty(&index).map_err(std::io::Error::from)?;
         text.push('\n');
         match output {
             None => {
@@ -56,7 +57,7 @@ impl Index {
             }
             Some(path) => {
                 report_leftovers(&remove_leftovers(&path, |_| false));
-                // A reader sees the old catalogue or the new one.
+                // A reader sees the old dataset index or the new one.
                 let write =
                     |mut out: OutputFile| out.write_all(text.as_bytes()).and_then(|()| out.finish(true));
                 OutputFile::create(&path).and_then(write).map_err(|error| Failure::io(&path, error))?;

@@ -9,6 +9,7 @@ use shardpack::{ReadOptions, ShardPackReader, Verify};
 
 use crate::cmd::open_set;
 use crate::describe::RecordDescription;
+use crate::http::Network;
 use crate::output::{Failure, stdout};
 
 /// List the records of packs
@@ -43,9 +44,9 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
         let options = ReadOptions { verify: Verify::Header, recover: self.recover, ..ReadOptions::default() };
-        let set = open_set(&self.packs, &options)?;
+        let set = open_set(&self.packs, &options, network)?;
         let mut out = stdout();
         let mut first = 0;
         for pack in set.packs() {

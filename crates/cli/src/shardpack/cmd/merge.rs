@@ -8,8 +8,9 @@ use shardpack::set::{Columns, Layered, Missing, PackSet};
 use shardpack::sink::{Limits, Rolling};
 use shardpack::{ReadOptions, ShardPackReader, WriteOptions};
 
-use crate::cmd::{Compression, check_output, create, open_set, report, report_leftovers};
-use crate::output::Failure;
+use crate::cmd::{Compression, check_output, create, open_set, report};
+use crate::http::Network;
+use crate::output::{Failure, report_leftovers};
 use crate::progress::Progress;
 use crate::size;
 
@@ -39,7 +40,7 @@ pub(crate) struct Merge {
     #[arg(long, num_args = 1.., group = "anew")]
     column: Vec<String>,
 
-    /// What happens where a column has no record of a key
+    /// Action where a column has no record of a key
     #[arg(long, value_enum, default_value_t, requires = "column", conflicts_with = "apply")]
     missing: MissingArg,
 
@@ -47,7 +48,7 @@ pub(crate) struct Merge {
     #[arg(long, value_enum)]
     sort: Option<Sort>,
 
-    /// How entries that --apply or --column write anew are stored; others are copied as they are
+    /// Compression of entries that --apply or --column write anew; others are copied as they are
     #[arg(long, value_enum, default_value_t, requires = "anew")]
     compression: Compression,
 
@@ -82,11 +83,11 @@ enum Sort {
 }
 
 impl Merge {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
         check_output(&self.output, self.json)?;
         let options =
             ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
-        let base = open_set(&self.packs, &options)?;
+        let base = open_set(&self.packs, &options, network)?;
         let limits = Limits { pack_bytes_max: self.shard_size.unwrap_or(0), pack_records_max: 0 };
         let mut packs =
             Rolling::new(&self.output, self.write_options(&base), limits, create::default_threads());
@@ -94,7 +95,8 @@ impl Merge {
         let mut progress =
             Progress::new(base.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
         if !self.apply.is_empty() {
-            let overlays = self.apply.iter().map(|overlay| open_set(std::slice::from_ref(overlay), &options));
+            let overlays =
+                self.apply.iter().map(|overlay| open_set(std::slice::from_ref(overlay), &options, network));
             let layered = Layered::new(base, overlays.collect::<Result<_, _>>()?)?;
             for ordinal in self.order(layered.len(), |ordinal| Ok(layered.read_record(ordinal)?.key))? {
                 packs.write(layered.read_record(ordinal)?)?;
@@ -105,7 +107,8 @@ impl Merge {
                 MissingArg::Skip => Missing::Skip,
                 MissingArg::Partial => Missing::Partial,
             };
-            let others = self.column.iter().map(|column| open_set(std::slice::from_ref(column), &options));
+            let others =
+                self.column.iter().map(|column| open_set(std::slice::from_ref(column), &options, network));
             let keys = base.clone();
             let columns = Columns::join(base, others.collect::<Result<_, _>>()?, missing);
             for ordinal in self.order(columns.len(), |ordinal| Ok(keys.read_key_of(ordinal)?))? {

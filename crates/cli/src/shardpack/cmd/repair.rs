@@ -6,11 +6,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use shardpack::recover::{self, RepairOptions};
+use shardpack::recover::Loss;
+use shardpack::repair::{RepairOptions, repair};
 use shardpack::sink::{Destination, remove_leftovers};
 
-use crate::cmd::{check_output, report_leftovers, source};
-use crate::output::{Failure, print_json, stdout};
+use crate::cmd::{check_output, source};
+use crate::http::Network;
+use crate::output::{Failure, print_json, report_leftovers, stdout};
 use crate::progress::Progress;
 
 /// Write everything sound of a damaged or cut pack to a new pack, and list what was lost
@@ -46,7 +48,7 @@ struct LossDescription {
 }
 
 impl Repair {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
         if let (Ok(from), Ok(to)) = (self.pack.canonicalize(), self.output.canonicalize())
             && from == to
         {
@@ -54,17 +56,17 @@ impl Repair {
         }
         let destination = check_output(&self.output, self.json)?;
         report_leftovers(&remove_leftovers(&self.output, |_| false));
-        let source = source(&self.pack.display().to_string())?;
+        let source = source(&self.pack.display().to_string(), network)?;
         let mut progress = Progress::new(source.size().unwrap_or(0));
         let options = RepairOptions { keep_partial: self.keep_partial };
-        let repaired = recover::repair(&source, &self.output, &options, |bytes| progress.set(bytes))?;
+        let repaired = repair(&source, &self.output, &options, |bytes| progress.set(bytes))?;
         drop(progress);
         let mut out: Box<dyn Write> = match destination {
             Destination::Stdout => Box::new(std::io::stderr()),
             _ => Box::new(stdout()),
         };
         if self.json {
-            let loss = |loss: &recover::Loss| LossDescription {
+            let loss = |loss: &Loss| LossDescription {
                 offset: loss.range.start,
                 bytes: loss.range.end - loss.range.start,
                 key: loss.key.clone(),

@@ -9,8 +9,9 @@ use clap::{ArgGroup, Args};
 use shardpack::ReadOptions;
 use shardpack::sink::{Limits, Rolling};
 
-use crate::cmd::{check_output, merge, open_set, report, report_leftovers};
-use crate::output::Failure;
+use crate::cmd::{check_output, merge, open_set, report};
+use crate::http::Network;
+use crate::output::{Failure, report_leftovers};
 use crate::progress::Progress;
 use crate::size;
 
@@ -35,7 +36,7 @@ pub(crate) struct Split {
     #[arg(long, short)]
     output: PathBuf,
 
-    /// Where the records go that are not chosen by --keys or --fraction; without it they are left out
+    /// Output for records not selected by --keys or --fraction; without it they are left out
     #[arg(long, conflicts_with_all = ["count", "size"])]
     rest: Option<PathBuf>,
 
@@ -65,7 +66,7 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
         let output = check_output(&self.output, self.json)?;
         if let Some(rest) = &self.rest
             && check_output(rest, self.json)? == output
@@ -74,7 +75,7 @@ impl Split {
                 "--output and --rest are the same; give each pack a name of its own",
             ));
         }
-        let set = open_set(&self.packs, &ReadOptions::default())?;
+        let set = open_set(&self.packs, &ReadOptions::default(), network)?;
         let limits =
             Limits { pack_bytes_max: self.size.unwrap_or(0), pack_records_max: self.count.unwrap_or(0) };
         let options = merge::options_like(set.packs());

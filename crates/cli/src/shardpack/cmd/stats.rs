@@ -10,6 +10,7 @@ use shardpack::{ReadOptions, Verify};
 use xet::chunk::Chunker;
 
 use crate::cmd::{names, open_set, source};
+use crate::http::Network;
 use crate::output::{Failure, print_json, stdout};
 use crate::progress::Progress;
 use crate::size;
@@ -69,10 +70,10 @@ struct NameSums {
 }
 
 impl Stats {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let mut sums = self.count()?;
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
+        let mut sums = self.count(network)?;
         if !self.against.is_empty() {
-            sums.new_bytes = Some(self.new_bytes()?);
+            sums.new_bytes = Some(self.new_bytes(network)?);
         }
         let mut out = stdout();
         if self.json {
@@ -84,9 +85,9 @@ impl Stats {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn count(&self) -> Result<Sums, Failure> {
+    fn count(&self, network: &Network) -> Result<Sums, Failure> {
         let options = ReadOptions { verify: Verify::Header, ..ReadOptions::default() };
-        let set = open_set(&self.packs, &options)?;
+        let set = open_set(&self.packs, &options, network)?;
         let mut sums =
             Sums { keys_unique: true, keys_sorted: true, record_bytes_min: u64::MAX, ..Sums::default() };
         let mut names: BTreeMap<(String, String), NameSums> = BTreeMap::new();
@@ -144,13 +145,13 @@ impl Stats {
     }
 
     /// Bytes in chunks that the other packs do not have.
-    fn new_bytes(&self) -> Result<u64, Failure> {
+    fn new_bytes(&self, network: &Network) -> Result<u64, Failure> {
         let mut known = HashSet::new();
-        each_chunk(&self.against, |hash, _| {
+        each_chunk(&self.against, network, |hash, _| {
             known.insert(hash);
         })?;
         let mut new_bytes = 0;
-        each_chunk(&self.packs, |hash, bytes| {
+        each_chunk(&self.packs, network, |hash, bytes| {
             if known.insert(hash) {
                 new_bytes += bytes;
             }
@@ -159,9 +160,13 @@ impl Stats {
     }
 }
 
-fn each_chunk(inputs: &[String], mut each: impl FnMut([u8; 8], u64)) -> Result<(), Failure> {
+fn each_chunk(
+    inputs: &[String],
+    network: &Network,
+    mut each: impl FnMut([u8; 8], u64),
+) -> Result<(), Failure> {
     for name in names(inputs)? {
-        let source = source(&name)?;
+        let source = source(&name, network)?;
         let fail = |error| Failure::Io(name.clone(), error);
         let size = source.size().map_err(fail)?;
         let mut progress = Progress::new(size);

@@ -9,6 +9,7 @@ use shardpack::check::{self, Report, VerifyOptions};
 use shardpack::{Error, ErrorKind};
 
 use crate::cmd::{names, source};
+use crate::http::Network;
 use crate::output::{Failure, complain, print_json, stdout};
 use crate::progress::Progress;
 
@@ -56,11 +57,11 @@ struct FaultDescription {
 }
 
 impl Verify {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, Failure> {
         let mut out = stdout();
         let mut code = 0;
         for name in names(&self.packs)? {
-            let ended = match self.verify(&name) {
+            let ended = match self.verify(&name, network) {
                 Ok(report) => self.show(&name, &report, true, &mut out)?,
                 Err(Failure::Pack(error)) if error.kind() == ErrorKind::Invalid => {
                     self.show_no_pack(&name, &error, &mut out)?
@@ -77,8 +78,8 @@ impl Verify {
         Ok(ExitCode::from(code))
     }
 
-    fn verify(&self, name: &str) -> Result<Report, Failure> {
-        let source = source(name)?;
+    fn verify(&self, name: &str, network: &Network) -> Result<Report, Failure> {
+        let source = source(name, network)?;
         let mut progress = Progress::new(source.size().unwrap_or(0));
         let options = VerifyOptions { quick: self.quick, decode_bytes_max: 1 << 30 };
         Ok(check::verify(&source, options, |bytes| progress.set(bytes))?)

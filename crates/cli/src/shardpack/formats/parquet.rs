@@ -114,7 +114,7 @@ fn json(field: &Field) -> Value {
             };
             map.entries().iter().map(pair).collect::<Value>()
         }
-        // Dates, times and decimals, as people write them.
+        // Dates, times and decimals as text.
         other => other.to_string().into(),
     }
 }

@@ -10,7 +10,7 @@ use crate::input::Input;
 use crate::input::group::Group;
 use crate::output::Failure;
 
-/// How a folder is read.
+/// Options for reading a directory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FolderOptions {
     pub(crate) group: Group,

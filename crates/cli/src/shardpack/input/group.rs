@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// How files become records.
+/// Rule that groups files to records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Group {
     /// Key up to the first dot of the file name, entry after it: `a/b.left.jpg` is entry `left.jpg` of `a/b`

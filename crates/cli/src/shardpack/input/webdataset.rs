@@ -37,7 +37,7 @@ struct Archive<'a, R> {
     name: String,
     group: Group,
     content_types: &'a ContentTypes,
-    /// What was read of the next record.
+    /// Entries of the next record that were read.
     current: Option<Record>,
     keys: HashSet<String>,
     over: bool,

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
+use xet::wire::routes::segment;
 
 use super::access::Asked;
 use super::admin::small_json;
 use super::clock::iso;
-use super::encoded;
 use super::error::HubError;
 use super::info::{cursor, next_link, set};
 use super::unsupported::NoFields;
@@ -159,7 +159,7 @@ pub(super) async fn repos(asked: Asked) -> Answer {
     let rows = asked.store.list_repos(&query).await?;
     let mut response = answer(&rows.iter().map(repo).collect::<Vec<_>>());
     if let Some(last) = rows.last().filter(|_| rows.len() == REPOS_MAX) {
-        let cursor = encoded(&last.name.id());
+        let cursor = segment(&last.name.id());
         let kind = kind.singular();
         next_link(
             &mut response,

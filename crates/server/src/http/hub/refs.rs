@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use store::audit::Deed;
 use store::catalog::repo::RefRow;
 use store::repo::refs::{self, HEADS, PULLS, TAGS};
+use xet::wire::routes::segment;
 
 use super::access::Asked;
 use super::admin::small_json;
 use super::clock::iso;
-use super::encoded;
 use super::error::HubError;
 use super::info::{next_link, set};
 use super::unsupported::{self, NoFields, Unsupported};
@@ -130,7 +130,7 @@ pub(super) async fn history(asked: Asked) -> Result<Response<Body>, HubError> {
     response.headers_mut().insert(HeaderName::from_static("x-total-count"), HeaderValue::from(total));
     if skip.saturating_add(limit) < total {
         let query = asked.query.with("p", &page.saturating_add(1).to_string());
-        let revision = encoded(&commit.to_string());
+        let revision = segment(&commit.to_string());
         next_link(&mut response, &format!("{}/commits/{revision}?{query}", asked.api_url(&repo.name)));
     }
     Ok(response)

@@ -14,21 +14,19 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use store::catalog::repo::RepoRow;
-use store::content::{Slice, stream_bytes};
+use store::content::stream_bytes;
 use store::repo::LinkedFile;
 use store::repo::listing::Item;
 use store::repo::oid::Oid;
 use store::repo::pointer;
 use store::{Grant, Store};
 use xet::wire::ErrorCode;
-use xet::wire::routes::{TokenScope, content_type, header as names, reconstruction_v1};
+use xet::wire::routes::{TokenScope, content_type, header as names, reconstruction_v1, segment};
 
 use super::access::Asked;
-use super::encoded;
 use super::error::HubError;
 use crate::body::Pieces;
 use crate::budget::{Budget, Permit};
-use crate::door::{Outbox, SENT_BY_SYSTEM_BYTES_MIN};
 use crate::ranges::{self, Cache, Thing};
 use crate::web::image_type;
 
@@ -89,28 +87,14 @@ pub(super) fn linked_file(
         cache: Cache::Revalidate,
     };
     let (store, file) = (store.clone(), linked.file);
-    let outbox = request.extensions.get::<Outbox>().cloned();
     ranges::answer(&request.method, &request.headers, &thing, move |range: Range<u64>| {
         // Held for as long as the body may open ranges.
         let _permit = &permit;
         let (store, grant) = (store.clone(), grant.clone());
         let bytes = range.end.saturating_sub(range.start);
         metrics::counter!("drystone_sent_bytes_total").increment(bytes);
-        match outbox.clone().filter(|_| bytes >= SENT_BY_SYSTEM_BYTES_MIN) {
-            Some(outbox) => {
-                let slices = async move { store.content_by_parts(&grant, file, range).await };
-                let laid = move |slice| match slice {
-                    Slice::Bytes(bytes) => Ok(bytes),
-                    Slice::Part(part) => outbox.lay(part).ok_or_else(|| io::ErrorKind::InvalidInput.into()),
-                };
-                let slices = slices.try_flatten_stream();
-                slices.map(move |slice| slice.map_err(broken).and_then(&laid)).boxed()
-            }
-            None => {
-                let pieces = async move { store.content(&grant, file, range).await };
-                pieces.try_flatten_stream().map_err(broken).boxed()
-            }
-        }
+        let pieces = async move { store.content(&grant, file, range).await };
+        pieces.try_flatten_stream().map_err(broken).boxed()
     })
 }
 
@@ -160,7 +144,7 @@ fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &m
     let plain: String =
         name.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }).collect();
     let kind = if asked.query.is_set("download") { "attachment" } else { "inline" };
-    let disposition = format!("{kind}; filename*=UTF-8''{}; filename=\"{plain}\";", encoded(name));
+    let disposition = format!("{kind}; filename*=UTF-8''{}; filename=\"{plain}\";", segment(name));
     if !asked.query.is_set("noContentDisposition") {
         put(headers, "content-disposition", disposition);
     }

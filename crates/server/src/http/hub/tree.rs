@@ -11,11 +11,11 @@ use store::repo::history::Past;
 use store::repo::listing::{Item, Page};
 use store::repo::oid::Oid;
 use store::repo::pointer;
+use xet::wire::routes::segment;
 
 use super::access::Asked;
 use super::admin::parse_small;
 use super::clock::iso;
-use super::encoded;
 use super::error::HubError;
 use super::info::{next_link, set};
 use super::query::Query;
@@ -41,7 +41,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let mut response = answer(&items);
     if let Some(next) = listing.next {
         // The commit and not the branch: pages of one listing belong together.
-        let path = folder.split('/').map(encoded).collect::<Vec<_>>().join("/");
+        let path = folder.split('/').map(segment).collect::<Vec<_>>().join("/");
         let query = asked.query.with("cursor", &next);
         let url = format!("{}/tree/{commit}/{path}?{query}", asked.api_url(&repo.name));
         next_link(&mut response, &url);

@@ -1,9 +1,10 @@
 //! Signatures of LFS URLs: for one action on one object of one repository, until a time.
 
 use xet::Sha256;
+use xet::hash::parse_hex;
 
 use crate::auth::Origin;
-use crate::secret::{KeyRing, Secret, hex, mac, mac_matches, parse_hex};
+use crate::secret::{KeyRing, Secret, hex, mac, mac_matches};
 
 /// What a URL is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl LfsSigner {
     }
 
     pub(super) fn is_good(&self, signed: &Signed, tag: &str, now_s: u64) -> bool {
-        let Some(tag) = parse_hex(tag) else { return false };
+        let Some(tag) = parse_hex::<32>(tag) else { return false };
         let message = signed.message();
         let matches = self.keys.iter().any(|key| mac_matches(key.expose(), &[message.as_bytes()], &tag));
         matches && now_s < signed.expires_s

@@ -1,4 +1,4 @@
-//! What the verbs that keep a store share: which store, and a line that moves while they work.
+//! Arguments of the verbs that maintain a store, and the progress line while they work.
 
 use std::fs;
 use std::future::Future;
@@ -16,18 +16,18 @@ use store::{Catalog, Store};
 
 use crate::output::CliError;
 
-/// Which store. Flags outweigh the environment, and that the file of settings.
+/// The store. Flags take precedence over the environment, the environment over the configuration file.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Place {
+pub(super) struct StoreArgs {
     /// The server's data folder [default: `$DRYSTONE_DATA`, else drystone-data]
     #[arg(long, value_name = "DIR", global = true)]
     pub(super) data: Option<String>,
 
-    /// Where objects are, when not in the data folder [default: `$DRYSTONE_OBJECTS`]
+    /// URL of the objects, when not in the data directory [default: `$DRYSTONE_OBJECTS`]
     #[arg(long, value_name = "URL", global = true)]
     pub(super) objects: Option<String>,
 
-    /// Where the catalog is, when not in the data folder [default: `$DRYSTONE_CATALOG`]
+    /// URL of the catalog, when not in the data directory [default: `$DRYSTONE_CATALOG`]
     #[arg(long, value_name = "URL", global = true)]
     pub(super) catalog: Option<String>,
 
@@ -36,19 +36,19 @@ pub(super) struct Place {
     pub(super) config: Option<PathBuf>,
 }
 
-impl Place {
-    /// The settings, as `serve` reads them.
+impl StoreArgs {
+    /// Loads the configuration as `serve` does.
     pub(super) fn config(&self) -> Result<ServeConfig, CliError> {
         let flags = [("data", &self.data), ("objects", &self.objects), ("catalog", &self.catalog)];
-        ServeConfig::load(&layers(self.config.as_deref(), &flags)?).map_err(said)
+        ServeConfig::load(&layers(self.config.as_deref(), &flags)?).map_err(CliError::message)
     }
 
-    /// Opens a store that is there: one made by mistake would be empty, and so would seem sound.
+    /// Opens an existing store: one created by mistake would be empty, and so would seem sound.
     pub(super) async fn open(&self) -> Result<Store, CliError> {
         self.open_as(Opening::Existing).await
     }
 
-    /// Opens objects that are there under a catalog that need not be.
+    /// Opens existing objects under a catalog that may be missing.
     pub(super) async fn open_for_rebuild(&self) -> Result<Store, CliError> {
         self.open_as(Opening::Rebuild).await
     }
@@ -56,14 +56,14 @@ impl Place {
     /// Opens the catalog alone.
     pub(super) async fn open_catalog(&self) -> Result<Arc<Catalog>, CliError> {
         let config = self.config()?;
-        House::new(&config.data).open_existing_catalog(&config).await.map_err(said)
+        House::new(&config.data).open_existing_catalog(&config).await.map_err(CliError::message)
     }
 
     async fn open_as(&self, opening: Opening) -> Result<Store, CliError> {
         let config = self.config()?;
         // The key of dedup answers does not matter here.
         let keys = KeyRing::new(Key::random());
-        House::new(&config.data).open_as(&config, &keys, opening).await.map_err(said)
+        House::new(&config.data).open_as(&config, &keys, opening).await.map_err(CliError::message)
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn layers(file: Option<&Path>, flags: &[(&str, &Option<String>)]) -> 
             .any(|name| variable(name).is_some());
     let mut layers = Layers::new();
     if let Some((path, text)) = settings_file(named.as_deref(), names_store, Path::new(SYSTEM_FILE))? {
-        layers = layers.with_file(&path.display().to_string(), &text).map_err(said)?;
+        layers = layers.with_file(&path.display().to_string(), &text).map_err(CliError::message)?;
     }
     // Variables that are not text cannot be ours.
     let variables = std::env::vars_os()
@@ -114,15 +114,15 @@ const SYSTEM_FILE: &str = "/etc/drystone/drystone.toml";
 /// Settings that say where a store is.
 const STORE: [&str; 3] = ["data", "objects", "catalog"];
 
-/// Runs work that waits, with a line on a terminal that says how far it is.
-pub(super) fn watched<T>(
+/// Runs `work` with a progress line on a terminal.
+pub(super) fn with_spinner<T>(
     work: impl Future<Output = Result<T, CliError>>,
     now: impl Fn() -> String,
 ) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
     runtime.block_on(async {
-        let work = store::audit::by(keeper(), work);
+        let work = store::audit::by(local_operator(), work);
         let show = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             if !std::io::stderr().is_terminal() {
@@ -143,14 +143,14 @@ pub(super) fn watched<T>(
     })
 }
 
-/// Whoever gives commands on this machine, for the audit log.
-pub(super) fn keeper() -> Actor {
+/// The user who runs commands on this machine, for the audit log.
+pub(super) fn local_operator() -> Actor {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     let user = user.map_or_else(|_| String::new(), |user| format!(" as {user}"));
     Actor::named(format!("operator (command line){user}"))
 }
 
-/// A number of bytes as people read it.
+/// Formats a number of bytes: `1.50 MiB`.
 pub(super) fn human(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
@@ -167,10 +167,6 @@ pub(super) fn seconds(text: &str) -> Result<u64, String> {
 
 pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-pub(super) fn said(error: impl std::fmt::Display) -> CliError {
-    CliError::Message(error.to_string())
 }
 
 #[cfg(test)]

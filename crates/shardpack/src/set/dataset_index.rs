@@ -1,4 +1,4 @@
-//! Catalogue: a small JSON file that names the packs of a dataset, so that it opens without looking for them.
+//! Dataset index: a small JSON file that names the packs of a dataset, so that a directory opens without being searched.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::set::PackSet;
 
-/// What a catalogue is called in the folder of its packs.
-pub const CATALOGUE_NAME: &str = "dataset.shardpack.json";
+/// File name of a dataset index, in the directory of its packs.
+pub const DATASET_INDEX_NAME: &str = "dataset.shardpack.json";
 
 /// The packs of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Catalogue {
+pub struct DatasetIndex {
     /// Layout of this file: 1.
     pub version: u32,
     /// Records of all packs.
@@ -21,13 +21,13 @@ pub struct Catalogue {
     /// Bytes of all packs.
     pub bytes: u64,
     /// The packs, in the order of their records.
-    pub packs: Vec<CataloguePack>,
+    pub packs: Vec<IndexedPack>,
 }
 
-/// One pack of a catalogue.
+/// One pack of a dataset index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CataloguePack {
-    /// Its path, from the folder the catalogue is in.
+pub struct IndexedPack {
+    /// Its path, from the folder the dataset index is in.
     pub name: String,
     /// Its bytes.
     pub bytes: u64,
@@ -38,8 +38,8 @@ pub struct CataloguePack {
     pub key_digest: Option<String>,
 }
 
-impl Catalogue {
-    /// The catalogue of a set. Packs are named by their paths from `folder`, or by their full names where they are not in it.
+impl DatasetIndex {
+    /// The dataset index of a set. Packs are named by their paths from `folder`, or by their full names where they are not in it.
     pub fn of(set: &PackSet, folder: &Path) -> Self {
         let packs: Vec<_> = set
             .packs()
@@ -48,7 +48,7 @@ impl Catalogue {
                 let path = Path::new(pack.name());
                 let name = path.strip_prefix(folder).unwrap_or(path);
                 let digest = pack.index().key_digest();
-                CataloguePack {
+                IndexedPack {
                     name: name.to_string_lossy().into_owned(),
                     bytes: pack.index().footer().file_size,
                     records: pack.len(),
@@ -59,26 +59,26 @@ impl Catalogue {
         Self { version: 1, records: set.len(), bytes: packs.iter().map(|pack| pack.bytes).sum(), packs }
     }
 
-    /// Reads a catalogue.
+    /// Reads a dataset index.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         let metadata = fs::metadata(path).map_err(|error| Error::from(error).in_pack(&name))?;
         if metadata.len() > BYTES_MAX {
-            return Err(Error::invalid("a catalogue has at most 256 MiB").in_pack(&name));
+            return Err(Error::invalid("a dataset index has at most 256 MiB").in_pack(&name));
         }
         let bytes = fs::read(path).map_err(|error| Error::from(error).in_pack(&name))?;
-        let catalogue: Self = serde_json::from_slice(&bytes)
-            .map_err(|error| Error::invalid(format!("not a catalogue: {error}")).in_pack(&name))?;
-        if catalogue.version != 1 {
-            let found = catalogue.version;
+        let index: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| Error::invalid(format!("not a dataset index: {error}")).in_pack(&name))?;
+        if index.version != 1 {
+            let found = index.version;
             return Err(
-                Error::invalid(format!("catalogue version should be 1, found {found}")).in_pack(&name)
+                Error::invalid(format!("dataset index version should be 1, found {found}")).in_pack(&name)
             );
         }
-        Ok(catalogue)
+        Ok(index)
     }
 
-    /// Appends the paths of its packs. A catalogue names files below its own folder, and no others.
+    /// Appends the paths of its packs. A dataset index names files below its own directory, and no others.
     pub(super) fn paths(&self, path: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
         let folder = path.parent().unwrap_or(Path::new(""));
         for pack in &self.packs {

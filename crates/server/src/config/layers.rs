@@ -1,15 +1,14 @@
-//! Where settings come from, and which of several wins.
+//! Sources of settings, and their precedence.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::ConfigError;
-use super::fields::FIELDS;
+use super::{ConfigError, ServeConfig};
 
-/// Who said a setting.
+/// Origin of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// No one.
+    /// The default.
     Default,
     /// A file, by the name it was given as.
     File(String),
@@ -30,7 +29,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The text of a setting and who said it. Its `Debug` shows no text: it may be a URL with a password.
+/// The text of a setting and its origin. Its `Debug` shows no text: it may be a URL with a password.
 #[derive(Clone)]
 pub(super) struct Setting {
     pub(super) text: String,
@@ -43,7 +42,7 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// Everything that was said, by source.
+/// Everything that was set, by source.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     file: Vec<(String, Setting)>,
@@ -52,7 +51,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Nothing was said.
+    /// No source yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -81,7 +80,7 @@ impl Layers {
         Ok(self)
     }
 
-    /// Adds the environment, of which only `DRYSTONE_*` is looked at.
+    /// Adds the environment, of which only `DRYSTONE_*` is read.
     #[must_use]
     pub fn with_environment(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
         for (variable, text) in variables {
@@ -103,15 +102,15 @@ impl Layers {
         self
     }
 
-    /// The heaviest word on every setting that was spoken of; refuses names that mean nothing.
-    pub(super) fn merged(&self) -> Result<BTreeMap<&'static str, Setting>, ConfigError> {
-        let mut merged = BTreeMap::new();
+    /// Every setting that was set, from the source that takes precedence; refuses unknown names.
+    pub(super) fn merged(&self) -> Result<BTreeMap<String, Setting>, ConfigError> {
+        let (names, mut merged) = (ServeConfig::names(), BTreeMap::new());
         for (name, setting) in self.file.iter().chain(&self.environment).chain(&self.flags) {
-            if let Some((known, _)) = FIELDS.iter().find(|(known, _)| known == name) {
-                merged.insert(*known, setting.clone());
+            if names.contains(name) {
+                merged.insert(name.clone(), setting.clone());
                 continue;
             }
-            let near = nearest(name);
+            let near = nearest(name, &names);
             // Others put variables of their own into the environment: orchestrators name them after services. So a
             // name there is refused only when it looks like a slip.
             if near.is_none() && matches!(setting.source, Source::Environment(_)) {
@@ -127,23 +126,22 @@ impl Layers {
         Ok(merged)
     }
 
-    /// Who said a setting last.
+    /// Origin of the value of a setting.
     pub(super) fn source_of(&self, field: &str) -> Source {
         let all = self.flags.iter().rev().chain(self.environment.iter().rev()).chain(&self.file);
-        let said = all.into_iter().find(|(name, _)| name == field);
-        said.map_or(Source::Default, |(_, setting)| setting.source.clone())
+        let set = all.into_iter().find(|(name, _)| name == field);
+        set.map_or(Source::Default, |(_, setting)| setting.source.clone())
     }
 }
 
-/// The known name that differs from `name` by a slip, if there is one.
-fn nearest(name: &str) -> Option<&'static str> {
+/// The known name that `name` is a slip of, if there is one.
+fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
     let name: String = name.chars().take(64).collect::<String>().replace('-', "_");
-    let measured = FIELDS.iter().map(|(known, _)| (distance(&name, known), *known));
-    let (slips, known) = measured.min()?;
-    // The unit is what people leave out.
-    let unfinished = FIELDS.iter().find(|(known, _)| known.starts_with(&format!("{name}_")));
+    let (slips, known) = names.iter().map(|known| (distance(&name, known), known.as_str())).min()?;
+    // The unit is often left out.
+    let unfinished = names.iter().find(|known| known.starts_with(&format!("{name}_")));
     let near = (slips <= 2 && slips < known.len() / 2).then_some(known);
-    near.or(unfinished.map(|(known, _)| *known).filter(|_| name.len() > 3))
+    near.or(unfinished.map(String::as_str).filter(|_| name.len() > 3))
 }
 
 /// How many letters must be changed, added or taken away to make one text of the other.

@@ -1,4 +1,4 @@
-//! `drystone admin quota`, `audit` and `undelete`: their words, and what they say to people.
+//! `drystone admin quota`, `audit` and `undelete`: arguments and printed text.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use store::catalog::keep::QuotaOf;
 use store::repo::RepoName;
 use store::repo::oid::Oid;
 
-use crate::cmd::keep::{human, seconds};
+use crate::cmd::store_args::{human, seconds};
 use crate::size;
 
 #[derive(Debug, Subcommand)]
@@ -74,11 +74,11 @@ pub(super) struct Audit {
 
 impl Audit {
     pub(super) fn since_s(&self) -> u64 {
-        self.since.map_or(0, |ago| crate::cmd::keep::now_s().saturating_sub(ago))
+        self.since.map_or(0, |ago| crate::cmd::store_args::now_s().saturating_sub(ago))
     }
 }
 
-/// What to have back.
+/// Revision or path to restore.
 #[derive(Debug, Args)]
 pub(super) struct Undelete {
     /// The repository
@@ -102,7 +102,7 @@ pub(super) struct Undelete {
     pub(super) branch: Option<String>,
 }
 
-/// What the values of these verbs say to people, if it is one of them.
+/// Text for a value of these verbs; none for other values.
 pub(crate) fn text(value: &Value) -> Option<String> {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let number = |name: &str| value.get(name).and_then(Value::as_u64);

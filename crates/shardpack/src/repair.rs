@@ -14,21 +14,21 @@ use crate::sink::ShardPackWriter;
 use crate::source::{Source, zeros};
 use crate::write::{EntryDraft, RecordDraft, WriteOptions};
 
-/// How packs are repaired.
+/// Options of a repair.
 #[derive(Debug, Clone, Default)]
 pub struct RepairOptions {
     /// Of a record with damaged entries, keeps the others. Without it such a record is lost as a whole.
     pub keep_partial: bool,
 }
 
-/// What a repair kept and lost.
+/// Result of a repair.
 #[derive(Debug, Clone, Default)]
 pub struct Repaired {
     /// Records in the new pack.
     pub kept: u64,
     /// Among them, those that miss entries.
     pub partial: u64,
-    /// What was lost, in the order it lay.
+    /// Lost ranges, in their order.
     pub lost: Vec<Loss>,
     /// Whether the index was used. Without it, records were looked for one by one.
     pub by_index: bool,
