@@ -15,9 +15,8 @@
 //! and everything the footer says is checked: [`Shard::parse_stored`]. A *dedup answer* is a stored shard without files
 //! whose chunk hashes are keyed.
 //!
-//! The stations: [`record`] and [`footer`] are the bytes; [`build`] writes; [`parse`] reads, whole or in pieces;
-//! [`lookup`] finds one thing without reading everything; [`keyed`] makes dedup answers; [`merge`] joins and divides;
-//! [`check`] compares what a shard says with what follows from it.
+//! [`record`] and [`footer`] are the bytes; [`build`] writes; `parse` reads; [`lookup`] finds one block without reading
+//! everything; [`keyed`] makes dedup answers; [`check`] compares a shard with what follows from its content.
 
 use std::ops::Range;
 
@@ -25,7 +24,6 @@ pub use build::{Footing, Form, ShardBuilder, TableChoice};
 pub use check::{FileProof, verify_stored, verify_upload};
 pub use footer::{ChunkTableEntry, Footer, TableEntry};
 pub use lookup::{DedupMatch, ShardView};
-pub use parse::{Event, ShardParser};
 pub use record::Header;
 pub use tables::Tables;
 
@@ -37,8 +35,7 @@ pub mod check;
 pub mod footer;
 pub mod keyed;
 pub mod lookup;
-pub mod merge;
-pub mod parse;
+mod parse;
 pub mod record;
 pub mod tables;
 #[cfg(test)]

@@ -45,13 +45,3 @@ impl Shard {
         self.footer.as_ref().map_or(HashKey::ZERO, |footer| footer.key)
     }
 }
-
-/// Fails when chunk hashes are keyed already: keyed twice, or mixed with plain ones, they match nothing.
-pub(crate) fn expect_plain(shard: &Shard) -> Result<(), FormatError> {
-    if shard.key().is_zero() {
-        return Ok(());
-    }
-    let at = shard.footer.as_ref().map_or(0, |footer| footer.footer_offset + 72);
-    let (expected, found) = ("zero".into(), "a key".into());
-    Err(FormatError::Ident { at, what: "key of the chunk hashes", expected, found })
-}

@@ -10,7 +10,7 @@ use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number};
 use crate::hash::{ChunkHash, FileHash, HashKey, XorbHash};
 use crate::shard::footer::{ChunkTableEntry, Footer, TableEntry};
-use crate::shard::parse::{Event, ShardParser};
+use crate::shard::parse::BlockReader;
 use crate::shard::record::{FileHead, Header, RECORD_LEN, Record, XorbHead};
 use crate::shard::{ChunkEntry, FileEntry, XorbEntry};
 
@@ -274,24 +274,14 @@ impl<'a> ShardView<'a> {
         })
     }
 
-    /// The file at `at`; none when that is the bookend.
+    /// The file at `at`; `None` when that is the bookend.
     fn parse_file(&self, section: &Range<u64>, at: u64) -> Result<Option<FileEntry>, FormatError> {
-        let mut parser = ShardParser::at_file(at);
-        match parser.next(&mut self.section_from(section, at))? {
-            Some(Event::File { file, .. }) => Ok(Some(file)),
-            Some(_) => Ok(None),
-            None => parser.finish().map(|_| None),
-        }
+        BlockReader::new(self.section_from(section, at), at).file()
     }
 
-    /// The xorb at `at`; none when that is the bookend.
+    /// The xorb at `at`; `None` when that is the bookend.
     fn parse_xorb(&self, section: &Range<u64>, at: u64) -> Result<Option<XorbEntry>, FormatError> {
-        let mut parser = ShardParser::at_xorb(at);
-        match parser.next(&mut self.section_from(section, at))? {
-            Some(Event::Xorb { xorb, .. }) => Ok(Some(xorb)),
-            Some(_) => Ok(None),
-            None => parser.finish().map(|_| None),
-        }
+        BlockReader::new(self.section_from(section, at), at).xorb()
     }
 
     fn file_section(&self) -> Range<u64> {
