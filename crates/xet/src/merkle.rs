@@ -11,7 +11,7 @@ use std::io::Write;
 use crate::hash::{ChunkHash, FileHash, Hash, XorbHash};
 use crate::suite;
 
-pub use subtree::subtree;
+pub use subtree::{MerkleHashSubtree, SubtreeNode, subtree};
 
 /// Builds the tree while leaves arrive, keeping at most nine nodes a level.
 #[derive(Debug, Clone, Default)]

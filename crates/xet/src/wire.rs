@@ -15,12 +15,13 @@ pub mod shards;
 
 pub use answers::{Telemetry, TokenAnswer, XorbUploaded};
 pub use code::{ErrorBody, ErrorCode};
-pub use edits::{DirtyWindow, FileChunkHashes, MerkleHashSubtree, SubtreeNode};
+pub use edits::{DirtyWindow, FileChunkHashes};
 pub use range::{ContentRange, HttpRange, RangeSpec};
 pub use reconstruction::{Batch, Reconstruction, ReconstructionV1, ReconstructionV2};
 pub use shards::{Frame, FrameReader, ShardUploaded};
 
 use crate::error::FormatError;
+pub use crate::merkle::{MerkleHashSubtree, SubtreeNode};
 
 /// Parses one JSON value. Whoever read the bytes has limited their number.
 pub fn parse_json<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, FormatError> {

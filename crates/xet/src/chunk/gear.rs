@@ -11,7 +11,7 @@ mod vbmi;
 
 use std::ops::Range;
 
-use crate::kernels::use_native;
+use crate::kernel_choice::use_native;
 use crate::suite::{GEAR_MASK, GEAR_TABLE, GEAR_WINDOW};
 
 /// The hash after one more byte.

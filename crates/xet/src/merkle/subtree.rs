@@ -5,9 +5,32 @@
 //! whatever the rest is. Between the first and the last place of that kind groups are certain and are merged into the
 //! level above; what is left of and right of them stays as it is. So a run of any length takes a few nodes a level.
 
+use serde::{Deserialize, Serialize};
+
 use super::{merge, suite};
 use crate::hash::{ChunkHash, Hash};
-use crate::wire::{MerkleHashSubtree, SubtreeNode};
+
+/// A run of chunks, as the nodes of the tree that no neighbour of the run can change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MerkleHashSubtree {
+    /// The nodes on the left from the lowest level up, then those on the right from the highest down.
+    pub nodes: Vec<SubtreeNode>,
+    /// For each level from the chunks up, how many of its nodes stand on the left and on the right.
+    pub levels: Vec<[u64; 2]>,
+    /// Whether the run begins with the file's first chunk.
+    pub at_start: bool,
+    /// Whether the run ends with the file's last chunk.
+    pub at_end: bool,
+}
+
+/// One node of the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubtreeNode {
+    /// Its hash: of a chunk on the lowest level, of nodes above.
+    pub hash: Hash,
+    /// Raw bytes beneath it.
+    pub size: u64,
+}
 
 type Node = (Hash, u64);
 
