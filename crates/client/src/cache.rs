@@ -20,6 +20,7 @@ use xet::plan::PlanTerm;
 use xet::{FileHash, XorbHash};
 
 use crate::error::{Error, Result};
+use crate::temp_name;
 
 pub(crate) use entry::{CachedRange, Recorder};
 
@@ -130,7 +131,7 @@ impl Cache {
     }
 
     fn staged(&self) -> PathBuf {
-        self.folder.join(STAGED).join(crate::pull::unique())
+        self.folder.join(STAGED).join(temp_name::unique())
     }
 
     /// Counts bytes that were added and makes room when there are too many.

@@ -5,6 +5,7 @@
 //! what is worth retrying by themselves; an error that comes out is final, except [`ErrorKind::Expired`], after which
 //! the caller asks for a new URL.
 
+mod connect;
 pub mod http;
 
 use std::fmt;
@@ -21,6 +22,9 @@ use xet::{ChunkHash, FileHash, XorbHash};
 
 use crate::error::Result;
 use crate::progress::Progress;
+
+pub use connect::connect;
+pub(crate) use connect::connect_with;
 
 #[cfg(doc)]
 use crate::ErrorKind;

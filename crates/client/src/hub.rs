@@ -27,10 +27,11 @@ use xet::wire::routes::{TokenScope, segment, token};
 use recall::Recall;
 
 use crate::cache::Cache;
+use crate::cas::connect_with;
 use crate::cas::http::{HttpCas, HttpOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Http;
-use crate::token::{Token, Tokens, connect_with};
+use crate::token::{Token, Tokens};
 
 /// A hub, and who asks it.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod cas;
+mod chunk;
 pub mod cut;
 pub mod error;
 mod http;
@@ -12,6 +13,7 @@ pub mod progress;
 pub mod pull;
 pub mod push;
 pub mod retry;
+mod temp_name;
 pub mod token;
 pub mod walk;
 

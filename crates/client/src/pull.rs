@@ -32,7 +32,6 @@ use crate::progress::Progress;
 use gate::Gate;
 use pool::Pool;
 
-pub(crate) use decode::Chunk;
 pub use fetch::Patience;
 pub(crate) use one::place_of;
 pub(crate) use write::{Stage, remove_leftover};
@@ -196,11 +195,6 @@ impl Puller {
         };
         tokio::time::timeout(deadline, work).await.map_err(late)?
     }
-}
-
-/// Text that no other process has.
-pub(crate) fn unique() -> String {
-    write::unique()
 }
 
 #[cfg(test)]

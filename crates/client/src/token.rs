@@ -1,10 +1,5 @@
 //! The token of the CAS routes: kept out of sight, and fetched again before it expires.
 
-mod route;
-
-pub use route::connect;
-pub(crate) use route::connect_with;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -70,7 +65,7 @@ impl Tokens {
     }
 
     /// The same, with a first token that was asked for already.
-    fn starting_with(mut self, token: Token) -> Self {
+    pub(crate) fn starting_with(mut self, token: Token) -> Self {
         *self.current.get_mut() = Some(token);
         self
     }

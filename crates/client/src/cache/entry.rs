@@ -24,7 +24,7 @@ use xet::cursor::Reader;
 use xet::{ChunkHash, FormatError, XorbHash, limits};
 
 use super::{Cache, parse_span, rename, span_name, touch};
-use crate::pull::Chunk;
+use crate::chunk::Chunk;
 
 /// Chunks of an entry, ready to be read.
 #[derive(Debug)]

@@ -15,14 +15,8 @@ use xet::xorb::ChunkHeader;
 use xet::{ChunkHash, FormatError, XorbHash};
 
 use crate::cache::Recorder;
+use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
-
-/// A chunk that was decoded: its hash, computed, and its raw length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    pub(crate) hash: ChunkHash,
-    pub(crate) bytes: u32,
-}
 
 /// Where decoded chunks go. Called from several threads at once, never twice for the same bytes at once.
 pub(crate) trait Sink: Send + Sync + fmt::Debug {

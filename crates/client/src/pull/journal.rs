@@ -26,7 +26,7 @@ use xet::cursor::Reader;
 use xet::limits::CHUNK_BYTES_MAX;
 use xet::{ChunkHash, FileHash, FormatError};
 
-use super::decode::Chunk;
+use crate::chunk::Chunk;
 
 /// Chunks of a file that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use xet::{ChunkHash, FileHash};
 
-use super::decode::{Chunk, Sink};
+use super::decode::Sink;
 use super::write::read_exact_at;
+use crate::chunk::Chunk;
 use crate::cut::{self, CutOptions};
 use crate::error::{Error, Result};
 

@@ -10,9 +10,10 @@ use futures::StreamExt as _;
 use xet::FileHash;
 
 use super::Puller;
-use super::decode::{Chunk, Sink};
+use super::decode::Sink;
 use super::engine::{Engine, Todo};
 use super::write::{Expected, Runs};
+use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) async fn pull<W: Write + ?Sized>(

@@ -16,14 +16,14 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use sha2::Digest as _;
 use xet::{ChunkHash, FileHash, Sha256};
 
-use super::decode::{Chunk, Sink};
+use super::decode::Sink;
 use super::journal::{Journal, Opened, Run, is_still_at};
+use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
 pub(crate) use leftover::remove_leftover;
 pub(super) use runs::Runs;
 pub(crate) use stage::Stage;
-pub(super) use stage::unique;
 
 /// A file that grows.
 #[derive(Debug)]

@@ -9,8 +9,9 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::{unique, with_suffix};
+use super::with_suffix;
 use crate::pull::journal::{Journal, MAGIC};
+use crate::temp_name::{is_unique, unique};
 
 /// Removes what a killed pull left of a target that is complete, and says whether there was anything.
 pub(crate) fn remove_leftover(target: &Path) -> bool {
@@ -61,13 +62,6 @@ pub(super) fn remove_abandoned(target: &Path) -> u64 {
         }
     }
     removed
-}
-
-/// Whether text is as [`unique`] makes it.
-fn is_unique(text: &str) -> bool {
-    let numbers: Vec<&str> = text.split('-').collect();
-    let is_hex = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    numbers.len() == 3 && numbers.iter().all(is_hex)
 }
 
 #[cfg(test)]

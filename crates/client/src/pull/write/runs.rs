@@ -5,7 +5,7 @@ use std::ops::Range;
 use xet::FileHash;
 use xet::merkle::MerkleBuilder;
 
-use crate::pull::decode::Chunk;
+use crate::chunk::Chunk;
 
 /// Runs of chunks of one file, in any order. Some may have come twice.
 #[derive(Debug, Default)]

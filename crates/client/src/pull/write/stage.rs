@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 use crate::error::{Error, Result};
+use crate::temp_name::unique;
 
 /// A folder of this pull alone, gone with it. One that a killed pull left is removed by the next.
 #[derive(Debug)]
@@ -89,14 +89,6 @@ fn sync_all(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Text that no other pull has, on this machine and in this second.
-pub(in crate::pull) fn unique() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    format!("{:x}-{:x}-{count:x}", std::process::id(), nanos)
 }
 
 const PREFIX: &str = ".drystone-stage-";

@@ -1,15 +1,15 @@
-//! The token route of a hub: a personal token in, a short-lived token for the CAS routes out.
+//! Finds the CAS routes of a hub: its token route takes a personal token and returns a short-lived one, with the address.
 
 use std::sync::Arc;
 
 use xet::wire::{TokenAnswer, parse_json};
 
-use super::{Refresh, Token, Tokens};
-use crate::cas::http::{HttpCas, HttpOptions};
+use super::http::{HttpCas, HttpOptions};
 use crate::error::{Error, Result};
 use crate::http::{Ask, Http};
+use crate::token::{Refresh, Token, Tokens};
 
-/// The CAS routes that the hub at `endpoint` names at `path`, one of [`xet::wire::routes::token`], for whoever holds
+/// The CAS routes that the hub at `endpoint` names at `path`, one of [`xet::wire::routes::token`], for the owner of
 /// `personal`. Tokens are fetched again before they expire.
 pub async fn connect(
     endpoint: &str,
@@ -22,7 +22,7 @@ pub async fn connect(
     connect_with(&hub, path).await
 }
 
-/// The same at a hub that is spoken to already.
+/// The CAS routes that `hub` names at `path`.
 pub(crate) async fn connect_with(hub: &Arc<Http>, path: &str) -> Result<HttpCas> {
     let first = ask(hub, path).await?;
     let (hub, path, options) = (hub.clone(), path.to_owned(), hub.options.clone());
