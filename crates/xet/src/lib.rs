@@ -13,6 +13,7 @@ mod kernel_choice;
 pub mod kernels;
 pub mod limits;
 pub mod merkle;
+pub mod pack;
 pub mod plan;
 mod raw_hash;
 pub mod sha256;
