@@ -11,6 +11,7 @@ mod fetch;
 mod gate;
 mod journal;
 mod one;
+mod planner;
 mod pool;
 mod source;
 mod stream;

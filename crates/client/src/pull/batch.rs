@@ -9,10 +9,9 @@ use xet::plan::PlanTerm;
 use xet::wire::Reconstruction;
 use xet::{FileHash, Sha256, limits};
 
-use super::decode::Use;
 use super::engine::{Engine, FileState, Todo, units};
-use super::fetch::Unit;
-use super::one::{self, keep_recipe};
+use super::one;
+use super::planner::{Recipe, TARGET_UNCHANGED, hash_mismatch, keep_recipe, refetch};
 use super::write::{Part, Stage, remove_leftover};
 use super::{Pulled, Puller, Wanted};
 use crate::cut::{self, CutFile, CutOptions};
@@ -123,7 +122,14 @@ async fn pull_group(
     let too_large = plan(puller, &hashes, &mut engine).await?;
     let mut states = engine.run().await;
     drop(engine);
-    again(puller, &parts, &mut states, &too_large).await;
+    let is_wrong = |(file, state): (usize, &FileState)| {
+        let wrong = state.error.is_none()
+            && !too_large.contains(&file)
+            && !parts.get(file).is_some_and(|part| part.is_right(state.size.unwrap_or(0)));
+        wrong.then_some(file)
+    };
+    let wrong: Vec<_> = states.iter().enumerate().filter_map(is_wrong).collect();
+    refetch(puller, &parts, &mut states, &wrong).await;
 
     if puller.options.sync {
         let stage = stage.clone();
@@ -140,10 +146,13 @@ async fn pull_group(
 async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> Result<Vec<usize>> {
     let mut rest = Vec::new();
     for (file, hash) in hashes.iter().enumerate() {
-        match from_cache(puller, file, hash) {
-            Some((units, size)) => {
+        let recipe = Recipe::find(puller, hash).map(|recipe| (recipe.size(), recipe));
+        let cached =
+            recipe.map(|(size, recipe)| (recipe.plan(puller, file, std::slice::from_ref(&(0..size))), size));
+        match cached.filter(|(plan, _)| plan.rest.is_empty()) {
+            Some((plan, size)) => {
                 puller.progress.total_bytes.add(size);
-                engine.push(units);
+                engine.push(plan.units);
                 if let Some(state) = engine.file(file) {
                     state.size = Some(size);
                 }
@@ -213,59 +222,6 @@ async fn ask(puller: &Puller, hashes: &[FileHash], files: &[usize]) -> Result<Op
 
 type Answer = (HashMap<FileHash, Vec<PlanTerm>>, Reconstruction);
 
-/// What to read for a file that is all in the cache, and its length.
-fn from_cache(puller: &Puller, file: usize, hash: &FileHash) -> Option<(Vec<Unit>, u64)> {
-    let cache = puller.cache.as_ref()?;
-    let mut at = 0;
-    let mut units = Vec::new();
-    for term in cache.recipe(hash)? {
-        if !cache.has(&term.xorb, term.chunks.clone()) {
-            return None;
-        }
-        let bytes = at..at + u64::from(term.raw_bytes);
-        at = bytes.end;
-        units.push(Unit {
-            xorb: term.xorb,
-            chunks: term.chunks.clone(),
-            stored: 0..u64::from(term.raw_bytes),
-            url: None,
-            uses: vec![Use { file, chunks: term.chunks, bytes, failures: 0 }],
-        });
-    }
-    Some((units, at))
-}
-
-/// Gets files again that came and are wrong, once.
-async fn again(puller: &Puller, parts: &Arc<Vec<Part>>, states: &mut [FileState], too_large: &[usize]) {
-    let is_wrong = |(file, state): (usize, &FileState)| {
-        let wrong = state.error.is_none()
-            && !too_large.contains(&file)
-            && !parts.get(file).is_some_and(|part| part.is_right(state.size.unwrap_or(0)));
-        wrong.then_some(file)
-    };
-    let wrong: Vec<_> = states.iter().enumerate().filter_map(is_wrong).collect();
-    if wrong.is_empty() || puller.cas.is_none() {
-        return;
-    }
-    let hashes = states.iter().map(|state| state.hash);
-    let mut engine = Engine::new(puller, hashes, parts.clone());
-    for file in &wrong {
-        puller.progress.retries.add(1);
-        if let Some(part) = parts.get(*file) {
-            // If what is wrong cannot be removed, writing over it will say so, or the hash.
-            let _ = part.forget();
-        }
-        engine.want(Todo::new(*file, 0..u64::MAX));
-    }
-    let mut second = engine.run().await;
-    for file in wrong {
-        if let (Some(state), Some(second)) = (states.get_mut(file), second.get_mut(file)) {
-            state.size = second.size;
-            state.error = second.error.take();
-        }
-    }
-}
-
 /// Verifies the files and gives them their names, many on each thread.
 async fn settle(
     puller: &Puller,
@@ -286,9 +242,10 @@ async fn settle(
             let told = some.into_iter().map(|(file, state)| {
                 let (hash, size) = (state.hash, state.size);
                 let digest = digests.get(file).copied().flatten();
-                let result = parts
-                    .get(file)
-                    .map_or_else(|| Err(wrong(&hash)), |part| settle_one(part, &state, digest));
+                let result = parts.get(file).map_or_else(
+                    || Err(hash_mismatch(&hash, TARGET_UNCHANGED)),
+                    |part| settle_one(part, &state, digest),
+                );
                 match state.error {
                     Some(error) => (file, Err(error)),
                     None => {
@@ -316,27 +273,17 @@ async fn settle(
     Ok(told)
 }
 
+/// Gives a file its name, if it is what it should be.
 fn settle_one(part: &Part, state: &FileState, digest: Option<Sha256>) -> Result<Pulled> {
     if let Some(error) = part.take_error() {
         return Err(error);
     }
     let bytes = state.size.unwrap_or(0);
     if state.error.is_some() || !part.is_right(bytes) {
-        return Err(wrong(&state.hash));
+        return Err(hash_mismatch(&state.hash, TARGET_UNCHANGED));
     }
-    part.settle(bytes, false)?;
-    if let Some(digest) = digest {
-        part.check_sha256(digest)?;
-    }
-    part.rename(false)?;
+    part.finish(bytes, false, digest)?;
     Ok(Pulled { bytes, unchanged: false })
-}
-
-fn wrong(file: &FileHash) -> Error {
-    let message = format!(
-        "file {file}: what the hub delivers has another hash; the target was not touched. Ask the hub's keeper to verify it"
-    );
-    Error::new(ErrorKind::Corrupt, message)
 }
 
 /// From this size on a file is pulled alone, with a journal.

@@ -5,12 +5,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use xet::plan::PlanTerm;
-use xet::{ChunkHash, FileHash};
+use xet::FileHash;
 
-use super::decode::Use;
-use super::engine::{Engine, Todo};
-use super::fetch::Unit;
+use super::engine::{Engine, FileState, Todo};
+use super::planner::{ChunkList, Recipe, TARGET_UNCHANGED, chunk_list, hash_mismatch, keep_recipe, refetch};
 use super::source::Old;
 use super::write::{Expected, Part, remove_leftover};
 use super::{Pulled, Puller, Wanted};
@@ -18,7 +16,6 @@ use crate::cut::CutOptions;
 use crate::error::{Error, ErrorKind, Result};
 
 type Parts = Arc<Vec<Part>>;
-type ChunkList = Vec<(ChunkHash, u32)>;
 
 pub(super) async fn pull(puller: &Puller, wanted: &Wanted) -> Result<Pulled> {
     let target = place_of(&wanted.target)?;
@@ -40,14 +37,27 @@ pub(super) async fn pull(puller: &Puller, wanted: &Wanted) -> Result<Pulled> {
         parts[0].expect(Expected::new(&list));
         copy(puller, &old, &list, &target, &parts).await?;
     }
-    let size = fill(puller, wanted.file, &parts, size).await?;
-    let size = match size {
-        Some(size) if parts[0].is_right(size) => size,
-        _ => repair(puller, wanted.file, &parts).await?,
+    let mut state = [fill(puller, wanted.file, &parts, size).await?];
+    if !is_right(&parts, &state) {
+        refetch(puller, &parts, &mut state, &[0]).await;
+    }
+    let [mut state] = state;
+    if let Some(error) = parts[0].take_error().or(state.error.take()) {
+        return Err(error);
+    }
+    let Some(bytes) = state.size.filter(|size| parts[0].is_right(*size)) else {
+        // No later pull could go on with this.
+        parts[0].forget()?;
+        return Err(hash_mismatch(&wanted.file, TARGET_UNCHANGED));
     };
-    finish(puller, &parts, size, wanted).await?;
+    let (sync, sha256) = (puller.options.sync, wanted.sha256);
+    puller.pool.run(move || parts[0].finish(bytes, sync, sha256)).await??;
     puller.progress.files.add(1);
-    Ok(Pulled { bytes: size, unchanged: false })
+    Ok(Pulled { bytes, unchanged: false })
+}
+
+fn is_right(parts: &Parts, [state]: &[FileState; 1]) -> bool {
+    state.size.is_some_and(|size| parts[0].is_right(size))
 }
 
 pub(super) async fn pull_sparse(
@@ -64,12 +74,11 @@ pub(super) async fn pull_sparse(
     for range in ranges {
         engine.want(Todo::new(0, range.clone()));
     }
-    let size = run(&mut engine, &parts).await?;
+    let size = run(&mut engine, &parts).await?.size;
     let reached = ranges.iter().map(|range| range.end).max().unwrap_or(0);
     let size = size.map_or(reached, |size| size.min(reached));
     let (parts, sync) = (parts.clone(), puller.options.sync);
-    let settle = move || parts[0].settle(size, sync).and_then(|()| parts[0].rename(sync));
-    puller.pool.run(settle).await??;
+    puller.pool.run(move || parts[0].finish(size, sync, None)).await??;
     Ok(size)
 }
 
@@ -107,15 +116,6 @@ async fn look_at(puller: &Puller, file: FileHash, target: &Path) -> Result<(Old,
         old.map(|old| (old, list))
     };
     puller.pool.run(cut).await?
-}
-
-/// The chunks of a file, where the hub tells and tells the truth.
-pub(super) async fn chunk_list(puller: &Puller, file: FileHash) -> Result<Option<ChunkList>> {
-    let Some(cas) = &puller.cas else { return Ok(None) };
-    let list = cas.chunk_list(file).await?;
-    Ok(list.filter(|list| {
-        xet::merkle::file_hash(list.iter().map(|(hash, bytes)| (*hash, u64::from(*bytes)))) == file
-    }))
 }
 
 /// The part of a file, with whatever an earlier pull left in it and proved to be right.
@@ -169,182 +169,38 @@ async fn copy(puller: &Puller, old: &Old, list: &ChunkList, path: &Path, parts: 
     collect(puller, &mut jobs).await
 }
 
-/// Gets whatever is missing, from the cache and from the hub; returns the length of the file as far as it was seen.
+/// Fetches whatever is missing, from the cache and from the hub; returns the file's state without an error.
 async fn fill(
     puller: &Puller,
     file: FileHash,
     parts: &Parts,
     mut known_size: Option<u64>,
-) -> Result<Option<u64>> {
+) -> Result<FileState> {
     let mut engine = Engine::new(puller, [file], parts.clone());
-    let recipe = puller.cache.as_ref().and_then(|cache| cache.recipe(&file));
-    match recipe {
-        Some(terms) => {
-            let size = terms.iter().map(|term| u64::from(term.raw_bytes)).sum();
-            let missing = parts[0].missing(size);
-            let (units, todo) = from_recipe(puller, &terms, &missing);
-            engine.push(units);
-            todo.into_iter().for_each(|range| engine.want(Todo::new(0, range)));
-            known_size = Some(size);
+    match Recipe::find(puller, &file) {
+        Some(recipe) => {
+            engine.want_cached(puller, &recipe, 0, &parts[0].missing(recipe.size()));
+            known_size = Some(recipe.size());
         }
-        None => {
-            let missing = parts[0].missing(known_size.unwrap_or(u64::MAX));
-            merged(missing).into_iter().for_each(|range| engine.want(Todo::new(0, range)));
-        }
+        None => engine.want_ranges(0, parts[0].missing(known_size.unwrap_or(u64::MAX))),
     }
-    let (size, terms) = run_for_terms(&mut engine, parts).await?;
-    let size = known_size.or(size);
-    if let (Some(cache), Some(size), None) = (&puller.cache, size, known_size) {
-        keep_recipe(cache, &file, size, terms);
+    let mut state = run(&mut engine, parts).await?;
+    if let (Some(cache), Some(size), None) = (&puller.cache, state.size, known_size) {
+        keep_recipe(cache, &file, size, std::mem::take(&mut state.terms));
     }
-    Ok(size)
+    state.size = known_size.or(state.size);
+    Ok(state)
 }
 
-/// What the cache has of the terms that are missing, and the ranges it has not.
-pub(super) fn from_recipe(
-    puller: &Puller,
-    terms: &[PlanTerm],
-    missing: &[Range<u64>],
-) -> (Vec<Unit>, Vec<Range<u64>>) {
-    let (mut units, mut rest): (Vec<Unit>, Vec<Range<u64>>) = (Vec::new(), Vec::new());
-    let mut at = 0;
-    for term in terms {
-        let bytes = at..at + u64::from(term.raw_bytes);
-        at = bytes.end;
-        let is_missing = |range: &Range<u64>| range.start < bytes.end && bytes.start < range.end;
-        let is_cached =
-            || puller.cache.as_ref().is_some_and(|cache| cache.has(&term.xorb, term.chunks.clone()));
-        if missing.iter().any(is_missing) && is_cached() {
-            puller.progress.total_bytes.add(bytes.end - bytes.start);
-            units.push(Unit {
-                xorb: term.xorb,
-                chunks: term.chunks.clone(),
-                stored: 0..u64::from(term.raw_bytes),
-                url: None,
-                uses: vec![Use { file: 0, chunks: term.chunks.clone(), bytes, failures: 0 }],
-            });
-            continue;
-        }
-        for range in missing.iter().filter(|range| is_missing(range)) {
-            rest.push(range.start.max(bytes.start)..range.end.min(bytes.end));
-        }
-    }
-    (units, merged(rest))
-}
-
-/// Ranges that touch, joined; and, where there are very many, those that are close.
-fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    let mut gap = 0;
-    let mut ranges = join(ranges, gap);
-    while ranges.len() > RANGES_MAX {
-        gap = (2 * gap).max(64 * 1024);
-        ranges = join(ranges, gap);
-    }
-    ranges
-}
-
-fn join(ranges: Vec<Range<u64>>, gap: u64) -> Vec<Range<u64>> {
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.start <= last.end.saturating_add(gap) => last.end = last.end.max(range.end),
-            _ => joined.push(range),
-        }
-    }
-    joined
-}
-
-async fn run(engine: &mut Engine<'_>, parts: &Parts) -> Result<Option<u64>> {
-    Ok(run_for_terms(engine, parts).await?.0)
-}
-
-async fn run_for_terms(
-    engine: &mut Engine<'_>,
-    parts: &Parts,
-) -> Result<(Option<u64>, Vec<(u64, PlanTerm)>)> {
+/// Runs the engine; an error of the file or of the disk is the result.
+async fn run(engine: &mut Engine<'_>, parts: &Parts) -> Result<FileState> {
     let state = engine.run().await.pop();
     if let Some(error) = parts[0].take_error() {
         return Err(error);
     }
-    match state {
-        Some(state) => match state.error {
-            Some(error) => Err(error),
-            None => Ok((state.size, state.terms)),
-        },
-        None => Ok((None, Vec::new())),
-    }
-}
-
-pub(super) fn keep_recipe(
-    cache: &crate::cache::Cache,
-    file: &FileHash,
-    size: u64,
-    mut terms: Vec<(u64, PlanTerm)>,
-) {
-    terms.sort_by_key(|(at, _)| *at);
-    let mut reached = 0;
-    let is_whole = terms.iter().all(|(at, term)| {
-        let follows = *at == reached;
-        reached += u64::from(term.raw_bytes);
-        follows
-    });
-    if is_whole && reached == size {
-        let terms: Vec<_> = terms.into_iter().map(|(_, term)| term).collect();
-        cache.keep_recipe(file, &terms);
-    }
-}
-
-/// All bytes are there and are not the file. Gets again what is wrong if the hub tells what that is, or else everything, once.
-async fn repair(puller: &Puller, file: FileHash, parts: &Parts) -> Result<u64> {
-    let wrong = || {
-        let message = format!(
-            "file {file}: what the hub delivers has another hash; the target was not touched. Ask the hub's keeper to verify it"
-        );
-        Error::new(ErrorKind::Corrupt, message)
-    };
-    let Some(_) = &puller.cas else { return Err(wrong()) };
-    puller.progress.retries.add(1);
-    let list = chunk_list(puller, file).await?;
-    let ranges = match list {
-        Some(list) => {
-            let size = list.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
-            let expected = Expected::new(&list);
-            parts[0].keep_only(&expected);
-            parts[0].expect(expected);
-            parts[0].missing(size)
-        }
-        None => {
-            parts[0].forget()?;
-            std::iter::once(0..u64::MAX).collect()
-        }
-    };
-    let mut engine = Engine::new(puller, [file], parts.clone());
-    let end = ranges.last().map_or(0, |range| range.end);
-    merged(ranges).into_iter().for_each(|range| engine.want(Todo::new(0, range)));
-    let seen = run(&mut engine, parts).await?;
-    let size = seen.unwrap_or(end).max(parts[0].reached());
-    if parts[0].is_right(size) {
-        return Ok(size);
-    }
-    // Nobody could go on with this.
-    parts[0].forget()?;
-    Err(wrong())
-}
-
-async fn finish(puller: &Puller, parts: &Parts, size: u64, wanted: &Wanted) -> Result<()> {
-    let (parts, sync, sha256) = (parts.clone(), puller.options.sync, wanted.sha256);
-    let finish = move || {
-        let part = &parts[0];
-        part.settle(size, sync)?;
-        if let Some(sha256) = sha256 {
-            part.check_sha256(sha256)?;
-        }
-        part.rename(sync)
-    };
-    puller.pool.run(finish).await?
+    let mut state = state.ok_or_else(|| Error::new(ErrorKind::Internal, "no file was pulled"))?;
+    state.error.take().map_or(Ok(state), Err)
 }
 
 /// As many links as Linux follows.
 const LINKS_MAX: usize = 40;
-/// So many ranges of one file are planned one by one.
-const RANGES_MAX: usize = 4096;

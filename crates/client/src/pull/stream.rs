@@ -12,6 +12,7 @@ use xet::FileHash;
 use super::Puller;
 use super::decode::Sink;
 use super::engine::{Engine, Todo};
+use super::planner::{Recipe, chunk_list, hash_mismatch};
 use super::write::{Expected, Runs};
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
@@ -51,9 +52,7 @@ pub(super) async fn pull<W: Write + ?Sized>(
         && let Some(size) = size
         && runs.file_hash(size) != Some(file)
     {
-        let message =
-            format!("file {file}: what the hub delivers has another hash; do not use what was written");
-        return Err(Error::new(ErrorKind::Corrupt, message));
+        return Err(hash_mismatch(&file, "do not use what was written"));
     }
     Ok(written)
 }
@@ -73,7 +72,7 @@ async fn expected(puller: &Puller, file: FileHash) -> Result<Option<Arc<Expected
     {
         return Ok(expected.clone());
     }
-    let list = super::one::chunk_list(puller, file).await?;
+    let list = chunk_list(puller, file).await?;
     let expected = list.map(|list| Arc::new(Expected::new(&list)));
     *last = Some((file, expected.clone()));
     Ok(expected)
@@ -87,14 +86,11 @@ async fn fetch(
 ) -> Result<Window> {
     let buffer = Arc::new(Buffer { file, range: range.clone(), expected, filled: Mutex::default() });
     let mut engine = Engine::new(puller, [file], buffer.clone());
-    match puller.cache.as_ref().and_then(|cache| cache.recipe(&file)) {
-        Some(terms) => {
-            let (units, todo) = super::one::from_recipe(puller, &terms, std::slice::from_ref(&range));
-            engine.push(units);
-            todo.into_iter().for_each(|range| engine.want(Todo::new(0, range)));
+    match Recipe::find(puller, &file) {
+        Some(recipe) => {
+            engine.want_cached(puller, &recipe, 0, std::slice::from_ref(&range));
             if let Some(state) = engine.file(0) {
-                let size: u64 = terms.iter().map(|term| u64::from(term.raw_bytes)).sum();
-                state.size = (size <= range.end).then_some(size);
+                state.size = Some(recipe.size()).filter(|size| *size <= range.end);
             }
         }
         None => engine.want(Todo::new(0, range.clone())),

@@ -188,11 +188,6 @@ impl Part {
         self.lock().runs.retain(|at, chunk| expected.has(at, chunk.hash));
     }
 
-    /// Where the last chunk that is there ends.
-    pub(super) fn reached(&self) -> u64 {
-        self.lock().runs.reached()
-    }
-
     /// What of the bytes up to `size` is not there yet.
     pub(super) fn missing(&self, size: u64) -> Vec<Range<u64>> {
         self.lock().runs.missing(size)
@@ -290,6 +285,18 @@ impl Part {
             }
         }
         Ok(())
+    }
+
+    /// Gives the file its length, compares its digest where that is known, and gives it its name.
+    pub(super) fn finish(&self, size: u64, sync: bool, sha256: Option<Sha256>) -> Result<()> {
+        self.settle(size, sync)?;
+        sha256.map_or(Ok(()), |sha256| self.check_sha256(sha256))?;
+        self.rename(sync)
+    }
+
+    /// Whether this is one of many small files.
+    pub(super) fn is_staged(&self) -> bool {
+        matches!(self.place, Place::Staged)
     }
 
     fn write_at(&self, at: u64, raw: &[u8], chunks: &[Chunk]) -> io::Result<()> {

@@ -59,13 +59,6 @@ impl Runs {
         (fits && reached == size).then(|| merkle.finish_file())
     }
 
-    /// Where the last chunk ends.
-    pub(in crate::pull) fn reached(&mut self) -> u64 {
-        let mut reached = 0;
-        self.walk(|at, chunk| reached = reached.max(at + u64::from(chunk.bytes)));
-        reached
-    }
-
     /// Forgets chunks that do not please.
     pub(in crate::pull) fn retain(&mut self, mut keep: impl FnMut(u64, &Chunk) -> bool) {
         let mut kept = Self::default();
