@@ -5,8 +5,10 @@
 //! (see [`xet::chunk`]). The result is exactly that of reading from the start.
 
 mod blocks;
+pub(crate) mod cutter;
 mod join;
 mod pool;
+pub(crate) mod reader;
 mod run;
 
 use std::fs::File;
@@ -104,7 +106,7 @@ pub fn read_chunks<X: From<crate::Error>>(
 ) -> std::result::Result<(), X> {
     let file = File::open(path).map_err(|error| crate::Error::io(path, error))?;
     let mut result = Ok(());
-    let cut = blocks::Scratch::default().cut(0, blocks::stream(file), |chunk, raw| {
+    let cut = blocks::Scratch::default().cut(0, reader::Source::from(file), |chunk, raw| {
         result = each(chunk.hash, raw);
         if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use xet::hash::HashKey;
+use xet::shard::XorbEntry;
 use xet::shard::keyed::{self, AnswerOptions};
-use xet::shard::{ChunkEntry, XorbEntry};
 use xet::xorb::XorbInfo;
 use xet::{ChunkHash, XorbHash};
 
@@ -325,22 +325,8 @@ pub(crate) fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Reach, ChunkHash), D
 
 /// A stored xorb as shards list it.
 pub(crate) fn entry(info: &XorbInfo, object_bytes: u64) -> XorbEntry {
-    let mut raw_start = 0;
-    let chunk = |place: &xet::xorb::ChunkPlace| {
-        let entry =
-            ChunkEntry { hash: place.hash, raw_start, raw_bytes: place.raw_end - raw_start, flags: 0 };
-        raw_start = place.raw_end;
-        entry
-    };
-    let chunks = info.chunks().iter().map(chunk).collect();
-    let narrow = |bytes: u64| u32::try_from(bytes).expect("a xorb is far less than 4 GiB");
-    XorbEntry {
-        hash: info.hash(),
-        flags: 0,
-        raw_bytes: narrow(info.raw_bytes()),
-        stored_bytes: narrow(object_bytes),
-        chunks,
-    }
+    let stored_bytes = u32::try_from(object_bytes).expect("a xorb is far less than 4 GiB");
+    XorbEntry { stored_bytes, ..XorbEntry::from(info) }
 }
 
 #[cfg(test)]

@@ -4,18 +4,17 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::path::Path;
 
+use xet::pack::{ChunkLocation, XorbRef};
 use xet::shard::Shard;
 use xet::shard::record::RECORD_LEN;
 use xet::{ChunkHash, HashKey, XorbHash};
 
-use super::draft::Home;
 use super::shard_cache;
 
 /// A run of chunks that are all in one xorb, one behind the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    pub(super) home: Home,
-    pub(super) first: u32,
+    pub(super) first: ChunkLocation,
     pub(super) chunks: usize,
 }
 
@@ -94,7 +93,7 @@ impl Known {
     }
 
     /// The longest run that holds these chunks from the first on. Among equals the one that goes on at `next` wins.
-    pub(super) fn find(&self, chunks: &[ChunkHash], next: Option<(Home, u32)>) -> Option<Run> {
+    pub(super) fn find(&self, chunks: &[ChunkHash], next: Option<ChunkLocation>) -> Option<Run> {
         let runs = [self.run_after(chunks, next), self.run_of_push(chunks), self.run_of_shards(chunks)];
         // The first of equals: `max_by_key` would take the last.
         runs.into_iter().flatten().reduce(|best, run| if run.chunks > best.chunks { run } else { best })
@@ -107,8 +106,8 @@ impl Known {
     }
 
     /// Whether nothing of a stored xorb is known from this place on: what follows may begin the next one.
-    pub(super) fn is_end(&self, (home, chunk): (Home, u32)) -> bool {
-        let Home::Stored(xorb) = home else { return false };
+    pub(super) fn is_end(&self, (xorb, chunk): ChunkLocation) -> bool {
+        let XorbRef::Stored(xorb) = xorb else { return false };
         let xorb = self.by_hash.get(&xorb).and_then(|number| self.xorbs.get(*number as usize));
         xorb.is_some_and(|xorb| xorb.chunks.len() <= chunk as usize)
     }
@@ -126,7 +125,7 @@ impl Known {
         let (bin, first) = self.of_push(chunks.first()?)?;
         let follows = |&(n, chunk): &(u32, &ChunkHash)| self.of_push(chunk) == Some((bin, first + n));
         let run = (0..).zip(chunks).take_while(follows).count();
-        Some(Run { home: Home::Bin(bin), first, chunks: run })
+        Some(Run { first: (XorbRef::New(bin), first), chunks: run })
     }
 
     fn run_of_shards(&self, chunks: &[ChunkHash]) -> Option<Run> {
@@ -140,8 +139,8 @@ impl Known {
             .max_by_key(|run| run.chunks)
     }
 
-    fn run_after(&self, chunks: &[ChunkHash], next: Option<(Home, u32)>) -> Option<Run> {
-        let (Home::Stored(xorb), start) = next? else { return None };
+    fn run_after(&self, chunks: &[ChunkHash], next: Option<ChunkLocation>) -> Option<Run> {
+        let (XorbRef::Stored(xorb), start) = next? else { return None };
         self.follow(*self.by_hash.get(&xorb)?, start, chunks)
     }
 
@@ -150,7 +149,7 @@ impl Known {
         let key = &self.groups[xorb.group].key;
         let there = xorb.chunks.get(first as usize..)?;
         let run = there.iter().zip(chunks).take_while(|(there, chunk)| **there == chunk.keyed(key)).count();
-        (run > 0).then_some(Run { home: Home::Stored(xorb.hash), first, chunks: run })
+        (run > 0).then_some(Run { first: (XorbRef::Stored(xorb.hash), first), chunks: run })
     }
 }
 
@@ -214,14 +213,14 @@ mod tests {
         known.placed(file[0], 3, 7);
         known.placed(file[1], 3, 8);
         known.placed(file[2], 4, 9);
-        assert_eq!(known.find(&file, None), Some(Run { home: Home::Bin(3), first: 7, chunks: 2 }));
+        assert_eq!(known.find(&file, None), Some(Run { first: (XorbRef::New(3), 7), chunks: 2 }));
         known.learn(&shard(1, &file[..4], HashKey::new([5; 32])));
-        let one = Home::Stored(XorbHash::new([1; 32]));
-        assert_eq!(known.find(&file, None), Some(Run { home: one, first: 0, chunks: 4 }));
+        let one = XorbRef::Stored(XorbHash::new([1; 32]));
+        assert_eq!(known.find(&file, None), Some(Run { first: (one, 0), chunks: 4 }));
         known.learn(&shard(2, &file[1..8], HashKey::ZERO));
-        let two = Home::Stored(XorbHash::new([2; 32]));
-        assert_eq!(known.find(&file[1..], None), Some(Run { home: two, first: 0, chunks: 7 }));
-        assert_eq!(known.find(&file[2..4], Some((one, 2))), Some(Run { home: one, first: 2, chunks: 2 }));
+        let two = XorbRef::Stored(XorbHash::new([2; 32]));
+        assert_eq!(known.find(&file[1..], None), Some(Run { first: (two, 0), chunks: 7 }));
+        assert_eq!(known.find(&file[2..4], Some((one, 2))), Some(Run { first: (one, 2), chunks: 2 }));
         assert!(known.has(&file[7]) && !known.has(&file[8]));
     }
 

@@ -1,38 +1,21 @@
 //! What one worker reads: a file from start to end, or many short ones at once. Each block is digested, cut, hashed and
 //! placed while it is in the cache.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sha2::Digest;
-use xet::chunk::Chunker;
+use xet::pack::{ChunkLocation, XorbRef};
 use xet::sha256;
 use xet::{ChunkHash, Sha256, suite};
 
 use super::bins::{Sealing, SharedBin, lock};
-use super::draft::{Draft, Drafter, Home};
+use super::draft::{Draft, Drafter};
 use super::known::Known;
 use super::pool::{Compress, Pool, Stopped, Worker};
+use crate::cut::cutter::{BlockChunk, Cutter, cut_whole};
+use crate::cut::reader::{BLOCK_BYTES, Source, fill};
 use crate::error::Error;
-
-/// A chunk in a block.
-#[derive(Debug, Clone)]
-pub(super) struct Chunk {
-    pub(super) hash: ChunkHash,
-    pub(super) bytes: Range<usize>,
-}
-
-impl Chunk {
-    fn of(buffer: &[u8], bytes: Range<usize>) -> Self {
-        Self { hash: ChunkHash::of(&buffer[bytes.clone()]), bytes }
-    }
-
-    fn len(&self) -> u32 {
-        u32::try_from(self.bytes.len()).expect("a chunk is at most 128 KiB")
-    }
-}
 
 /// Reads the file at `path` and hands it over; with it the files after it, while they are short.
 pub(super) fn read(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> Result<(), Stopped> {
@@ -68,7 +51,7 @@ fn gather(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> (Vec
     let mut next = Some((index, path));
     while let Some((index, path)) = next {
         let room = &mut worker.buffer[filled..filled + SHORT_BYTES];
-        match open(&path).and_then(|mut file| Ok((fill(room, &mut file)?, file))) {
+        match Source::open(&path).and_then(|mut file| Ok((fill(room, &mut file)?, file))) {
             Ok((SHORT_BYTES, file)) => {
                 let block = filled..filled + SHORT_BYTES;
                 return (short, Some(Long { index, path, file, block }));
@@ -97,7 +80,7 @@ impl Lane {
         let buffer = &worker.buffer;
         let contents: Vec<_> = files.iter().map(|file| &buffer[file.bytes.clone()]).collect();
         let digests = pool.options.sha256.then(|| sha256::digest_all(&contents));
-        let chunks: Vec<_> = files.iter().map(|file| cut(buffer, file.bytes.clone())).collect();
+        let chunks: Vec<_> = files.iter().map(|file| cut_whole(buffer, file.bytes.clone())).collect();
         let read_bytes = contents.iter().map(|content| content.len() as u64).sum();
         pool.progress.done_bytes.add(read_bytes);
 
@@ -130,12 +113,12 @@ impl Lane {
         let (mut open, mut filled, mut at_end) = (0, SHORT_BYTES, false);
         loop {
             pool.progress.done_bytes.add((filled - open) as u64);
-            let starts_file = cutter.chunk_start == 0;
+            let starts_file = cutter.is_at_start();
             if let Some(digest) = &mut digest {
                 digest.update(&worker.buffer[open..filled]);
             }
-            let chunks = cutter.cut(&worker.buffer[..filled], open, at_end);
-            let asked = worth_asking(&pool.known(), drafter.next_place(), &chunks, starts_file);
+            let chunks: Vec<_> = cutter.cut(&worker.buffer[..filled], open, at_end).collect();
+            let asked = worth_asking(&pool.known(), drafter.next_location(), &chunks, starts_file);
             pool.ask(asked, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
             let mut placing = Placing::default();
             self.place(pool, &mut pool.known(), &mut drafter, &chunks, &mut placing);
@@ -164,15 +147,15 @@ impl Lane {
         pool: &Pool,
         known: &mut Known,
         drafter: &mut Drafter,
-        chunks: &[Chunk],
+        chunks: &[BlockChunk],
         placing: &mut Placing,
     ) {
         let hashes: Vec<_> = chunks.iter().map(|chunk| chunk.hash).collect();
         let mut n = 0;
         while n < chunks.len() {
-            if let Some((home, first, count)) = allowed_run(known, drafter, &hashes[n..]) {
+            if let Some(((xorb, first), count)) = allowed_run(known, drafter, &hashes[n..]) {
                 for (place, chunk) in (first..).zip(&chunks[n..n + count]) {
-                    drafter.push(home, place, chunk.hash, chunk.len());
+                    drafter.push((xorb, place), chunk.hash, chunk.len());
                     placing.known_bytes += u64::from(chunk.len());
                 }
                 n += count;
@@ -188,7 +171,7 @@ impl Lane {
                 continue;
             };
             known.placed(chunk.hash, bin.id(), place);
-            drafter.push(Home::Bin(bin.id()), place, chunk.hash, chunk.len());
+            drafter.push((XorbRef::New(bin.id()), place), chunk.hash, chunk.len());
             placing.fresh.push(chunk.bytes.clone());
             placing.new_bytes += u64::from(chunk.len());
             n += 1;
@@ -227,48 +210,14 @@ impl Placing {
     }
 }
 
-/// Cuts a file that comes in blocks.
-#[derive(Default)]
-struct Cutter {
-    chunker: Chunker,
-    cuts: Vec<u64>,
-    /// In the file, as the chunker counts.
-    chunk_start: u64,
-}
-
-impl Cutter {
-    /// The chunks that end in this block, of which `open` bytes are old.
-    fn cut(&mut self, buffer: &[u8], open: usize, at_end: bool) -> Vec<Chunk> {
-        self.cuts.clear();
-        self.chunker.push(&buffer[open..], &mut self.cuts);
-        let last = if at_end { std::mem::take(&mut self.chunker).finish() } else { None };
-        let mut done = 0;
-        let chunk = |cut: u64| {
-            let len = usize::try_from(cut - self.chunk_start).expect("a chunk is at most 128 KiB");
-            let bytes = done..done + len;
-            (done, self.chunk_start) = (bytes.end, cut);
-            Chunk::of(buffer, bytes)
-        };
-        self.cuts.iter().copied().chain(last).map(chunk).collect()
-    }
-}
-
-/// The chunks of a file that is in the buffer as a whole.
-fn cut(buffer: &[u8], file: Range<usize>) -> Vec<Chunk> {
-    let mut start = file.start;
-    let chunk =
-        |cut: usize| Chunk::of(buffer, std::mem::replace(&mut start, file.start + cut)..file.start + cut);
-    xet::chunk::cut(&buffer[file.clone()]).into_iter().map(chunk).collect()
-}
-
 /// The chunks the other side may be asked for.
 fn worth_asking(
     known: &Known,
-    next: Option<(Home, u32)>,
-    chunks: &[Chunk],
+    next: Option<ChunkLocation>,
+    chunks: &[BlockChunk],
     starts_file: bool,
 ) -> Vec<ChunkHash> {
-    let eligible = |(n, chunk): (usize, &Chunk)| {
+    let eligible = |(n, chunk): (usize, &BlockChunk)| {
         (starts_file && n == 0 || chunk.hash.is_dedup_eligible()).then_some(chunk.hash)
     };
     let mut asked: Vec<_> = chunks.iter().enumerate().filter_map(eligible).collect();
@@ -278,7 +227,7 @@ fn worth_asking(
 
 /// Unknown chunks behind the end of a stored xorb. A file is in its xorbs in order, so they may begin the next one, and
 /// servers may know a xorb by its first chunk.
-fn behind_ends(known: &Known, mut next: Option<(Home, u32)>, chunks: &[Chunk]) -> Vec<ChunkHash> {
+fn behind_ends(known: &Known, mut next: Option<ChunkLocation>, chunks: &[BlockChunk]) -> Vec<ChunkHash> {
     if !known.has_stored() {
         return Vec::new();
     }
@@ -288,7 +237,8 @@ fn behind_ends(known: &Known, mut next: Option<(Home, u32)>, chunks: &[Chunk]) -
         match known.find(&hashes[n..], next) {
             Some(run) => {
                 let last = u32::try_from(run.chunks).expect("a block has few chunks");
-                (next, n) = (Some((run.home, run.first + last)), n + run.chunks);
+                let (xorb, first) = run.first;
+                (next, n) = (Some((xorb, first + last)), n + run.chunks);
             }
             None => {
                 found.extend(next.take().filter(|next| known.is_end(*next)).map(|_| hashes[n]));
@@ -300,72 +250,11 @@ fn behind_ends(known: &Known, mut next: Option<(Home, u32)>, chunks: &[Chunk]) -
 }
 
 /// A run of known chunks that is worth a term.
-fn allowed_run(known: &Known, drafter: &mut Drafter, hashes: &[ChunkHash]) -> Option<(Home, u32, usize)> {
-    let run = known.find(hashes, drafter.next_place())?;
-    let goes_on = drafter.continues(run.home, run.first);
-    (goes_on || drafter.guard.allows(run.chunks)).then_some((run.home, run.first, run.chunks))
+fn allowed_run(known: &Known, drafter: &mut Drafter, hashes: &[ChunkHash]) -> Option<(ChunkLocation, usize)> {
+    let run = known.find(hashes, drafter.next_location())?;
+    drafter.allows(run.first, run.chunks).then_some((run.first, run.chunks))
 }
 
-fn open(path: &Path) -> io::Result<Source> {
-    if path == Path::new("-") {
-        return Ok(Source::Stdin(io::stdin()));
-    }
-    Ok(Source::File { file: File::open(path)?, at: 0, asked: SHORT_BYTES as u64 })
-}
-
-/// What a file is read from.
-enum Source {
-    Stdin(io::Stdin),
-    /// Read up to `at`; the system was told that it will be read up to `asked`.
-    File {
-        file: File,
-        at: u64,
-        asked: u64,
-    },
-}
-
-impl Read for Source {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Stdin(stdin) => stdin.read(buffer),
-            Self::File { file, at, asked } => {
-                // By itself the system reads ahead in steps that cost a file that is not in memory five times the CPU time. Short
-                // files are not worth the call.
-                #[cfg(target_os = "linux")]
-                if *at >= SHORT_BYTES as u64 && *at + AHEAD_BYTES / 2 >= *asked {
-                    let ahead = std::num::NonZeroU64::new(AHEAD_BYTES);
-                    // Advice; pipes and the like refuse it.
-                    let _ = rustix::fs::fadvise(&*file, *asked, ahead, rustix::fs::Advice::WillNeed);
-                    *asked += AHEAD_BYTES;
-                }
-                let bytes = file.read(buffer)?;
-                *at += bytes as u64;
-                Ok(bytes)
-            }
-        }
-    }
-}
-
-/// Bytes of a file that are asked for before they are read.
-#[cfg(target_os = "linux")]
-const AHEAD_BYTES: u64 = 4 * 1024 * 1024;
-
-/// Reads until `buffer` is full or there is no more.
-fn fill(buffer: &mut [u8], file: &mut Source) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(bytes) => filled += bytes,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
-/// Small enough that a block stays in a core's second-level cache from reading to compressing.
-const BLOCK_BYTES: usize = 512 * 1024;
 /// Files of fewer bytes are taken together: their digests, compressed records and messages cost less by the dozen.
 const SHORT_BYTES: usize = 1024 * 1024;
 /// Room for short files, and for a block behind an open chunk. That is shorter than the longest, or it would be closed.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 use xet::XorbHash;
-use xet::shard::{ChunkEntry, FileEntry, Form, ShardBuilder, Term, XorbEntry};
+use xet::shard::{Form, ShardBuilder, XorbEntry};
 use xet::xorb::XorbInfo;
 
 use super::bins::{Records, Sealed};
-use super::draft::{Draft, DraftTerm, Home};
+use super::draft::Draft;
 use super::{Failure, PushOptions, Pushed, PushedFile, shard_cache};
 use crate::cas::{Cas, Xorb};
 use crate::error::{Error, ErrorKind, Result};
@@ -118,9 +118,7 @@ struct Sender<'a> {
 impl Sender<'_> {
     /// A file was read. It goes into the shard now, or when its last xorb is there.
     fn take(&mut self, draft: Draft) {
-        let mut bins: Vec<_> = draft.terms.iter().filter_map(DraftTerm::bin).collect();
-        bins.sort_unstable();
-        bins.dedup();
+        let mut bins = draft.file.new_xorbs();
         bins.retain(|bin| !self.acknowledged.contains_key(bin));
         if bins.is_empty() {
             return self.add(draft);
@@ -136,7 +134,7 @@ impl Sender<'_> {
         self.pushed.xorbs += 1;
         self.pushed.sent_bytes += info.stored_bytes();
         self.progress.wire_bytes.add(info.stored_bytes());
-        let entry = entry(&info);
+        let entry = XorbEntry::from(&*info);
         self.note(entry.clone());
         self.shard.push_xorb(entry);
         for (bin, base) in bins {
@@ -173,20 +171,11 @@ impl Sender<'_> {
 
     /// A file all of whose xorbs are there.
     fn add(&mut self, draft: Draft) {
-        let Draft { index, path, bytes, hash, sha256, terms } = draft;
-        self.borrowed |= terms.iter().any(|term| matches!(term.home, Home::Stored(_)));
-        let verification = Some(terms.iter().map(|term| term.hash).collect());
-        let terms = terms.into_iter().map(|term| self.resolve(term)).collect();
-        self.shard.push_file(FileEntry { hash, terms, verification, sha256 });
+        let Draft { index, path, sha256, file } = draft;
+        let (bytes, hash) = (file.bytes, file.hash);
+        self.borrowed |= file.has_stored();
+        self.shard.push_file(file.into_entry(sha256, |bin| self.acknowledged[&bin]));
         self.in_shard.push((index, PushedFile { path, bytes, hash, sha256 }));
-    }
-
-    fn resolve(&self, DraftTerm { home, chunks, raw_bytes, .. }: DraftTerm) -> Term {
-        let (xorb, base) = match home {
-            Home::Stored(xorb) => (xorb, 0),
-            Home::Bin(bin) => self.acknowledged[&bin],
-        };
-        Term { xorb, flags: 0, raw_bytes, chunks: base + chunks.start..base + chunks.end }
     }
 
     /// Registers the files that are ready.
@@ -214,34 +203,6 @@ impl Sender<'_> {
         self.done.sort_by_key(|(index, _)| *index);
         self.pushed.files = self.done.into_iter().map(|(_, file)| file).collect();
         self.pushed
-    }
-}
-
-impl DraftTerm {
-    fn bin(&self) -> Option<u64> {
-        match self.home {
-            Home::Bin(bin) => Some(bin),
-            Home::Stored(_) => None,
-        }
-    }
-}
-
-/// A xorb as shards list it.
-fn entry(info: &XorbInfo) -> XorbEntry {
-    let mut raw_start = 0;
-    let chunk = |place: &xet::xorb::ChunkPlace| {
-        let entry =
-            ChunkEntry { hash: place.hash, raw_start, raw_bytes: place.raw_end - raw_start, flags: 0 };
-        raw_start = place.raw_end;
-        entry
-    };
-    let narrow = |bytes: u64| u32::try_from(bytes).expect("a xorb is far less than 4 GiB");
-    XorbEntry {
-        hash: info.hash(),
-        flags: 0,
-        raw_bytes: narrow(info.raw_bytes()),
-        stored_bytes: narrow(info.stored_bytes()),
-        chunks: info.chunks().iter().map(chunk).collect(),
     }
 }
 

@@ -45,7 +45,11 @@ fn neighbours_become_one_term() {
     assert_eq!((file.bytes, file.hash), (400, file_hash(hashes.iter().map(|hash| (*hash, 100)))));
     assert_eq!((file.new_xorbs(), file.has_stored()), (vec![1], true));
     let entry = file.into_entry(None, |number| (XorbHash::new([9; 32]), 10 * u32::try_from(number).unwrap()));
-    assert_eq!(entry.terms[0].chunks, 15..17, "the first chunk of the new xorb is the tenth of the sealed one");
+    assert_eq!(
+        entry.terms[0].chunks,
+        15..17,
+        "the first chunk of the new xorb is the tenth of the sealed one"
+    );
     assert_eq!((entry.terms[0].xorb, entry.terms[1].chunks.clone()), (XorbHash::new([9; 32]), 7..8));
 }
 
