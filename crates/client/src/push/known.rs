@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::path::Path;
 
 use xet::pack::{ChunkLocation, XorbRef};
-use xet::shard::Shard;
+use xet::shard::{Shard, ShardView};
 use xet::shard::record::RECORD_LEN;
 use xet::{ChunkHash, HashKey, XorbHash};
 
@@ -24,7 +24,9 @@ pub(super) struct Known {
     /// Of this push, the newest; when it is full it takes the place of `older`.
     recent: Map<(u64, u32)>,
     older: Map<(u64, u32)>,
-    /// What shards tell, by the key that hides their hashes.
+    /// Shards of the cache, looked up by their tables.
+    cached: Vec<ShardView<Vec<u8>>>,
+    /// What shards of this push tell, by the key that hides their hashes.
     groups: Vec<Group>,
     xorbs: Vec<KnownXorb>,
     by_hash: HashMap<XorbHash, u32>,
@@ -47,14 +49,12 @@ struct KnownXorb {
 }
 
 impl Known {
-    /// Everything that a cache of at most so many bytes remembers.
+    /// Everything that a cache of at most `bytes_max` bytes holds.
     pub(super) fn load(cache: Option<&Path>, bytes_max: u64) -> Self {
-        let room = usize::try_from(bytes_max).unwrap_or(usize::MAX) / RECORD_LEN;
-        let mut known = Self { room, ..Self::default() };
-        if let Some(cache) = cache {
-            shard_cache::load(cache, bytes_max, |shard| known.learn(&shard));
-        }
-        known
+        let cached = cache.map_or_else(Vec::new, |cache| shard_cache::load(cache, bytes_max));
+        let cached_bytes: usize = cached.iter().map(|shard| shard.bytes().len()).sum();
+        let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_sub(cached_bytes);
+        Self { room: bytes / RECORD_LEN, cached, ..Self::default() }
     }
 
     /// Learns what a shard tells of xorbs, as far as there is room.
@@ -94,7 +94,12 @@ impl Known {
 
     /// The longest run that holds these chunks from the first on. Among equals the one that goes on at `next` wins.
     pub(super) fn find(&self, chunks: &[ChunkHash], next: Option<ChunkLocation>) -> Option<Run> {
-        let runs = [self.run_after(chunks, next), self.run_of_push(chunks), self.run_of_shards(chunks)];
+        let runs = [
+            self.run_after(chunks, next),
+            self.run_of_push(chunks),
+            self.run_of_shards(chunks),
+            self.run_of_cache(chunks),
+        ];
         // The first of equals: `max_by_key` would take the last.
         runs.into_iter().flatten().reduce(|best, run| if run.chunks > best.chunks { run } else { best })
     }
@@ -103,18 +108,22 @@ impl Known {
     pub(super) fn has(&self, chunk: &ChunkHash) -> bool {
         self.of_push(chunk).is_some()
             || self.groups.iter().any(|group| group.places.contains_key(&chunk.keyed(&group.key)))
+            || self.cached.iter().any(|shard| shard.chunk(chunk).is_ok_and(|found| found.is_some()))
     }
 
     /// Whether nothing of a stored xorb is known from this place on: what follows may begin the next one.
     pub(super) fn is_end(&self, (xorb, chunk): ChunkLocation) -> bool {
         let XorbRef::Stored(xorb) = xorb else { return false };
-        let xorb = self.by_hash.get(&xorb).and_then(|number| self.xorbs.get(*number as usize));
-        xorb.is_some_and(|xorb| xorb.chunks.len() <= chunk as usize)
+        let count = match self.by_hash.get(&xorb).and_then(|number| self.xorbs.get(*number as usize)) {
+            Some(known) => Some(known.chunks.len()),
+            None => self.cached.iter().find_map(|shard| Some(shard.chunk_count(&xorb).ok()?? as usize)),
+        };
+        count.is_some_and(|count| count <= chunk as usize)
     }
 
     /// Whether anything is known but this push.
     pub(super) fn has_stored(&self) -> bool {
-        !self.xorbs.is_empty()
+        !self.xorbs.is_empty() || !self.cached.is_empty()
     }
 
     fn of_push(&self, chunk: &ChunkHash) -> Option<(u64, u32)> {
@@ -141,7 +150,19 @@ impl Known {
 
     fn run_after(&self, chunks: &[ChunkHash], next: Option<ChunkLocation>) -> Option<Run> {
         let (XorbRef::Stored(xorb), start) = next? else { return None };
-        self.follow(*self.by_hash.get(&xorb)?, start, chunks)
+        if let Some(number) = self.by_hash.get(&xorb) {
+            return self.follow(*number, start, chunks);
+        }
+        let follow = |shard: &ShardView<_>| shard.follow(&xorb, start, chunks).ok().filter(|chunks| *chunks > 0);
+        let chunks = self.cached.iter().find_map(follow)?;
+        Some(Run { first: (XorbRef::Stored(xorb), start), chunks })
+    }
+
+    fn run_of_cache(&self, chunks: &[ChunkHash]) -> Option<Run> {
+        // A shard that cannot be read has nothing: chunks that are not found are sent.
+        let found = self.cached.iter().filter_map(|shard| shard.dedup(chunks).ok()?);
+        let run = found.max_by_key(|found| found.matched)?;
+        Some(Run { first: (XorbRef::Stored(run.xorb), run.chunks.start), chunks: run.matched })
     }
 
     fn follow(&self, xorb: u32, first: u32, chunks: &[ChunkHash]) -> Option<Run> {
@@ -230,5 +251,22 @@ mod tests {
         known.learn(&shard(1, &hashes(0..4), HashKey::ZERO));
         known.learn(&shard(2, &hashes(4..8), HashKey::ZERO));
         assert!(known.has(&hashes(0..1)[0]) && !known.has(&hashes(4..5)[0]));
+    }
+
+    /// A shard of the cache answers like one that was learnt.
+    #[test]
+    fn runs_of_the_cache_are_found_and_gone_on_with() {
+        let file = hashes(0..10);
+        for key in [HashKey::ZERO, HashKey::new([5; 32])] {
+            let shard = shard(1, &file[2..8], key);
+            let view = ShardView::new(shard.encode().unwrap()).unwrap();
+            let known = Known { cached: vec![view], ..Known::default() };
+            let one = XorbRef::Stored(XorbHash::new([1; 32]));
+            assert!(known.has_stored() && known.has(&file[7]) && !known.has(&file[8]));
+            assert_eq!(known.find(&file[3..], None), Some(Run { first: (one, 1), chunks: 5 }));
+            assert_eq!(known.find(&file[4..6], Some((one, 2))), Some(Run { first: (one, 2), chunks: 2 }));
+            assert_eq!(known.find(&file[8..], Some((one, 6))), None);
+            assert!(known.is_end((one, 6)) && !known.is_end((one, 5)));
+        }
     }
 }

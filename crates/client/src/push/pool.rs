@@ -346,7 +346,7 @@ impl Pool {
             lock(&self.queries).heard(&answer);
             if let Answer::Shard(bytes, shard) = answer {
                 if let Some(cache) = &self.options.cache {
-                    shard_cache::keep(cache, &bytes);
+                    shard_cache::keep(cache, &bytes, &shard);
                 }
                 self.known().learn(&shard);
             }

@@ -375,6 +375,9 @@ fn a_dedup_query_finds_the_longest_run_under_any_key() {
             assert_eq!((found.raw_bytes, found.matched), (30, 3));
             assert_eq!(view.chunk(&chunk(9)).unwrap(), Some((XorbHash::new([1; 32]), 2)));
             assert_eq!(view.chunk(&chunk(8)).unwrap(), None);
+            let two = XorbHash::new([2; 32]);
+            assert_eq!((view.chunk_count(&two).unwrap(), view.chunk_count(&XorbHash::ZERO).unwrap()), (Some(4), None));
+            assert_eq!([0, 1, 2, 4, 5].map(|start| view.follow(&two, start, &query).unwrap()), [0, 3, 0, 0, 0]);
             assert_eq!(view.dedup(&[]).unwrap(), None);
             assert!(!view.footer().is_expired(9) && view.footer().is_expired(10));
         }
