@@ -8,14 +8,15 @@ pub mod commit;
 mod digest;
 pub mod download;
 pub mod pattern;
-pub mod place;
 mod recall;
+pub mod repo_path;
 pub mod settings;
 pub mod upload;
 
 pub use calls::{Candidate, Committed, Decided, Entry, Mode, Page};
 pub use commit::Commit;
-pub use place::{Place, Repo, RepoKind};
+pub use repo_path::RepoPath;
+pub use xet::wire::{RepoKind, RepoName};
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -74,7 +75,7 @@ impl Hub {
     }
 
     /// The content store behind a repository. Its tokens are fetched again before they expire.
-    pub async fn cas(&self, repo: &Repo, revision: &str, scope: TokenScope) -> Result<HttpCas> {
+    pub async fn cas(&self, repo: &RepoName, revision: &str, scope: TokenScope) -> Result<HttpCas> {
         let path = token(repo.kind.plural(), &repo.id(), scope, Some(revision));
         connect_with(&self.http, &path).await
     }
@@ -82,7 +83,7 @@ impl Hub {
     /// Bytes of a file as they arrive: exactly those, or an error at the end. One request, made once.
     pub async fn read(
         &self,
-        repo: &Repo,
+        repo: &RepoName,
         revision: &str,
         path: &str,
         bytes: Range<u64>,
@@ -92,13 +93,13 @@ impl Hub {
 }
 
 /// A path of the API about a repository.
-fn api(repo: &Repo, rest: &str) -> String {
+fn api(repo: &RepoName, rest: &str) -> String {
     let (kind, namespace, name) = (repo.kind.plural(), segment(&repo.namespace), segment(&repo.name));
     format!("/api/{kind}/{namespace}/{name}{rest}")
 }
 
 /// A file's path on the web.
-fn web(repo: &Repo, what: &str, revision: &str, path: &str) -> String {
+fn web(repo: &RepoName, what: &str, revision: &str, path: &str) -> String {
     let prefix = match repo.kind {
         RepoKind::Model => String::new(),
         kind => format!("/{}", kind.plural()),
@@ -108,7 +109,7 @@ fn web(repo: &Repo, what: &str, revision: &str, path: &str) -> String {
 }
 
 /// Nothing is there.
-fn no_entry(repo: &Repo, revision: &str, path: &str) -> Error {
+fn no_entry(repo: &RepoName, revision: &str, path: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("{repo}: no file or folder {path:?} at {revision}"))
 }
 

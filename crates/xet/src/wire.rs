@@ -10,6 +10,7 @@ pub mod edits;
 pub mod multipart;
 pub mod range;
 pub mod reconstruction;
+pub mod repo;
 pub mod routes;
 pub mod shards;
 
@@ -18,6 +19,7 @@ pub use code::{ErrorBody, ErrorCode};
 pub use edits::{DirtyWindow, FileChunkHashes};
 pub use range::{ContentRange, HttpRange, RangeSpec};
 pub use reconstruction::{Batch, Reconstruction, ReconstructionV1, ReconstructionV2};
+pub use repo::{RepoKind, RepoName};
 pub use shards::{Frame, FrameReader, ShardUploaded};
 
 use crate::error::FormatError;

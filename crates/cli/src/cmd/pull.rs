@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use client::Progress;
-use client::hub::Place;
+use client::hub::RepoPath;
 use client::hub::download::{DownloadOptions, Downloaded, Told, download};
 use client::hub::pattern::Selection;
 use indicatif::BinaryBytes;
@@ -31,7 +31,7 @@ use crate::transfer;
 pub(crate) struct Pull {
     /// What to pull: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
-    from: Place,
+    from: RepoPath,
 
     /// Where to
     #[arg(value_name = "DEST")]

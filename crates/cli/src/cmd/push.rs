@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 use client::hub::pattern::Selection;
 use client::hub::upload::{Locals, Told, UploadOptions, Uploaded, Visibility, upload};
-use client::hub::{Committed, Place};
+use client::hub::{Committed, RepoPath};
 use client::push::PushOptions;
 use client::{ErrorKind, Progress};
 use indicatif::BinaryBytes;
@@ -36,7 +36,7 @@ pub(crate) struct Push {
 
     /// Where to: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(required = true, value_name = "REPO[@REVISION][:PATH]")]
-    to: Place,
+    to: RepoPath,
 
     /// Only files that match; `*` matches slashes too
     #[arg(long, value_name = "PATTERN")]

@@ -11,7 +11,7 @@ use xet::{FileHash, Sha256};
 
 use super::commit::Commit;
 use super::recall::Question;
-use super::{Hub, Repo, RepoKind, api, no_entry, segments};
+use super::{Hub, RepoName, RepoKind, api, no_entry, segments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Ask;
 
@@ -88,7 +88,7 @@ pub struct Committed {
 
 impl Hub {
     /// Makes a repository. False when it is there already.
-    pub async fn create_repo(&self, repo: &Repo, private: bool) -> Result<bool> {
+    pub async fn create_repo(&self, repo: &RepoName, private: bool) -> Result<bool> {
         #[derive(Serialize)]
         struct Create<'a> {
             name: &'a str,
@@ -110,7 +110,7 @@ impl Hub {
     }
 
     /// Makes a branch that begins where `main` is. False when it is there already.
-    pub async fn create_branch(&self, repo: &Repo, branch: &str) -> Result<bool> {
+    pub async fn create_branch(&self, repo: &RepoName, branch: &str) -> Result<bool> {
         self.create(&api(repo, &format!("/branch/{}", segment(branch))), &Empty {}).await
     }
 
@@ -121,7 +121,7 @@ impl Hub {
     }
 
     /// The id of the commit that a revision is now.
-    pub async fn commit_id(&self, repo: &Repo, revision: &str) -> Result<String> {
+    pub async fn commit_id(&self, repo: &RepoName, revision: &str) -> Result<String> {
         #[derive(Deserialize)]
         struct Info {
             sha: String,
@@ -139,7 +139,7 @@ impl Hub {
     /// A page of the entries in a folder, or of everything below it. `next` is of the page before.
     pub async fn tree(
         &self,
-        repo: &Repo,
+        repo: &RepoName,
         revision: &str,
         folder: &str,
         recursive: bool,
@@ -166,7 +166,7 @@ impl Hub {
     }
 
     /// What is at these paths; paths without anything are left out.
-    pub async fn paths_info(&self, repo: &Repo, revision: &str, paths: &[&str]) -> Result<Vec<Entry>> {
+    pub async fn paths_info(&self, repo: &RepoName, revision: &str, paths: &[&str]) -> Result<Vec<Entry>> {
         #[derive(Serialize)]
         struct Paths<'a> {
             paths: &'a [&'a str],
@@ -178,7 +178,7 @@ impl Hub {
     }
 
     /// What is at this path.
-    pub async fn entry(&self, repo: &Repo, revision: &str, path: &str) -> Result<Entry> {
+    pub async fn entry(&self, repo: &RepoName, revision: &str, path: &str) -> Result<Entry> {
         if let Some(recall) = self.offline() {
             return recall.entry(repo, revision, path);
         }
@@ -189,14 +189,14 @@ impl Hub {
         Ok(entry)
     }
 
-    fn keep<T: Serialize>(&self, repo: &Repo, question: &Question<'_>, answer: &T) {
+    fn keep<T: Serialize>(&self, repo: &RepoName, question: &Question<'_>, answer: &T) {
         if let Some(recall) = &self.recall {
             recall.keep(repo, question, answer);
         }
     }
 
     /// Asks how files get into a repository.
-    pub async fn preupload(&self, repo: &Repo, revision: &str, files: &[Candidate]) -> Result<Vec<Decided>> {
+    pub async fn preupload(&self, repo: &RepoName, revision: &str, files: &[Candidate]) -> Result<Vec<Decided>> {
         #[derive(Serialize)]
         struct Files<'a> {
             files: &'a [Candidate],
@@ -211,7 +211,7 @@ impl Hub {
     }
 
     /// Makes a commit on a branch: all of it or nothing. Repeated, it changes nothing more.
-    pub async fn commit(&self, repo: &Repo, revision: &str, commit: Commit) -> Result<Committed> {
+    pub async fn commit(&self, repo: &RepoName, revision: &str, commit: Commit) -> Result<Committed> {
         let path = api(repo, &format!("/commit/{}", segment(revision)));
         let ask = Ask::post(&path, commit.into_lines()).header(CONTENT_TYPE, content_type::NDJSON);
         self.parsed(&ask, &path).await

@@ -15,8 +15,8 @@ use xet::wire::routes::TokenScope;
 
 use super::digest::{Expected, unchanged};
 use super::pattern::Selection;
-use super::place::is_path;
-use super::{Entry, Hub, Place, Repo, below};
+use super::repo_path::is_path;
+use super::{Entry, Hub, RepoPath, RepoName, below};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::pull::{PullOptions, Puller, Stage, Wanted, place_of, remove_leftover};
@@ -64,7 +64,7 @@ pub struct Downloaded {
 /// slash. Can be repeated: what is here is not fetched again, and files that an earlier try left half done are gone on with.
 pub async fn download(
     hub: &Hub,
-    from: &Place,
+    from: &RepoPath,
     to: &Path,
     options: &DownloadOptions,
     progress: &Arc<Progress>,
@@ -122,7 +122,7 @@ pub async fn download(
 /// the hub tells the chunks; a small file is verified at its end.
 pub async fn cat<W: Write + Send>(
     hub: &Hub,
-    from: &Place,
+    from: &RepoPath,
     range: Range<u64>,
     options: PullOptions,
     out: &mut W,
@@ -152,7 +152,7 @@ pub async fn cat<W: Write + Send>(
 }
 
 /// Pulls large files of a repository: from the hub's content store, or from the cache alone.
-pub async fn puller(hub: &Hub, repo: &Repo, revision: &str, options: PullOptions) -> Result<Puller> {
+pub async fn puller(hub: &Hub, repo: &RepoName, revision: &str, options: PullOptions) -> Result<Puller> {
     if hub.is_offline() {
         return Ok(Puller::offline(options));
     }
@@ -168,7 +168,7 @@ fn file_target(to: &Path, path: &str) -> PathBuf {
 
 struct Download<'a> {
     hub: &'a Hub,
-    repo: &'a Repo,
+    repo: &'a RepoName,
     commit: &'a str,
     options: &'a DownloadOptions,
     progress: &'a Arc<Progress>,

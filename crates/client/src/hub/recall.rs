@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xet::wire::{encode_json, parse_json};
 
-use super::{Entry, Page, Repo, below, no_entry};
+use super::{Entry, Page, RepoName, below, no_entry};
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -39,27 +39,27 @@ impl Recall {
         Self { cache, offline, endpoint: endpoint.to_owned() }
     }
 
-    pub(super) fn keep<T: Serialize>(&self, repo: &Repo, question: &Question<'_>, answer: &T) {
+    pub(super) fn keep<T: Serialize>(&self, repo: &RepoName, question: &Question<'_>, answer: &T) {
         self.cache.keep_answer(&self.name(repo, question), &encode_json(answer));
     }
 
-    fn find<T: DeserializeOwned>(&self, repo: &Repo, question: &Question<'_>) -> Option<T> {
+    fn find<T: DeserializeOwned>(&self, repo: &RepoName, question: &Question<'_>) -> Option<T> {
         parse_json(&self.cache.answer(&self.name(repo, question))?).ok()
     }
 
-    fn name(&self, repo: &Repo, question: &Question<'_>) -> Vec<u8> {
+    fn name(&self, repo: &RepoName, question: &Question<'_>) -> Vec<u8> {
         encode_json(&(&self.endpoint, repo.kind.plural(), repo.id(), question))
     }
 
     /// The commit that a revision was.
-    pub(super) fn commit_id(&self, repo: &Repo, revision: &str) -> Result<String> {
+    pub(super) fn commit_id(&self, repo: &RepoName, revision: &str) -> Result<String> {
         let is_id = revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
         let found = self.find(repo, &Question::Commit(revision));
         found.or_else(|| is_id.then(|| revision.to_owned())).ok_or_else(|| unknown(repo, revision))
     }
 
     /// What was at a path.
-    pub(super) fn entry(&self, repo: &Repo, revision: &str, path: &str) -> Result<Entry> {
+    pub(super) fn entry(&self, repo: &RepoName, revision: &str, path: &str) -> Result<Entry> {
         let commit = self.commit_id(repo, revision);
         let asked = |revision: &str| self.find(repo, &Question::Entry(revision, path));
         if let Some(entry) = commit.as_deref().ok().and_then(asked).or_else(|| asked(revision)) {
@@ -83,7 +83,7 @@ impl Recall {
     /// A page of a listing, or what a page of the listing of everything has of it.
     pub(super) fn page(
         &self,
-        repo: &Repo,
+        repo: &RepoName,
         revision: &str,
         folder: &str,
         recursive: bool,
@@ -106,7 +106,7 @@ impl Recall {
     }
 }
 
-fn unknown(repo: &Repo, revision: &str) -> Error {
+fn unknown(repo: &RepoName, revision: &str) -> Error {
     let message = format!(
         "{repo}@{revision}: not all of it was seen here; pull it once with this cache and without --offline"
     );

@@ -18,7 +18,7 @@ use xet::wire::routes::TokenScope;
 
 use super::calls::CANDIDATES_MAX;
 use super::digest::{Expected, unchanged};
-use super::{Candidate, Commit, Committed, Entry, Hub, Mode, Place, Repo};
+use super::{Candidate, Commit, Committed, Entry, Hub, Mode, RepoPath, RepoName};
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
@@ -92,7 +92,7 @@ pub struct Uploaded {
 /// when an earlier upload was killed halfway.
 pub async fn upload(
     hub: &Hub,
-    to: &Place,
+    to: &RepoPath,
     files: Locals,
     options: &UploadOptions,
     progress: &Arc<Progress>,
@@ -127,7 +127,7 @@ pub async fn upload(
 }
 
 /// Makes what is missing, if that is wanted. True when it is missing still, because of a dry run.
-async fn prepare(hub: &Hub, to: &Place, options: &UploadOptions) -> Result<bool> {
+async fn prepare(hub: &Hub, to: &RepoPath, options: &UploadOptions) -> Result<bool> {
     let Some(visibility) = options.create else { return Ok(false) };
     let revision = to.revision();
     let missing = match hub.commit_id(&to.repo, revision).await {
@@ -151,7 +151,7 @@ async fn prepare(hub: &Hub, to: &Place, options: &UploadOptions) -> Result<bool>
 
 struct Upload<'a> {
     hub: &'a Hub,
-    to: &'a Place,
+    to: &'a RepoPath,
     options: &'a UploadOptions,
     progress: &'a Arc<Progress>,
     each: &'a mut (dyn FnMut(Told<'_>) + Send),
@@ -348,7 +348,7 @@ struct Asked {
     there: Option<Entry>,
 }
 
-async fn ask(hub: &Hub, repo: &Repo, revision: &str, group: Vec<Local>) -> Result<Vec<Result<Asked>>> {
+async fn ask(hub: &Hub, repo: &RepoName, revision: &str, group: Vec<Local>) -> Result<Vec<Result<Asked>>> {
     let sample = move || -> Vec<(Local, Result<Candidate>)> {
         let candidate = |local: &Local| {
             let sample = STANDARD.encode(local::first_bytes(&local.path, SAMPLE_BYTES)?);

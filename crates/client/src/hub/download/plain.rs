@@ -8,7 +8,7 @@ use std::path::Path;
 use futures::StreamExt as _;
 
 use super::super::digest::Expected;
-use super::super::{Entry, Hub, Repo};
+use super::super::{Entry, Hub, RepoName};
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
@@ -16,7 +16,7 @@ use crate::progress::Progress;
 /// Writes a file under a name of its own.
 pub(super) async fn fetch(
     hub: &Hub,
-    repo: &Repo,
+    repo: &RepoName,
     revision: &str,
     entry: &Entry,
     staged: &Path,
@@ -66,7 +66,7 @@ pub(super) fn name(staged: &Path, target: &Path) -> Result<()> {
 /// kept where there is a cache.
 pub(super) async fn read(
     hub: &Hub,
-    repo: &Repo,
+    repo: &RepoName,
     revision: &str,
     entry: &Entry,
     range: Range<u64>,

@@ -103,7 +103,7 @@ fn found(path: PathBuf, to: String) -> Result<Local> {
 /// A path as repositories have it.
 fn text(path: &Path, whole: &Path) -> Result<String> {
     let names: Option<Vec<_>> = path.components().map(|part| part.as_os_str().to_str()).collect();
-    let text = names.map(|names| names.join("/")).filter(|text| super::super::place::is_path(text));
+    let text = names.map(|names| names.join("/")).filter(|text| super::super::repo_path::is_path(text));
     text.ok_or_else(|| {
         let message = format!("{}: a repository cannot have a file of this name", whole.display());
         Error::new(ErrorKind::Invalid, message)

@@ -1,119 +1,31 @@
-//! Names of repositories and of files in them, as people write them: `datasets/ann/words@v1:data/a.txt`.
+//! Paths in repositories, as users write them: `datasets/ann/words@v1:data/a.txt`.
 
 use std::fmt;
 use std::str::FromStr;
 
+use xet::wire::{RepoKind, RepoName};
+
 use crate::error::{Error, ErrorKind};
-
-/// What a repository holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RepoKind {
-    /// A model.
-    Model,
-    /// A dataset.
-    Dataset,
-    /// A space.
-    Space,
-}
-
-impl RepoKind {
-    /// As paths of the API have it, and, but for models, names of repositories.
-    pub const fn plural(self) -> &'static str {
-        match self {
-            Self::Model => "models",
-            Self::Dataset => "datasets",
-            Self::Space => "spaces",
-        }
-    }
-
-    /// As bodies of requests have it.
-    pub const fn singular(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Dataset => "dataset",
-            Self::Space => "space",
-        }
-    }
-}
-
-/// Names a repository. Prints as it is written: `ann/model`, `datasets/ann/words`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Repo {
-    /// What it holds.
-    pub kind: RepoKind,
-    /// Whose it is.
-    pub namespace: String,
-    /// Its own name.
-    pub name: String,
-}
-
-impl Repo {
-    /// Without its kind.
-    pub fn id(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
-    }
-}
-
-impl fmt::Display for Repo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            RepoKind::Model => write!(f, "{}", self.id()),
-            kind => write!(f, "{}/{}", kind.plural(), self.id()),
-        }
-    }
-}
-
-impl FromStr for Repo {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || {
-            let message = format!(
-                "{text:?} names no repository: NAMESPACE/NAME is a model, datasets/NAMESPACE/NAME a dataset, spaces/NAMESPACE/NAME a space"
-            );
-            Error::new(ErrorKind::Invalid, message)
-        };
-        let parts: Vec<_> = text.split('/').collect();
-        let (kind, namespace, name) = match parts[..] {
-            ["models", namespace, name] => (RepoKind::Model, namespace, name),
-            ["datasets", namespace, name] => (RepoKind::Dataset, namespace, name),
-            ["spaces", namespace, name] => (RepoKind::Space, namespace, name),
-            // Half a name of another kind is no model.
-            ["models" | "datasets" | "spaces", _] => return Err(wrong()),
-            [namespace, name] => (RepoKind::Model, namespace, name),
-            _ => return Err(wrong()),
-        };
-        let is_plain = |part: &str| {
-            part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-                && !part.trim_matches('.').is_empty()
-                && part.len() <= 96
-        };
-        match is_plain(namespace) && is_plain(name) {
-            true => Ok(Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }),
-            false => Err(wrong()),
-        }
-    }
-}
 
 /// A repository, at a revision, and a path in it: `REPO[@REVISION][:PATH]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct RepoPath {
     /// The repository.
-    pub repo: Repo,
+    pub repo: RepoName,
     /// A branch, a tag or a commit; without one, `main`.
     pub revision: Option<String>,
     /// A path, as it was written: a slash at its end may mean something.
     pub path: Option<String>,
 }
 
-impl Place {
+impl RepoPath {
     /// The revision, `main` where none was named.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RepoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.repo)?;
         self.revision.iter().try_for_each(|revision| write!(f, "@{revision}"))?;
@@ -121,7 +33,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for RepoPath {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -143,7 +55,14 @@ impl FromStr for Place {
             return wrong("the path should have names between single slashes, and no . or ..");
         }
         let path = path.filter(|path| !path.is_empty() && *path != "/");
-        Ok(Self { repo: repo.parse()?, revision: revision.map(str::to_owned), path: path.map(str::to_owned) })
+        let named: Option<RepoName> = repo.parse().ok().filter(|repo: &RepoName| repo.kind != RepoKind::Bucket);
+        let repo = named.ok_or_else(|| {
+            let message = format!(
+                "{repo:?} names no repository: NAMESPACE/NAME is a model, datasets/NAMESPACE/NAME a dataset, spaces/NAMESPACE/NAME a space"
+            );
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        Ok(Self { repo, revision: revision.map(str::to_owned), path: path.map(str::to_owned) })
     }
 }
 
@@ -166,15 +85,14 @@ mod tests {
             ("ann/m:at@noon:12.txt", RepoKind::Model, None, Some("at@noon:12.txt")),
             ("ann/m:folder/", RepoKind::Model, None, Some("folder/")),
         ] {
-            let place: Place = text.parse().unwrap();
+            let place: RepoPath = text.parse().unwrap();
             assert_eq!(place.to_string(), text);
             assert_eq!(
                 (place.repo.kind, place.revision.as_deref(), place.path.as_deref()),
                 (kind, revision, path)
             );
         }
-        assert_eq!("models/ann/m".parse::<Repo>().unwrap().to_string(), "ann/m");
-        assert_eq!("ann/m:".parse::<Place>().unwrap().path, None);
+        assert_eq!("ann/m:".parse::<RepoPath>().unwrap().path, None);
     }
 
     #[test]
@@ -186,6 +104,7 @@ mod tests {
             "/m",
             "a/b/c",
             "datasets/a",
+            "buckets/ann/b",
             "ann/m@",
             "ann/m@:x",
             "ann/..",
@@ -199,7 +118,7 @@ mod tests {
             "ann/m:a\\b",
             "ann/m@a\nb",
         ] {
-            assert!(bad.parse::<Place>().is_err(), "{bad:?}");
+            assert!(bad.parse::<RepoPath>().is_err(), "{bad:?}");
         }
     }
 }
