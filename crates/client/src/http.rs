@@ -20,8 +20,8 @@ use tokio::sync::Semaphore;
 use url::{Host, Url};
 use xet::wire::HttpRange;
 
+use crate::budget::{self, Bandwidth};
 use crate::error::{Error, ErrorKind, Result};
-use crate::permits::{self, Bandwidth};
 use crate::progress::Counter;
 use crate::retry::RetryPolicy;
 use crate::token::{Token, Tokens};
@@ -141,7 +141,7 @@ impl Http {
             base: endpoint.trim_end_matches('/').to_owned(),
             client,
             tokens,
-            connections: Arc::new(Semaphore::new(permits::connections(options.connections_max))),
+            connections: Arc::new(Semaphore::new(budget::connections(options.connections_max))),
             up: bandwidth(),
             down: bandwidth(),
             retries: Counter::default(),

@@ -3,12 +3,12 @@
 //! Small files go into a commit as they are; large ones are pushed to the content store first and named in the commit by
 //! their SHA-256. [`upload`] and [`download`] do that for many files; [`Hub`] has the single calls.
 
+mod answer_cache;
 mod calls;
 pub mod commit;
 mod digest;
 pub mod download;
 pub mod pattern;
-mod recall;
 pub mod repo_path;
 pub mod settings;
 pub mod upload;
@@ -25,7 +25,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use xet::wire::routes::{TokenScope, segment, token};
 
-use recall::Recall;
+use answer_cache::Recall;
 
 use crate::cache::Cache;
 use crate::cas::connect_with;

@@ -1,5 +1,6 @@
 //! Files on their way to and from a XET hub: reading, cutting, hashing on all cores; sending what is new.
 
+pub mod budget;
 pub mod cache;
 pub mod cas;
 mod chunk;
@@ -8,7 +9,6 @@ pub mod error;
 mod http;
 pub mod hub;
 pub mod kernels;
-pub mod permits;
 pub mod progress;
 pub mod pull;
 pub mod push;

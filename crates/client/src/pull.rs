@@ -4,16 +4,16 @@
 //! it arrives and written to a temporary name. Every chunk is hashed, and the file hash is computed over the chunks as they were
 //! delivered, never by cutting again. Only a file whose hash is right gets its name.
 
-mod batch;
+mod concurrency;
+mod cpu_pool;
 mod decode;
 mod engine;
 mod fetch;
-mod gate;
 mod journal;
-mod one;
+mod many_files;
+mod old_version;
 mod planner;
-mod pool;
-mod source;
+mod single_file;
 mod stream;
 mod write;
 
@@ -24,17 +24,17 @@ use std::time::Duration;
 
 use xet::{FileHash, Sha256};
 
+use crate::budget::{self, Memory};
 use crate::cache::Cache;
 use crate::cas::Cas;
 use crate::cut::CutOptions;
 use crate::error::{Error, ErrorKind, Result};
-use crate::permits::{self, Memory};
 use crate::progress::Progress;
-use gate::Gate;
-use pool::Pool;
+use concurrency::Gate;
+use cpu_pool::Pool;
 
 pub use fetch::Patience;
-pub(crate) use one::place_of;
+pub(crate) use single_file::place_of;
 pub(crate) use write::{Stage, remove_leftover};
 
 /// How to pull.
@@ -61,7 +61,7 @@ pub struct PullOptions {
 impl Default for PullOptions {
     fn default() -> Self {
         Self {
-            memory_bytes_max: permits::memory_of_transfer(),
+            memory_bytes_max: budget::memory_of_transfer(),
             connections_max: 32,
             threads: CutOptions::default().threads,
             sync: true,
@@ -130,7 +130,7 @@ impl Puller {
             cas,
             cache: options.cache.clone(),
             memory: Memory::new(options.memory_bytes_max),
-            gate: Gate::new(permits::connections(options.connections_max)),
+            gate: Gate::new(budget::connections(options.connections_max)),
             pool: Pool::new(options.threads.get()),
             progress: Arc::default(),
             last_list: tokio::sync::Mutex::default(),
@@ -152,7 +152,7 @@ impl Puller {
     /// Pulls one file. When it fails or is dropped, what was fetched stays beside the target as `NAME.part`, and the next pull
     /// of the same file goes on from there.
     pub async fn file(&self, wanted: &Wanted) -> Result<Pulled> {
-        self.in_time(one::pull(self, wanted)).await
+        self.in_time(single_file::pull(self, wanted)).await
     }
 
     /// Pulls many files, small ones together. Each result is told with its place in the list as soon as it is known; one that
@@ -164,7 +164,7 @@ impl Puller {
         root: &Path,
         each: &mut (dyn FnMut(usize, Result<Pulled>) + Send),
     ) -> Result<()> {
-        self.in_time(batch::pull(self, wanted, root, each)).await
+        self.in_time(many_files::pull(self, wanted, root, each)).await
     }
 
     /// Writes the bytes `range` of a file to `out`, in order, and returns how many there were. An end past the file is the end
@@ -185,7 +185,7 @@ impl Puller {
         ranges: &[std::ops::Range<u64>],
         target: &Path,
     ) -> Result<u64> {
-        self.in_time(one::pull_sparse(self, file, ranges, target)).await
+        self.in_time(single_file::pull_sparse(self, file, ranges, target)).await
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {

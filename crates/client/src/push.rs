@@ -5,17 +5,17 @@
 //! sent while reading goes on, or written while they are made where the other side is a folder.
 //! A file is registered only after every xorb it is made of was acknowledged.
 
-mod base;
-mod bins;
-mod draft;
-mod guard;
-mod known;
-mod lane;
-mod pool;
-mod record;
-mod rooms;
-mod send;
+mod buffer_pool;
+mod compress;
+mod dedup_index;
+mod file_draft;
+mod fragmentation;
+mod open_xorb;
+mod previous_versions;
+mod reader;
+mod sender;
 mod shard_cache;
+mod workers;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use xet::compress::Policy;
 use xet::{FileHash, Sha256};
 
+use crate::budget;
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
-use crate::permits;
 use crate::progress::Progress;
 
 /// How to push.
@@ -61,7 +61,7 @@ impl Default for PushOptions {
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         Self {
             threads,
-            memory_bytes: permits::memory_default(threads.get()),
+            memory_bytes: budget::memory_default(threads.get()),
             sends_max: 8,
             compression: Policy::Auto,
             cache: None,
@@ -143,12 +143,12 @@ async fn push_once(
     progress: Arc<Progress>,
 ) -> std::result::Result<Pushed, Failure> {
     let before = (progress.new_bytes.value(), progress.known_bytes.value());
-    let mut known = known::Known::load(options.cache.as_deref(), options.cache_bytes_max);
-    base::learn(&*cas, &options.bases, &mut known).await;
-    let (placed, sealed) = send::channel();
+    let mut known = dedup_index::Known::load(options.cache.as_deref(), options.cache_bytes_max);
+    previous_versions::learn(&*cas, &options.bases, &mut known).await;
+    let (placed, sealed) = sender::channel();
     // Threads read, cut, hash, place and compress; what is sealed comes over the channel, in memory it has reserved.
-    let reading = pool::start(cas.clone(), paths, known, &options, progress.clone(), placed);
-    let sent = send::all(&cas, sealed, &options, &progress).await;
+    let reading = workers::start(cas.clone(), paths, known, &options, progress.clone(), placed);
+    let sent = sender::all(&cas, sealed, &options, &progress).await;
     let read = reading.join().await;
     let mut pushed = sent?;
     let read = read.map_err(Failure::Failed)?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use xet::hash::HashKey;
 use xet::shard::XorbEntry;
-use xet::shard::keyed::{self, AnswerOptions};
+use xet::shard::dedup_response::{self, AnswerOptions};
 use xet::xorb::XorbInfo;
 use xet::{ChunkHash, XorbHash};
 
@@ -188,7 +188,7 @@ impl Store {
                 told.push((info, row.object_bytes));
             }
         }
-        let told = move || keyed::answer(told.iter().map(|(info, bytes)| entry(info, *bytes)), &options);
+        let told = move || dedup_response::answer(told.iter().map(|(info, bytes)| entry(info, *bytes)), &options);
         let answer = self.workers.run(told).await?;
         let answer = answer.map_err(|source| Error::corrupt("dedup answer", source))?;
         Ok(Some(answer.into()))

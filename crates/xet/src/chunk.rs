@@ -11,7 +11,7 @@
 
 mod gear;
 
-use crate::suite::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GEAR_WINDOW};
+use crate::constants::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GEAR_WINDOW};
 
 /// Cuts a stream that arrives in pieces of any size, holding none of it.
 #[derive(Debug, Clone, Default)]

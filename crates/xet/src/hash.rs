@@ -7,8 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::constants;
 use crate::error::FormatError;
-use crate::suite;
 
 pub use crate::raw_hash::Hash;
 
@@ -128,12 +128,12 @@ hash_of! {
 impl ChunkHash {
     /// The hash of a chunk's raw bytes.
     pub fn of(chunk: &[u8]) -> Self {
-        Self::new(*blake3::keyed_hash(&suite::CHUNK_KEY, chunk).as_bytes())
+        Self::new(*blake3::keyed_hash(&constants::CHUNK_KEY, chunk).as_bytes())
     }
 
     /// Whether the hash alone makes the chunk eligible for global dedup. The first chunk of a file always is.
     pub fn is_dedup_eligible(&self) -> bool {
-        self.0.suffix().is_multiple_of(suite::DEDUP_MODULUS)
+        self.0.suffix().is_multiple_of(constants::DEDUP_MODULUS)
     }
 
     /// The hash as a dedup answer under `key` shows it. A zero key means unprotected.
@@ -148,7 +148,7 @@ impl ChunkHash {
 impl RangeHash {
     /// The hash over the chunk hashes of one term, in order.
     pub fn of<'a>(chunks: impl IntoIterator<Item = &'a ChunkHash>) -> Self {
-        let mut hasher = blake3::Hasher::new_keyed(&suite::RANGE_KEY);
+        let mut hasher = blake3::Hasher::new_keyed(&constants::RANGE_KEY);
         for chunk in chunks {
             hasher.update(chunk.as_bytes());
         }
@@ -159,7 +159,7 @@ impl RangeHash {
 impl ShardHash {
     /// The hash of a whole shard, footer included where it has one.
     pub fn of(shard: &[u8]) -> Self {
-        Self::new(*blake3::keyed_hash(&suite::CHUNK_KEY, shard).as_bytes())
+        Self::new(*blake3::keyed_hash(&constants::CHUNK_KEY, shard).as_bytes())
     }
 }
 

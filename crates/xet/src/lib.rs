@@ -6,6 +6,7 @@
 
 pub mod chunk;
 pub mod compress;
+pub mod constants;
 pub mod cursor;
 pub mod error;
 pub mod hash;
@@ -18,7 +19,6 @@ pub mod plan;
 mod raw_hash;
 pub mod sha256;
 pub mod shard;
-pub mod suite;
 pub mod wire;
 pub mod xorb;
 

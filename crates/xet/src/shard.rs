@@ -16,7 +16,7 @@
 //! whose chunk hashes are keyed.
 //!
 //! [`record`] and [`footer`] are the bytes; [`build`] writes; `parse` reads; [`lookup`] finds one block without reading
-//! everything; [`keyed`] makes dedup answers; [`check`] compares a shard with what follows from its content.
+//! everything; [`dedup_response`] makes dedup answers; [`check`] compares a shard with what follows from its content.
 
 use std::ops::Range;
 
@@ -32,8 +32,8 @@ use record::RECORD_LEN;
 
 pub mod build;
 pub mod check;
+pub mod dedup_response;
 pub mod footer;
-pub mod keyed;
 pub mod lookup;
 mod parse;
 pub mod record;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use testkit::vectors::model::{AdversarialKind, Expect, Shard as Group, ShardFile};
 use testkit::vectors::{Kind, Vectors};
 use xet::hash::HashKey;
-use xet::shard::keyed::{self, AnswerOptions};
+use xet::shard::dedup_response::{self, AnswerOptions};
 use xet::shard::{
     ChunkEntry, FileEntry, Footer, Footing, Form, Shard, ShardBuilder, ShardView, TableChoice, Term,
     XorbEntry, build, verify_stored, verify_upload,
@@ -78,7 +78,10 @@ fn every_form_follows_from_the_upload() {
             "dedup" => {
                 builder.flag_file_starts();
                 let tables = form.chunk_lookup == Some(true);
-                keyed::answer(builder.finish().1, &AnswerOptions { key, created_s, expires_s, tables })
+                dedup_response::answer(
+                    builder.finish().1,
+                    &AnswerOptions { key, created_s, expires_s, tables },
+                )
             }
             "keyed_full" => {
                 builder.key_chunks(&key);
@@ -201,7 +204,7 @@ fn published_shards_are_understood() {
     let dedup = shard("shard.dedupe");
     let Footer { created_s, expires_s, .. } = Shard::parse_stored(&dedup).unwrap().footer.unwrap();
     let options = AnswerOptions { key: key(&ev.dedupe_hmac_key), created_s, expires_s, tables: false };
-    assert!(keyed::answer(upload.xorbs.clone(), &options).unwrap() == dedup);
+    assert!(dedup_response::answer(upload.xorbs.clone(), &options).unwrap() == dedup);
     let hashes: Vec<_> = upload.xorbs[0].chunks.iter().map(|chunk| chunk.hash).collect();
     let found = ShardView::new(&dedup).unwrap().dedup(&hashes[100..]).unwrap().unwrap();
     assert_eq!((found.chunks, found.matched), (100..796, 696));

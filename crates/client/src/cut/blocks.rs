@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use xet::{ChunkHash, suite};
+use xet::{ChunkHash, constants};
 
 use super::cutter::Cutter;
 use super::reader::{BLOCK_BYTES, FileRange, fill};
@@ -65,7 +65,7 @@ impl Scratch {
     ) -> io::Result<Option<u64>> {
         self.buffer.resize(OPEN_BYTES_MAX + BLOCK_BYTES, 0);
         let mut source = FileRange::new(file, start, file_bytes);
-        let filled = fill(&mut self.buffer[..suite::CHUNK_BYTES_MAX], &mut source)?;
+        let filled = fill(&mut self.buffer[..constants::CHUNK_BYTES_MAX], &mut source)?;
         Ok(xet::chunk::first_candidate(&self.buffer[..filled]).map(|place| start + place as u64))
     }
 
@@ -87,4 +87,4 @@ impl Scratch {
 }
 
 /// An open chunk is shorter than this, or it would be closed.
-const OPEN_BYTES_MAX: usize = suite::CHUNK_BYTES_MAX;
+const OPEN_BYTES_MAX: usize = constants::CHUNK_BYTES_MAX;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use sha2::Digest;
-use xet::suite::CHUNK_BYTES_MAX;
+use xet::constants::CHUNK_BYTES_MAX;
 use xet::{FileHash, Sha256};
 
 use super::blocks::Scratch;

@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 use super::Progress;
 use super::blocks::{Chunk, Scratch};
 use super::reader::FileRange;
-use xet::suite::CHUNK_BYTES_MAX;
+use xet::constants::CHUNK_BYTES_MAX;
 
 /// Chunks cut from `start` on. They are chunks of the file if `start`, or the end of one of them, is a true cut; from
 /// there on all are.

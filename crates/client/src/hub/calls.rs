@@ -9,9 +9,9 @@ use xet::wire::routes::{content_type, segment};
 use xet::wire::{encode_json, parse_json};
 use xet::{FileHash, Sha256};
 
+use super::answer_cache::Question;
 use super::commit::Commit;
-use super::recall::Question;
-use super::{Hub, RepoName, RepoKind, api, no_entry, segments};
+use super::{Hub, RepoKind, RepoName, api, no_entry, segments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Ask;
 
@@ -196,7 +196,12 @@ impl Hub {
     }
 
     /// Asks how files get into a repository.
-    pub async fn preupload(&self, repo: &RepoName, revision: &str, files: &[Candidate]) -> Result<Vec<Decided>> {
+    pub async fn preupload(
+        &self,
+        repo: &RepoName,
+        revision: &str,
+        files: &[Candidate],
+    ) -> Result<Vec<Decided>> {
         #[derive(Serialize)]
         struct Files<'a> {
             files: &'a [Candidate],

@@ -3,7 +3,7 @@
 //! One commit is pulled, whatever happens to the branch meanwhile. Large files come from the content store, chunk by chunk; small
 //! ones, and those of hubs without one, as they are. Only a file with the right digest gets its name.
 
-mod plain;
+mod plain_files;
 
 use std::io::Write;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use xet::wire::routes::TokenScope;
 use super::digest::{Expected, unchanged};
 use super::pattern::Selection;
 use super::repo_path::is_path;
-use super::{Entry, Hub, RepoPath, RepoName, below};
+use super::{Entry, Hub, RepoName, RepoPath, below};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::pull::{PullOptions, Puller, Stage, Wanted, place_of, remove_leftover};
@@ -146,7 +146,9 @@ pub async fn cat<W: Write + Send>(
                 out.write_all(piece)
                     .map_err(|error| Error::caused(ErrorKind::Io, "writing what was pulled", error))
             };
-            plain::read(hub, &from.repo, from.revision(), &entry, range, write).await.map(|read| read.bytes())
+            plain_files::read(hub, &from.repo, from.revision(), &entry, range, write)
+                .await
+                .map(|read| read.bytes())
         }
     }
 }
@@ -290,7 +292,7 @@ impl Download<'_> {
         let fetches = plain.into_iter().map(|(entry, target)| {
             let staged = stage.next();
             async move {
-                let result = plain::fetch(hub, repo, commit, &entry, &staged, progress).await;
+                let result = plain_files::fetch(hub, repo, commit, &entry, &staged, progress).await;
                 (entry, target, staged, result)
             }
         });
@@ -306,7 +308,7 @@ impl Download<'_> {
         for (entry, target, staged, result) in fetched {
             // A link stays, and nothing but a regular file is replaced.
             let named =
-                result.and_then(|()| place_of(&target)).and_then(|place| plain::name(&staged, &place));
+                result.and_then(|()| place_of(&target)).and_then(|place| plain_files::name(&staged, &place));
             match named {
                 Ok(()) => {
                     self.progress.files.add(1);

@@ -55,7 +55,8 @@ impl FromStr for RepoPath {
             return wrong("the path should have names between single slashes, and no . or ..");
         }
         let path = path.filter(|path| !path.is_empty() && *path != "/");
-        let named: Option<RepoName> = repo.parse().ok().filter(|repo: &RepoName| repo.kind != RepoKind::Bucket);
+        let named: Option<RepoName> =
+            repo.parse().ok().filter(|repo: &RepoName| repo.kind != RepoKind::Bucket);
         let repo = named.ok_or_else(|| {
             let message = format!(
                 "{repo:?} names no repository: NAMESPACE/NAME is a model, datasets/NAMESPACE/NAME a dataset, spaces/NAMESPACE/NAME a space"

@@ -3,7 +3,7 @@
 //! Files are taken in batches, and a batch is committed before the next one is looked at, so that neither memory nor what a
 //! killed upload has to do again grows with their number. A file that the repository has already is not sent.
 
-pub mod local;
+pub mod source_files;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use xet::wire::routes::TokenScope;
 
 use super::calls::CANDIDATES_MAX;
 use super::digest::{Expected, unchanged};
-use super::{Candidate, Commit, Committed, Entry, Hub, Mode, RepoPath, RepoName};
+use super::{Candidate, Commit, Committed, Entry, Hub, Mode, RepoName, RepoPath};
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::push::{PushOptions, PushedFile, push};
 
-pub use local::{Local, Locals};
+pub use source_files::{Local, Locals};
 
 /// How to upload.
 #[derive(Debug, Clone, Default)]
@@ -113,7 +113,7 @@ pub async fn upload(
     let mut files = Some(files);
     while let Some(mut left) = files.take() {
         let take = move || {
-            let batch = local::batch(&mut left, COMMIT_FILES_MAX, BATCH_BYTES_MAX);
+            let batch = source_files::batch(&mut left, COMMIT_FILES_MAX, BATCH_BYTES_MAX);
             (!batch.is_empty()).then_some((batch, left))
         };
         if let Some((batch, left)) = blocking(take).await? {
@@ -295,7 +295,7 @@ impl Upload<'_> {
 
     async fn put_small(&mut self, local: &Local) -> Result<()> {
         let path = local.path.clone();
-        let content = match blocking(move || local::read(&path, REGULAR_BYTES_MAX)).await? {
+        let content = match blocking(move || source_files::read(&path, REGULAR_BYTES_MAX)).await? {
             Ok(content) => content,
             Err(error) => {
                 self.fail(&error);
@@ -351,7 +351,7 @@ struct Asked {
 async fn ask(hub: &Hub, repo: &RepoName, revision: &str, group: Vec<Local>) -> Result<Vec<Result<Asked>>> {
     let sample = move || -> Vec<(Local, Result<Candidate>)> {
         let candidate = |local: &Local| {
-            let sample = STANDARD.encode(local::first_bytes(&local.path, SAMPLE_BYTES)?);
+            let sample = STANDARD.encode(source_files::first_bytes(&local.path, SAMPLE_BYTES)?);
             Ok(Candidate { path: local.to.clone(), sample, size: local.bytes })
         };
         let with_candidate = |local: Local| {

@@ -14,8 +14,8 @@ use tokio::time::{sleep, timeout};
 use xet::XorbHash;
 
 use super::Puller;
+use super::cpu_pool::join;
 use super::decode::{RangeDecoder, Sink, Use};
-use super::pool::join;
 use crate::cache::CachedRange;
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};

@@ -1,4 +1,4 @@
-mod shelf;
+mod memory_cas;
 
 use std::fs;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use testkit::corpus::noise;
 
 use super::*;
-use shelf::{Fault, Shelf};
+use memory_cas::{Fault, Shelf};
 
 /// Impatient, so that a test of waiting does not.
 fn quick() -> PullOptions {

@@ -3,9 +3,9 @@
 //! A large file grows as `NAME.part` with a [journal](super::journal) beside it, and a later pull goes on with both. Small files are
 //! staged in one folder, verified there and renamed together. Until then whatever lies at the target stays as it is.
 
-mod leftover;
-mod runs;
-mod stage;
+mod leftovers;
+mod staging;
+mod written_ranges;
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -21,9 +21,9 @@ use super::journal::{Journal, Opened, Run, is_still_at};
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
-pub(crate) use leftover::remove_leftover;
-pub(super) use runs::Runs;
-pub(crate) use stage::Stage;
+pub(crate) use leftovers::remove_leftover;
+pub(crate) use staging::Stage;
+pub(super) use written_ranges::Runs;
 
 /// A file that grows.
 #[derive(Debug)]
@@ -106,9 +106,9 @@ impl Part {
                 Journal::open(&journal_path, file_hash).map_err(|error| Error::io(&journal_path, error))?
             }
         };
-        let abandoned = leftover::remove_abandoned(&target);
+        let abandoned = leftovers::remove_abandoned(&target);
         let Some(Opened { journal, claims }) = opened else {
-            let (path, file) = leftover::create_own(&target).map_err(named)?;
+            let (path, file) = leftovers::create_own(&target).map_err(named)?;
             let mut part = Self::new(file_hash, target, path, Place::Open { file, journal: None });
             part.leftovers = abandoned;
             return Ok((part, Vec::new()));

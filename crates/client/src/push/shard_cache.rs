@@ -55,12 +55,16 @@ fn join(folder: &Path, shards: Vec<(PathBuf, ShardView<Vec<u8>>)>) -> Vec<(PathB
     let mut groups: Vec<Vec<(PathBuf, ShardView<Vec<u8>>)>> = Vec::new();
     let class = |shard: &ShardView<Vec<u8>>| (*shard.key(), shard.footer().expires_s / DAY_S);
     for shard in shards {
-        match groups.iter_mut().find(|group| group.first().is_some_and(|first| class(&first.1) == class(&shard.1))) {
+        match groups
+            .iter_mut()
+            .find(|group| group.first().is_some_and(|first| class(&first.1) == class(&shard.1)))
+        {
             Some(group) => group.push(shard),
             None => groups.push(vec![shard]),
         }
     }
-    let joined = groups.into_iter().flat_map(|group| join_group(folder, &group).map_or(group, |one| vec![one]));
+    let joined =
+        groups.into_iter().flat_map(|group| join_group(folder, &group).map_or(group, |one| vec![one]));
     joined.collect()
 }
 
@@ -190,7 +194,8 @@ mod tests {
     }
 
     fn loaded(folder: &Path, bytes_max: u64) -> Vec<XorbHash> {
-        let shards = load(folder, bytes_max).into_iter().map(|view| Shard::parse_stored(view.bytes()).unwrap());
+        let shards =
+            load(folder, bytes_max).into_iter().map(|view| Shard::parse_stored(view.bytes()).unwrap());
         let mut found: Vec<_> = shards.flat_map(|shard| shard.xorbs).map(|xorb| xorb.hash).collect();
         found.sort();
         found

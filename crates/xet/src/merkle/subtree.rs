@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{merge, suite};
+use super::{constants, merge};
 use crate::hash::{ChunkHash, Hash};
 
 /// A run of chunks, as the nodes of the tree that no neighbour of the run can change.
@@ -86,7 +86,7 @@ fn promote(level: &mut Vec<Node>, is_first: bool, is_last: bool) -> (Vec<Node>, 
     let right = level.split_off(certain.end);
     let middle = level.split_off(certain.start);
     let mut above = Vec::new();
-    let mut open = Vec::with_capacity(suite::NODE_CHILDREN_MAX);
+    let mut open = Vec::with_capacity(constants::NODE_CHILDREN_MAX);
     for node in middle {
         open.push(node);
         if super::ends_group(&open) {
@@ -105,7 +105,7 @@ fn promote(level: &mut Vec<Node>, is_first: bool, is_last: bool) -> (Vec<Node>, 
 fn certain_end<'a>(nodes: impl Iterator<Item = &'a Node>) -> Option<usize> {
     let mut last_two = [None, None];
     for (place, (hash, _)) in nodes.enumerate() {
-        if !hash.suffix().is_multiple_of(suite::NODE_CHILDREN_MEAN) {
+        if !hash.suffix().is_multiple_of(constants::NODE_CHILDREN_MEAN) {
             continue;
         }
         if let [Some(first), Some(second)] = last_two
@@ -120,7 +120,7 @@ fn certain_end<'a>(nodes: impl Iterator<Item = &'a Node>) -> Option<usize> {
 }
 
 fn is_step(nodes: usize) -> bool {
-    (suite::NODE_CHILDREN_MIN..suite::NODE_CHILDREN_MAX - 1).contains(&nodes)
+    (constants::NODE_CHILDREN_MIN..constants::NODE_CHILDREN_MAX - 1).contains(&nodes)
 }
 
 #[cfg(test)]

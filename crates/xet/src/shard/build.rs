@@ -27,7 +27,7 @@ pub enum Form {
 pub struct Footing {
     /// Which tables to write.
     pub tables: TableChoice,
-    /// What the chunk hashes *are* keyed with; encoding does not key them, see [`crate::shard::keyed`].
+    /// What the chunk hashes *are* keyed with; encoding does not key them, see [`crate::shard::dedup_response`].
     pub key: HashKey,
     /// When the shard was made, Unix seconds; 0 when nobody noted it.
     pub created_s: u64,

@@ -365,8 +365,8 @@ fn a_dedup_query_finds_the_longest_run_under_any_key() {
     let query = [1, 2, 3, 4].map(chunk);
     for tables in [true, false] {
         for key in [HashKey::ZERO, HashKey::new([3; 32])] {
-            let options = keyed::AnswerOptions { key, created_s: 5, expires_s: 9, tables };
-            let bytes = keyed::answer(xorbs.clone(), &options).unwrap();
+            let options = dedup_response::AnswerOptions { key, created_s: 5, expires_s: 9, tables };
+            let bytes = dedup_response::answer(xorbs.clone(), &options).unwrap();
             let shard = verify_keyed(&bytes, key);
             assert!(shard.files.is_empty() && shard.tables.is_some() == tables);
             let view = ShardView::new(&bytes).unwrap();
@@ -376,8 +376,14 @@ fn a_dedup_query_finds_the_longest_run_under_any_key() {
             assert_eq!(view.chunk(&chunk(9)).unwrap(), Some((XorbHash::new([1; 32]), 2)));
             assert_eq!(view.chunk(&chunk(8)).unwrap(), None);
             let two = XorbHash::new([2; 32]);
-            assert_eq!((view.chunk_count(&two).unwrap(), view.chunk_count(&XorbHash::ZERO).unwrap()), (Some(4), None));
-            assert_eq!([0, 1, 2, 4, 5].map(|start| view.follow(&two, start, &query).unwrap()), [0, 3, 0, 0, 0]);
+            assert_eq!(
+                (view.chunk_count(&two).unwrap(), view.chunk_count(&XorbHash::ZERO).unwrap()),
+                (Some(4), None)
+            );
+            assert_eq!(
+                [0, 1, 2, 4, 5].map(|start| view.follow(&two, start, &query).unwrap()),
+                [0, 3, 0, 0, 0]
+            );
             assert_eq!(view.dedup(&[]).unwrap(), None);
             assert!(!view.footer().is_expired(9) && view.footer().is_expired(10));
         }

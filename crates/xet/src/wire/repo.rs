@@ -133,9 +133,20 @@ mod tests {
     #[test]
     fn what_names_no_repository_is_refused() {
         let long = format!("ann/{}", "x".repeat(97));
-        for bad in
-            ["", "ann", "ann/", "/m", "a/b/c", "datasets/a", "ann/..", "./m", "ann/m/", "an n/m", "ann/é", &long]
-        {
+        for bad in [
+            "",
+            "ann",
+            "ann/",
+            "/m",
+            "a/b/c",
+            "datasets/a",
+            "ann/..",
+            "./m",
+            "ann/m/",
+            "an n/m",
+            "ann/é",
+            &long,
+        ] {
             assert!(bad.parse::<RepoName>().is_err(), "{bad:?}");
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use xet::xorb::{RecordInfo, XorbInfo};
 use xet::{ChunkHash, limits};
 
-use super::rooms::Rooms;
+use super::buffer_pool::Rooms;
 use crate::cas::Growing;
 
 /// Chunks that will be a xorb, or a part of one.
@@ -279,7 +279,7 @@ mod tests {
     use xet::compress::Policy;
     use xet::xorb::{Form, RecordWriter, SealedXorb, XorbBuilder};
 
-    use super::super::record::records;
+    use super::super::compress::records;
     use super::*;
     use crate::error::Result;
 

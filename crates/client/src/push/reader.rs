@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use sha2::Digest;
 use xet::pack::{ChunkLocation, XorbRef};
 use xet::sha256;
-use xet::{ChunkHash, Sha256, suite};
+use xet::{ChunkHash, Sha256, constants};
 
-use super::bins::{Sealing, SharedBin, lock};
-use super::draft::{Draft, Drafter};
-use super::known::Known;
-use super::pool::{Compress, Pool, Stopped, Worker};
+use super::dedup_index::Known;
+use super::file_draft::{Draft, Drafter};
+use super::open_xorb::{Sealing, SharedBin, lock};
+use super::workers::{Compress, Pool, Stopped, Worker};
 use crate::cut::cutter::{BlockChunk, Cutter, cut_whole};
 use crate::cut::reader::{BLOCK_BYTES, Source, fill};
 use crate::error::Error;
@@ -259,4 +259,5 @@ fn allowed_run(known: &Known, drafter: &mut Drafter, hashes: &[ChunkHash]) -> Op
 const SHORT_BYTES: usize = 1024 * 1024;
 /// Room for short files, and for a block behind an open chunk. That is shorter than the longest, or it would be closed.
 pub(super) const BUFFER_BYTES: usize = 3 * 1024 * 1024;
-const _: () = assert!(BUFFER_BYTES >= SHORT_BYTES && BUFFER_BYTES >= BLOCK_BYTES + suite::CHUNK_BYTES_MAX);
+const _: () =
+    assert!(BUFFER_BYTES >= SHORT_BYTES && BUFFER_BYTES >= BLOCK_BYTES + constants::CHUNK_BYTES_MAX);

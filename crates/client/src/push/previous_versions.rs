@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use xet::limits::XORB_CHUNKS_MAX;
 use xet::{ChunkHash, FileHash, HashKey, XorbHash};
 
-use super::known::Known;
+use super::dedup_index::Known;
 use crate::cas::Cas;
 
 /// Learns where the chunks of these files are, as far as the other side tells. What it does not tell is asked for later, or sent.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use xet::pack::{ChunkLocation, FilePacker, PackedFile};
 use xet::{ChunkHash, Sha256};
 
-use super::guard::Guard;
+use super::fragmentation::Guard;
 
 /// A file that was read to its end.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use xet::XorbHash;
 use xet::shard::{Form, ShardBuilder, XorbEntry};
 use xet::xorb::XorbInfo;
 
-use super::bins::{Records, Sealed};
-use super::draft::Draft;
+use super::file_draft::Draft;
+use super::open_xorb::{Records, Sealed};
 use super::{Failure, PushOptions, Pushed, PushedFile, shard_cache};
 use crate::cas::{Cas, Xorb};
 use crate::error::{Error, ErrorKind, Result};

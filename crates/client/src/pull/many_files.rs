@@ -10,8 +10,8 @@ use xet::wire::Reconstruction;
 use xet::{FileHash, Sha256, limits};
 
 use super::engine::{Engine, FileState, Todo, units};
-use super::one;
 use super::planner::{Recipe, TARGET_UNCHANGED, hash_mismatch, keep_recipe, refetch};
+use super::single_file;
 use super::write::{Part, Stage, remove_leftover};
 use super::{Pulled, Puller, Wanted};
 use crate::cut::{self, CutFile, CutOptions};
@@ -48,7 +48,7 @@ pub(super) async fn pull(
     drop(groups);
     let one = |place: usize| async move {
         let result = match wanted.get(place) {
-            Some(wanted) => one::pull(puller, wanted).await,
+            Some(wanted) => single_file::pull(puller, wanted).await,
             None => Err(Error::new(ErrorKind::Internal, "a file that is not in the list")),
         };
         (place, result)
@@ -268,7 +268,7 @@ async fn settle(
     }
     let mut told = Vec::new();
     for job in jobs {
-        told.extend(super::pool::join(job).await?);
+        told.extend(super::cpu_pool::join(job).await?);
     }
     Ok(told)
 }

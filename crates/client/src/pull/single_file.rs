@@ -8,8 +8,8 @@ use std::sync::Arc;
 use xet::FileHash;
 
 use super::engine::{Engine, FileState, Todo};
+use super::old_version::Old;
 use super::planner::{ChunkList, Recipe, TARGET_UNCHANGED, chunk_list, hash_mismatch, keep_recipe, refetch};
-use super::source::Old;
 use super::write::{Expected, Part, remove_leftover};
 use super::{Pulled, Puller, Wanted};
 use crate::cut::CutOptions;
@@ -142,7 +142,7 @@ async fn open(puller: &Puller, file: FileHash, target: PathBuf) -> Result<Parts>
 
 async fn collect(puller: &Puller, jobs: &mut Vec<tokio::task::JoinHandle<(u64, Result<()>)>>) -> Result<()> {
     for job in jobs.drain(..) {
-        let (bytes, result) = super::pool::join(job).await?;
+        let (bytes, result) = super::cpu_pool::join(job).await?;
         result?;
         puller.progress.done_bytes.add(bytes);
         puller.progress.total_bytes.add(bytes);

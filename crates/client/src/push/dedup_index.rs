@@ -5,8 +5,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::path::Path;
 
 use xet::pack::{ChunkLocation, XorbRef};
-use xet::shard::{Shard, ShardView};
 use xet::shard::record::RECORD_LEN;
+use xet::shard::{Shard, ShardView};
 use xet::{ChunkHash, HashKey, XorbHash};
 
 use super::shard_cache;
@@ -153,7 +153,8 @@ impl Known {
         if let Some(number) = self.by_hash.get(&xorb) {
             return self.follow(*number, start, chunks);
         }
-        let follow = |shard: &ShardView<_>| shard.follow(&xorb, start, chunks).ok().filter(|chunks| *chunks > 0);
+        let follow =
+            |shard: &ShardView<_>| shard.follow(&xorb, start, chunks).ok().filter(|chunks| *chunks > 0);
         let chunks = self.cached.iter().find_map(follow)?;
         Some(Run { first: (XorbRef::Stored(xorb), start), chunks })
     }

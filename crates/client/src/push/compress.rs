@@ -2,8 +2,8 @@
 
 use xet::xorb::RecordWriter;
 
-use super::bins::Segment;
-use super::rooms::Rooms;
+use super::buffer_pool::Rooms;
+use super::open_xorb::Segment;
 
 /// The records of these chunks, one after another, in place of what was in `segment`, or in memory of `rooms`.
 pub(super) fn records<'a>(

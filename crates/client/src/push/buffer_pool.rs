@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::bins::lock;
+use super::open_xorb::lock;
 
 /// Memory that nobody uses at the moment. Clones share it.
 #[derive(Debug, Clone)]

@@ -14,17 +14,17 @@ use xet::shard::Shard;
 use xet::xorb::RecordWriter;
 use xet::{ChunkHash, limits};
 
-use super::bins::{self, Bin, Sealing, Segment, SharedBin, lock};
-use super::draft::Draft;
-use super::known::Known;
-use super::lane::{self, BUFFER_BYTES};
-use super::record::records;
-use super::rooms::Rooms;
-use super::send::Placed;
+use super::buffer_pool::Rooms;
+use super::compress::records;
+use super::dedup_index::Known;
+use super::file_draft::Draft;
+use super::open_xorb::{self, Bin, Sealing, Segment, SharedBin, lock};
+use super::reader::{self, BUFFER_BYTES};
+use super::sender::Placed;
 use super::{PushOptions, shard_cache};
+use crate::budget::Memory;
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
-use crate::permits::Memory;
 use crate::progress::Progress;
 
 /// What reading came to.
@@ -178,7 +178,7 @@ impl Pool {
                     lock(&self.buffers).push(std::mem::replace(&mut worker.buffer, own));
                 }
                 Taken::File(index, path) => {
-                    let read = lane::read(self, &mut worker, index, path);
+                    let read = reader::read(self, &mut worker, index, path);
                     let mut todo = self.todo();
                     todo.lanes -= 1;
                     todo.stopped |= read.is_err();
@@ -266,7 +266,7 @@ impl Pool {
         for Compress { bin, slot, chunks } in compress {
             records(writer, &self.rooms, chunks.iter().map(|range| &buffer[range.clone()]), segment);
             let grow = || if self.options.dry_run { None } else { self.cas.grow() };
-            let sealing = bins::fill(&bin, slot, segment, grow);
+            let sealing = open_xorb::fill(&bin, slot, segment, grow);
             sealing.map_or(Ok(()), |sealing| self.ship(sealing))?;
         }
         Ok(())
