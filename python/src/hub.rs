@@ -9,7 +9,7 @@ use client::cas::http::HttpOptions;
 use client::hub::download::{self, DownloadOptions, download};
 use client::hub::pattern::Selection;
 use client::hub::settings::Settings;
-use client::hub::upload::{self, Locals, UploadOptions, Visibility, upload};
+use client::hub::upload::{self, SourceFiles, UploadOptions, Visibility, upload};
 use client::hub::{Commit, Entry, Hub, RepoPath};
 use client::pull::PullOptions;
 use client::push::PushOptions;
@@ -157,9 +157,9 @@ impl Client {
             (Arc::new(Progress::default()), progress.map(|progress| progress.clone().unbind()));
         let mut failed = Vec::new();
         let uploaded = wait(py, &counters, told.as_ref(), async || {
-            let files = Locals::find(paths, to.path.as_deref(), Selection { include, exclude })?;
-            let mut each = |told: upload::Told<'_>| {
-                if let upload::Told::Failed(error) = told {
+            let files = SourceFiles::find(paths, to.path.as_deref(), Selection { include, exclude })?;
+            let mut each = |told: upload::FileOutcome<'_>| {
+                if let upload::FileOutcome::Failed(error) = told {
                     failed.push(error.to_string());
                 }
             };
@@ -194,8 +194,8 @@ impl Client {
         let downloaded = wait(py, &counters, told.as_ref(), async || {
             let selection = Selection { include, exclude };
             let options = DownloadOptions { pull: self.inner.pull_options(true)?, selection, dry_run: false };
-            let mut each = |told: download::Told<'_>| {
-                if let download::Told::Failed(path, error) = told {
+            let mut each = |told: download::FileOutcome<'_>| {
+                if let download::FileOutcome::Failed(path, error) = told {
                     failed.push(format!("{path}: {error}"));
                 }
             };

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 /// A number of bytes that many may share. Who finds too few left waits in line.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct MemoryBudget {
     permits: Arc<Semaphore>,
     blocks: u32,
 }
 
-impl Memory {
+impl MemoryBudget {
     /// So many bytes.
     pub fn new(bytes: u64) -> Self {
         let blocks = u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX / 16).clamp(1, u32::MAX / 16);
@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn memory_is_handed_out_until_it_is_gone() {
-        let memory = Memory::new(3 * BLOCK_BYTES);
+        let memory = MemoryBudget::new(3 * BLOCK_BYTES);
         let two = memory.reserve(BLOCK_BYTES + 1).await;
         let waiting = tokio::spawn({
             let memory = memory.clone();

@@ -59,7 +59,7 @@ pub trait Cas: Send + Sync + fmt::Debug {
 
     /// Room for the records of a xorb that has no name yet, where the store can take them as they are made; else `None`,
     /// and they are kept in memory for [`put_xorb`](Self::put_xorb). Blocks, as its writes do.
-    fn grow(&self) -> Option<Box<dyn Growing>> {
+    fn start_xorb(&self) -> Option<Box<dyn StreamingXorb>> {
         None
     }
 
@@ -72,12 +72,12 @@ pub trait Cas: Send + Sync + fmt::Debug {
 
 /// A xorb that is written while it is made. Dropped unfinished, it leaves nothing behind.
 #[async_trait]
-pub trait Growing: Send + fmt::Debug {
+pub trait StreamingXorb: Send + fmt::Debug {
     /// Appends records. A failure is told by [`finish`](Self::finish).
     fn write(&mut self, records: &[u8]);
 
     /// Gives up, and gives the records back, to be a part of another xorb; itself, if it cannot. Blocks.
-    fn take_back(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn Growing>>;
+    fn reclaim(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn StreamingXorb>>;
 
     /// All records were written, and this is what they are. True when the xorb was new.
     async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool>;

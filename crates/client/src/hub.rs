@@ -25,7 +25,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use xet::wire::routes::{TokenScope, segment, token};
 
-use answer_cache::Recall;
+use answer_cache::AnswerCache;
 
 use crate::cache::Cache;
 use crate::cas::connect_with;
@@ -38,30 +38,30 @@ use crate::token::{Token, Tokens};
 #[derive(Debug, Clone)]
 pub struct Hub {
     http: Arc<Http>,
-    recall: Option<Recall>,
+    answers: Option<AnswerCache>,
 }
 
 impl Hub {
     /// The hub at `endpoint`, such as `https://hub.example.com`. Without a token, what is public.
     pub fn new(endpoint: &str, personal: Option<Token>, options: HttpOptions) -> Result<Self> {
         let tokens = personal.map(|token| Arc::new(Tokens::fixed(token)));
-        Ok(Self { http: Arc::new(Http::new(endpoint, tokens, options)?), recall: None })
+        Ok(Self { http: Arc::new(Http::new(endpoint, tokens, options)?), answers: None })
     }
 
     /// The same, keeping in `cache` what it says of files that are read. `offline`, it is not asked, and what it said before holds.
     pub fn with_cache(self, cache: Arc<Cache>, offline: bool) -> Self {
-        let recall = Recall::new(cache, offline, self.endpoint());
-        Self { recall: Some(recall), ..self }
+        let answers = AnswerCache::new(cache, offline, self.endpoint());
+        Self { answers: Some(answers), ..self }
     }
 
     /// Whether it is not asked.
     pub fn is_offline(&self) -> bool {
-        self.recall.as_ref().is_some_and(|recall| recall.offline)
+        self.answers.as_ref().is_some_and(|answers| answers.offline)
     }
 
     /// What it said before, if that is all there is.
-    fn offline(&self) -> Option<&Recall> {
-        self.recall.as_ref().filter(|recall| recall.offline)
+    fn offline(&self) -> Option<&AnswerCache> {
+        self.answers.as_ref().filter(|answers| answers.offline)
     }
 
     /// Where it is.

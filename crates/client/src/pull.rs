@@ -24,18 +24,18 @@ use std::time::Duration;
 
 use xet::{FileHash, Sha256};
 
-use crate::budget::{self, Memory};
+use crate::budget::{self, MemoryBudget};
 use crate::cache::Cache;
 use crate::cas::Cas;
 use crate::cut::CutOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use concurrency::Gate;
-use cpu_pool::Pool;
+use concurrency::ConcurrencyLimit;
+use cpu_pool::CpuPool;
 
 pub use fetch::Patience;
 pub(crate) use single_file::place_of;
-pub(crate) use write::{Stage, remove_leftover};
+pub(crate) use write::{StagingDir, remove_leftover};
 
 /// How to pull.
 #[derive(Debug, Clone)]
@@ -106,9 +106,9 @@ pub struct Puller {
     cas: Option<Arc<dyn Cas>>,
     options: PullOptions,
     cache: Option<Arc<Cache>>,
-    memory: Memory,
-    gate: Gate,
-    pool: Pool,
+    memory: MemoryBudget,
+    concurrency: ConcurrencyLimit,
+    pool: CpuPool,
     progress: Arc<Progress>,
     /// The chunks of the file that was last read by ranges, where the hub told them.
     last_list: tokio::sync::Mutex<Option<(FileHash, Option<Arc<write::Expected>>)>>,
@@ -129,9 +129,9 @@ impl Puller {
         Self {
             cas,
             cache: options.cache.clone(),
-            memory: Memory::new(options.memory_bytes_max),
-            gate: Gate::new(budget::connections(options.connections_max)),
-            pool: Pool::new(options.threads.get()),
+            memory: MemoryBudget::new(options.memory_bytes_max),
+            concurrency: ConcurrencyLimit::new(budget::connections(options.connections_max)),
+            pool: CpuPool::new(options.threads.get()),
             progress: Arc::default(),
             last_list: tokio::sync::Mutex::default(),
             options,

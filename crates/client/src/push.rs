@@ -122,7 +122,7 @@ pub async fn push(
     let start = Instant::now();
     let mut pushed = match push_once(cas.clone(), paths.clone(), options.clone(), progress.clone()).await {
         // The other side swept what the cache remembers. It may be wrong about that only once.
-        Err(Failure::Refused { borrowed: true, error }) if error.kind() == ErrorKind::Invalid => {
+        Err(PushFailure::Refused { borrowed: true, error }) if error.kind() == ErrorKind::Invalid => {
             if let Some(cache) = &options.cache {
                 shard_cache::forget(cache);
             }
@@ -131,7 +131,7 @@ pub async fn push(
         }
         done => done,
     }
-    .map_err(Failure::into_error)?;
+    .map_err(PushFailure::into_error)?;
     pushed.elapsed = start.elapsed();
     Ok(pushed)
 }
@@ -141,9 +141,9 @@ async fn push_once(
     paths: Vec<PathBuf>,
     options: PushOptions,
     progress: Arc<Progress>,
-) -> std::result::Result<Pushed, Failure> {
+) -> std::result::Result<Pushed, PushFailure> {
     let before = (progress.new_bytes.value(), progress.known_bytes.value());
-    let mut known = dedup_index::Known::load(options.cache.as_deref(), options.cache_bytes_max);
+    let mut known = dedup_index::DedupIndex::load(options.cache.as_deref(), options.cache_bytes_max);
     previous_versions::learn(&*cas, &options.bases, &mut known).await;
     let (placed, sealed) = sender::channel();
     // Threads read, cut, hash, place and compress; what is sealed comes over the channel, in memory it has reserved.
@@ -151,7 +151,7 @@ async fn push_once(
     let sent = sender::all(&cas, sealed, &options, &progress).await;
     let read = reading.join().await;
     let mut pushed = sent?;
-    let read = read.map_err(Failure::Failed)?;
+    let read = read.map_err(PushFailure::Failed)?;
     pushed.unread = read.unread;
     pushed.new_bytes = progress.new_bytes.value() - before.0;
     pushed.deduplicated_bytes = progress.known_bytes.value() - before.1;
@@ -161,7 +161,7 @@ async fn push_once(
 
 /// Why a push ended early.
 #[derive(Debug)]
-enum Failure {
+enum PushFailure {
     /// A shard was refused; `borrowed` when it relied on xorbs this push did not send.
     Refused {
         error: Error,
@@ -170,7 +170,7 @@ enum Failure {
     Failed(Error),
 }
 
-impl Failure {
+impl PushFailure {
     fn into_error(self) -> Error {
         match self {
             Self::Refused { error, .. } | Self::Failed(error) => error,
@@ -178,7 +178,7 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for PushFailure {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }

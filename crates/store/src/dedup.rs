@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use xet::hash::HashKey;
 use xet::shard::XorbEntry;
-use xet::shard::dedup_response::{self, AnswerOptions};
+use xet::shard::dedup_response::{self, DedupResponseOptions};
 use xet::xorb::XorbInfo;
 use xet::{ChunkHash, XorbHash};
 
@@ -175,7 +175,7 @@ impl Store {
             let message = format!("chunk {chunk} is not where the catalog says, in xorb {}", info.hash());
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
-        let options = AnswerOptions {
+        let options = DedupResponseOptions {
             key: self.dedup.key(now_s),
             created_s: now_s,
             expires_s: now_s.saturating_add(self.dedup.answer_s),
@@ -188,7 +188,8 @@ impl Store {
                 told.push((info, row.object_bytes));
             }
         }
-        let told = move || dedup_response::answer(told.iter().map(|(info, bytes)| entry(info, *bytes)), &options);
+        let told =
+            move || dedup_response::encode(told.iter().map(|(info, bytes)| entry(info, *bytes)), &options);
         let answer = self.workers.run(told).await?;
         let answer = answer.map_err(|source| Error::corrupt("dedup answer", source))?;
         Ok(Some(answer.into()))

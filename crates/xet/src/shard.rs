@@ -20,7 +20,7 @@
 
 use std::ops::Range;
 
-pub use build::{Footing, Form, ShardBuilder, TableChoice};
+pub use build::{Form, LookupTables, ShardBuilder, StoredOptions};
 pub use check::{FileProof, verify_stored, verify_upload};
 pub use footer::{ChunkTableEntry, Footer, TableEntry};
 pub use lookup::{DedupMatch, ShardView};
@@ -139,12 +139,12 @@ impl Shard {
     /// The form these bytes had.
     pub fn form(&self) -> Form {
         let Some(footer) = &self.footer else { return Form::Upload };
-        let tables = self.tables.as_ref().map_or(TableChoice::NONE, |tables| TableChoice {
+        let tables = self.tables.as_ref().map_or(LookupTables::NONE, |tables| LookupTables {
             files: !tables.files.is_empty(),
             xorbs: !tables.xorbs.is_empty(),
             chunks: !tables.chunks.is_empty(),
         });
-        Form::Stored(Footing {
+        Form::Stored(StoredOptions {
             tables,
             key: footer.key,
             created_s: footer.created_s,

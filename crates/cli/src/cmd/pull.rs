@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use client::Progress;
 use client::hub::RepoPath;
-use client::hub::download::{DownloadOptions, Downloaded, Told, download};
+use client::hub::download::{DownloadOptions, Downloaded, FileOutcome, download};
 use client::hub::pattern::Selection;
 use indicatif::BinaryBytes;
 use serde::Serialize;
@@ -101,11 +101,11 @@ impl Pull {
         let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
         let options = DownloadOptions { pull, selection, dry_run: self.dry_run };
         let tells = self.dry_run && !self.json;
-        let mut each = |told: Told<'_>| match told {
-            Told::Pulled(entry) if tells => {
+        let mut each = |told: FileOutcome<'_>| match told {
+            FileOutcome::Pulled(entry) if tells => {
                 let _ = writeln!(io::stdout(), "{} {}", entry.bytes, entry.path);
             }
-            Told::Failed(path, error) => complain(&format_args!("{path}: {error}")),
+            FileOutcome::Failed(path, error) => complain(&format_args!("{path}: {error}")),
             _ => {}
         };
         Ok(download(&hub, &self.from, &self.to, &options, progress, &mut each).await?)

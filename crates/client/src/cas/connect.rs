@@ -6,7 +6,7 @@ use xet::wire::{TokenAnswer, parse_json};
 
 use super::http::{HttpCas, HttpOptions};
 use crate::error::{Error, Result};
-use crate::http::{Ask, Http};
+use crate::http::{Http, Request};
 use crate::token::{Refresh, Token, Tokens};
 
 /// The CAS routes that the hub at `endpoint` names at `path`, one of [`xet::wire::routes::token`], for the owner of
@@ -35,7 +35,7 @@ pub(crate) async fn connect_with(hub: &Arc<Http>, path: &str) -> Result<HttpCas>
 }
 
 async fn ask(hub: &Http, path: &str) -> Result<TokenAnswer> {
-    let bytes = hub.answer(&Ask::get(path), ANSWER_BYTES_MAX).await?;
+    let bytes = hub.send_and_read(&Request::get(path), ANSWER_BYTES_MAX).await?;
     parse_json(&bytes).map_err(|source| Error::invalid(path, source))
 }
 

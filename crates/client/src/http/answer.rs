@@ -10,7 +10,7 @@ use xet::wire::{ErrorBody, code, parse_json};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A server without a route says 404 or 501; then there is an older route to ask.
+/// A server without a route says 404 or 501; then there is an older route to request.
 pub(crate) fn is_missing_route(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED)
 }

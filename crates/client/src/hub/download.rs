@@ -19,7 +19,7 @@ use super::repo_path::is_path;
 use super::{Entry, Hub, RepoName, RepoPath, below};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use crate::pull::{PullOptions, Puller, Stage, Wanted, place_of, remove_leftover};
+use crate::pull::{PullOptions, Puller, StagingDir, Wanted, place_of, remove_leftover};
 
 /// How to download.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +34,7 @@ pub struct DownloadOptions {
 
 /// What became of a file.
 #[derive(Debug)]
-pub enum Told<'a> {
+pub enum FileOutcome<'a> {
     /// It is here now; or would be, of a dry run.
     Pulled(&'a Entry),
     /// It was here.
@@ -68,7 +68,7 @@ pub async fn download(
     to: &Path,
     options: &DownloadOptions,
     progress: &Arc<Progress>,
-    each: &mut (dyn FnMut(Told<'_>) + Send),
+    each: &mut (dyn FnMut(FileOutcome<'_>) + Send),
 ) -> Result<Downloaded> {
     let commit = hub.commit_id(&from.repo, from.revision()).await?;
     let downloaded = Downloaded { commit: commit.clone(), ..Downloaded::default() };
@@ -174,7 +174,7 @@ struct Download<'a> {
     commit: &'a str,
     options: &'a DownloadOptions,
     progress: &'a Arc<Progress>,
-    each: &'a mut (dyn FnMut(Told<'_>) + Send),
+    each: &'a mut (dyn FnMut(FileOutcome<'_>) + Send),
     /// Made when the first large file comes.
     puller: Option<Puller>,
     downloaded: Downloaded,
@@ -231,7 +231,7 @@ impl Download<'_> {
                     self.progress.reused_bytes.add(entry.bytes);
                     self.progress.leftovers.add(u64::from(remove_leftover(&target)));
                     self.progress.files.add(1);
-                    (self.each)(Told::Unchanged(&entry));
+                    (self.each)(FileOutcome::Unchanged(&entry));
                 }
                 false => rest.push((entry, target)),
             }
@@ -286,7 +286,7 @@ impl Download<'_> {
         if plain.is_empty() {
             return Ok(());
         }
-        let stage = Stage::new(root)?;
+        let stage = StagingDir::new(root)?;
         self.progress.leftovers.add(stage.removed());
         let (hub, repo, commit, progress) = (self.hub, self.repo, self.commit, self.progress);
         let fetches = plain.into_iter().map(|(entry, target)| {
@@ -324,12 +324,12 @@ impl Download<'_> {
     fn done(&mut self, entry: &Entry) {
         self.downloaded.files += 1;
         self.downloaded.bytes += entry.bytes;
-        (self.each)(Told::Pulled(entry));
+        (self.each)(FileOutcome::Pulled(entry));
     }
 
     fn fail(&mut self, path: &str, error: &Error) {
         self.downloaded.failed += 1;
-        (self.each)(Told::Failed(path, error));
+        (self.each)(FileOutcome::Failed(path, error));
     }
 }
 

@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::push::{PushOptions, PushedFile, push};
 
-pub use source_files::{Local, Locals};
+pub use source_files::{SourceFile, SourceFiles};
 
 /// How to upload.
 #[derive(Debug, Clone, Default)]
@@ -50,13 +50,13 @@ pub enum Visibility {
 
 /// What became of a file.
 #[derive(Debug)]
-pub enum Told<'a> {
+pub enum FileOutcome<'a> {
     /// It is in the repository now; or would be, of a dry run.
-    Put(&'a Local),
+    Put(&'a SourceFile),
     /// The repository had it.
-    Unchanged(&'a Local),
+    Unchanged(&'a SourceFile),
     /// The repository does not want it.
-    Ignored(&'a Local),
+    Ignored(&'a SourceFile),
     /// It could not be read. The others go on.
     Failed(&'a Error),
 }
@@ -66,13 +66,13 @@ pub enum Told<'a> {
 pub struct Uploaded {
     /// Files that were put.
     pub files: u64,
-    /// Files that were there.
+    /// Files that the repository had already.
     pub unchanged: u64,
     /// Files the repository does not want.
     pub ignored: u64,
     /// Files that could not be read.
     pub failed: u64,
-    /// Bytes of all files, put or there.
+    /// Bytes of all files, uploaded or in the repository already.
     pub logical_bytes: u64,
     /// Bytes that were nowhere before.
     pub new_bytes: u64,
@@ -88,15 +88,15 @@ pub struct Uploaded {
 
 /// Puts files into a repository, in the order they come, and tells of each what became of it.
 ///
-/// Up to [`COMMIT_FILES_MAX`] files are one commit; more are several. Can be repeated: what is there is not sent again, also
+/// Up to [`COMMIT_FILES_MAX`] files are one commit; more are several. Can be repeated: what the repository has is not sent again, also
 /// when an earlier upload was killed halfway.
 pub async fn upload(
     hub: &Hub,
     to: &RepoPath,
-    files: Locals,
+    files: SourceFiles,
     options: &UploadOptions,
     progress: &Arc<Progress>,
-    each: &mut (dyn FnMut(Told<'_>) + Send),
+    each: &mut (dyn FnMut(FileOutcome<'_>) + Send),
 ) -> Result<Uploaded> {
     let started = Instant::now();
     let mut upload = Upload {
@@ -132,7 +132,7 @@ async fn prepare(hub: &Hub, to: &RepoPath, options: &UploadOptions) -> Result<bo
     let revision = to.revision();
     let missing = match hub.commit_id(&to.repo, revision).await {
         Ok(_) => return Ok(false),
-        // A hub says the same of what is not there and of what is none of our business.
+        // A hub says the same of a repository that does not exist and of one that we may not see.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => error,
         Err(error) => return Err(error),
     };
@@ -154,25 +154,25 @@ struct Upload<'a> {
     to: &'a RepoPath,
     options: &'a UploadOptions,
     progress: &'a Arc<Progress>,
-    each: &'a mut (dyn FnMut(Told<'_>) + Send),
+    each: &'a mut (dyn FnMut(FileOutcome<'_>) + Send),
     /// Opened when the first large file comes.
     cas: Option<Arc<dyn Cas>>,
-    /// There is no repository to ask: everything is new.
+    /// There is no repository to request: everything is new.
     is_missing: bool,
     commit: Commit,
     uploaded: Uploaded,
 }
 
 /// A file that is to be put.
-struct Todo {
-    local: Local,
+struct PlannedFile {
+    local: SourceFile,
     mode: Mode,
     /// What is at its place now.
     base: Option<FileHash>,
 }
 
 impl Upload<'_> {
-    async fn batch(&mut self, batch: Vec<Result<Local>>) -> Result<()> {
+    async fn batch(&mut self, batch: Vec<Result<SourceFile>>) -> Result<()> {
         let mut locals = Vec::new();
         for local in batch {
             match local {
@@ -183,11 +183,13 @@ impl Upload<'_> {
         let bytes: u64 = locals.iter().map(|local| local.bytes).sum();
         self.progress.total_bytes.add(bytes);
         let todo = match self.is_missing {
-            true => locals.into_iter().map(|local| Todo { local, mode: Mode::Lfs, base: None }).collect(),
+            true => {
+                locals.into_iter().map(|local| PlannedFile { local, mode: Mode::Lfs, base: None }).collect()
+            }
             false => self.sort(locals).await?,
         };
         let mut pushed = self.push(&todo).await?;
-        for Todo { local, mode, .. } in &todo {
+        for PlannedFile { local, mode, .. } in &todo {
             match (mode, pushed.remove(&local.path)) {
                 (Mode::Lfs, Some(file)) => self.put_large(local, &file),
                 (Mode::Regular, _) => self.put_small(local).await?,
@@ -198,18 +200,20 @@ impl Upload<'_> {
         self.finish_commit().await
     }
 
-    /// Asks how each file gets there and whether it is there already.
-    async fn sort(&mut self, locals: Vec<Local>) -> Result<Vec<Todo>> {
-        let groups: Vec<_> = locals.chunks(CANDIDATES_MAX).map(<[Local]>::to_vec).collect();
+    /// Asks how each file is to be uploaded, and whether the repository has it already.
+    async fn sort(&mut self, locals: Vec<SourceFile>) -> Result<Vec<PlannedFile>> {
+        let groups: Vec<_> = locals.chunks(CANDIDATES_MAX).map(<[SourceFile]>::to_vec).collect();
         let (hub, to) = (self.hub, self.to);
         let asked = futures::stream::iter(groups).map(|group| ask(hub, &to.repo, to.revision(), group));
-        let asked: Vec<Vec<Result<Asked>>> = asked.buffered(QUESTIONS_AT_ONCE).try_collect().await?;
+        let asked: Vec<Vec<Result<Preflight>>> = asked.buffered(QUESTIONS_AT_ONCE).try_collect().await?;
         let asked: Vec<_> = asked.into_iter().flatten().collect();
 
         let mut compare = Vec::new();
         for asked in asked.iter().filter_map(|asked| asked.as_ref().ok()) {
-            let same =
-                asked.there.as_ref().filter(|there| !there.is_folder && there.bytes == asked.local.bytes);
+            let same = asked
+                .existing
+                .as_ref()
+                .filter(|existing| !existing.is_folder && existing.bytes == asked.local.bytes);
             let expected = same.filter(|_| !asked.ignored).map_or(Expected::Anything, Expected::of);
             compare.push((asked.local.path.clone(), expected));
         }
@@ -217,7 +221,7 @@ impl Upload<'_> {
 
         let mut todo = Vec::new();
         for asked in asked {
-            let Asked { local, mode, ignored, there } = match asked {
+            let Preflight { local, mode, ignored, existing } = match asked {
                 Ok(asked) => asked,
                 Err(error) => {
                     self.fail(&error);
@@ -227,7 +231,7 @@ impl Upload<'_> {
             let is_same = same.next().unwrap_or(false);
             if ignored {
                 self.uploaded.ignored += 1;
-                (self.each)(Told::Ignored(&local));
+                (self.each)(FileOutcome::Ignored(&local));
                 continue;
             }
             self.uploaded.logical_bytes += local.bytes;
@@ -236,24 +240,25 @@ impl Upload<'_> {
                 self.progress.done_bytes.add(local.bytes);
                 self.progress.known_bytes.add(local.bytes);
                 self.progress.files.add(1);
-                (self.each)(Told::Unchanged(&local));
+                (self.each)(FileOutcome::Unchanged(&local));
                 continue;
             }
-            let base = there.and_then(|there| there.xet.filter(|_| there.bytes >= BASE_BYTES_MIN));
-            todo.push(Todo { local, mode, base });
+            let base =
+                existing.and_then(|existing| existing.xet.filter(|_| existing.bytes >= BASE_BYTES_MIN));
+            todo.push(PlannedFile { local, mode, base });
         }
         Ok(todo)
     }
 
     /// Pushes the large ones to the content store.
-    async fn push(&mut self, todo: &[Todo]) -> Result<HashMap<PathBuf, PushedFile>> {
-        let is_large = |todo: &&Todo| todo.mode == Mode::Lfs;
+    async fn push(&mut self, todo: &[PlannedFile]) -> Result<HashMap<PathBuf, PushedFile>> {
+        let is_large = |todo: &&PlannedFile| todo.mode == Mode::Lfs;
         let paths: Vec<_> = todo.iter().filter(is_large).map(|todo| todo.local.path.clone()).collect();
         if paths.is_empty() {
             return Ok(HashMap::new());
         }
         if self.is_missing {
-            return self.pretend(todo);
+            return self.count_as_new(todo);
         }
         let cas = match &self.cas {
             Some(cas) => cas.clone(),
@@ -273,27 +278,27 @@ impl Upload<'_> {
         Ok(pushed.files.into_iter().map(|file| (file.path.clone(), file)).collect())
     }
 
-    /// What a dry run into a repository that is not there yet would send: everything.
-    fn pretend(&mut self, todo: &[Todo]) -> Result<HashMap<PathBuf, PushedFile>> {
-        for Todo { local, .. } in todo {
+    /// What a dry run into a repository that does not exist yet would send: everything.
+    fn count_as_new(&mut self, todo: &[PlannedFile]) -> Result<HashMap<PathBuf, PushedFile>> {
+        for PlannedFile { local, .. } in todo {
             self.uploaded.files += 1;
             self.uploaded.logical_bytes += local.bytes;
             self.uploaded.new_bytes += local.bytes;
             self.uploaded.sent_bytes += local.bytes;
-            (self.each)(Told::Put(local));
+            (self.each)(FileOutcome::Put(local));
         }
         Ok(HashMap::new())
     }
 
-    fn put_large(&mut self, local: &Local, file: &PushedFile) {
+    fn put_large(&mut self, local: &SourceFile, file: &PushedFile) {
         if let Some(sha256) = &file.sha256 {
             self.commit.put_large(&local.to, sha256, file.bytes);
         }
         self.uploaded.files += 1;
-        (self.each)(Told::Put(local));
+        (self.each)(FileOutcome::Put(local));
     }
 
-    async fn put_small(&mut self, local: &Local) -> Result<()> {
+    async fn put_small(&mut self, local: &SourceFile) -> Result<()> {
         let path = local.path.clone();
         let content = match blocking(move || source_files::read(&path, REGULAR_BYTES_MAX)).await? {
             Ok(content) => content,
@@ -314,7 +319,7 @@ impl Upload<'_> {
         self.progress.new_bytes.add(bytes);
         self.progress.wire_bytes.add(bytes);
         self.progress.files.add(1);
-        (self.each)(Told::Put(local));
+        (self.each)(FileOutcome::Put(local));
         Ok(())
     }
 
@@ -336,25 +341,30 @@ impl Upload<'_> {
 
     fn fail(&mut self, error: &Error) {
         self.uploaded.failed += 1;
-        (self.each)(Told::Failed(error));
+        (self.each)(FileOutcome::Failed(error));
     }
 }
 
 /// A file, and what the hub said of it.
-struct Asked {
-    local: Local,
+struct Preflight {
+    local: SourceFile,
     mode: Mode,
     ignored: bool,
-    there: Option<Entry>,
+    existing: Option<Entry>,
 }
 
-async fn ask(hub: &Hub, repo: &RepoName, revision: &str, group: Vec<Local>) -> Result<Vec<Result<Asked>>> {
-    let sample = move || -> Vec<(Local, Result<Candidate>)> {
-        let candidate = |local: &Local| {
+async fn ask(
+    hub: &Hub,
+    repo: &RepoName,
+    revision: &str,
+    group: Vec<SourceFile>,
+) -> Result<Vec<Result<Preflight>>> {
+    let sample = move || -> Vec<(SourceFile, Result<Candidate>)> {
+        let candidate = |local: &SourceFile| {
             let sample = STANDARD.encode(source_files::first_bytes(&local.path, SAMPLE_BYTES)?);
             Ok(Candidate { path: local.to.clone(), sample, size: local.bytes })
         };
-        let with_candidate = |local: Local| {
+        let with_candidate = |local: SourceFile| {
             let candidate = candidate(&local);
             (local, candidate)
         };
@@ -375,13 +385,13 @@ async fn ask(hub: &Hub, repo: &RepoName, revision: &str, group: Vec<Local>) -> R
         return Ok(asked.into_iter().filter_map(|local| local.err().map(Err)).collect());
     }
     let paths: Vec<_> = candidates.iter().map(|candidate| candidate.path.as_str()).collect();
-    let (decided, there) = futures::future::try_join(
+    let (decided, existing) = futures::future::try_join(
         hub.preupload(repo, revision, &candidates),
         hub.paths_info(repo, revision, &paths),
     )
     .await?;
     let decided: HashMap<_, _> = decided.into_iter().map(|file| (file.path.clone(), file)).collect();
-    let mut there: HashMap<_, _> = there.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
+    let mut existing: HashMap<_, _> = existing.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
     let asked = asked.into_iter().map(|local| {
         let local = local?;
         let said = decided.get(&local.to).ok_or_else(|| {
@@ -392,7 +402,7 @@ async fn ask(hub: &Hub, repo: &RepoName, revision: &str, group: Vec<Local>) -> R
             bytes if bytes > REGULAR_BYTES_MAX => Mode::Lfs,
             _ => said.upload_mode,
         };
-        Ok(Asked { there: there.remove(&local.to), mode, ignored: said.should_ignore, local })
+        Ok(Preflight { existing: existing.remove(&local.to), mode, ignored: said.should_ignore, local })
     });
     Ok(asked.collect())
 }

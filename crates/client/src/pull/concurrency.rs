@@ -1,4 +1,4 @@
-//! Gate: how many requests for data run at once. More as long as that brings more bytes, fewer when they fail.
+//! ConcurrencyLimit: how many requests for data run at once. More as long as that brings more bytes, fewer when they fail.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Lets so many through at a time, and learns how many that should be.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct ConcurrencyLimit {
     permits: Arc<Semaphore>,
     limit_max: usize,
     state: Mutex<State>,
@@ -28,12 +28,12 @@ struct State {
 
 /// The right to run one request.
 #[derive(Debug)]
-pub(super) struct Entry<'a> {
-    gate: &'a Gate,
+pub(super) struct Slot<'a> {
+    concurrency: &'a ConcurrencyLimit,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Gate {
+impl ConcurrencyLimit {
     pub(super) fn new(limit_max: usize) -> Self {
         let limit_max = limit_max.max(1);
         let limit = LIMIT_FIRST.min(limit_max);
@@ -43,9 +43,9 @@ impl Gate {
     }
 
     /// Waits for a turn.
-    pub(super) async fn enter(&self) -> Entry<'_> {
+    pub(super) async fn enter(&self) -> Slot<'_> {
         let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
-        Entry { gate: self, permit: Some(permit) }
+        Slot { concurrency: self, permit: Some(permit) }
     }
 
     /// Counts bytes that arrived, and raises the limit when the last raise paid.
@@ -107,9 +107,9 @@ impl Gate {
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        let mut state = self.gate.lock();
+        let mut state = self.concurrency.lock();
         if state.owed > 0
             && let Some(permit) = self.permit.take()
         {
@@ -129,28 +129,28 @@ mod tests {
 
     #[tokio::test]
     async fn the_limit_grows_while_it_pays_and_shrinks_on_failures() {
-        let gate = Gate::new(16);
+        let concurrency = ConcurrencyLimit::new(16);
         let mut now = Instant::now();
         let mut entries = Vec::new();
         for bytes in [1_000_u64, 2_000, 4_000, 8_000, 16_000] {
-            while gate.permits.available_permits() > 0 {
-                entries.push(gate.enter().await);
+            while concurrency.permits.available_permits() > 0 {
+                entries.push(concurrency.enter().await);
             }
             now += LOOK_EVERY;
-            gate.received(bytes, now);
+            concurrency.received(bytes, now);
         }
-        let grown = gate.lock().limit;
+        let grown = concurrency.lock().limit;
         assert!(grown >= 9, "{grown}");
         now += LOOK_EVERY;
-        gate.received(16_100, now);
-        assert_eq!(gate.lock().limit, grown, "no more bytes, no more requests");
+        concurrency.received(16_100, now);
+        assert_eq!(concurrency.lock().limit, grown, "no more bytes, no more requests");
         for _ in 0..50 {
-            gate.failed();
+            concurrency.failed();
         }
-        assert_eq!(gate.lock().limit, 1);
+        assert_eq!(concurrency.lock().limit, 1);
         let running = entries.len();
         drop(entries);
         assert!(running > 1);
-        assert_eq!(gate.permits.available_permits(), 1, "those that ended do not count any more");
+        assert_eq!(concurrency.permits.available_permits(), 1, "those that ended do not count any more");
     }
 }

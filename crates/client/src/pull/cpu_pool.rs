@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::decode::Tools;
+use super::decode::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Threads for decoding, hashing and writing, so many at a time, and their buffers.
 #[derive(Debug, Clone)]
-pub(super) struct Pool {
+pub(super) struct CpuPool {
     permits: Arc<Semaphore>,
-    tools: Arc<Mutex<Vec<Tools>>>,
+    scratch: Arc<Mutex<Vec<Scratch>>>,
 }
 
-impl Pool {
+impl CpuPool {
     pub(super) fn new(threads: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(threads.max(1))), tools: Arc::default() }
+        Self { permits: Arc::new(Semaphore::new(threads.max(1))), scratch: Arc::default() }
     }
 
     /// Starts work once a thread is free, and does not wait for it. Keep pieces short: they cannot be stopped.
@@ -41,14 +41,14 @@ impl Pool {
     }
 
     /// Buffers for decoding: used ones where there are some, since new pages cost more than decoding does.
-    pub(super) fn take_tools(&self) -> Tools {
-        self.tools.lock().expect("nobody panics with the lock").pop().unwrap_or_default()
+    pub(super) fn take_scratch(&self) -> Scratch {
+        self.scratch.lock().expect("nobody panics with the lock").pop().unwrap_or_default()
     }
 
-    pub(super) fn return_tools(&self, tools: Tools) {
-        let mut kept = self.tools.lock().expect("nobody panics with the lock");
+    pub(super) fn return_scratch(&self, scratch: Scratch) {
+        let mut kept = self.scratch.lock().expect("nobody panics with the lock");
         if kept.len() < TOOLS_MAX {
-            kept.push(tools);
+            kept.push(scratch);
         }
     }
 }

@@ -9,15 +9,15 @@ use xet::plan::PlanTerm;
 use xet::wire::Reconstruction;
 use xet::{FileHash, Sha256, limits};
 
-use super::engine::{Engine, FileState, Todo, units};
+use super::engine::{Engine, FileState, MissingRange, units};
 use super::planner::{Recipe, TARGET_UNCHANGED, hash_mismatch, keep_recipe, refetch};
 use super::single_file;
-use super::write::{Part, Stage, remove_leftover};
+use super::write::{PartFile, StagingDir, remove_leftover};
 use super::{Pulled, Puller, Wanted};
 use crate::cut::{self, CutFile, CutOptions};
 use crate::error::{Error, ErrorKind, Result};
 
-type Told = (usize, Result<Pulled>);
+type Outcome = (usize, Result<Pulled>);
 
 pub(super) async fn pull(
     puller: &Puller,
@@ -25,7 +25,7 @@ pub(super) async fn pull(
     root: &Path,
     each: &mut (dyn FnMut(usize, Result<Pulled>) + Send),
 ) -> Result<()> {
-    let stage = Arc::new(Stage::new(root)?);
+    let stage = Arc::new(StagingDir::new(root)?);
     puller.progress.leftovers.add(stage.removed());
     let Sorted { unchanged, small, mut large } = sort(puller, wanted).await?;
     for (place, bytes) in unchanged {
@@ -110,12 +110,12 @@ async fn pull_group(
     puller: &Puller,
     wanted: &[Wanted],
     places: Vec<usize>,
-    stage: &Arc<Stage>,
-) -> Result<(Vec<Told>, Vec<usize>)> {
+    stage: &Arc<StagingDir>,
+) -> Result<(Vec<Outcome>, Vec<usize>)> {
     let group: Vec<&Wanted> = places.iter().filter_map(|place| wanted.get(*place)).collect();
     let hashes: Vec<_> = group.iter().map(|wanted| wanted.file).collect();
     let parts: Vec<_> =
-        group.iter().map(|wanted| Part::staged(wanted.file, wanted.target.clone(), stage)).collect();
+        group.iter().map(|wanted| PartFile::staged(wanted.file, wanted.target.clone(), stage)).collect();
     let parts = Arc::new(parts);
 
     let mut engine = Engine::new(puller, hashes.iter().copied(), parts.clone());
@@ -136,7 +136,7 @@ async fn pull_group(
         puller.pool.run(move || stage.sync()).await??;
     }
     let digests: Vec<_> = group.iter().map(|wanted| wanted.sha256).collect();
-    let told = settle(puller, parts, states, digests, &too_large).await?;
+    let told = finalize(puller, parts, states, digests, &too_large).await?;
     let told = told.into_iter().filter_map(|(file, result)| Some((*places.get(file)?, result))).collect();
     let too_large = too_large.iter().filter_map(|file| places.get(*file).copied()).collect();
     Ok((told, too_large))
@@ -161,7 +161,7 @@ async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> 
         }
     }
     let Some(mut batch) = ask(puller, hashes, &rest).await? else {
-        rest.into_iter().for_each(|file| engine.want(Todo::new(file, 0..u64::MAX)));
+        rest.into_iter().for_each(|file| engine.want(MissingRange::new(file, 0..u64::MAX)));
         return Ok(Vec::new());
     };
     let size_of = |terms: &Vec<PlanTerm>| terms.iter().map(|term| u64::from(term.raw_bytes)).sum::<u64>();
@@ -175,7 +175,7 @@ async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> 
         batch = match ask(puller, hashes, &rest).await? {
             Some(batch) => batch,
             None => {
-                rest.into_iter().for_each(|file| engine.want(Todo::new(file, 0..u64::MAX)));
+                rest.into_iter().for_each(|file| engine.want(MissingRange::new(file, 0..u64::MAX)));
                 return Ok(too_large);
             }
         };
@@ -223,13 +223,13 @@ async fn ask(puller: &Puller, hashes: &[FileHash], files: &[usize]) -> Result<Op
 type Answer = (HashMap<FileHash, Vec<PlanTerm>>, Reconstruction);
 
 /// Verifies the files and gives them their names, many on each thread.
-async fn settle(
+async fn finalize(
     puller: &Puller,
-    parts: Arc<Vec<Part>>,
+    parts: Arc<Vec<PartFile>>,
     states: Vec<FileState>,
     digests: Vec<Option<Sha256>>,
     too_large: &[usize],
-) -> Result<Vec<Told>> {
+) -> Result<Vec<Outcome>> {
     let digests = Arc::new(digests);
     let mut left: Vec<_> =
         states.into_iter().enumerate().filter(|(file, _)| !too_large.contains(file)).collect();
@@ -238,7 +238,7 @@ async fn settle(
         let some = left.split_off(left.len().saturating_sub(SETTLED_AT_ONCE));
         let (parts, digests) = (parts.clone(), digests.clone());
         let (cache, progress) = (puller.cache.clone(), puller.progress.clone());
-        let work = move || -> Vec<Told> {
+        let work = move || -> Vec<Outcome> {
             let told = some.into_iter().map(|(file, state)| {
                 let (hash, size) = (state.hash, state.size);
                 let digest = digests.get(file).copied().flatten();
@@ -274,7 +274,7 @@ async fn settle(
 }
 
 /// Gives a file its name, if it is what it should be.
-fn settle_one(part: &Part, state: &FileState, digest: Option<Sha256>) -> Result<Pulled> {
+fn settle_one(part: &PartFile, state: &FileState, digest: Option<Sha256>) -> Result<Pulled> {
     if let Some(error) = part.take_error() {
         return Err(error);
     }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// An older version, cut.
 #[derive(Debug)]
-pub(super) struct Old {
+pub(super) struct OldVersion {
     pub(super) hash: FileHash,
     pub(super) bytes: u64,
     /// Where the wanted chunks are in it.
@@ -30,7 +30,7 @@ pub(super) struct Copy {
     bytes: u64,
 }
 
-impl Old {
+impl OldVersion {
     /// Cuts a file and remembers those of its chunks that are wanted.
     pub(super) fn cut(path: &Path, wanted: &[(ChunkHash, u32)], options: &CutOptions) -> Result<Self> {
         let wanted: HashSet<_> = wanted.iter().map(|(hash, _)| *hash).collect();

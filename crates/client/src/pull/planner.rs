@@ -7,10 +7,10 @@ use xet::plan::PlanTerm;
 use xet::{ChunkHash, FileHash};
 
 use super::Puller;
-use super::decode::Use;
-use super::engine::{Engine, FileState, Todo};
-use super::fetch::Unit;
-use super::write::{Expected, Part};
+use super::decode::Destination;
+use super::engine::{Engine, FileState, MissingRange};
+use super::fetch::FetchJob;
+use super::write::{Expected, PartFile};
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -24,7 +24,7 @@ pub(super) struct Recipe {
 
 /// The cached part of what is missing, and the rest.
 pub(super) struct CachePlan {
-    pub(super) units: Vec<Unit>,
+    pub(super) units: Vec<FetchJob>,
     /// File bytes of the units.
     pub(super) cached_bytes: u64,
     /// Ranges that the cache does not have.
@@ -55,12 +55,12 @@ impl Recipe {
             let is_missing = |range: &&Range<u64>| range.start < bytes.end && bytes.start < range.end;
             if missing.iter().any(|range| is_missing(&range)) && is_cached(term) {
                 plan.cached_bytes += bytes.end - bytes.start;
-                plan.units.push(Unit {
+                plan.units.push(FetchJob {
                     xorb: term.xorb,
                     chunks: term.chunks.clone(),
                     stored: 0..u64::from(term.raw_bytes),
                     url: None,
-                    uses: vec![Use { file, chunks: term.chunks.clone(), bytes, failures: 0 }],
+                    uses: vec![Destination { file, chunks: term.chunks.clone(), bytes, failures: 0 }],
                 });
                 continue;
             }
@@ -89,7 +89,7 @@ impl Engine<'_> {
 
     /// Adds ranges of a file.
     pub(super) fn want_ranges(&mut self, file: usize, ranges: Vec<Range<u64>>) {
-        merged(ranges).into_iter().for_each(|range| self.want(Todo::new(file, range)));
+        merged(ranges).into_iter().for_each(|range| self.want(MissingRange::new(file, range)));
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) async fn chunk_list(puller: &Puller, file: FileHash) -> Result<Option
 /// its chunks; else everything.
 pub(super) async fn refetch(
     puller: &Puller,
-    parts: &Arc<Vec<Part>>,
+    parts: &Arc<Vec<PartFile>>,
     states: &mut [FileState],
     wrong: &[usize],
 ) {
@@ -137,7 +137,7 @@ pub(super) async fn refetch(
 /// Drops what is wrong in a part; returns its right length, where the hub tells, and what to fetch.
 async fn missing_after_damage(
     puller: &Puller,
-    part: &Part,
+    part: &PartFile,
     file: FileHash,
 ) -> Result<(Option<u64>, Vec<Range<u64>>)> {
     // A staged file is short, and what was wrong may have been longer.

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use xet::FileHash;
 
-use super::engine::{Engine, FileState, Todo};
-use super::old_version::Old;
+use super::engine::{Engine, FileState, MissingRange};
+use super::old_version::OldVersion;
 use super::planner::{ChunkList, Recipe, TARGET_UNCHANGED, chunk_list, hash_mismatch, keep_recipe, refetch};
-use super::write::{Expected, Part, remove_leftover};
+use super::write::{Expected, PartFile, remove_leftover};
 use super::{Pulled, Puller, Wanted};
 use crate::cut::CutOptions;
 use crate::error::{Error, ErrorKind, Result};
 
-type Parts = Arc<Vec<Part>>;
+type Parts = Arc<Vec<PartFile>>;
 
 pub(super) async fn pull(puller: &Puller, wanted: &Wanted) -> Result<Pulled> {
     let target = place_of(&wanted.target)?;
@@ -72,7 +72,7 @@ pub(super) async fn pull_sparse(
     }
     let mut engine = Engine::new(puller, [file], parts.clone());
     for range in ranges {
-        engine.want(Todo::new(0, range.clone()));
+        engine.want(MissingRange::new(0, range.clone()));
     }
     let size = run(&mut engine, &parts).await?.size;
     let reached = ranges.iter().map(|range| range.end).max().unwrap_or(0);
@@ -107,12 +107,12 @@ fn behind_links(target: &Path) -> PathBuf {
 }
 
 /// What the target has, and what the wanted file is made of, if the hub tells.
-async fn look_at(puller: &Puller, file: FileHash, target: &Path) -> Result<(Old, Option<ChunkList>)> {
+async fn look_at(puller: &Puller, file: FileHash, target: &Path) -> Result<(OldVersion, Option<ChunkList>)> {
     let list = chunk_list(puller, file).await?;
     let options = CutOptions { threads: puller.options.threads, sha256: false };
     let path = target.to_owned();
     let cut = move || {
-        let old = Old::cut(&path, list.as_deref().unwrap_or_default(), &options);
+        let old = OldVersion::cut(&path, list.as_deref().unwrap_or_default(), &options);
         old.map(|old| (old, list))
     };
     puller.pool.run(cut).await?
@@ -120,7 +120,7 @@ async fn look_at(puller: &Puller, file: FileHash, target: &Path) -> Result<(Old,
 
 /// The part of a file, with whatever an earlier pull left in it and proved to be right.
 async fn open(puller: &Puller, file: FileHash, target: PathBuf) -> Result<Parts> {
-    let (part, claims) = puller.pool.run(move || Part::open(file, target)).await??;
+    let (part, claims) = puller.pool.run(move || PartFile::open(file, target)).await??;
     puller.progress.leftovers.add(part.leftovers());
     puller.progress.resumed_files.add(u64::from(!claims.is_empty()));
     let parts = Arc::new(vec![part]);
@@ -152,7 +152,7 @@ async fn collect(puller: &Puller, jobs: &mut Vec<tokio::task::JoinHandle<(u64, R
 }
 
 /// Copies what the old file has.
-async fn copy(puller: &Puller, old: &Old, list: &ChunkList, path: &Path, parts: &Parts) -> Result<()> {
+async fn copy(puller: &Puller, old: &OldVersion, list: &ChunkList, path: &Path, parts: &Parts) -> Result<()> {
     let file = Arc::new(File::open(path).map_err(|error| Error::io(path, error))?);
     let mut jobs = Vec::new();
     for copy in old.copies(list) {
@@ -192,7 +192,7 @@ async fn fill(
     Ok(state)
 }
 
-/// Runs the engine; an error of the file or of the disk is the result.
+/// WrittenRanges the engine; an error of the file or of the disk is the result.
 async fn run(engine: &mut Engine<'_>, parts: &Parts) -> Result<FileState> {
     let state = engine.run().await.pop();
     if let Some(error) = parts[0].take_error() {

@@ -11,9 +11,9 @@ use xet::FileHash;
 
 use super::Puller;
 use super::decode::Sink;
-use super::engine::{Engine, Todo};
+use super::engine::{Engine, MissingRange};
 use super::planner::{Recipe, chunk_list, hash_mismatch};
-use super::write::{Expected, Runs};
+use super::write::{Expected, WrittenRanges};
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -32,7 +32,7 @@ pub(super) async fn pull<W: Write + ?Sized>(
         fetch(puller, file, start..range.end.min(start.saturating_add(bytes)), expected.clone())
     });
     let mut windows = futures::stream::iter(windows).buffered(2);
-    let mut runs = Runs::default();
+    let mut runs = WrittenRanges::default();
     let mut written = 0;
     let mut size = None;
     while let Some(window) = windows.next().await {
@@ -93,7 +93,7 @@ async fn fetch(
                 state.size = Some(recipe.size()).filter(|size| *size <= range.end);
             }
         }
-        None => engine.want(Todo::new(0, range.clone())),
+        None => engine.want(MissingRange::new(0, range.clone())),
     }
     let state = engine.run().await.pop();
     drop(engine);

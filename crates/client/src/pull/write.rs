@@ -22,12 +22,12 @@ use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
 pub(crate) use leftovers::remove_leftover;
-pub(crate) use staging::Stage;
-pub(super) use written_ranges::Runs;
+pub(crate) use staging::StagingDir;
+pub(super) use written_ranges::WrittenRanges;
 
 /// A file that grows.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartFile {
     file: FileHash,
     target: PathBuf,
     path: PathBuf,
@@ -48,7 +48,7 @@ enum Place {
 
 #[derive(Debug, Default)]
 struct State {
-    runs: Runs,
+    runs: WrittenRanges,
     /// The first thing that went wrong with the disk. Others who share a fetch are not bothered by it.
     error: Option<Error>,
 }
@@ -90,7 +90,7 @@ impl Expected {
     }
 }
 
-impl Part {
+impl PartFile {
     /// Opens `NAME.part` of a target and tells what its journal claims is there. Where another pull is at it, takes a name of its own.
     pub(super) fn open(file_hash: FileHash, target: PathBuf) -> Result<(Self, Vec<Run>)> {
         let named = |error| Error::io(&target, error);
@@ -134,7 +134,7 @@ impl Part {
     }
 
     /// One of many small files.
-    pub(super) fn staged(file: FileHash, target: PathBuf, stage: &Stage) -> Self {
+    pub(super) fn staged(file: FileHash, target: PathBuf, stage: &StagingDir) -> Self {
         Self::new(file, target, stage.next(), Place::Staged)
     }
 
@@ -200,7 +200,7 @@ impl Part {
 
     /// Forgets everything that was written.
     pub(super) fn forget(&self) -> Result<()> {
-        self.lock().runs = Runs::default();
+        self.lock().runs = WrittenRanges::default();
         match &self.place {
             Place::Open { journal: Some((path, journal)), .. } => {
                 journal.lock().expect(NO_PANIC).clear().map_err(|error| Error::io(path, error))
@@ -244,7 +244,7 @@ impl Part {
     }
 
     /// Gives the file its length and makes it durable.
-    pub(super) fn settle(&self, size: u64, sync: bool) -> Result<()> {
+    pub(super) fn finalize(&self, size: u64, sync: bool) -> Result<()> {
         let named = |error| Error::io(&self.path, error);
         match &self.place {
             Place::Open { file, .. } => {
@@ -289,7 +289,7 @@ impl Part {
 
     /// Gives the file its length, compares its digest where that is known, and gives it its name.
     pub(super) fn finish(&self, size: u64, sync: bool, sha256: Option<Sha256>) -> Result<()> {
-        self.settle(size, sync)?;
+        self.finalize(size, sync)?;
         sha256.map_or(Ok(()), |sha256| self.check_sha256(sha256))?;
         self.rename(sync)
     }
@@ -324,7 +324,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartFile {
     /// Removes what nobody could go on with. A part that was renamed is not there any more, and a stage goes as a whole.
     fn drop(&mut self) {
         if matches!(self.place, Place::Open { journal: None, .. }) {
@@ -334,7 +334,7 @@ impl Drop for Part {
 }
 
 /// Files that are pulled together.
-impl Sink for Vec<Part> {
+impl Sink for Vec<PartFile> {
     fn write(&self, file: usize, at: u64, raw: &[u8], chunks: &[Chunk]) -> Result<()> {
         let Some(part) = self.get(file) else { return Ok(()) };
         if let Some(expected) = part.expected.get() {

@@ -9,12 +9,12 @@ use super::open_xorb::lock;
 
 /// Memory that nobody uses at the moment. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct Rooms {
+pub(super) struct BufferPool {
     kept: Arc<Mutex<VecDeque<Vec<u8>>>>,
     kept_bytes_max: usize,
 }
 
-impl Rooms {
+impl BufferPool {
     /// Keeps at most so many bytes that nobody uses.
     pub(super) fn new(kept_bytes_max: u64) -> Self {
         let kept_bytes_max = usize::try_from(kept_bytes_max).unwrap_or(usize::MAX);
@@ -22,7 +22,7 @@ impl Rooms {
     }
 
     /// Makes `room` an empty buffer that takes so many bytes without growing: itself, one that came back, or a new one.
-    pub(super) fn fit(&self, room: &mut Vec<u8>, bytes: usize) {
+    pub(super) fn reserve(&self, room: &mut Vec<u8>, bytes: usize) {
         room.clear();
         if room.capacity() >= bytes {
             return;
@@ -41,7 +41,7 @@ impl Rooms {
         Bytes::from_owner(Filled { bytes, home: self.clone() })
     }
 
-    fn take_back(&self, mut room: Vec<u8>) {
+    fn recycle(&self, mut room: Vec<u8>) {
         room.clear();
         let mut kept = lock(&self.kept);
         kept.push_back(room);
@@ -58,7 +58,7 @@ impl Rooms {
 /// A buffer that is shared.
 struct Filled {
     bytes: Vec<u8>,
-    home: Rooms,
+    home: BufferPool,
 }
 
 impl AsRef<[u8]> for Filled {
@@ -69,7 +69,7 @@ impl AsRef<[u8]> for Filled {
 
 impl Drop for Filled {
     fn drop(&mut self) {
-        self.home.take_back(std::mem::take(&mut self.bytes));
+        self.home.recycle(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -82,31 +82,31 @@ mod tests {
 
     #[test]
     fn memory_comes_back_once_nobody_looks_at_it_and_no_more_is_kept_than_allowed() {
-        let rooms = Rooms::new(64 << 20);
+        let pool = BufferPool::new(64 << 20);
         let mut room = Vec::new();
-        rooms.fit(&mut room, 100_000);
+        pool.reserve(&mut room, 100_000);
         assert_eq!(room.capacity(), 2 * STEP_BYTES);
         room.extend_from_slice(b"records");
         let address = room.as_ptr();
-        let shared = rooms.freeze(std::mem::take(&mut room));
+        let shared = pool.freeze(std::mem::take(&mut room));
         let part = shared.slice(3..);
         drop(shared);
-        rooms.fit(&mut room, 100_000);
+        pool.reserve(&mut room, 100_000);
         assert_ne!(room.as_ptr(), address, "a part is still in use");
         assert_eq!(&part[..], b"ords");
         drop(part);
         for bytes in [10_000, 200_000] {
             let mut other = Vec::new();
-            rooms.fit(&mut other, bytes);
+            pool.reserve(&mut other, bytes);
             assert_ne!(other.as_ptr(), address, "far too large, or too small");
         }
         let mut again = Vec::new();
-        rooms.fit(&mut again, 100_001);
+        pool.reserve(&mut again, 100_001);
         assert_eq!((again.as_ptr(), again.len()), (address, 0));
 
         let step = 1 << 20;
-        let all: Vec<_> = (0..80).map(|_| rooms.freeze(Vec::with_capacity(step))).collect();
+        let all: Vec<_> = (0..80).map(|_| pool.freeze(Vec::with_capacity(step))).collect();
         drop(all);
-        assert_eq!(lock(&rooms.kept).len(), 64);
+        assert_eq!(lock(&pool.kept).len(), 64);
     }
 }

@@ -2,18 +2,18 @@
 
 use xet::xorb::RecordWriter;
 
-use super::buffer_pool::Rooms;
-use super::open_xorb::Segment;
+use super::buffer_pool::BufferPool;
+use super::open_xorb::CompressedChunks;
 
-/// The records of these chunks, one after another, in place of what was in `segment`, or in memory of `rooms`.
-pub(super) fn records<'a>(
+/// The records of these chunks, one after another, in place of what was in `segment`, or in memory of `pool`.
+pub(super) fn compress_chunks<'a>(
     writer: &mut RecordWriter,
-    rooms: &Rooms,
+    pool: &BufferPool,
     chunks: impl IntoIterator<Item = &'a [u8]> + Clone,
-    segment: &mut Segment,
+    segment: &mut CompressedChunks,
 ) {
     let raw_bytes: usize = chunks.clone().into_iter().map(|chunk| chunk.len() + 16).sum();
-    rooms.fit(&mut segment.bytes, raw_bytes);
+    pool.reserve(&mut segment.bytes, raw_bytes);
     let record_bytes = chunks.into_iter().map(|chunk| {
         let written = writer.push(chunk, &mut segment.bytes);
         written.expect("the cutter makes no chunk that is empty or too long")

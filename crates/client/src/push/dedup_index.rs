@@ -20,7 +20,7 @@ pub(super) struct Run {
 
 /// Where chunks are.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct DedupIndex {
     /// Of this push, the newest; when it is full it takes the place of `older`.
     recent: Map<(u64, u32)>,
     older: Map<(u64, u32)>,
@@ -28,7 +28,7 @@ pub(super) struct Known {
     cached: Vec<ShardView<Vec<u8>>>,
     /// What shards of this push tell, by the key that hides their hashes.
     groups: Vec<Group>,
-    xorbs: Vec<KnownXorb>,
+    xorbs: Vec<IndexedXorb>,
     by_hash: HashMap<XorbHash, u32>,
     /// How many more chunks of shards may be kept in memory.
     room: usize,
@@ -41,14 +41,14 @@ struct Group {
 }
 
 #[derive(Debug)]
-struct KnownXorb {
+struct IndexedXorb {
     hash: XorbHash,
     group: usize,
     /// As the shard shows them: keyed.
     chunks: Box<[ChunkHash]>,
 }
 
-impl Known {
+impl DedupIndex {
     /// Everything that a cache of at most `bytes_max` bytes holds.
     pub(super) fn load(cache: Option<&Path>, bytes_max: u64) -> Self {
         let cached = cache.map_or_else(Vec::new, |cache| shard_cache::load(cache, bytes_max));
@@ -81,15 +81,15 @@ impl Known {
             self.groups[group].places.entry(*chunk).or_insert((number, place));
         }
         self.by_hash.insert(hash, number);
-        self.xorbs.push(KnownXorb { hash, group, chunks: chunks.into() });
+        self.xorbs.push(IndexedXorb { hash, group, chunks: chunks.into() });
     }
 
     /// A chunk of this push has got a place.
-    pub(super) fn placed(&mut self, hash: ChunkHash, bin: u64, chunk: u32) {
+    pub(super) fn placed(&mut self, hash: ChunkHash, open: u64, chunk: u32) {
         if self.recent.len() >= RECENT_CHUNKS_MAX {
             self.older = std::mem::take(&mut self.recent);
         }
-        self.recent.insert(hash, (bin, chunk));
+        self.recent.insert(hash, (open, chunk));
     }
 
     /// The longest run that holds these chunks from the first on. Among equals the one that goes on at `next` wins.
@@ -131,10 +131,10 @@ impl Known {
     }
 
     fn run_of_push(&self, chunks: &[ChunkHash]) -> Option<Run> {
-        let (bin, first) = self.of_push(chunks.first()?)?;
-        let follows = |&(n, chunk): &(u32, &ChunkHash)| self.of_push(chunk) == Some((bin, first + n));
+        let (open, first) = self.of_push(chunks.first()?)?;
+        let follows = |&(n, chunk): &(u32, &ChunkHash)| self.of_push(chunk) == Some((open, first + n));
         let run = (0..).zip(chunks).take_while(follows).count();
-        Some(Run { first: (XorbRef::New(bin), first), chunks: run })
+        Some(Run { first: (XorbRef::New(open), first), chunks: run })
     }
 
     fn run_of_shards(&self, chunks: &[ChunkHash]) -> Option<Run> {
@@ -199,7 +199,7 @@ const RECENT_CHUNKS_MAX: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
-    use xet::shard::{ChunkEntry, Footing, Form, ShardBuilder, TableChoice, XorbEntry};
+    use xet::shard::{ChunkEntry, Form, LookupTables, ShardBuilder, StoredOptions, XorbEntry};
 
     use super::*;
 
@@ -223,13 +223,13 @@ mod tests {
         if !key.is_zero() {
             builder.key_chunks(&key);
         }
-        let footing = Footing { tables: TableChoice::NONE, key, created_s: 0, expires_s: u64::MAX };
+        let footing = StoredOptions { tables: LookupTables::NONE, key, created_s: 0, expires_s: u64::MAX };
         Shard::parse_stored(&builder.encode(&Form::Stored(footing)).unwrap()).unwrap()
     }
 
     #[test]
     fn the_longest_run_is_found_whoever_knows_it() {
-        let mut known = Known { room: 1000, ..Known::default() };
+        let mut known = DedupIndex { room: 1000, ..DedupIndex::default() };
         let file = hashes(0..10);
         assert_eq!(known.find(&file, None), None);
         known.placed(file[0], 3, 7);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_chunks_and_no_more() {
-        let mut known = Known { room: 5, ..Known::default() };
+        let mut known = DedupIndex { room: 5, ..DedupIndex::default() };
         known.learn(&shard(1, &hashes(0..4), HashKey::ZERO));
         known.learn(&shard(2, &hashes(4..8), HashKey::ZERO));
         assert!(known.has(&hashes(0..1)[0]) && !known.has(&hashes(4..5)[0]));
@@ -261,7 +261,7 @@ mod tests {
         for key in [HashKey::ZERO, HashKey::new([5; 32])] {
             let shard = shard(1, &file[2..8], key);
             let view = ShardView::new(shard.encode().unwrap()).unwrap();
-            let known = Known { cached: vec![view], ..Known::default() };
+            let known = DedupIndex { cached: vec![view], ..DedupIndex::default() };
             let one = XorbRef::Stored(XorbHash::new([1; 32]));
             assert!(known.has_stored() && known.has(&file[7]) && !known.has(&file[8]));
             assert_eq!(known.find(&file[3..], None), Some(Run { first: (one, 1), chunks: 5 }));

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use xet::pack::{ChunkLocation, FilePacker, PackedFile};
 use xet::{ChunkHash, Sha256};
 
-use super::fragmentation::Guard;
+use super::fragmentation::FragmentationGuard;
 
 /// A file that was read to its end.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct DraftedFile {
     /// Its place among the paths.
     pub(super) index: usize,
     pub(super) path: PathBuf,
@@ -19,12 +19,12 @@ pub(super) struct Draft {
 
 /// Takes the chunks of one file, in order.
 #[derive(Debug, Default)]
-pub(super) struct Drafter {
+pub(super) struct FileDraft {
     packer: FilePacker,
-    guard: Guard,
+    guard: FragmentationGuard,
 }
 
-impl Drafter {
+impl FileDraft {
     /// The location that would lengthen the last term.
     pub(super) fn next_location(&self) -> Option<ChunkLocation> {
         self.packer.next_location()
@@ -42,7 +42,7 @@ impl Drafter {
     }
 
     /// The file, now that all of it was pushed.
-    pub(super) fn finish(self, index: usize, path: PathBuf, sha256: Option<Sha256>) -> Draft {
-        Draft { index, path, sha256, file: self.packer.finish() }
+    pub(super) fn finish(self, index: usize, path: PathBuf, sha256: Option<Sha256>) -> DraftedFile {
+        DraftedFile { index, path, sha256, file: self.packer.finish() }
     }
 }

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 
 /// Remembers how long the last terms of one file are, in chunks.
 #[derive(Debug, Default)]
-pub(super) struct Guard {
+pub(super) struct FragmentationGuard {
     terms: VecDeque<u32>,
     chunks: u64,
     has_refused: bool,
 }
 
-impl Guard {
+impl FragmentationGuard {
     /// Whether a run of so many known chunks may begin a new term.
     pub(super) fn allows(&mut self, run: usize) -> bool {
         if self.terms.len() < TERMS {
@@ -59,7 +59,7 @@ const MEAN_AFTER_REFUSAL: f64 = 8.0;
 mod tests {
     use super::*;
 
-    fn push_terms(guard: &mut Guard, terms: usize, chunks: usize) {
+    fn push_terms(guard: &mut FragmentationGuard, terms: usize, chunks: usize) {
         for _ in 0..terms {
             (0..chunks).for_each(|n| guard.push(n == 0));
         }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn short_runs_are_refused_once_a_file_is_in_pieces() {
-        let mut guard = Guard::default();
+        let mut guard = FragmentationGuard::default();
         push_terms(&mut guard, 127, 1);
         assert!(guard.allows(1), "too few terms to judge");
         push_terms(&mut guard, 1, 1);

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use xet::xorb::{RecordInfo, XorbInfo};
 use xet::{ChunkHash, limits};
 
-use super::buffer_pool::Rooms;
-use crate::cas::Growing;
+use super::buffer_pool::BufferPool;
+use crate::cas::StreamingXorb;
 
 /// Chunks that will be a xorb, or a part of one.
 #[derive(Debug)]
-pub(super) struct Bin {
+pub(super) struct OpenXorb {
     id: u64,
     chunks: Vec<(ChunkHash, u32)>,
     raw_bytes: u64,
@@ -21,44 +21,45 @@ pub(super) struct Bin {
     missing: usize,
     closed: bool,
     /// Has a lock of its own: it may take as long as a disk.
-    shelf: Arc<Mutex<Shelf>>,
+    segments_in_order: Arc<Mutex<SegmentQueue>>,
 }
 
-/// Records of some consecutive chunks of a bin.
+/// XorbBody of some consecutive chunks of a open.
 #[derive(Debug, Default)]
-pub(super) struct Segment {
+pub(super) struct CompressedChunks {
     pub(super) bytes: Vec<u8>,
     /// Of each record.
     pub(super) record_bytes: Vec<u32>,
 }
 
-/// A bin that one worker fills and others complete.
-pub(super) type SharedBin = Arc<Mutex<Bin>>;
+/// A open that one worker fills and others complete.
+pub(super) type SharedXorb = Arc<Mutex<OpenXorb>>;
 
 pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().expect("nobody panics with the lock")
 }
 
-/// Takes the records that were announced as `slot`, and the memory they are in if they stay there. The bin itself, when it is
+/// Takes the records that were announced as `slot`, and the memory they are in if they stay there. The open itself, when it is
 /// closed and these were the last. `grow` opens what takes records out of memory.
 pub(super) fn fill(
-    bin: &SharedBin,
+    open: &SharedXorb,
     slot: usize,
-    segment: &mut Segment,
-    grow: impl Fn() -> Option<Box<dyn Growing>>,
-) -> Option<Sealing> {
-    let shelf = lock(bin).shelf.clone();
-    lock(&shelf).take(slot, &mut segment.bytes, grow);
-    let mut bin = lock(bin);
-    bin.segments[slot] = Some(std::mem::take(&mut segment.record_bytes));
-    bin.missing -= 1;
-    bin.take_if_done()
+    segment: &mut CompressedChunks,
+    grow: impl Fn() -> Option<Box<dyn StreamingXorb>>,
+) -> Option<CompleteXorb> {
+    let segments_in_order = lock(open).segments_in_order.clone();
+    lock(&segments_in_order).take(slot, &mut segment.bytes, grow);
+    let mut open = lock(open);
+    open.segments[slot] = Some(std::mem::take(&mut segment.record_bytes));
+    open.missing -= 1;
+    open.take_if_done()
 }
 
-impl Bin {
-    /// An empty bin. What waits in memory is in that of `rooms`.
-    pub(super) fn new(id: u64, rooms: Rooms) -> SharedBin {
-        let shelf = Shelf { records: Records::default(), next: 0, waiting: BTreeMap::new(), rooms };
+impl OpenXorb {
+    /// An empty open. What waits in memory is in that of `pool`.
+    pub(super) fn new(id: u64, pool: BufferPool) -> SharedXorb {
+        let segments_in_order =
+            SegmentQueue { records: XorbBody::default(), next: 0, waiting: BTreeMap::new(), pool };
         Arc::new(Mutex::new(Self {
             id,
             chunks: Vec::new(),
@@ -66,7 +67,7 @@ impl Bin {
             segments: Vec::new(),
             missing: 0,
             closed: false,
-            shelf: Arc::new(Mutex::new(shelf)),
+            segments_in_order: Arc::new(Mutex::new(segments_in_order)),
         }))
     }
 
@@ -78,7 +79,7 @@ impl Bin {
         self.chunks.is_empty()
     }
 
-    /// Gives the chunk the next place; `None` when the bin is full.
+    /// Gives the chunk the next place; `None` when the open is full.
     pub(super) fn place(&mut self, hash: ChunkHash, raw_bytes: u32) -> Option<u32> {
         let fits = self.raw_bytes + u64::from(raw_bytes) <= limits::XORB_BYTES_MAX
             && self.chunks.len() < limits::XORB_CHUNKS_MAX as usize;
@@ -98,48 +99,48 @@ impl Bin {
         self.segments.len() - 1
     }
 
-    /// Nothing more will be placed. The bin itself, when nothing is missing.
-    pub(super) fn close(&mut self) -> Option<Sealing> {
+    /// Nothing more will be placed. The open itself, when nothing is missing.
+    pub(super) fn close(&mut self) -> Option<CompleteXorb> {
         self.closed = true;
         self.take_if_done()
     }
 
-    fn take_if_done(&mut self) -> Option<Sealing> {
+    fn take_if_done(&mut self) -> Option<CompleteXorb> {
         if !self.closed || self.missing > 0 || self.chunks.is_empty() {
             return None;
         }
-        Some(Sealing {
-            bins: vec![(self.id, 0)],
+        Some(CompleteXorb {
+            open_xorbs: vec![(self.id, 0)],
             chunks: std::mem::take(&mut self.chunks),
             raw_bytes: self.raw_bytes,
             record_bytes: self.segments.drain(..).flat_map(|lens| lens.expect("none is missing")).collect(),
-            records: std::mem::take(&mut lock(&self.shelf).records),
+            records: std::mem::take(&mut lock(&self.segments_in_order).records),
         })
     }
 }
 
-/// The records of a bin, put in order.
+/// The records of a open, put in order.
 #[derive(Debug)]
-struct Shelf {
-    records: Records,
+struct SegmentQueue {
+    records: XorbBody,
     /// The segment that is next.
     next: usize,
     /// Segments after it.
-    waiting: BTreeMap<usize, Held>,
-    rooms: Rooms,
+    waiting: BTreeMap<usize, Segment>,
+    pool: BufferPool,
 }
 
-impl Shelf {
-    fn take(&mut self, slot: usize, bytes: &mut Vec<u8>, grow: impl Fn() -> Option<Box<dyn Growing>>) {
+impl SegmentQueue {
+    fn take(&mut self, slot: usize, bytes: &mut Vec<u8>, grow: impl Fn() -> Option<Box<dyn StreamingXorb>>) {
         if slot == self.next
-            && let Records::Growing(growing) = &mut self.records
+            && let XorbBody::Streaming(growing) = &mut self.records
         {
             growing.write(bytes);
             self.next += 1;
         } else {
             let held_bytes = bytes.capacity() as u64;
-            let bytes = self.rooms.freeze(std::mem::take(bytes));
-            self.waiting.insert(slot, Held { bytes, held_bytes });
+            let bytes = self.pool.freeze(std::mem::take(bytes));
+            self.waiting.insert(slot, Segment { bytes, held_bytes });
         }
         while let Some(segment) = self.waiting.remove(&self.next) {
             self.records.append(segment, &grow);
@@ -148,37 +149,37 @@ impl Shelf {
     }
 }
 
-/// Records in memory, which may be more than they are.
+/// XorbBody in memory, which may be more than they are.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct Segment {
     pub(super) bytes: Bytes,
     held_bytes: u64,
 }
 
-/// Records one after another, where they wait for the xorb to be complete.
+/// XorbBody one after another, where they wait for the xorb to be complete.
 #[derive(Debug)]
-pub(super) enum Records {
-    Memory(Vec<Held>),
-    Growing(Box<dyn Growing>),
+pub(super) enum XorbBody {
+    Memory(Vec<Segment>),
+    Streaming(Box<dyn StreamingXorb>),
 }
 
-impl Default for Records {
+impl Default for XorbBody {
     fn default() -> Self {
         Self::Memory(Vec::new())
     }
 }
 
-impl Records {
-    fn append(&mut self, segment: Held, grow: impl Fn() -> Option<Box<dyn Growing>>) {
+impl XorbBody {
+    fn append(&mut self, segment: Segment, grow: impl Fn() -> Option<Box<dyn StreamingXorb>>) {
         match self {
-            Self::Growing(growing) => growing.write(&segment.bytes),
+            Self::Streaming(growing) => growing.write(&segment.bytes),
             Self::Memory(parts) => {
                 parts.push(segment);
                 // Not at once: what is left at the end can be joined into one xorb as long as it is in memory.
                 if self.memory_bytes() >= GROW_BYTES
                     && let Some(growing) = grow()
                 {
-                    let parts = std::mem::replace(self, Self::Growing(growing));
+                    let parts = std::mem::replace(self, Self::Streaming(growing));
                     let _ = self.join(parts);
                 }
             }
@@ -189,13 +190,13 @@ impl Records {
     fn join(&mut self, other: Self) -> Result<(), Self> {
         let parts = match other {
             Self::Memory(parts) => parts,
-            Self::Growing(growing) => {
-                let records = growing.take_back().map_err(Self::Growing)?;
-                vec![Held { held_bytes: records.capacity() as u64, bytes: records.into() }]
+            Self::Streaming(growing) => {
+                let records = growing.reclaim().map_err(Self::Streaming)?;
+                vec![Segment { held_bytes: records.capacity() as u64, bytes: records.into() }]
             }
         };
         match self {
-            Self::Growing(growing) => parts.iter().for_each(|part| growing.write(&part.bytes)),
+            Self::Streaming(growing) => parts.iter().for_each(|part| growing.write(&part.bytes)),
             Self::Memory(all) => all.extend(parts),
         }
         Ok(())
@@ -204,31 +205,31 @@ impl Records {
     fn memory_bytes(&self) -> u64 {
         match self {
             Self::Memory(parts) => parts.iter().map(|part| part.held_bytes).sum(),
-            Self::Growing(_) => 0,
+            Self::Streaming(_) => 0,
         }
     }
 }
 
-/// A bin with all its records.
+/// A open with all its records.
 #[derive(Debug)]
-pub(super) struct Sealing {
-    /// The bins in it, and where the chunks of each begin.
-    bins: Vec<(u64, u32)>,
+pub(super) struct CompleteXorb {
+    /// The open_xorbs in it, and where the chunks of each begin.
+    open_xorbs: Vec<(u64, u32)>,
     chunks: Vec<(ChunkHash, u32)>,
     raw_bytes: u64,
     record_bytes: Vec<u32>,
-    records: Records,
+    records: XorbBody,
 }
 
-/// A sealed xorb, and which bins it was.
+/// A sealed xorb, and which open_xorbs it was.
 #[derive(Debug)]
-pub(super) struct Sealed {
-    pub(super) bins: Vec<(u64, u32)>,
+pub(super) struct ReadyXorb {
+    pub(super) open_xorbs: Vec<(u64, u32)>,
     pub(super) info: Arc<XorbInfo>,
-    pub(super) records: Records,
+    pub(super) records: XorbBody,
 }
 
-impl Sealing {
+impl CompleteXorb {
     /// Puts the chunks of another behind these, if both fit into one xorb; else gives it back.
     pub(super) fn append(&mut self, mut other: Self) -> Result<(), Self> {
         let fits = self.raw_bytes + other.raw_bytes <= limits::XORB_BYTES_MAX
@@ -241,7 +242,7 @@ impl Sealing {
             return Err(other);
         }
         let base = u32::try_from(self.chunks.len()).expect("a xorb has few chunks");
-        self.bins.extend(other.bins.into_iter().map(|(bin, start)| (bin, base + start)));
+        self.open_xorbs.extend(other.open_xorbs.into_iter().map(|(open, start)| (open, base + start)));
         self.chunks.extend(other.chunks);
         self.raw_bytes += other.raw_bytes;
         self.record_bytes.extend(other.record_bytes);
@@ -258,15 +259,15 @@ impl Sealing {
     }
 
     /// The xorb.
-    pub(super) fn seal(self) -> Sealed {
+    pub(super) fn seal(self) -> ReadyXorb {
         let records = self.chunks.iter().zip(self.record_bytes);
         let info = XorbInfo::from_records(records.map(|(&(hash, raw_bytes), record_bytes)| RecordInfo {
             hash,
             raw_bytes,
             record_bytes,
         }));
-        let info = Arc::new(info.expect("a bin keeps the limits of a xorb and is not empty"));
-        Sealed { bins: self.bins, info, records: self.records }
+        let info = Arc::new(info.expect("an open xorb keeps the limits of a xorb and is not empty"));
+        ReadyXorb { open_xorbs: self.open_xorbs, info, records: self.records }
     }
 }
 
@@ -279,7 +280,7 @@ mod tests {
     use xet::compress::Policy;
     use xet::xorb::{Form, RecordWriter, SealedXorb, XorbBuilder};
 
-    use super::super::compress::records;
+    use super::super::compress::compress_chunks;
     use super::*;
     use crate::error::Result;
 
@@ -287,13 +288,13 @@ mod tests {
         testkit::corpus::noise(n, len)
     }
 
-    fn bin(id: u64) -> SharedBin {
-        Bin::new(id, Rooms::new(0))
+    fn open(id: u64) -> SharedXorb {
+        OpenXorb::new(id, BufferPool::new(0))
     }
 
-    fn segment(chunk: &[u8]) -> Segment {
-        let mut segment = Segment::default();
-        records(&mut RecordWriter::new(Policy::Auto), &Rooms::new(0), [chunk], &mut segment);
+    fn segment(chunk: &[u8]) -> CompressedChunks {
+        let mut segment = CompressedChunks::default();
+        compress_chunks(&mut RecordWriter::new(Policy::Auto), &BufferPool::new(0), [chunk], &mut segment);
         segment
     }
 
@@ -303,31 +304,31 @@ mod tests {
         builder.seal(Form::Footerless).unwrap()
     }
 
-    fn place(bin: &SharedBin, chunk: &[u8]) -> Option<u32> {
-        let place = lock(bin).place(ChunkHash::of(chunk), u32::try_from(chunk.len()).unwrap());
-        lock(bin).announce();
+    fn place(open: &SharedXorb, chunk: &[u8]) -> Option<u32> {
+        let place = lock(open).place(ChunkHash::of(chunk), u32::try_from(chunk.len()).unwrap());
+        lock(open).announce();
         place
     }
 
     #[test]
     fn records_filled_in_any_order_and_bins_joined_are_one_xorb() {
         let chunks: Vec<_> = (0..4).map(|n| noise(n, 10_000)).collect();
-        let [one, two] = [bin(7), bin(9)];
+        let [one, two] = [open(7), open(9)];
         for (n, chunk) in chunks.iter().enumerate() {
-            let bin = if n < 3 { &one } else { &two };
-            assert_eq!(place(bin, chunk), Some(n as u32 % 3));
+            let open = if n < 3 { &one } else { &two };
+            assert_eq!(place(open, chunk), Some(n as u32 % 3));
         }
         assert!(lock(&one).close().is_none() && lock(&two).close().is_none(), "records are missing");
-        let fill = |bin, slot, n: usize| fill(bin, slot, &mut segment(&chunks[n]), || None);
+        let fill = |open, slot, n: usize| fill(open, slot, &mut segment(&chunks[n]), || None);
         assert!(fill(&one, 2, 2).is_none());
         assert!(fill(&one, 0, 0).is_none());
         let mut sealing = fill(&one, 1, 1).unwrap();
         sealing.append(fill(&two, 0, 3).unwrap()).unwrap();
         let sealed = sealing.seal();
-        assert_eq!(sealed.bins, [(7, 0), (9, 3)]);
+        assert_eq!(sealed.open_xorbs, [(7, 0), (9, 3)]);
         let expected = expected(&chunks);
         assert_eq!(*sealed.info, expected.info);
-        let Records::Memory(records) = sealed.records else { panic!("nothing grows") };
+        let XorbBody::Memory(records) = sealed.records else { panic!("nothing grows") };
         let records: Vec<_> = records.into_iter().map(|held| held.bytes).collect();
         assert_eq!(records.concat(), expected.bytes);
     }
@@ -340,12 +341,12 @@ mod tests {
     }
 
     #[async_trait]
-    impl Growing for Seen {
+    impl StreamingXorb for Seen {
         fn write(&mut self, records: &[u8]) {
             lock(&self.bytes).extend_from_slice(records);
         }
 
-        fn take_back(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn Growing>> {
+        fn reclaim(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn StreamingXorb>> {
             if self.keeps { Err(self) } else { Ok(lock(&self.bytes).clone()) }
         }
 
@@ -357,21 +358,21 @@ mod tests {
     #[test]
     fn what_grows_gets_the_same_bytes_in_order_and_takes_what_is_in_memory() {
         let chunks: Vec<_> = (0..60).map(|n| noise(n, 100_000)).collect();
-        let (seen, bin, rest) = (Seen::default(), self::bin(1), self::bin(2));
-        let grow = || Some(Box::new(seen.clone()) as Box<dyn Growing>);
-        chunks[..59].iter().for_each(|chunk| _ = place(&bin, chunk));
+        let (seen, open, rest) = (Seen::default(), self::open(1), self::open(2));
+        let grow = || Some(Box::new(seen.clone()) as Box<dyn StreamingXorb>);
+        chunks[..59].iter().for_each(|chunk| _ = place(&open, chunk));
         place(&rest, &chunks[59]);
         // Each pair the wrong way round, and the last segment last.
         let mut given_back = 0;
         for slot in (0..58).map(|n| n ^ 1) {
             let mut segment = segment(&chunks[slot]);
-            assert!(fill(&bin, slot, &mut segment, grow).is_none());
+            assert!(fill(&open, slot, &mut segment, grow).is_none());
             given_back += usize::from(segment.bytes.capacity() > 0);
         }
         assert_eq!(lock(&seen.bytes).len() as u64, expected(&chunks[..58]).info.stored_bytes());
         assert!(given_back > 5, "what is written leaves its memory to the worker: {given_back}");
-        assert!(lock(&bin).close().is_none());
-        let mut sealing = fill(&bin, 58, &mut segment(&chunks[58]), grow).unwrap();
+        assert!(lock(&open).close().is_none());
+        let mut sealing = fill(&open, 58, &mut segment(&chunks[58]), grow).unwrap();
         lock(&rest).close();
         let rest = fill(&rest, 0, &mut segment(&chunks[59]), grow).unwrap();
         assert_eq!(
@@ -388,10 +389,10 @@ mod tests {
     fn what_grows_is_put_behind_another_if_it_is_given_back() {
         let grown = |id, seen: &Seen| {
             let chunks: Vec<_> = (0..50).map(|n| noise(id * 100 + n, 100_000)).collect();
-            let bin = bin(id);
-            chunks.iter().for_each(|chunk| _ = place(&bin, chunk));
-            lock(&bin).close();
-            let fill = |slot| fill(&bin, slot, &mut segment(&chunks[slot]), || Some(Box::new(seen.clone())));
+            let open = open(id);
+            chunks.iter().for_each(|chunk| _ = place(&open, chunk));
+            lock(&open).close();
+            let fill = |slot| fill(&open, slot, &mut segment(&chunks[slot]), || Some(Box::new(seen.clone())));
             ((0..50).find_map(fill).unwrap(), chunks)
         };
         let (first, second) = (Seen::default(), Seen::default());
@@ -400,12 +401,12 @@ mod tests {
         chunks.extend(more);
         let expected = expected(&chunks);
         let sealed = one.seal();
-        assert_eq!((sealed.bins, &*sealed.info), (vec![(1, 0), (2, 50)], &expected.info));
+        assert_eq!((sealed.open_xorbs, &*sealed.info), (vec![(1, 0), (2, 50)], &expected.info));
         assert!(*lock(&first.bytes) == expected.bytes);
 
         let (first, second) = (Seen::default(), Seen { keeps: true, ..Seen::default() });
         let ((mut one, _), (two, _)) = (grown(1, &first), grown(2, &second));
         let two = one.append(two).unwrap_err();
-        assert_eq!((one.seal().bins, two.seal().bins), (vec![(1, 0)], vec![(2, 0)]));
+        assert_eq!((one.seal().open_xorbs, two.seal().open_xorbs), (vec![(1, 0)], vec![(2, 0)]));
     }
 }

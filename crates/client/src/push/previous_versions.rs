@@ -6,11 +6,11 @@ use futures::StreamExt as _;
 use xet::limits::XORB_CHUNKS_MAX;
 use xet::{ChunkHash, FileHash, HashKey, XorbHash};
 
-use super::dedup_index::Known;
+use super::dedup_index::DedupIndex;
 use crate::cas::Cas;
 
 /// Learns where the chunks of these files are, as far as the other side tells. What it does not tell is asked for later, or sent.
-pub(super) async fn learn(cas: &dyn Cas, files: &[FileHash], known: &mut Known) {
+pub(super) async fn learn(cas: &dyn Cas, files: &[FileHash], known: &mut DedupIndex) {
     let mut found = futures::stream::iter(files).map(|file| chunks(cas, *file)).buffer_unordered(AT_ONCE);
     while let Some(xorbs) = found.next().await {
         for (xorb, chunks) in xorbs.unwrap_or_default() {

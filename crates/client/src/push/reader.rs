@@ -9,23 +9,28 @@ use xet::pack::{ChunkLocation, XorbRef};
 use xet::sha256;
 use xet::{ChunkHash, Sha256, constants};
 
-use super::dedup_index::Known;
-use super::file_draft::{Draft, Drafter};
-use super::open_xorb::{Sealing, SharedBin, lock};
-use super::workers::{Compress, Pool, Stopped, Worker};
+use super::dedup_index::DedupIndex;
+use super::file_draft::{DraftedFile, FileDraft};
+use super::open_xorb::{CompleteXorb, SharedXorb, lock};
+use super::workers::{CompressTask, ReceiverDropped, Worker, Workers};
 use crate::cut::cutter::{BlockChunk, Cutter, cut_whole};
 use crate::cut::reader::{BLOCK_BYTES, Source, fill};
 use crate::error::Error;
 
 /// Reads the file at `path` and hands it over; with it the files after it, while they are short.
-pub(super) fn read(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> Result<(), Stopped> {
-    let (short, long) = gather(pool, worker, index, path);
-    let mut lane = Lane { bin: pool.take_bin() };
-    let done = lane.read_short(pool, worker, short).and_then(|()| match long {
-        Some(long) => lane.read_long(pool, worker, long),
+pub(super) fn read(
+    workers: &Workers,
+    worker: &mut Worker,
+    index: usize,
+    path: PathBuf,
+) -> Result<(), ReceiverDropped> {
+    let (short, long) = gather(workers, worker, index, path);
+    let mut reader = FileReader { open: workers.take_open_xorb() };
+    let done = reader.read_short(workers, worker, short).and_then(|()| match long {
+        Some(long) => reader.read_long(workers, worker, long),
         None => Ok(()),
     });
-    pool.return_bin(lane.bin);
+    workers.return_open_xorb(reader.open);
     done
 }
 
@@ -45,7 +50,7 @@ struct Long {
 }
 
 /// Fills the buffer with short files, this one and those after it, until it is full or one is not short.
-fn gather(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> (Vec<Short>, Option<Long>) {
+fn gather(workers: &Workers, worker: &mut Worker, index: usize, path: PathBuf) -> (Vec<Short>, Option<Long>) {
     worker.buffer.resize(BUFFER_BYTES, 0);
     let (mut short, mut filled) = (Vec::new(), 0);
     let mut next = Some((index, path));
@@ -60,71 +65,81 @@ fn gather(pool: &Pool, worker: &mut Worker, index: usize, path: PathBuf) -> (Vec
                 short.push(Short { index, path, bytes: filled..filled + len });
                 filled += len;
             }
-            Err(error) => pool.unread(index, Error::io(&path, error)),
+            Err(error) => workers.unread(index, Error::io(&path, error)),
         }
-        next = if filled + SHORT_BYTES <= BUFFER_BYTES { pool.next_path() } else { None };
+        next = if filled + SHORT_BYTES <= BUFFER_BYTES { workers.next_path() } else { None };
     }
     (short, None)
 }
 
-/// Fills bins with the chunks of one file after another.
-struct Lane {
-    bin: SharedBin,
+/// Fills open_xorbs with the chunks of one file after another.
+struct FileReader {
+    open: SharedXorb,
 }
 
-impl Lane {
-    fn read_short(&mut self, pool: &Pool, worker: &mut Worker, files: Vec<Short>) -> Result<(), Stopped> {
+impl FileReader {
+    fn read_short(
+        &mut self,
+        workers: &Workers,
+        worker: &mut Worker,
+        files: Vec<Short>,
+    ) -> Result<(), ReceiverDropped> {
         if files.is_empty() {
             return Ok(());
         }
         let buffer = &worker.buffer;
         let contents: Vec<_> = files.iter().map(|file| &buffer[file.bytes.clone()]).collect();
-        let digests = pool.options.sha256.then(|| sha256::digest_all(&contents));
+        let digests = workers.options.sha256.then(|| sha256::digest_all(&contents));
         let chunks: Vec<_> = files.iter().map(|file| cut_whole(buffer, file.bytes.clone())).collect();
         let read_bytes = contents.iter().map(|content| content.len() as u64).sum();
-        pool.progress.done_bytes.add(read_bytes);
+        workers.progress.done_bytes.add(read_bytes);
 
-        let known = pool.known();
+        let known = workers.known();
         let asked = chunks.iter().flat_map(|chunks| worth_asking(&known, None, chunks, true)).collect();
         drop(known);
-        pool.ask(asked, read_bytes);
+        workers.ask(asked, read_bytes);
 
-        let mut placing = Placing::default();
+        let mut placement = Placement::default();
         // Nobody else may look while a chunk is between unknown and placed, or it would be stored twice.
-        let mut known = pool.known();
+        let mut known = workers.known();
         let drafts = files.into_iter().zip(&chunks).enumerate().map(|(n, (file, chunks))| {
-            let mut drafter = Drafter::default();
-            self.place(pool, &mut known, &mut drafter, chunks, &mut placing);
-            drafter.finish(file.index, file.path, digests.as_ref().map(|digests| digests[n]))
+            let mut draft = FileDraft::default();
+            self.place(workers, &mut known, &mut draft, chunks, &mut placement);
+            draft.finish(file.index, file.path, digests.as_ref().map(|digests| digests[n]))
         });
-        let drafts: Vec<Draft> = drafts.collect();
+        let drafts: Vec<DraftedFile> = drafts.collect();
         drop(known);
-        let jobs = self.placed(pool, placing)?;
-        pool.compress(worker, jobs)?;
-        pool.hand_over(drafts)
+        let jobs = self.placed(workers, placement)?;
+        workers.compress(worker, jobs)?;
+        workers.hand_over(drafts)
     }
 
-    fn read_long(&mut self, pool: &Pool, worker: &mut Worker, long: Long) -> Result<(), Stopped> {
+    fn read_long(
+        &mut self,
+        workers: &Workers,
+        worker: &mut Worker,
+        long: Long,
+    ) -> Result<(), ReceiverDropped> {
         let Long { index, path, mut file, block } = long;
-        let (mut drafter, mut cutter) = (Drafter::default(), Cutter::default());
-        let mut digest = pool.options.sha256.then(sha2::Sha256::new);
+        let (mut draft, mut cutter) = (FileDraft::default(), Cutter::default());
+        let mut digest = workers.options.sha256.then(sha2::Sha256::new);
         worker.buffer.copy_within(block, 0);
         // The open chunk is at the front of the buffer.
         let (mut open, mut filled, mut at_end) = (0, SHORT_BYTES, false);
         loop {
-            pool.progress.done_bytes.add((filled - open) as u64);
+            workers.progress.done_bytes.add((filled - open) as u64);
             let starts_file = cutter.is_at_start();
             if let Some(digest) = &mut digest {
                 digest.update(&worker.buffer[open..filled]);
             }
             let chunks: Vec<_> = cutter.cut(&worker.buffer[..filled], open, at_end).collect();
-            let asked = worth_asking(&pool.known(), drafter.next_location(), &chunks, starts_file);
-            pool.ask(asked, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
-            let mut placing = Placing::default();
-            self.place(pool, &mut pool.known(), &mut drafter, &chunks, &mut placing);
-            let jobs = self.placed(pool, placing)?;
+            let asked = worth_asking(&workers.known(), draft.next_location(), &chunks, starts_file);
+            workers.ask(asked, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
+            let mut placement = Placement::default();
+            self.place(workers, &mut workers.known(), &mut draft, &chunks, &mut placement);
+            let jobs = self.placed(workers, placement)?;
             let done = chunks.last().map_or(0, |chunk| chunk.bytes.end);
-            pool.compress_or_offer(worker, jobs, done..filled)?;
+            workers.compress_or_offer(worker, jobs, done..filled)?;
             open = filled - done;
             if at_end {
                 break;
@@ -132,87 +147,91 @@ impl Lane {
             match fill(&mut worker.buffer[open..open + BLOCK_BYTES], &mut file) {
                 Ok(bytes) => (filled, at_end) = (open + bytes, bytes < BLOCK_BYTES),
                 Err(error) => {
-                    pool.unread(index, Error::io(&path, error));
+                    workers.unread(index, Error::io(&path, error));
                     return Ok(());
                 }
             }
         }
         let sha256 = digest.map(|digest| Sha256::new(digest.finalize().into()));
-        pool.hand_over(vec![drafter.finish(index, path, sha256)])
+        workers.hand_over(vec![draft.finish(index, path, sha256)])
     }
 
-    /// Gives every chunk its place: where it is already, or in the bin.
+    /// Gives every chunk its place: where it is already, or in the open.
     fn place(
         &mut self,
-        pool: &Pool,
-        known: &mut Known,
-        drafter: &mut Drafter,
+        workers: &Workers,
+        known: &mut DedupIndex,
+        draft: &mut FileDraft,
         chunks: &[BlockChunk],
-        placing: &mut Placing,
+        placement: &mut Placement,
     ) {
         let hashes: Vec<_> = chunks.iter().map(|chunk| chunk.hash).collect();
         let mut n = 0;
         while n < chunks.len() {
-            if let Some(((xorb, first), count)) = allowed_run(known, drafter, &hashes[n..]) {
+            if let Some(((xorb, first), count)) = allowed_run(known, draft, &hashes[n..]) {
                 for (place, chunk) in (first..).zip(&chunks[n..n + count]) {
-                    drafter.push((xorb, place), chunk.hash, chunk.len());
-                    placing.known_bytes += u64::from(chunk.len());
+                    draft.push((xorb, place), chunk.hash, chunk.len());
+                    placement.known_bytes += u64::from(chunk.len());
                 }
                 n += count;
                 continue;
             }
             let chunk = &chunks[n];
-            let mut bin = lock(&self.bin);
-            let Some(place) = bin.place(chunk.hash, chunk.len()) else {
-                drop(bin);
-                placing.announce(&self.bin);
-                placing.full.extend(lock(&self.bin).close());
-                self.bin = pool.new_bin();
+            let mut open = lock(&self.open);
+            let Some(place) = open.place(chunk.hash, chunk.len()) else {
+                drop(open);
+                placement.announce(&self.open);
+                placement.full.extend(lock(&self.open).close());
+                self.open = workers.new_open_xorb();
                 continue;
             };
-            known.placed(chunk.hash, bin.id(), place);
-            drafter.push((XorbRef::New(bin.id()), place), chunk.hash, chunk.len());
-            placing.fresh.push(chunk.bytes.clone());
-            placing.new_bytes += u64::from(chunk.len());
+            known.placed(chunk.hash, open.id(), place);
+            draft.push((XorbRef::New(open.id()), place), chunk.hash, chunk.len());
+            placement.fresh.push(chunk.bytes.clone());
+            placement.new_bytes += u64::from(chunk.len());
             n += 1;
         }
     }
 
     /// Counts what was placed and ships what was full and complete. Returns what is to be compressed.
-    fn placed(&self, pool: &Pool, mut placing: Placing) -> Result<Vec<Compress>, Stopped> {
-        placing.announce(&self.bin);
-        pool.progress.known_bytes.add(placing.known_bytes);
-        pool.progress.new_bytes.add(placing.new_bytes);
-        placing.full.into_iter().try_for_each(|sealing| pool.ship(sealing))?;
-        Ok(placing.jobs)
+    fn placed(
+        &self,
+        workers: &Workers,
+        mut placement: Placement,
+    ) -> Result<Vec<CompressTask>, ReceiverDropped> {
+        placement.announce(&self.open);
+        workers.progress.known_bytes.add(placement.known_bytes);
+        workers.progress.new_bytes.add(placement.new_bytes);
+        placement.full.into_iter().try_for_each(|sealing| workers.ship(sealing))?;
+        Ok(placement.jobs)
     }
 }
 
 /// What giving places comes to.
 #[derive(Default)]
-struct Placing {
+struct Placement {
     /// To be compressed.
-    jobs: Vec<Compress>,
-    /// Chunks placed in the open bin that no job has yet.
+    jobs: Vec<CompressTask>,
+    /// Chunks placed in the open open that no job has yet.
     fresh: Vec<Range<usize>>,
     /// Bins that were complete when they became full.
-    full: Vec<Sealing>,
+    full: Vec<CompleteXorb>,
     known_bytes: u64,
     new_bytes: u64,
 }
 
-impl Placing {
-    fn announce(&mut self, bin: &SharedBin) {
+impl Placement {
+    fn announce(&mut self, open: &SharedXorb) {
         let chunks = std::mem::take(&mut self.fresh);
         if !chunks.is_empty() {
-            self.jobs.push(Compress { bin: bin.clone(), slot: lock(bin).announce(), chunks });
+            self.jobs.push(CompressTask { open: open.clone(), slot: lock(open).announce(), chunks });
         }
     }
 }
 
 /// The chunks the other side may be asked for.
 fn worth_asking(
-    known: &Known,
+    known: &DedupIndex,
     next: Option<ChunkLocation>,
     chunks: &[BlockChunk],
     starts_file: bool,
@@ -227,7 +246,7 @@ fn worth_asking(
 
 /// Unknown chunks behind the end of a stored xorb. A file is in its xorbs in order, so they may begin the next one, and
 /// servers may know a xorb by its first chunk.
-fn behind_ends(known: &Known, mut next: Option<ChunkLocation>, chunks: &[BlockChunk]) -> Vec<ChunkHash> {
+fn behind_ends(known: &DedupIndex, mut next: Option<ChunkLocation>, chunks: &[BlockChunk]) -> Vec<ChunkHash> {
     if !known.has_stored() {
         return Vec::new();
     }
@@ -250,9 +269,13 @@ fn behind_ends(known: &Known, mut next: Option<ChunkLocation>, chunks: &[BlockCh
 }
 
 /// A run of known chunks that is worth a term.
-fn allowed_run(known: &Known, drafter: &mut Drafter, hashes: &[ChunkHash]) -> Option<(ChunkLocation, usize)> {
-    let run = known.find(hashes, drafter.next_location())?;
-    drafter.allows(run.first, run.chunks).then_some((run.first, run.chunks))
+fn allowed_run(
+    known: &DedupIndex,
+    draft: &mut FileDraft,
+    hashes: &[ChunkHash],
+) -> Option<(ChunkLocation, usize)> {
+    let run = known.find(hashes, draft.next_location())?;
+    draft.allows(run.first, run.chunks).then_some((run.first, run.chunks))
 }
 
 /// Files of fewer bytes are taken together: their digests, compressed records and messages cost less by the dozen.

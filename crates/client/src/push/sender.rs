@@ -10,33 +10,33 @@ use xet::XorbHash;
 use xet::shard::{Form, ShardBuilder, XorbEntry};
 use xet::xorb::XorbInfo;
 
-use super::file_draft::Draft;
-use super::open_xorb::{Records, Sealed};
-use super::{Failure, PushOptions, Pushed, PushedFile, shard_cache};
+use super::file_draft::DraftedFile;
+use super::open_xorb::{ReadyXorb, XorbBody};
+use super::{PushFailure, PushOptions, Pushed, PushedFile, shard_cache};
 use crate::cas::{Cas, Xorb};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
 /// What the workers make.
-pub(super) enum Placed {
+pub(super) enum Produced {
     /// A xorb, in memory reserved for it.
-    Xorb(Sealed, OwnedSemaphorePermit),
+    Xorb(ReadyXorb, OwnedSemaphorePermit),
     /// Files that were read to their end.
-    Files(Vec<Draft>),
+    Files(Vec<DraftedFile>),
 }
 
 /// From the workers to the sender. Short: xorbs wait where memory is counted.
-pub(super) fn channel() -> (mpsc::Sender<Placed>, mpsc::Receiver<Placed>) {
+pub(super) fn channel() -> (mpsc::Sender<Produced>, mpsc::Receiver<Produced>) {
     mpsc::channel(64)
 }
 
 /// Sends everything that comes, until the workers are done.
 pub(super) async fn all(
     cas: &Arc<dyn Cas>,
-    mut placed: mpsc::Receiver<Placed>,
+    mut placed: mpsc::Receiver<Produced>,
     options: &PushOptions,
     progress: &Progress,
-) -> std::result::Result<Pushed, Failure> {
+) -> std::result::Result<Pushed, PushFailure> {
     let mut sender = Sender {
         cas,
         options,
@@ -61,23 +61,23 @@ pub(super) async fn all(
                 sender.acknowledge(sent?);
             }
             next = placed.recv(), if !ended && sends.len() < options.sends_max.max(1) => match next {
-                Some(Placed::Xorb(sealed, memory)) => {
+                Some(Produced::Xorb(sealed, memory)) => {
                     let (cas, dry_run) = (cas.clone(), options.dry_run);
                     sends.spawn(async move {
                         let _memory = memory;
-                        let Sealed { bins, info, records } = sealed;
+                        let ReadyXorb { open_xorbs, info, records } = sealed;
                         match records {
                             _ if dry_run => false,
-                            Records::Memory(held) => {
+                            XorbBody::Memory(held) => {
                                 let records = held.into_iter().map(|held| held.bytes).collect();
                                 cas.put_xorb(&Xorb { info: info.clone(), records }).await?
                             }
-                            Records::Growing(growing) => growing.finish(info.clone()).await?,
+                            XorbBody::Streaming(growing) => growing.finish(info.clone()).await?,
                         };
-                        Ok(Sent { bins, info })
+                        Ok(Sent { open_xorbs, info })
                     });
                 }
-                Some(Placed::Files(drafts)) => drafts.into_iter().for_each(|draft| sender.take(draft)),
+                Some(Produced::Files(drafts)) => drafts.into_iter().for_each(|draft| sender.take(draft)),
                 None => ended = true,
             },
         }
@@ -89,9 +89,9 @@ pub(super) async fn all(
     Ok(sender.finish())
 }
 
-/// A xorb the other side has, and which bins it was.
+/// A xorb the other side has, and which open_xorbs it was.
 struct Sent {
-    bins: Vec<(u64, u32)>,
+    open_xorbs: Vec<(u64, u32)>,
     info: Arc<XorbInfo>,
 }
 
@@ -101,8 +101,8 @@ struct Sender<'a> {
     progress: &'a Progress,
     /// Bins that are xorbs now, and where their chunks begin there.
     acknowledged: HashMap<u64, (XorbHash, u32)>,
-    /// Files with bins that are not yet acknowledged, and how many of those.
-    waiting: HashMap<usize, (Draft, usize)>,
+    /// Files with open_xorbs that are not yet acknowledged, and how many of those.
+    waiting: HashMap<usize, (DraftedFile, usize)>,
     waiting_for: HashMap<u64, Vec<usize>>,
     shard: ShardBuilder,
     /// Whether the shard relies on xorbs that we did not send.
@@ -117,29 +117,29 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     /// A file was read. It goes into the shard now, or when its last xorb is there.
-    fn take(&mut self, draft: Draft) {
-        let mut bins = draft.file.new_xorbs();
-        bins.retain(|bin| !self.acknowledged.contains_key(bin));
-        if bins.is_empty() {
+    fn take(&mut self, draft: DraftedFile) {
+        let mut open_xorbs = draft.file.new_xorbs();
+        open_xorbs.retain(|open| !self.acknowledged.contains_key(open));
+        if open_xorbs.is_empty() {
             return self.add(draft);
         }
-        for bin in &bins {
-            self.waiting_for.entry(*bin).or_default().push(draft.index);
+        for open in &open_xorbs {
+            self.waiting_for.entry(*open).or_default().push(draft.index);
         }
-        self.waiting.insert(draft.index, (draft, bins.len()));
+        self.waiting.insert(draft.index, (draft, open_xorbs.len()));
     }
 
     /// The other side has a xorb.
-    fn acknowledge(&mut self, Sent { bins, info }: Sent) {
+    fn acknowledge(&mut self, Sent { open_xorbs, info }: Sent) {
         self.pushed.xorbs += 1;
         self.pushed.sent_bytes += info.stored_bytes();
         self.progress.wire_bytes.add(info.stored_bytes());
         let entry = XorbEntry::from(&*info);
         self.note(entry.clone());
         self.shard.push_xorb(entry);
-        for (bin, base) in bins {
-            self.acknowledged.insert(bin, (info.hash(), base));
-            for index in self.waiting_for.remove(&bin).unwrap_or_default() {
+        for (open, base) in open_xorbs {
+            self.acknowledged.insert(open, (info.hash(), base));
+            for index in self.waiting_for.remove(&open).unwrap_or_default() {
                 let Some((_, missing)) = self.waiting.get_mut(&index) else { continue };
                 *missing -= 1;
                 if *missing == 0
@@ -170,16 +170,16 @@ impl Sender<'_> {
     }
 
     /// A file all of whose xorbs are there.
-    fn add(&mut self, draft: Draft) {
-        let Draft { index, path, sha256, file } = draft;
+    fn add(&mut self, draft: DraftedFile) {
+        let DraftedFile { index, path, sha256, file } = draft;
         let (bytes, hash) = (file.bytes, file.hash);
         self.borrowed |= file.has_stored();
-        self.shard.push_file(file.into_entry(sha256, |bin| self.acknowledged[&bin]));
+        self.shard.push_file(file.into_entry(sha256, |open| self.acknowledged[&open]));
         self.in_shard.push((index, PushedFile { path, bytes, hash, sha256 }));
     }
 
     /// Registers the files that are ready.
-    async fn register(&mut self) -> std::result::Result<(), Failure> {
+    async fn register(&mut self) -> std::result::Result<(), PushFailure> {
         if self.shard.is_empty() {
             return Ok(());
         }
@@ -189,7 +189,7 @@ impl Sender<'_> {
         let bytes = shard.len() as u64;
         if !self.options.dry_run {
             let put = self.cas.put_shard(shard.into(), self.progress).await;
-            put.map_err(|error| Failure::Refused { error, borrowed })?;
+            put.map_err(|error| PushFailure::Refused { error, borrowed })?;
         }
         self.pushed.shards += 1;
         self.pushed.sent_bytes += bytes;

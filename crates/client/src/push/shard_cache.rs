@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use xet::HashKey;
 use xet::ShardHash;
 use xet::limits::SHARD_BYTES_MAX;
-use xet::shard::{Footer, Footing, Form, Shard, ShardBuilder, ShardView, TableChoice, XorbEntry};
+use xet::shard::{Footer, Form, LookupTables, Shard, ShardBuilder, ShardView, StoredOptions, XorbEntry};
 
 /// The shards that have not expired, the newest first, as far as they have at most `bytes_max` bytes together. The rest is
 /// deleted: shards that have expired, those over the limit, and files that are no shards. Many small shards become one file.
@@ -93,7 +93,7 @@ fn with_tables(xorbs: Vec<XorbEntry>, footer: Footer) -> Option<Vec<u8>> {
         builder.push_xorb(xorb);
     }
     let Footer { key, created_s, expires_s, .. } = footer;
-    builder.encode(&Form::Stored(Footing { tables: TABLES, key, created_s, expires_s })).ok()
+    builder.encode(&Form::Stored(StoredOptions { tables: TABLES, key, created_s, expires_s })).ok()
 }
 
 /// Keeps an answer of the other side, with lookup tables.
@@ -113,7 +113,7 @@ pub(super) fn note(folder: &Path, xorbs: Vec<XorbEntry>, instead_of: &[PathBuf])
         builder.push_xorb(xorb);
     }
     let now = SystemTime::now();
-    let footing = Footing {
+    let footing = StoredOptions {
         tables: TABLES,
         key: HashKey::ZERO,
         created_s: unix_s(now),
@@ -171,7 +171,7 @@ const EXTENSION: &str = "mdb";
 /// Shards that are looked up one after another for each chunk.
 const SHARDS_MAX: usize = 16;
 const DAY_S: u64 = 24 * 3600;
-const TABLES: TableChoice = TableChoice { files: false, xorbs: true, chunks: true };
+const TABLES: LookupTables = LookupTables { files: false, xorbs: true, chunks: true };
 /// Xorbs that no file refers to are swept one day, so a note of them is not believed for ever.
 const NOTE_LIFETIME: Duration = Duration::from_secs(14 * 24 * 3600);
 
@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn what_has_expired_is_damaged_or_too_much_is_deleted() {
         let dir = tempfile::tempdir().unwrap();
-        let old = Footing { tables: TableChoice::NONE, key: HashKey::ZERO, created_s: 0, expires_s: 1 };
+        let old =
+            StoredOptions { tables: LookupTables::NONE, key: HashKey::ZERO, created_s: 0, expires_s: 1 };
         let mut builder = ShardBuilder::default();
         builder.push_xorb(xorb(1));
         let old = builder.encode(&Form::Stored(old)).unwrap();
@@ -244,7 +245,7 @@ mod tests {
         let mut builder = ShardBuilder::default();
         builder.push_xorb(notes[0].clone());
         let expires_s = unix_s(SystemTime::now() + NOTE_LIFETIME);
-        let bare = Footing { tables: TableChoice::NONE, key: HashKey::ZERO, created_s: 0, expires_s };
+        let bare = StoredOptions { tables: LookupTables::NONE, key: HashKey::ZERO, created_s: 0, expires_s };
         write(dir.path(), &builder.encode(&Form::Stored(bare)).unwrap()).unwrap();
 
         let shards = load(dir.path(), 1 << 20);

@@ -14,15 +14,15 @@ use xet::shard::Shard;
 use xet::xorb::RecordWriter;
 use xet::{ChunkHash, limits};
 
-use super::buffer_pool::Rooms;
-use super::compress::records;
-use super::dedup_index::Known;
-use super::file_draft::Draft;
-use super::open_xorb::{self, Bin, Sealing, Segment, SharedBin, lock};
+use super::buffer_pool::BufferPool;
+use super::compress::compress_chunks;
+use super::dedup_index::DedupIndex;
+use super::file_draft::DraftedFile;
+use super::open_xorb::{self, CompleteXorb, CompressedChunks, OpenXorb, SharedXorb, lock};
 use super::reader::{self, BUFFER_BYTES};
-use super::sender::Placed;
+use super::sender::Produced;
 use super::{PushOptions, shard_cache};
-use crate::budget::Memory;
+use crate::budget::MemoryBudget;
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
@@ -32,10 +32,10 @@ pub(super) struct Read {
     pub(super) unread: Vec<Error>,
 }
 
-/// Reading that goes on.
-pub(super) struct Reading(JoinHandle<Read>);
+/// ReadHandle that goes on.
+pub(super) struct ReadHandle(JoinHandle<Read>);
 
-impl Reading {
+impl ReadHandle {
     /// Waits for the end of it.
     pub(super) async fn join(self) -> Result<Read> {
         self.0.await.map_err(|source| Error::caused(ErrorKind::Internal, "reading files", source))
@@ -46,88 +46,88 @@ impl Reading {
 pub(super) fn start(
     cas: Arc<dyn Cas>,
     paths: Vec<PathBuf>,
-    known: Known,
+    known: DedupIndex,
     options: &PushOptions,
     progress: Arc<Progress>,
-    placed: mpsc::Sender<Placed>,
-) -> Reading {
+    placed: mpsc::Sender<Produced>,
+) -> ReadHandle {
     let threads = options.threads.get();
-    // A lane keeps up to one xorb that is being filled, and needs room for one that is being sent.
-    let lanes = options.memory_bytes / (2 * limits::XORB_BYTES_MAX);
-    let lanes = usize::try_from(lanes).unwrap_or(usize::MAX).clamp(1, threads);
-    let sending_bytes = options.memory_bytes.saturating_sub(lanes as u64 * limits::XORB_BYTES_MAX);
-    let todo = Todo {
+    // A reader keeps up to one xorb that is being filled, and needs room for one that is being sent.
+    let readers = options.memory_bytes / (2 * limits::XORB_BYTES_MAX);
+    let readers = usize::try_from(readers).unwrap_or(usize::MAX).clamp(1, threads);
+    let sending_bytes = options.memory_bytes.saturating_sub(readers as u64 * limits::XORB_BYTES_MAX);
+    let queue = WorkQueue {
         paths: paths.into_iter().enumerate(),
         jobs: VecDeque::new(),
-        lanes: 0,
+        readers: 0,
         stopped: false,
         unread: Vec::new(),
     };
-    let pool = Pool {
+    let workers = Workers {
         cas,
         runtime: Handle::current(),
         options: options.clone(),
         progress,
-        lanes_max: lanes,
+        readers_max: readers,
         known: Mutex::new(known),
-        queries: Mutex::new(Queries { left: QUERIES_AT_ONCE, credit_bytes: 0, failures: 0 }),
-        todo: Mutex::new(todo),
+        queries: Mutex::new(QueryBudget { left: QUERIES_AT_ONCE, credit_bytes: 0, failures: 0 }),
+        queue: Mutex::new(queue),
         moved: Condvar::new(),
-        bins: Mutex::default(),
-        next_bin: AtomicU64::new(0),
+        open_xorbs: Mutex::default(),
+        next_open: AtomicU64::new(0),
         // What is kept was in use a moment ago, and counted.
-        rooms: Rooms::new(sending_bytes),
+        pool: BufferPool::new(sending_bytes),
         buffers: Mutex::default(),
-        memory: Memory::new(sending_bytes),
+        memory: MemoryBudget::new(sending_bytes),
         placed,
     };
-    Reading(tokio::task::spawn_blocking(move || pool.run()))
+    ReadHandle(tokio::task::spawn_blocking(move || workers.run()))
 }
 
-pub(super) struct Pool {
+pub(super) struct Workers {
     cas: Arc<dyn Cas>,
     runtime: Handle,
     pub(super) options: PushOptions,
     pub(super) progress: Arc<Progress>,
-    lanes_max: usize,
-    known: Mutex<Known>,
-    queries: Mutex<Queries>,
-    todo: Mutex<Todo>,
+    readers_max: usize,
+    known: Mutex<DedupIndex>,
+    queries: Mutex<QueryBudget>,
+    queue: Mutex<WorkQueue>,
     /// There may be something to take: a job, a path, or the end.
     moved: Condvar,
-    /// Bins that no lane fills at the moment.
-    bins: Mutex<Vec<SharedBin>>,
-    next_bin: AtomicU64,
+    /// Bins that no reader fills at the moment.
+    open_xorbs: Mutex<Vec<SharedXorb>>,
+    next_open: AtomicU64,
     /// Where records are until they are sent.
-    rooms: Rooms,
+    pool: BufferPool,
     buffers: Mutex<Vec<Vec<u8>>>,
-    memory: Memory,
-    placed: mpsc::Sender<Placed>,
+    memory: MemoryBudget,
+    placed: mpsc::Sender<Produced>,
 }
 
-struct Todo {
+struct WorkQueue {
     paths: std::iter::Enumerate<std::vec::IntoIter<PathBuf>>,
     jobs: VecDeque<Job>,
     /// Files being read.
-    lanes: usize,
+    readers: usize,
     stopped: bool,
     unread: Vec<(usize, Error)>,
 }
 
 /// Chunks of a block to be compressed into their place.
 #[derive(Debug)]
-pub(super) struct Compress {
-    pub(super) bin: SharedBin,
+pub(super) struct CompressTask {
+    pub(super) open: SharedXorb,
     pub(super) slot: usize,
     pub(super) chunks: Vec<Range<usize>>,
 }
 
 struct Job {
-    compress: Vec<Compress>,
+    compress: Vec<CompressTask>,
     buffer: Vec<u8>,
 }
 
-enum Taken {
+enum Task {
     Job(Job),
     File(usize, PathBuf),
 }
@@ -136,21 +136,21 @@ enum Taken {
 pub(super) struct Worker {
     pub(super) buffer: Vec<u8>,
     writer: RecordWriter,
-    segment: Segment,
+    segment: CompressedChunks,
 }
 
 /// Nobody takes what we make any more.
 #[derive(Debug)]
-pub(super) struct Stopped;
+pub(super) struct ReceiverDropped;
 
 /// How much we ask: at first freely, then in step with what is read and with how often it helped.
-struct Queries {
+struct QueryBudget {
     left: u32,
     credit_bytes: u64,
     failures: u32,
 }
 
-impl Pool {
+impl Workers {
     fn run(self) -> Read {
         std::thread::scope(|scope| {
             for _ in 1..self.options.threads.get() {
@@ -159,7 +159,7 @@ impl Pool {
             self.work();
         });
         self.ship_rest();
-        let mut unread = std::mem::take(&mut self.todo().unread);
+        let mut unread = std::mem::take(&mut self.queue().unread);
         unread.sort_by_key(|(index, _)| *index);
         Read { unread: unread.into_iter().map(|(_, error)| error).collect() }
     }
@@ -167,22 +167,22 @@ impl Pool {
     fn work(&self) {
         let _end = StopOnPanic(self);
         let writer = RecordWriter::new(self.options.compression);
-        let mut worker = Worker { buffer: Vec::new(), writer, segment: Segment::default() };
+        let mut worker = Worker { buffer: Vec::new(), writer, segment: CompressedChunks::default() };
         while let Some(taken) = self.take() {
             match taken {
-                Taken::Job(Job { compress, buffer }) => {
+                Task::Job(Job { compress, buffer }) => {
                     let own = std::mem::replace(&mut worker.buffer, buffer);
                     if self.compress(&mut worker, compress).is_err() {
                         self.stop();
                     }
                     lock(&self.buffers).push(std::mem::replace(&mut worker.buffer, own));
                 }
-                Taken::File(index, path) => {
+                Task::File(index, path) => {
                     let read = reader::read(self, &mut worker, index, path);
-                    let mut todo = self.todo();
-                    todo.lanes -= 1;
-                    todo.stopped |= read.is_err();
-                    drop(todo);
+                    let mut queue = self.queue();
+                    queue.readers -= 1;
+                    queue.stopped |= read.is_err();
+                    drop(queue);
                     self.moved.notify_all();
                 }
             }
@@ -190,42 +190,42 @@ impl Pool {
     }
 
     /// The next thing to do; none when there is no more.
-    fn take(&self) -> Option<Taken> {
-        let mut todo = self.todo();
+    fn take(&self) -> Option<Task> {
+        let mut queue = self.queue();
         loop {
-            if todo.stopped {
+            if queue.stopped {
                 return None;
             }
-            if let Some(job) = todo.jobs.pop_front() {
-                return Some(Taken::Job(job));
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(Task::Job(job));
             }
-            if todo.lanes < self.lanes_max
-                && let Some((index, path)) = todo.paths.next()
+            if queue.readers < self.readers_max
+                && let Some((index, path)) = queue.paths.next()
             {
-                todo.lanes += 1;
-                return Some(Taken::File(index, path));
+                queue.readers += 1;
+                return Some(Task::File(index, path));
             }
-            if todo.lanes == 0 && todo.paths.len() == 0 {
+            if queue.readers == 0 && queue.paths.len() == 0 {
                 return None;
             }
-            todo = self.moved.wait(todo).expect("no worker panics with the lock");
+            queue = self.moved.wait(queue).expect("no worker panics with the lock");
         }
     }
 
     /// One more file for whoever reads already.
     pub(super) fn next_path(&self) -> Option<(usize, PathBuf)> {
-        let mut todo = self.todo();
-        if todo.stopped { None } else { todo.paths.next() }
+        let mut queue = self.queue();
+        if queue.stopped { None } else { queue.paths.next() }
     }
 
     /// A file could not be read.
     pub(super) fn unread(&self, index: usize, error: Error) {
         self.progress.files.add(1);
-        self.todo().unread.push((index, error));
+        self.queue().unread.push((index, error));
     }
 
     fn stop(&self) {
-        self.todo().stopped = true;
+        self.queue().stopped = true;
         self.moved.notify_all();
     }
 
@@ -234,15 +234,15 @@ impl Pool {
     pub(super) fn compress_or_offer(
         &self,
         worker: &mut Worker,
-        compress: Vec<Compress>,
+        compress: Vec<CompressTask>,
         open: Range<usize>,
-    ) -> std::result::Result<(), Stopped> {
+    ) -> std::result::Result<(), ReceiverDropped> {
         if !compress.is_empty() && open.start >= OFFER_BYTES_MIN && self.has_idle_workers() {
             let mut next = lock(&self.buffers).pop().unwrap_or_default();
             next.resize(BUFFER_BYTES, 0);
             next[..open.len()].copy_from_slice(&worker.buffer[open]);
             let buffer = std::mem::replace(&mut worker.buffer, next);
-            self.todo().jobs.push_back(Job { compress, buffer });
+            self.queue().jobs.push_back(Job { compress, buffer });
             self.moved.notify_one();
             return Ok(());
         }
@@ -252,51 +252,51 @@ impl Pool {
     }
 
     fn has_idle_workers(&self) -> bool {
-        let todo = self.todo();
-        let idle = self.options.threads.get().saturating_sub(todo.lanes);
-        !todo.stopped && todo.jobs.len() < 2 * idle
+        let queue = self.queue();
+        let idle = self.options.threads.get().saturating_sub(queue.readers);
+        !queue.stopped && queue.jobs.len() < 2 * idle
     }
 
     /// Compresses chunks that are in the worker's buffer.
     pub(super) fn compress(
         &self,
         Worker { buffer, writer, segment }: &mut Worker,
-        compress: Vec<Compress>,
-    ) -> std::result::Result<(), Stopped> {
-        for Compress { bin, slot, chunks } in compress {
-            records(writer, &self.rooms, chunks.iter().map(|range| &buffer[range.clone()]), segment);
-            let grow = || if self.options.dry_run { None } else { self.cas.grow() };
-            let sealing = open_xorb::fill(&bin, slot, segment, grow);
+        compress: Vec<CompressTask>,
+    ) -> std::result::Result<(), ReceiverDropped> {
+        for CompressTask { open, slot, chunks } in compress {
+            compress_chunks(writer, &self.pool, chunks.iter().map(|range| &buffer[range.clone()]), segment);
+            let grow = || if self.options.dry_run { None } else { self.cas.start_xorb() };
+            let sealing = open_xorb::fill(&open, slot, segment, grow);
             sealing.map_or(Ok(()), |sealing| self.ship(sealing))?;
         }
         Ok(())
     }
 
     /// Sends a complete xorb on its way, once there is memory for it.
-    pub(super) fn ship(&self, sealing: Sealing) -> std::result::Result<(), Stopped> {
+    pub(super) fn ship(&self, sealing: CompleteXorb) -> std::result::Result<(), ReceiverDropped> {
         let memory = self.runtime.block_on(self.memory.reserve(sealing.memory_bytes()));
-        self.send(Placed::Xorb(sealing.seal(), memory))
+        self.send(Produced::Xorb(sealing.seal(), memory))
     }
 
     /// Files were read to their end.
-    pub(super) fn hand_over(&self, drafts: Vec<Draft>) -> std::result::Result<(), Stopped> {
+    pub(super) fn hand_over(&self, drafts: Vec<DraftedFile>) -> std::result::Result<(), ReceiverDropped> {
         self.progress.files.add(drafts.len() as u64);
-        self.send(Placed::Files(drafts))
+        self.send(Produced::Files(drafts))
     }
 
-    fn send(&self, placed: Placed) -> std::result::Result<(), Stopped> {
-        self.placed.blocking_send(placed).map_err(|_| Stopped)
+    fn send(&self, placed: Produced) -> std::result::Result<(), ReceiverDropped> {
+        self.placed.blocking_send(placed).map_err(|_| ReceiverDropped)
     }
 
-    /// What is left in the bins when all was read: joined into as few xorbs as hold it.
+    /// What is left in the open_xorbs when all was read: joined into as few xorbs as hold it.
     fn ship_rest(&self) {
-        if self.todo().stopped {
+        if self.queue().stopped {
             return;
         }
-        let bins = std::mem::take(&mut *lock(&self.bins));
-        let mut rest: Vec<_> = bins.iter().filter_map(|bin| lock(bin).close()).collect();
+        let open_xorbs = std::mem::take(&mut *lock(&self.open_xorbs));
+        let mut rest: Vec<_> = open_xorbs.iter().filter_map(|open| lock(open).close()).collect();
         rest.sort_by_key(|sealing| std::cmp::Reverse(sealing.raw_bytes()));
-        let mut joined: Vec<Sealing> = Vec::new();
+        let mut joined: Vec<CompleteXorb> = Vec::new();
         for sealing in rest {
             let mut left = Some(sealing);
             for into in &mut joined {
@@ -308,23 +308,23 @@ impl Pool {
         let _ = joined.into_iter().try_for_each(|sealing| self.ship(sealing));
     }
 
-    /// A bin to fill: one that is begun, or a new one.
-    pub(super) fn take_bin(&self) -> SharedBin {
-        let begun = lock(&self.bins).pop();
-        begun.unwrap_or_else(|| self.new_bin())
+    /// A open to fill: one that is begun, or a new one.
+    pub(super) fn take_open_xorb(&self) -> SharedXorb {
+        let begun = lock(&self.open_xorbs).pop();
+        begun.unwrap_or_else(|| self.new_open_xorb())
     }
 
-    pub(super) fn new_bin(&self) -> SharedBin {
-        Bin::new(self.next_bin.fetch_add(1, Ordering::Relaxed), self.rooms.clone())
+    pub(super) fn new_open_xorb(&self) -> SharedXorb {
+        OpenXorb::new(self.next_open.fetch_add(1, Ordering::Relaxed), self.pool.clone())
     }
 
-    pub(super) fn return_bin(&self, bin: SharedBin) {
-        if !lock(&bin).is_empty() {
-            lock(&self.bins).push(bin);
+    pub(super) fn return_open_xorb(&self, open: SharedXorb) {
+        if !lock(&open).is_empty() {
+            lock(&self.open_xorbs).push(open);
         }
     }
 
-    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn known(&self) -> MutexGuard<'_, DedupIndex> {
         lock(&self.known)
     }
 
@@ -342,9 +342,9 @@ impl Pool {
         let ask = async |chunk| tokio::time::timeout(QUERY_TIMEOUT, self.cas.dedup(chunk)).await;
         let answers = self.runtime.block_on(futures::future::join_all(chunks.into_iter().map(ask)));
         for answer in answers {
-            let answer = Answer::of(answer.ok().and_then(Result::ok));
+            let answer = QueryOutcome::of(answer.ok().and_then(Result::ok));
             lock(&self.queries).heard(&answer);
-            if let Answer::Shard(bytes, shard) = answer {
+            if let QueryOutcome::Shard(bytes, shard) = answer {
                 if let Some(cache) = &self.options.cache {
                     shard_cache::keep(cache, &bytes, &shard);
                 }
@@ -353,19 +353,19 @@ impl Pool {
         }
     }
 
-    fn todo(&self) -> MutexGuard<'_, Todo> {
-        lock(&self.todo)
+    fn queue(&self) -> MutexGuard<'_, WorkQueue> {
+        lock(&self.queue)
     }
 }
 
 /// Lets the others go when a worker panics: they would wait for it for ever.
-struct StopOnPanic<'a>(&'a Pool);
+struct StopOnPanic<'a>(&'a Workers);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            if let Ok(mut todo) = self.0.todo.lock() {
-                todo.stopped = true;
+            if let Ok(mut queue) = self.0.queue.lock() {
+                queue.stopped = true;
             }
             self.0.moved.notify_all();
         }
@@ -373,13 +373,13 @@ impl Drop for StopOnPanic<'_> {
 }
 
 /// What came of a query.
-enum Answer {
+enum QueryOutcome {
     Failed,
     Nothing,
     Shard(bytes::Bytes, Box<Shard>),
 }
 
-impl Answer {
+impl QueryOutcome {
     fn of(answer: Option<Option<bytes::Bytes>>) -> Self {
         match answer {
             None => Self::Failed,
@@ -393,7 +393,7 @@ impl Answer {
     }
 }
 
-impl Queries {
+impl QueryBudget {
     /// How many of `wanted` queries may be made, now that so many more bytes were read.
     fn grant(&mut self, wanted: usize, read_bytes: u64) -> usize {
         self.credit_bytes += read_bytes;
@@ -408,19 +408,19 @@ impl Queries {
         granted
     }
 
-    fn heard(&mut self, answer: &Answer) {
+    fn heard(&mut self, answer: &QueryOutcome) {
         match answer {
-            Answer::Failed => self.failures += 1,
-            Answer::Nothing => self.failures = 0,
+            QueryOutcome::Failed => self.failures += 1,
+            QueryOutcome::Nothing => self.failures = 0,
             // Where one chunk was known, its neighbours may be.
-            Answer::Shard(..) => (self.failures, self.left) = (0, (self.left + 4).min(QUERIES_AT_ONCE)),
+            QueryOutcome::Shard(..) => (self.failures, self.left) = (0, (self.left + 4).min(QUERIES_AT_ONCE)),
         }
     }
 }
 
 /// Shorter blocks are compressed faster than handed over.
 const OFFER_BYTES_MIN: usize = 128 * 1024;
-/// Queries that may be made before any bytes were read; many small new files soon stop asking.
+/// QueryBudget that may be made before any bytes were read; many small new files soon stop asking.
 const QUERIES_AT_ONCE: u32 = 32;
 /// Bytes read for each further query.
 const QUERY_BYTES: u64 = 4 * 1024 * 1024;
@@ -434,13 +434,13 @@ mod tests {
 
     #[test]
     fn asking_is_free_at_first_then_spaced_and_ends_when_nobody_answers() {
-        let mut queries = Queries { left: QUERIES_AT_ONCE, credit_bytes: 0, failures: 0 };
+        let mut queries = QueryBudget { left: QUERIES_AT_ONCE, credit_bytes: 0, failures: 0 };
         assert_eq!(queries.grant(1000, 0), 32);
         assert_eq!(queries.grant(1, QUERY_BYTES - 1), 0);
         assert_eq!(queries.grant(5, 1), 1);
-        queries.heard(&Answer::Nothing);
+        queries.heard(&QueryOutcome::Nothing);
         assert_eq!(queries.grant(5, 3 * QUERY_BYTES), 3);
-        (0..3).for_each(|_| queries.heard(&Answer::Failed));
+        (0..3).for_each(|_| queries.heard(&QueryOutcome::Failed));
         assert_eq!(queries.grant(5, 100 * QUERY_BYTES), 0);
     }
 }

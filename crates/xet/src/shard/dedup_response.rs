@@ -5,12 +5,12 @@
 
 use crate::error::FormatError;
 use crate::hash::HashKey;
-use crate::shard::build::{Footing, Form, ShardBuilder, TableChoice};
+use crate::shard::build::{Form, LookupTables, ShardBuilder, StoredOptions};
 use crate::shard::{Shard, XorbEntry};
 
 /// How to answer a dedup query.
 #[derive(Debug, Clone)]
-pub struct AnswerOptions {
+pub struct DedupResponseOptions {
     /// Protects the chunk hashes; zero leaves them plain.
     pub key: HashKey,
     /// Now, Unix seconds.
@@ -22,17 +22,17 @@ pub struct AnswerOptions {
 }
 
 /// A dedup answer that tells of these xorbs, whose chunk hashes must be plain.
-pub fn answer(
+pub fn encode(
     xorbs: impl IntoIterator<Item = XorbEntry>,
-    options: &AnswerOptions,
+    options: &DedupResponseOptions,
 ) -> Result<Vec<u8>, FormatError> {
     let mut builder = ShardBuilder::default();
     for xorb in xorbs {
         builder.push_xorb(xorb);
     }
     builder.key_chunks(&options.key);
-    builder.encode(&Form::Stored(Footing {
-        tables: TableChoice { files: false, xorbs: options.tables, chunks: options.tables },
+    builder.encode(&Form::Stored(StoredOptions {
+        tables: LookupTables { files: false, xorbs: options.tables, chunks: options.tables },
         key: options.key,
         created_s: options.created_s,
         expires_s: options.expires_s,

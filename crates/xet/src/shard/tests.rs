@@ -58,7 +58,7 @@ fn upload() -> Vec<u8> {
 
 fn stored() -> Vec<u8> {
     let (files, xorbs) = sample();
-    build::encode(&files, &xorbs, &Form::Stored(Footing::LOCAL)).unwrap()
+    build::encode(&files, &xorbs, &Form::Stored(StoredOptions::LOCAL)).unwrap()
 }
 
 fn words(first: u64, last: u64) -> Hash {
@@ -115,10 +115,10 @@ fn any_content() -> impl Strategy<Value = (Vec<FileEntry>, Vec<XorbEntry>)> {
     (files, vec(any_xorb(), 0..4))
 }
 
-fn any_footing() -> impl Strategy<Value = Footing> {
+fn any_footing() -> impl Strategy<Value = StoredOptions> {
     any::<([bool; 3], [u8; 32], u64, u64)>().prop_map(
-        |([files, xorbs, chunks], key, created_s, expires_s)| Footing {
-            tables: TableChoice { files, xorbs, chunks },
+        |([files, xorbs, chunks], key, created_s, expires_s)| StoredOptions {
+            tables: LookupTables { files, xorbs, chunks },
             key: HashKey::new(key),
             created_s,
             expires_s,
@@ -365,8 +365,8 @@ fn a_dedup_query_finds_the_longest_run_under_any_key() {
     let query = [1, 2, 3, 4].map(chunk);
     for tables in [true, false] {
         for key in [HashKey::ZERO, HashKey::new([3; 32])] {
-            let options = dedup_response::AnswerOptions { key, created_s: 5, expires_s: 9, tables };
-            let bytes = dedup_response::answer(xorbs.clone(), &options).unwrap();
+            let options = dedup_response::DedupResponseOptions { key, created_s: 5, expires_s: 9, tables };
+            let bytes = dedup_response::encode(xorbs.clone(), &options).unwrap();
             let shard = verify_keyed(&bytes, key);
             assert!(shard.files.is_empty() && shard.tables.is_some() == tables);
             let view = ShardView::new(&bytes).unwrap();

@@ -73,7 +73,7 @@ pub(super) async fn read(
     mut write: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<Read> {
     let is_whole = range == (0..entry.bytes);
-    let blob = blob_name(entry).zip(hub.recall.as_ref().map(|recall| &recall.cache));
+    let blob = blob_name(entry).zip(hub.answers.as_ref().map(|answers| &answers.cache));
     if let Some((name, cache)) = &blob
         && let Some(content) = kept(cache, name, entry)
     {

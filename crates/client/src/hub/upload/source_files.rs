@@ -12,7 +12,7 @@ use crate::walk;
 
 /// A file, and where it shall be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Local {
+pub struct SourceFile {
     /// Where it is.
     pub path: PathBuf,
     /// Where it shall be in the repository.
@@ -22,15 +22,15 @@ pub struct Local {
 }
 
 /// Files, found while they are taken.
-pub struct Locals(Box<dyn Iterator<Item = Result<Local>> + Send>);
+pub struct SourceFiles(Box<dyn Iterator<Item = Result<SourceFile>> + Send>);
 
-impl fmt::Debug for Locals {
+impl fmt::Debug for SourceFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locals").finish_non_exhaustive()
+        f.debug_struct("SourceFiles").finish_non_exhaustive()
     }
 }
 
-impl Locals {
+impl SourceFiles {
     /// The files at and below `paths`. What is in a folder goes below `to`, without the folder's own name; so does a file,
     /// except where it is the only thing and `to` does not end in a slash: then that is its name. What git keeps for itself
     /// is left out.
@@ -41,7 +41,7 @@ impl Locals {
             Some(to) => (format!("{}/", to.trim_end_matches('/')), None),
             None => (String::new(), None),
         };
-        // Only where there are several can two files want one name.
+        // Only several paths can have two files of one name.
         let mut seen = (paths.len() > 1).then(HashSet::new);
         let below = move |root: PathBuf| {
             let (folder, name, is_folder) = (folder.clone(), name.clone(), root.is_dir());
@@ -66,7 +66,7 @@ impl Locals {
             // Named by somebody, who should hear of it before anything is sent.
             path.metadata().map_err(|error| Error::io(path, error))?;
         }
-        let once = move |local: Result<Local>| {
+        let once = move |local: Result<SourceFile>| {
             let local = local?;
             match seen.as_mut().is_none_or(|seen| seen.insert(local.to.clone())) {
                 true => Ok(local),
@@ -80,8 +80,8 @@ impl Locals {
     }
 }
 
-/// The next files, until there are so many or so many bytes.
-pub(super) fn batch(locals: &mut Locals, files_max: usize, bytes_max: u64) -> Vec<Result<Local>> {
+/// The next files: at most `files_max`, until they have `bytes_max` bytes.
+pub(super) fn batch(locals: &mut SourceFiles, files_max: usize, bytes_max: u64) -> Vec<Result<SourceFile>> {
     let mut bytes = 0;
     let mut batch = Vec::new();
     while batch.len() < files_max && bytes < bytes_max {
@@ -92,12 +92,12 @@ pub(super) fn batch(locals: &mut Locals, files_max: usize, bytes_max: u64) -> Ve
     batch
 }
 
-fn found(path: PathBuf, to: String) -> Result<Local> {
+fn found(path: PathBuf, to: String) -> Result<SourceFile> {
     let metadata = path.metadata().map_err(|error| Error::io(&path, error))?;
     if !metadata.is_file() {
         return Err(Error::new(ErrorKind::Invalid, format!("{}: is no ordinary file", path.display())));
     }
-    Ok(Local { bytes: metadata.len(), path, to })
+    Ok(SourceFile { bytes: metadata.len(), path, to })
 }
 
 /// A path as repositories have it.
@@ -146,7 +146,7 @@ mod tests {
     ) -> Vec<std::result::Result<String, String>> {
         let include = include.iter().map(|&pattern| pattern.to_owned()).collect();
         let selection = Selection { include, exclude: Vec::new() };
-        let mut locals = Locals::find(paths.to_vec(), to, selection).unwrap();
+        let mut locals = SourceFiles::find(paths.to_vec(), to, selection).unwrap();
         let found = batch(&mut locals, usize::MAX, u64::MAX);
         found
             .into_iter()
@@ -172,7 +172,7 @@ mod tests {
         let twice = names(&[at("in"), at("c.txt")], None, &[]);
         assert_eq!(twice[..2], ok(&["a/b.bin", "c.txt"])[..]);
         assert!(twice[2].as_ref().unwrap_err().contains("another file goes to c.txt"));
-        let missing = Locals::find(vec![at("none")], None, Selection::default()).unwrap_err();
+        let missing = SourceFiles::find(vec![at("none")], None, Selection::default()).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
     }
 
@@ -182,7 +182,7 @@ mod tests {
         for n in 0..5 {
             std::fs::write(dir.path().join(n.to_string()), [0; 10]).unwrap();
         }
-        let mut locals = Locals::find(vec![dir.path().to_owned()], None, Selection::default()).unwrap();
+        let mut locals = SourceFiles::find(vec![dir.path().to_owned()], None, Selection::default()).unwrap();
         let sizes: Vec<_> = [(2, 100), (9, 11), (9, 100), (9, 100)]
             .map(|(files, bytes)| batch(&mut locals, files, bytes).len())
             .into_iter()

@@ -38,7 +38,7 @@ pub(super) enum Fault {
 type ChunkList = Vec<(ChunkHash, u32)>;
 
 #[derive(Debug, Default)]
-pub(super) struct Shelves {
+pub(super) struct StoredFiles {
     xorbs: HashMap<XorbHash, (XorbInfo, Bytes)>,
     known: HashMap<ChunkHash, (XorbHash, u32)>,
     files: HashMap<FileHash, (Vec<PlanTerm>, ChunkList)>,
@@ -47,8 +47,8 @@ pub(super) struct Shelves {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
-    pub(super) shelves: Mutex<Shelves>,
+pub(super) struct MemoryCas {
+    pub(super) shelves: Mutex<StoredFiles>,
     pub(super) lists_chunks: bool,
     pub(super) answers_batches: bool,
     pub(super) fetches: AtomicU64,
@@ -56,7 +56,7 @@ pub(super) struct Shelf {
     pub(super) plans: AtomicU64,
 }
 
-impl Shelf {
+impl MemoryCas {
     /// Stores a file, its new chunks in xorbs of at most so many.
     pub(super) fn add(&self, data: &[u8], chunks_max: usize) -> FileHash {
         let mut shelves = self.shelves.lock().unwrap();
@@ -124,7 +124,7 @@ impl Shelf {
 }
 
 fn with_ends<T>(
-    shelves: &Shelves,
+    shelves: &StoredFiles,
     use_ends: impl FnOnce(&dyn Fn(&XorbHash) -> (Vec<u32>, Vec<u32>)) -> T,
 ) -> T {
     let ends = |xorb: &XorbHash| {
@@ -137,7 +137,11 @@ fn with_ends<T>(
     use_ends(&ends)
 }
 
-fn reconstruct(shelves: &Shelves, terms: &[PlanTerm], range: Option<Range<u64>>) -> Option<Reconstruction> {
+fn reconstruct(
+    shelves: &StoredFiles,
+    terms: &[PlanTerm],
+    range: Option<Range<u64>>,
+) -> Option<Reconstruction> {
     let all: HashMap<XorbHash, (Vec<u32>, Vec<u32>)> =
         with_ends(shelves, |ends| terms.iter().map(|term| (term.xorb, ends(&term.xorb))).collect());
     let ends = |xorb: &XorbHash| all.get(xorb).map(|(stored, raw)| XorbEnds { stored, raw });
@@ -151,7 +155,7 @@ fn reconstruct(shelves: &Shelves, terms: &[PlanTerm], range: Option<Range<u64>>)
 }
 
 #[async_trait]
-impl Cas for Shelf {
+impl Cas for MemoryCas {
     async fn reconstruction(
         &self,
         file: FileHash,

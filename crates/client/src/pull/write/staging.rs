@@ -1,4 +1,4 @@
-//! Stage: a folder where many small files lie until they are verified.
+//! StagingDir: a folder where many small files lie until they are verified.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +10,7 @@ use crate::temp_name::unique;
 
 /// A folder of this pull alone, gone with it. One that a killed pull left is removed by the next.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct StagingDir {
     folder: PathBuf,
     next: AtomicU64,
     /// Folders of killed pulls that were removed.
@@ -19,7 +19,7 @@ pub(crate) struct Stage {
     _lock: File,
 }
 
-impl Stage {
+impl StagingDir {
     /// A new folder in `root`, from where files can be renamed to their places.
     pub(crate) fn new(root: &Path) -> Result<Self> {
         let named = |error| Error::io(root, error);
@@ -52,7 +52,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for StagingDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -102,17 +102,17 @@ mod tests {
     fn a_stage_leaves_nothing_and_clears_what_a_killed_pull_left() {
         let dir = tempfile::tempdir().unwrap();
         let names = || fs::read_dir(dir.path()).unwrap().count();
-        let stage = Stage::new(dir.path()).unwrap();
+        let stage = StagingDir::new(dir.path()).unwrap();
         fs::write(stage.next(), "x").unwrap();
         stage.sync().unwrap();
-        let other = Stage::new(dir.path()).unwrap();
+        let other = StagingDir::new(dir.path()).unwrap();
         assert_eq!(names(), 2, "a stage in use stays");
         drop(stage);
         let killed = dir.path().join(format!("{PREFIX}killed"));
         fs::create_dir(&killed).unwrap();
         fs::write(killed.join(LOCK), "").unwrap();
         drop(other);
-        drop(Stage::new(dir.path()).unwrap());
+        drop(StagingDir::new(dir.path()).unwrap());
         assert_eq!(names(), 0);
     }
 }

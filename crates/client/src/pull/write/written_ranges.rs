@@ -7,15 +7,15 @@ use xet::merkle::MerkleBuilder;
 
 use crate::chunk::Chunk;
 
-/// Runs of chunks of one file, in any order. Some may have come twice.
+/// WrittenRanges of chunks of one file, in any order. Some may have come twice.
 #[derive(Debug, Default)]
-pub(in crate::pull) struct Runs {
+pub(in crate::pull) struct WrittenRanges {
     starts: Vec<(u64, Range<usize>)>,
     chunks: Vec<Chunk>,
     sorted: bool,
 }
 
-impl Runs {
+impl WrittenRanges {
     /// Adds chunks that follow each other from `at` on.
     pub(in crate::pull) fn push(&mut self, at: u64, chunks: &[Chunk]) {
         let start = self.chunks.len();
@@ -132,7 +132,7 @@ mod tests {
             let all = chunks(&lens);
             let start_of = |n: usize| lens[..n].iter().map(|len| u64::from(*len)).sum::<u64>();
             let size = start_of(lens.len());
-            let mut runs = Runs::default();
+            let mut runs = WrittenRanges::default();
             let mut has = vec![false; size as usize];
             for (start, len) in spans {
                 let start = start % all.len();
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_there_at_once() {
-        assert_eq!(Runs::default().file_hash(0), Some(FileHash::ZERO));
-        assert_eq!(Runs::default().missing(0), []);
-        assert_eq!(Runs::default().missing(5), vec![0..5]);
+        assert_eq!(WrittenRanges::default().file_hash(0), Some(FileHash::ZERO));
+        assert_eq!(WrittenRanges::default().missing(0), []);
+        assert_eq!(WrittenRanges::default().missing(5), vec![0..5]);
     }
 }
