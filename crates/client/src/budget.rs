@@ -20,7 +20,7 @@ impl MemoryBudget {
         Self { permits: Arc::new(Semaphore::new(blocks as usize)), blocks }
     }
 
-    /// Waits until so many bytes are free and takes them until the answer is dropped. Whoever asks for more than there
+    /// Waits until `bytes` bytes are free and takes them until the permit is dropped. A caller that wants more than there
     /// ever is gets all of it, alone.
     pub async fn reserve(&self, bytes: u64) -> OwnedSemaphorePermit {
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX).min(self.blocks);
@@ -30,20 +30,20 @@ impl MemoryBudget {
 
 const BLOCK_BYTES: u64 = 4096;
 
-/// Bytes of memory to push with unless told otherwise: 128 MiB for each worker, from 256 MiB to what a transfer may have.
+/// Default memory of a push: 128 MiB for each worker, from 256 MiB to what a transfer may have.
 pub fn memory_default(threads: usize) -> u64 {
     let wanted = (threads as u64).saturating_mul(128 << 20).max(256 << 20);
     wanted.min(memory_of_transfer()).max(64 << 20)
 }
 
-/// What a transfer may occupy unless told otherwise: a quarter of the machine, or of what this process may have of it, and no
+/// Default memory of a transfer: a quarter of the machine, or of what this process may have of it, and no
 /// more than is ever of use.
 pub fn memory_of_transfer() -> u64 {
     let least = memory_of_machine().unwrap_or(MEMORY_BYTES_MAX);
     (least / 4).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
 }
 
-/// What this process may have at most: the machine's memory or the container's limit, where the system tells.
+/// Memory that this process may have: the machine's or the container's limit, where the system reports it.
 pub fn memory_of_machine() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let cgroup = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
@@ -64,14 +64,14 @@ pub fn connections(wanted: usize) -> usize {
     wanted.clamp(1, (files / 4).max(1))
 }
 
-/// The soft limit of open files, where the system tells.
+/// The soft limit of open files, where the system reports it.
 pub fn open_files_max() -> Option<usize> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Lets so many bytes through each second, in the order they come.
+/// Limits bytes per second, in the order they come.
 #[derive(Debug)]
 pub struct Bandwidth {
     bytes_per_s: u64,
@@ -85,7 +85,7 @@ impl Bandwidth {
         Self { bytes_per_s: bytes_per_s.max(1), free_at: Mutex::new(Instant::now()) }
     }
 
-    /// Waits until so many bytes may pass.
+    /// Waits until `bytes` more bytes may pass.
     pub async fn pass(&self, bytes: u64) {
         let start = self.next(&mut *self.free_at.lock().await, Instant::now(), bytes);
         tokio::time::sleep_until(start).await;

@@ -77,7 +77,7 @@ impl Cache {
         Some(found)
     }
 
-    /// Whether these chunks are there, as far as names tell.
+    /// Whether these chunks are there, by the names of the entries.
     pub(crate) fn has(&self, xorb: &XorbHash, chunks: Range<u32>) -> bool {
         let Ok(entries) = fs::read_dir(self.folder_of(xorb)) else { return false };
         let mut spans: Vec<_> =

@@ -1,4 +1,4 @@
-//! What a push or a pull asks of a content-addressed store, wherever it is.
+//! The content-addressed store that a push or a pull works on: a server, or a local directory.
 //!
 //! *Contract.* Every call may be repeated: a second upload of the same thing is a success. An answer means durable: a
 //! xorb or shard that was acknowledged is there after a crash. Calls may run at the same time. Implementations retry
@@ -51,7 +51,7 @@ pub trait Cas: Send + Sync + fmt::Debug {
     /// what is left of the range can then be asked for.
     async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>>;
 
-    /// A shard, with its footer, that knows an eligible chunk and its neighbours; `None` when nobody does.
+    /// A shard, with its footer, that lists an eligible chunk and its neighbours; `None` when there is none.
     async fn dedup(&self, chunk: ChunkHash) -> Result<Option<Bytes>>;
 
     /// Stores a xorb. True when it was new.
@@ -63,7 +63,7 @@ pub trait Cas: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Registers a shard in upload form. Its xorbs must be stored. How far the other side is shows in `progress`.
+    /// Registers a shard in upload form. Its xorbs must be stored. The progress of the server shows in `progress`.
     async fn put_shard(&self, shard: Bytes, progress: &Progress) -> Result<()>;
 
     /// The chunks of a file with their raw lengths, in order, where the store offers that; else `None`.
@@ -73,7 +73,7 @@ pub trait Cas: Send + Sync + fmt::Debug {
 /// A xorb that is written while it is made. Dropped unfinished, it leaves nothing behind.
 #[async_trait]
 pub trait StreamingXorb: Send + fmt::Debug {
-    /// Appends records. A failure is told by [`finish`](Self::finish).
+    /// Appends records. A failure is returned by [`finish`](Self::finish).
     fn write(&mut self, records: &[u8]);
 
     /// Gives up, and gives the records back, to be a part of another xorb; itself, if it cannot. Blocks.

@@ -37,7 +37,7 @@ impl Default for CutOptions {
     }
 }
 
-/// What is known of a file once it was read.
+/// A file that was read and hashed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CutFile {
     /// As named by the caller.
@@ -50,7 +50,7 @@ pub struct CutFile {
     pub sha256: Option<Sha256>,
 }
 
-/// Counters that anyone may read while work goes on.
+/// Counters that any thread may read while work goes on.
 #[derive(Debug, Default)]
 pub struct Progress {
     bytes: AtomicU64,

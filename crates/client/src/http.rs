@@ -28,10 +28,10 @@ use crate::token::{Token, Tokens};
 use answer::{broken, read_all, refuse};
 use body::{Pieces, Watch};
 
-/// How to speak to a server.
+/// How to connect to a server.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Sends the token also over plain HTTP to other machines, where anyone on the way can read it.
+    /// Sends the token also over plain HTTP to other machines, where anybody on the network can read it.
     pub token_in_clear: bool,
     /// A proxy for everything; by default what the environment says (`HTTPS_PROXY`, `NO_PROXY`).
     pub proxy: Option<String>,
@@ -43,7 +43,7 @@ pub struct HttpOptions {
     pub stall_timeout: Duration,
     /// What a body must move in each [`HttpOptions::stall_timeout`].
     pub floor_bytes: u64,
-    /// How long the other side may think after it has everything.
+    /// Longest wait for an answer after the server has the whole request.
     pub answer_timeout: Duration,
     /// How often to try.
     pub retry: RetryPolicy,
@@ -159,7 +159,7 @@ impl Http {
         self.options.retry.run(&self.retries, || self.send_once(request)).await
     }
 
-    /// The same, and its whole answer of at most so many bytes.
+    /// Sends a request and reads its whole answer of at most `bytes_max` bytes.
     pub(crate) async fn send_and_read(&self, request: &Request<'_>, bytes_max: u64) -> Result<Bytes> {
         let work = || async { self.read_body(request.path, self.send_once(request).await?, bytes_max).await };
         self.options.retry.run(&self.retries, work).await

@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::http::Http;
 use crate::token::{Token, Tokens};
 
-/// A hub, and who asks it.
+/// A hub, and the token for it.
 #[derive(Debug, Clone)]
 pub struct Hub {
     http: Arc<Http>,

@@ -110,7 +110,7 @@ pub struct Puller {
     concurrency: ConcurrencyLimit,
     pool: CpuPool,
     progress: Arc<Progress>,
-    /// The chunks of the file that was last read by ranges, where the hub told them.
+    /// The chunks of the file that was last read by ranges, where the hub lists them.
     last_list: tokio::sync::Mutex<Option<(FileHash, Option<Arc<write::Expected>>)>>,
 }
 
@@ -144,7 +144,7 @@ impl Puller {
         self
     }
 
-    /// Counters that anyone may read while work goes on.
+    /// Counters that any thread may read while work goes on.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
@@ -155,7 +155,7 @@ impl Puller {
         self.in_time(single_file::pull(self, wanted)).await
     }
 
-    /// Pulls many files, small ones together. Each result is told with its place in the list as soon as it is known; one that
+    /// Pulls many files, small ones together. Each result is reported with its place in the list as soon as it is known; one that
     /// fails does not stop the others. Small files are staged in a folder in `root`, which must be on the same file system as
     /// the targets.
     pub async fn files(
@@ -168,7 +168,7 @@ impl Puller {
     }
 
     /// Writes the bytes `range` of a file to `out`, in order, and returns how many there were. An end past the file is the end
-    /// of the file. The whole file is verified by its hash, at the end; a part chunk by chunk, where the hub tells the chunks.
+    /// of the file. The whole file is verified by its hash, at the end; a part chunk by chunk, where the hub lists the chunks.
     pub async fn stream<W: std::io::Write + ?Sized>(
         &self,
         file: FileHash,

@@ -2,7 +2,7 @@
 //!
 //! Each file is read once, from start to end, by one worker, which cuts, hashes and places its chunks while they are in
 //! the cache; short files are taken together, and compressing is shared with workers that have nothing to read. Xorbs are
-//! sent while reading goes on, or written while they are made where the other side is a folder.
+//! sent while reading goes on, or written while they are made where the store is a local directory.
 //! A file is registered only after every xorb it is made of was acknowledged.
 
 mod buffer_pool;
@@ -41,18 +41,18 @@ pub struct PushOptions {
     pub sends_max: usize,
     /// How to compress.
     pub compression: Policy,
-    /// Where it is remembered which chunks the other side has. Without it nothing is, and a push that was killed starts
+    /// Directory of the shard cache. Without it a push that was killed starts
     /// from the beginning.
     pub cache: Option<PathBuf>,
     /// What the cache may hold.
     pub cache_bytes_max: u64,
-    /// Whether to ask the other side for chunks.
+    /// Whether to query the server for chunks.
     pub query: bool,
-    /// Files of the other side that these may be new versions of: their chunks need not be sent.
+    /// Files of the server that these may be new versions of: their chunks need not be sent.
     pub bases: Vec<FileHash>,
     /// Whether to compute and register the SHA-256 of each file; repositories need it.
     pub sha256: bool,
-    /// Whether to leave out everything that changes the other side.
+    /// Whether to leave out everything that changes the server.
     pub dry_run: bool,
 }
 
@@ -87,7 +87,7 @@ pub struct PushedFile {
     pub sha256: Option<Sha256>,
 }
 
-/// What a push came to.
+/// Summary of a push.
 #[derive(Debug, Default)]
 pub struct Pushed {
     /// The files, in the order of their paths.
@@ -121,7 +121,7 @@ pub async fn push(
 ) -> Result<Pushed> {
     let start = Instant::now();
     let mut pushed = match push_once(cas.clone(), paths.clone(), options.clone(), progress.clone()).await {
-        // The other side swept what the cache remembers. It may be wrong about that only once.
+        // The server deleted xorbs that the cache lists. Once, the push is repeated without the cache.
         Err(PushFailure::Refused { borrowed: true, error }) if error.kind() == ErrorKind::Invalid => {
             if let Some(cache) = &options.cache {
                 shard_cache::forget(cache);

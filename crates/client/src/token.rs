@@ -17,7 +17,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// A token that works until somebody says otherwise.
+    /// A token without a known expiry.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), expires: None }
     }
@@ -44,7 +44,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Gets a new token from whoever gives them.
+/// Fetches a new token.
 pub type Refresh = Arc<dyn Fn() -> BoxFuture<'static, Result<Token>> + Send + Sync>;
 
 /// The token in use, and where the next one comes from. Many requests share it; one at a time refreshes.

@@ -117,7 +117,7 @@ hash_of! {
     FileHash
 }
 hash_of! {
-    /// Proves that whoever made a term knew the hashes of its chunks.
+    /// Proves that the maker of a term knew the hashes of its chunks.
     RangeHash
 }
 hash_of! {

@@ -116,7 +116,7 @@ fn merge(group: &[(Hash, u64)]) -> (Hash, u64) {
         rest.write_all(&hash.hex())
             .and_then(|()| writeln!(rest, " : {bytes}"))
             .expect("a group fits its buffer");
-        // Lengths of real chunks cannot overflow; sizes invented by a stranger may, and the reference wraps.
+        // Lengths of real chunks cannot overflow; untrusted sizes may, and the reference wraps.
         total = total.wrapping_add(*bytes);
     }
     let left = rest.len();

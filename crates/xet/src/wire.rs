@@ -25,10 +25,10 @@ pub use shards::{Frame, FrameReader, ShardUploaded};
 use crate::error::FormatError;
 pub use crate::merkle::{MerkleHashSubtree, SubtreeNode};
 
-/// Parses one JSON value. Whoever read the bytes has limited their number.
+/// Parses one JSON value. The caller has limited their number.
 pub fn parse_json<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, FormatError> {
     serde_json::from_slice(bytes).map_err(|error| {
-        // The reason may quote a stranger's text, so it is cut.
+        // The reason may quote untrusted input, so it is cut.
         let reason = error.to_string().chars().take(200).collect();
         FormatError::Payload { at: offset_of(bytes, &error), reason }
     })

@@ -11,7 +11,7 @@ use super::blocks::{Chunk, Scratch};
 use super::reader::FileRange;
 use super::run::Run;
 
-/// Takes chunks in file order: makes the file hash and shows each to whoever asked.
+/// Takes chunks in file order: computes the file hash and hands each to the sink.
 pub(super) struct Join<'a> {
     end: u64,
     merkle: MerkleBuilder,

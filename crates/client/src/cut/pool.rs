@@ -273,7 +273,7 @@ where
             }
         }
         self.leave(large, state);
-        drop(lock(&self.todo)); // whoever is about to wait, waits now and is woken
+        drop(lock(&self.todo)); // a worker between its check and `wait()` cannot miss the notification
         self.moved.notify_all();
     }
 

@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(free.unwrap().unwrap(), "some bytes");
         // A thousand seconds are taken already.
         let taken = Arc::new(Bandwidth::new(1));
-        taken.accept_status(1000).await;
+        taken.pass(1000).await;
         let mut held = pin!(pieces.stream(watch, Some(taken)));
         assert!(held.next().now_or_never().is_none());
     }

@@ -28,11 +28,11 @@ pub struct DownloadOptions {
     pub pull: PullOptions,
     /// Which files.
     pub selection: Selection,
-    /// Whether only to tell what would be done.
+    /// Whether to only report what would be done.
     pub dry_run: bool,
 }
 
-/// What became of a file.
+/// Outcome of a file.
 #[derive(Debug)]
 pub enum FileOutcome<'a> {
     /// It is here now; or would be, of a dry run.
@@ -43,7 +43,7 @@ pub enum FileOutcome<'a> {
     Failed(&'a str, &'a Error),
 }
 
-/// What a download came to.
+/// Summary of a download.
 #[derive(Debug, Clone, Default)]
 pub struct Downloaded {
     /// The commit that was pulled.
@@ -58,7 +58,7 @@ pub struct Downloaded {
     pub bytes: u64,
 }
 
-/// Pulls a repository, or the file or folder of it that is named, and tells of each file what became of it.
+/// Pulls a repository, or the file or folder of it that is named, and reports the outcome of each.
 ///
 /// What is in a folder gets below `to`. A single file gets that name, or its own in `to` where that is a folder or ends in a
 /// slash. Can be repeated: what is here is not fetched again, and files that an earlier try left half done are gone on with.
@@ -118,8 +118,8 @@ pub async fn download(
     }
 }
 
-/// Writes a file's bytes, or a range of them, in order, and tells how many. What is written was verified, chunk by chunk where
-/// the hub tells the chunks; a small file is verified at its end.
+/// Writes a file's bytes, or a range of them, in order, and returns how many. What is written was verified, chunk by chunk where
+/// the hub lists the chunks; a small file is verified at its end.
 pub async fn cat<W: Write + Send>(
     hub: &Hub,
     from: &RepoPath,
@@ -185,7 +185,7 @@ type Targets = Vec<(Entry, PathBuf)>;
 impl Download<'_> {
     /// Takes a file that is wanted, to where it shall be.
     fn choose(&mut self, entry: Entry, folder: &str, to: &Path, batch: &mut Targets) {
-        // The hub's word for a path is a stranger's: it must not lead out of the folder.
+        // Paths of the hub are untrusted input: they must not lead out of the directory.
         match below(folder, &entry.path).filter(|path| is_path(path)) {
             Some(path) if !self.options.selection.takes(path) => {}
             Some(path) => {

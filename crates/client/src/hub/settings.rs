@@ -25,7 +25,7 @@ impl Settings {
             Some((Ok(text), path)) => parse(&text).map_err(|message| {
                 Error::new(ErrorKind::Invalid, format!("{}: {message}", path.display()))
             })?,
-            // Nobody needs to have one.
+            // The file is optional.
             _ => File::default(),
         };
         let variable = |name: &str| variables(name)?.into_string().ok().filter(|value| !value.is_empty());

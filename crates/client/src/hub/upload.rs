@@ -31,15 +31,15 @@ pub use source_files::{SourceFile, SourceFiles};
 pub struct UploadOptions {
     /// How large files are pushed.
     pub push: PushOptions,
-    /// What the commit says; by default what it has.
+    /// The commit message; by default it counts the files.
     pub message: Option<String>,
-    /// What the commit says besides.
+    /// The description of the commit.
     pub description: String,
     /// Whether to make the repository, and the branch, where they are missing; and then whether only some may see it.
     pub create: Option<Visibility>,
 }
 
-/// Who may see a new repository.
+/// Visibility of a new repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
     /// Everyone.
@@ -48,7 +48,7 @@ pub enum Visibility {
     Private,
 }
 
-/// What became of a file.
+/// Outcome of a file.
 #[derive(Debug)]
 pub enum FileOutcome<'a> {
     /// It is in the repository now; or would be, of a dry run.
@@ -61,7 +61,7 @@ pub enum FileOutcome<'a> {
     Failed(&'a Error),
 }
 
-/// What an upload came to.
+/// Summary of an upload.
 #[derive(Debug, Default)]
 pub struct Uploaded {
     /// Files that were put.
@@ -86,7 +86,7 @@ pub struct Uploaded {
     pub elapsed: Duration,
 }
 
-/// Puts files into a repository, in the order they come, and tells of each what became of it.
+/// Puts files into a repository, in the order they come, and reports the outcome of each.
 ///
 /// Up to [`COMMIT_FILES_MAX`] files are one commit; more are several. Can be repeated: what the repository has is not sent again, also
 /// when an earlier upload was killed halfway.
@@ -157,7 +157,7 @@ struct Upload<'a> {
     each: &'a mut (dyn FnMut(FileOutcome<'_>) + Send),
     /// Opened when the first large file comes.
     cas: Option<Arc<dyn Cas>>,
-    /// There is no repository to request: everything is new.
+    /// The repository does not exist: everything is new.
     is_missing: bool,
     commit: Commit,
     uploaded: Uploaded,
@@ -193,7 +193,7 @@ impl Upload<'_> {
             match (mode, pushed.remove(&local.path)) {
                 (Mode::Lfs, Some(file)) => self.put_large(local, &file),
                 (Mode::Regular, _) => self.put_small(local).await?,
-                // It could not be read, which was told.
+                // It could not be read, which was reported.
                 (Mode::Lfs, None) => {}
             }
         }
@@ -416,12 +416,12 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 pub const COMMIT_FILES_MAX: usize = 10_000;
 /// Small files in one commit, as they are sent: in base64. Hubs hold a commit in memory, and so do we.
 const COMMIT_BYTES_MAX: usize = 24 << 20;
-/// After so many bytes a commit is made, so that a killed upload has something to go on from.
+/// Bytes after which a commit is made, so that a killed upload can resume from there.
 const BATCH_BYTES_MAX: u64 = 64 << 30;
 /// Larger files go to the content store, whatever the hub says.
 const REGULAR_BYTES_MAX: u64 = 10 << 20;
 /// Of shorter files, asking what the old version is made of costs more than it saves.
 const BASE_BYTES_MIN: u64 = 4 << 20;
 const QUESTIONS_AT_ONCE: usize = 4;
-/// By which hubs tell text from other files.
+/// Bytes by which hubs distinguish text from other files.
 const SAMPLE_BYTES: u64 = 512;

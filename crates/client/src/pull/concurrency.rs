@@ -1,11 +1,11 @@
-//! ConcurrencyLimit: how many requests for data run at once. More as long as that brings more bytes, fewer when they fail.
+//! Limit of requests for data at a time: more as long as that brings more bytes, fewer when they fail.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Lets so many through at a time, and learns how many that should be.
+/// Limit of requests at a time, which adapts to what they bring.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
     permits: Arc<Semaphore>,
@@ -77,7 +77,7 @@ impl ConcurrencyLimit {
         (state.since, state.bytes) = (now, 0);
     }
 
-    /// A request failed for reasons of the network or the other side.
+    /// A request failed for reasons of the network or the server.
     pub(super) fn failed(&self) {
         let mut state = self.lock();
         let fewer = (state.limit / 3).max(1);
@@ -103,7 +103,7 @@ impl ConcurrencyLimit {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the lock")
+        self.state.lock().expect("no thread panics while it holds the lock")
     }
 }
 

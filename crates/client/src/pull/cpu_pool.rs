@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use super::decode::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Threads for decoding, hashing and writing, so many at a time, and their buffers.
+/// Threads for decoding, hashing and writing, a limited number at a time, and their buffers.
 #[derive(Debug, Clone)]
 pub(super) struct CpuPool {
     permits: Arc<Semaphore>,
@@ -42,11 +42,11 @@ impl CpuPool {
 
     /// Buffers for decoding: used ones where there are some, since new pages cost more than decoding does.
     pub(super) fn take_scratch(&self) -> Scratch {
-        self.scratch.lock().expect("nobody panics with the lock").pop().unwrap_or_default()
+        self.scratch.lock().expect("no thread panics while it holds the lock").pop().unwrap_or_default()
     }
 
     pub(super) fn return_scratch(&self, scratch: Scratch) {
-        let mut kept = self.scratch.lock().expect("nobody panics with the lock");
+        let mut kept = self.scratch.lock().expect("no thread panics while it holds the lock");
         if kept.len() < TOOLS_MAX {
             kept.push(scratch);
         }

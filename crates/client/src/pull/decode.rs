@@ -56,7 +56,7 @@ pub(crate) struct RangeDecoder {
     /// What decoding costs no allocation for, from one chunk to the next.
     scratch: Scratch,
     batch: Vec<Chunk>,
-    /// What of the scratch' output is filled.
+    /// Filled bytes of the output buffer.
     filled: usize,
     recorder: Option<Recorder>,
     /// What the chunks must be, from a trusted place; in order of the range.
@@ -226,7 +226,7 @@ impl RangeDecoder {
         Ok(())
     }
 
-    /// Writes the decoded chunks to whoever uses them.
+    /// Writes the decoded chunks to their destinations.
     fn flush(&mut self, sink: &dyn Sink) -> Result<()> {
         let Some(count) = u32::try_from(self.batch.len()).ok().filter(|count| *count > 0) else {
             return Ok(());
@@ -382,7 +382,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes arrive, and whoever shares them, every use gets its chunks.
+        /// However the bytes arrive and are shared, every destination gets its chunks.
         #[test]
         fn every_use_gets_its_chunks(
             lens in prop::collection::vec(1..60_000_usize, 1..24),

@@ -20,7 +20,7 @@ use super::decode::{Destination, Sink};
 use super::fetch::{self, FetchJob, Fetched};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of a file that nobody has planned yet.
+/// Bytes of a file that are not planned yet.
 #[derive(Debug, Clone)]
 pub(super) struct MissingRange {
     pub(super) file: usize,
@@ -48,7 +48,7 @@ pub(super) struct Engine<'a> {
     todo: VecDeque<MissingRange>,
 }
 
-/// What is known of a file.
+/// State of a file.
 #[derive(Debug)]
 pub(super) struct FileState {
     pub(super) hash: FileHash,
@@ -56,7 +56,7 @@ pub(super) struct FileState {
     pub(super) size: Option<u64>,
     /// Why it cannot be had.
     pub(super) error: Option<Error>,
-    /// Terms seen, with where they begin, if anyone wants to know.
+    /// Terms seen, with their offsets in the file, where a cache keeps them.
     pub(super) terms: Vec<(u64, PlanTerm)>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Engine<'a> {
         self.units.extend(units);
     }
 
-    /// The state of a file, to tell what is known of it.
+    /// The state of a file.
     pub(super) fn file(&mut self, file: usize) -> Option<&mut FileState> {
         self.files.get_mut(file)
     }
@@ -222,7 +222,7 @@ fn window(range: &Range<u64>) -> Range<u64> {
     range.start..range.end.min(range.start.saturating_add(bytes))
 }
 
-/// What to fetch for terms of one or several files, each with its number and where its terms begin: every range once, whoever uses it.
+/// What to fetch for terms of one or several files, each with its number and where its terms begin: every range once, however many terms use it.
 pub(super) fn units<'t>(
     found: &Reconstruction,
     failures: u32,
@@ -260,7 +260,7 @@ pub(super) fn again(error: &Error) -> Error {
 
 /// Reconstructions asked for at once.
 const PLANS_MAX: usize = 8;
-/// Units that wait; no more is planned while there are so many.
+/// Waiting fetch jobs above which no more is planned.
 const UNITS_AHEAD: usize = 256;
 /// Bytes of a file that are planned first, and then at a time. A plan is small; the first answer should come soon.
 const WINDOW_FIRST_BYTES: u64 = 256 << 20;

@@ -1,4 +1,4 @@
-//! Fetching: one range of a xorb, from the cache or from the other side, decoded while it arrives.
+//! Fetching: one range of a xorb, from the cache or from the server, decoded while it arrives.
 //!
 //! Nothing waits for ever. When a request gives no bytes for a while a second one is sent and the first to go on wins; when
 //! neither does, or bytes come too slowly, the range is given up and planned anew with fresh URLs.
@@ -60,7 +60,7 @@ pub(super) struct FetchJob {
 pub(super) struct Fetched {
     /// What was not written.
     pub(super) rest: Vec<Destination>,
-    /// Whether it was the cache that failed: what is wrong there is gone now, and nobody else is to blame.
+    /// Whether it was the cache that failed: the wrong entry is deleted, and it counts as no failure of the server.
     pub(super) by_cache: bool,
     pub(super) error: Option<Error>,
 }
@@ -246,7 +246,7 @@ impl<'a> WatchedStream<'a> {
         stored: Range<u64>,
         patience: &'a Patience,
     ) -> Result<Self> {
-        // Whoever answers may have to be asked several times, which takes longer than one stall.
+        // Opening may take several attempts, which take longer than one stall.
         let opened = timeout(4 * patience.stall_after, cas.fetch(url, stored.clone())).await;
         let silent = |_| Error::new(ErrorKind::Unavailable, "a download did not begin in time");
         let stream = opened.map_err(silent)??;

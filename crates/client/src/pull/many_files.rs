@@ -105,7 +105,7 @@ async fn sort(puller: &Puller, wanted: &[Wanted]) -> Result<Sorted> {
     Ok(sorted)
 }
 
-/// Pulls some small files; tells of each, and which are not small.
+/// Pulls some small files; returns the result of each, and which are not small.
 async fn pull_group(
     puller: &Puller,
     wanted: &[Wanted],

@@ -72,7 +72,7 @@ impl Copy {
         self.from + self.bytes == from && self.to + self.bytes == to && self.bytes < COPY_BYTES
     }
 
-    /// Copies the chunks that are still what they were, and tells how many bytes that is.
+    /// Copies the chunks that are still what they were, and returns how many bytes that is.
     pub(super) fn run(&self, path: &Path, old: &File, sink: &dyn Sink) -> Result<u64> {
         let mut buffer = vec![0; usize::try_from(self.bytes).expect("a copy is small")];
         if read_exact_at(old, &mut buffer, self.from).map_err(|error| Error::io(path, error)).is_err() {
@@ -82,7 +82,7 @@ impl Copy {
         let mut copied = 0;
         for chunk in &self.chunks {
             let raw = buffer.get(start..start + chunk.bytes as usize).unwrap_or_default();
-            // The file was hashed before; somebody may have written to it since.
+            // The file was hashed before; another program may have written to it since.
             if ChunkHash::of(raw) == chunk.hash {
                 sink.write(0, self.to + start as u64, raw, std::slice::from_ref(chunk))?;
                 copied += raw.len() as u64;

@@ -134,7 +134,7 @@ pub(super) async fn refetch(
     }
 }
 
-/// Drops what is wrong in a part; returns its right length, where the hub tells, and what to fetch.
+/// Drops what is wrong in a part; returns its right length, where the hub lists its chunks, and what to fetch.
 async fn missing_after_damage(
     puller: &Puller,
     part: &PartFile,

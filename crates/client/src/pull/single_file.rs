@@ -106,7 +106,7 @@ fn behind_links(target: &Path) -> PathBuf {
     place
 }
 
-/// What the target has, and what the wanted file is made of, if the hub tells.
+/// The chunks of the target, and those of the wanted file, if the hub lists them.
 async fn look_at(puller: &Puller, file: FileHash, target: &Path) -> Result<(OldVersion, Option<ChunkList>)> {
     let list = chunk_list(puller, file).await?;
     let options = CutOptions { threads: puller.options.threads, sha256: false };
@@ -192,7 +192,7 @@ async fn fill(
     Ok(state)
 }
 
-/// WrittenRanges the engine; an error of the file or of the disk is the result.
+/// Runs the engine; an error of the file or of the disk is the result.
 async fn run(engine: &mut Engine<'_>, parts: &Parts) -> Result<FileState> {
     let state = engine.run().await.pop();
     if let Some(error) = parts[0].take_error() {

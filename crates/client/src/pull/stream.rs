@@ -1,4 +1,4 @@
-//! A file, or a range of it, in order: to standard output, or whoever reads.
+//! A file, or a range of it, in order: to standard output, or any other writer.
 //!
 //! Windows of the file are fetched into memory, each in parallel within itself, one while the one before it is written.
 
@@ -64,7 +64,7 @@ struct Window {
     end: Option<u64>,
 }
 
-/// The chunks a file must have, where the hub tells. Remembered: whoever reads ranges reads many of one file.
+/// The chunks a file must have, where the hub lists them. Cached for one file: a reader of ranges reads many of it.
 async fn expected(puller: &Puller, file: FileHash) -> Result<Option<Arc<Expected>>> {
     let mut last = puller.last_list.lock().await;
     if let Some((of, expected)) = &*last
@@ -104,7 +104,8 @@ async fn fetch(
         }
         end = state.size;
     }
-    let mut filled = std::mem::take(&mut *buffer.filled.lock().expect("nobody panics with the lock"));
+    let mut filled =
+        std::mem::take(&mut *buffer.filled.lock().expect("no thread panics while it holds the lock"));
     let wanted = end.unwrap_or(range.end).min(range.end).saturating_sub(range.start);
     let wanted = usize::try_from(wanted).expect("a window fits into memory");
     if filled.bytes.len() < wanted {
@@ -136,7 +137,7 @@ impl Sink for Buffer {
             expected.check(self.file, at, chunks)?;
         }
         let inside = at.max(self.range.start)..(at + raw.len() as u64).min(self.range.end);
-        let mut filled = self.filled.lock().expect("nobody panics with the lock");
+        let mut filled = self.filled.lock().expect("no thread panics while it holds the lock");
         if !inside.is_empty() {
             let place =
                 |byte: u64, base: u64| usize::try_from(byte - base).expect("a window fits into memory");

@@ -91,7 +91,7 @@ impl Expected {
 }
 
 impl PartFile {
-    /// Opens `NAME.part` of a target and tells what its journal claims is there. Where another pull is at it, takes a name of its own.
+    /// Opens `NAME.part` of a target and returns what its journal claims is there. Where another pull holds it, takes a name of its own.
     pub(super) fn open(file_hash: FileHash, target: PathBuf) -> Result<(Self, Vec<Run>)> {
         let named = |error| Error::io(&target, error);
         if let Some(parent) = target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -153,7 +153,7 @@ impl PartFile {
         reserve(file, end).map_err(|error| Error::io(&self.path, error))
     }
 
-    /// Looks whether claimed chunks are there and takes those that are; tells how many bytes.
+    /// Reads claimed chunks and keeps those that are right; returns how many bytes.
     pub(super) fn verify(&self, claim: &Run) -> Result<u64> {
         let Place::Open { file, .. } = &self.place else { return Ok(0) };
         let mut buffer = Vec::new();
@@ -325,7 +325,7 @@ impl PartFile {
 }
 
 impl Drop for PartFile {
-    /// Removes what nobody could go on with. A part that was renamed is not there any more, and a stage goes as a whole.
+    /// Removes a file that no later pull could resume. A part that was renamed is not there any more, and a stage goes as a whole.
     fn drop(&mut self) {
         if matches!(self.place, Place::Open { journal: None, .. }) {
             let _ = fs::remove_file(&self.path);
@@ -434,7 +434,7 @@ pub(super) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut at: u64) -> 
     Ok(())
 }
 
-const NO_PANIC: &str = "nobody panics with the lock";
+const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::open_xorb::lock;
 
-/// Memory that nobody uses at the moment. Clones share it.
+/// Buffers that are not in use at the moment. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct BufferPool {
     kept: Arc<Mutex<VecDeque<Vec<u8>>>>,
@@ -15,13 +15,13 @@ pub(super) struct BufferPool {
 }
 
 impl BufferPool {
-    /// Keeps at most so many bytes that nobody uses.
+    /// A pool that keeps at most `kept_bytes_max` bytes of unused buffers.
     pub(super) fn new(kept_bytes_max: u64) -> Self {
         let kept_bytes_max = usize::try_from(kept_bytes_max).unwrap_or(usize::MAX);
         Self { kept: Arc::default(), kept_bytes_max }
     }
 
-    /// Makes `room` an empty buffer that takes so many bytes without growing: itself, one that came back, or a new one.
+    /// Makes `room` an empty buffer that takes `bytes` bytes without growing: itself, a recycled one, or a new one.
     pub(super) fn reserve(&self, room: &mut Vec<u8>, bytes: usize) {
         room.clear();
         if room.capacity() >= bytes {

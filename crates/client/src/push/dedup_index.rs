@@ -1,4 +1,4 @@
-//! Chunks that need not be sent: those of this push, and those the other side is known to have.
+//! Dedup index: chunks that need not be sent, because this push has them already or the server is known to have them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -26,12 +26,12 @@ pub(super) struct DedupIndex {
     older: Map<(u64, u32)>,
     /// Shards of the cache, looked up by their tables.
     cached: Vec<ShardView<Vec<u8>>>,
-    /// What shards of this push tell, by the key that hides their hashes.
+    /// Chunks of shards that came during this push, by the key that hides their hashes.
     groups: Vec<Group>,
     xorbs: Vec<IndexedXorb>,
     by_hash: HashMap<XorbHash, u32>,
     /// How many more chunks of shards may be kept in memory.
-    room: usize,
+    capacity_left: usize,
 }
 
 #[derive(Debug)]
@@ -54,11 +54,11 @@ impl DedupIndex {
         let cached = cache.map_or_else(Vec::new, |cache| shard_cache::load(cache, bytes_max));
         let cached_bytes: usize = cached.iter().map(|shard| shard.bytes().len()).sum();
         let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_sub(cached_bytes);
-        Self { room: bytes / RECORD_LEN, cached, ..Self::default() }
+        Self { capacity_left: bytes / RECORD_LEN, cached, ..Self::default() }
     }
 
-    /// Learns what a shard tells of xorbs, as far as there is room.
-    pub(super) fn learn(&mut self, shard: &Shard) {
+    /// Learns the xorbs of a shard, as far as there is room.
+    pub(super) fn learn_shard(&mut self, shard: &Shard) {
         let key = shard.footer.as_ref().map_or(HashKey::ZERO, |footer| footer.key);
         for xorb in &shard.xorbs {
             let chunks: Vec<_> = xorb.chunks.iter().map(|entry| entry.hash).collect();
@@ -68,10 +68,10 @@ impl DedupIndex {
 
     /// Learns the chunks of a xorb, hidden by a key or not, as far as there is room. Places that are zero are not known.
     pub(super) fn learn_xorb(&mut self, hash: XorbHash, key: HashKey, chunks: &[ChunkHash]) {
-        if self.by_hash.contains_key(&hash) || chunks.len() > self.room {
+        if self.by_hash.contains_key(&hash) || chunks.len() > self.capacity_left {
             return;
         }
-        self.room -= chunks.len();
+        self.capacity_left -= chunks.len();
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
             self.groups.push(Group { key, places: Map::default() });
             self.groups.len() - 1
@@ -85,7 +85,7 @@ impl DedupIndex {
     }
 
     /// A chunk of this push has got a place.
-    pub(super) fn placed(&mut self, hash: ChunkHash, open: u64, chunk: u32) {
+    pub(super) fn insert(&mut self, hash: ChunkHash, open: u64, chunk: u32) {
         if self.recent.len() >= RECENT_CHUNKS_MAX {
             self.older = std::mem::take(&mut self.recent);
         }
@@ -229,17 +229,17 @@ mod tests {
 
     #[test]
     fn the_longest_run_is_found_whoever_knows_it() {
-        let mut known = DedupIndex { room: 1000, ..DedupIndex::default() };
+        let mut known = DedupIndex { capacity_left: 1000, ..DedupIndex::default() };
         let file = hashes(0..10);
         assert_eq!(known.find(&file, None), None);
-        known.placed(file[0], 3, 7);
-        known.placed(file[1], 3, 8);
-        known.placed(file[2], 4, 9);
+        known.insert(file[0], 3, 7);
+        known.insert(file[1], 3, 8);
+        known.insert(file[2], 4, 9);
         assert_eq!(known.find(&file, None), Some(Run { first: (XorbRef::New(3), 7), chunks: 2 }));
-        known.learn(&shard(1, &file[..4], HashKey::new([5; 32])));
+        known.learn_shard(&shard(1, &file[..4], HashKey::new([5; 32])));
         let one = XorbRef::Stored(XorbHash::new([1; 32]));
         assert_eq!(known.find(&file, None), Some(Run { first: (one, 0), chunks: 4 }));
-        known.learn(&shard(2, &file[1..8], HashKey::ZERO));
+        known.learn_shard(&shard(2, &file[1..8], HashKey::ZERO));
         let two = XorbRef::Stored(XorbHash::new([2; 32]));
         assert_eq!(known.find(&file[1..], None), Some(Run { first: (two, 0), chunks: 7 }));
         assert_eq!(known.find(&file[2..4], Some((one, 2))), Some(Run { first: (one, 2), chunks: 2 }));
@@ -248,9 +248,9 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_chunks_and_no_more() {
-        let mut known = DedupIndex { room: 5, ..DedupIndex::default() };
-        known.learn(&shard(1, &hashes(0..4), HashKey::ZERO));
-        known.learn(&shard(2, &hashes(4..8), HashKey::ZERO));
+        let mut known = DedupIndex { capacity_left: 5, ..DedupIndex::default() };
+        known.learn_shard(&shard(1, &hashes(0..4), HashKey::ZERO));
+        known.learn_shard(&shard(2, &hashes(4..8), HashKey::ZERO));
         assert!(known.has(&hashes(0..1)[0]) && !known.has(&hashes(4..5)[0]));
     }
 

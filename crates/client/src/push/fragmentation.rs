@@ -14,7 +14,7 @@ pub(super) struct FragmentationGuard {
 }
 
 impl FragmentationGuard {
-    /// Whether a run of so many known chunks may begin a new term.
+    /// Whether a run of `run` known chunks may begin a new term.
     pub(super) fn allows(&mut self, run: usize) -> bool {
         if self.terms.len() < TERMS {
             return true;

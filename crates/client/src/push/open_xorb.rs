@@ -1,4 +1,4 @@
-//! Xorbs being filled. Places are given out in file order; the records may be compressed in any order, by anyone.
+//! Xorbs being filled. Places are given out in file order; the records may be compressed in any order, by any worker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,27 +20,27 @@ pub(super) struct OpenXorb {
     segments: Vec<Option<Vec<u32>>>,
     missing: usize,
     closed: bool,
-    /// Has a lock of its own: it may take as long as a disk.
+    /// Has a lock of its own: writing may take as long as a disk.
     segments_in_order: Arc<Mutex<SegmentQueue>>,
 }
 
-/// XorbBody of some consecutive chunks of a open.
+/// Compressed records of some consecutive chunks of an open xorb.
 #[derive(Debug, Default)]
 pub(super) struct CompressedChunks {
     pub(super) bytes: Vec<u8>,
-    /// Of each record.
+    /// Bytes of each record.
     pub(super) record_bytes: Vec<u32>,
 }
 
-/// A open that one worker fills and others complete.
+/// An open xorb that one worker fills and others complete.
 pub(super) type SharedXorb = Arc<Mutex<OpenXorb>>;
 
 pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().expect("nobody panics with the lock")
+    shared.lock().expect("no thread panics while it holds the lock")
 }
 
-/// Takes the records that were announced as `slot`, and the memory they are in if they stay there. The open itself, when it is
-/// closed and these were the last. `grow` opens what takes records out of memory.
+/// Stores the records of the segment `slot`, and takes the memory they are in if they stay there. Returns the xorb when it is
+/// closed and these were the last. `grow` starts a xorb outside of memory.
 pub(super) fn fill(
     open: &SharedXorb,
     slot: usize,
@@ -48,7 +48,7 @@ pub(super) fn fill(
     grow: impl Fn() -> Option<Box<dyn StreamingXorb>>,
 ) -> Option<CompleteXorb> {
     let segments_in_order = lock(open).segments_in_order.clone();
-    lock(&segments_in_order).take(slot, &mut segment.bytes, grow);
+    lock(&segments_in_order).insert(slot, &mut segment.bytes, grow);
     let mut open = lock(open);
     open.segments[slot] = Some(std::mem::take(&mut segment.record_bytes));
     open.missing -= 1;
@@ -56,7 +56,7 @@ pub(super) fn fill(
 }
 
 impl OpenXorb {
-    /// An empty open. What waits in memory is in that of `pool`.
+    /// An empty xorb. Records that wait in memory are in buffers of `pool`.
     pub(super) fn new(id: u64, pool: BufferPool) -> SharedXorb {
         let segments_in_order =
             SegmentQueue { records: XorbBody::default(), next: 0, waiting: BTreeMap::new(), pool };
@@ -79,8 +79,8 @@ impl OpenXorb {
         self.chunks.is_empty()
     }
 
-    /// Gives the chunk the next place; `None` when the open is full.
-    pub(super) fn place(&mut self, hash: ChunkHash, raw_bytes: u32) -> Option<u32> {
+    /// Adds a chunk and returns its place; `None` when the xorb is full.
+    pub(super) fn push(&mut self, hash: ChunkHash, raw_bytes: u32) -> Option<u32> {
         let fits = self.raw_bytes + u64::from(raw_bytes) <= limits::XORB_BYTES_MAX
             && self.chunks.len() < limits::XORB_CHUNKS_MAX as usize;
         if !fits {
@@ -92,14 +92,14 @@ impl OpenXorb {
         Some(place)
     }
 
-    /// Announces the records of the chunks placed since the last segment.
-    pub(super) fn announce(&mut self) -> usize {
+    /// Reserves a segment for the records of the chunks added since the last one.
+    pub(super) fn reserve_segment(&mut self) -> usize {
         self.segments.push(None);
         self.missing += 1;
         self.segments.len() - 1
     }
 
-    /// Nothing more will be placed. The open itself, when nothing is missing.
+    /// Closes the xorb: no more chunks are added. Returns it when no record is missing.
     pub(super) fn close(&mut self) -> Option<CompleteXorb> {
         self.closed = true;
         self.take_if_done()
@@ -119,7 +119,7 @@ impl OpenXorb {
     }
 }
 
-/// The records of a open, put in order.
+/// The records of an open xorb, put in order.
 #[derive(Debug)]
 struct SegmentQueue {
     records: XorbBody,
@@ -131,7 +131,12 @@ struct SegmentQueue {
 }
 
 impl SegmentQueue {
-    fn take(&mut self, slot: usize, bytes: &mut Vec<u8>, grow: impl Fn() -> Option<Box<dyn StreamingXorb>>) {
+    fn insert(
+        &mut self,
+        slot: usize,
+        bytes: &mut Vec<u8>,
+        grow: impl Fn() -> Option<Box<dyn StreamingXorb>>,
+    ) {
         if slot == self.next
             && let XorbBody::Streaming(growing) = &mut self.records
         {
@@ -149,14 +154,14 @@ impl SegmentQueue {
     }
 }
 
-/// XorbBody in memory, which may be more than they are.
+/// Records in a buffer that may be larger than they are.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) bytes: Bytes,
     held_bytes: u64,
 }
 
-/// XorbBody one after another, where they wait for the xorb to be complete.
+/// The records of a xorb, one after another, until it is complete.
 #[derive(Debug)]
 pub(super) enum XorbBody {
     Memory(Vec<Segment>),
@@ -186,7 +191,7 @@ impl XorbBody {
         }
     }
 
-    /// Puts others behind these, unless they are out of memory and stay there; then gives them back.
+    /// Appends other records, unless they are outside of memory and stay there; then returns them.
     fn join(&mut self, other: Self) -> Result<(), Self> {
         let parts = match other {
             Self::Memory(parts) => parts,
@@ -210,10 +215,10 @@ impl XorbBody {
     }
 }
 
-/// A open with all its records.
+/// A xorb with all its records.
 #[derive(Debug)]
 pub(super) struct CompleteXorb {
-    /// The open_xorbs in it, and where the chunks of each begin.
+    /// The open xorbs in it, and the place of the first chunk of each.
     open_xorbs: Vec<(u64, u32)>,
     chunks: Vec<(ChunkHash, u32)>,
     raw_bytes: u64,
@@ -221,7 +226,7 @@ pub(super) struct CompleteXorb {
     records: XorbBody,
 }
 
-/// A sealed xorb, and which open_xorbs it was.
+/// A sealed xorb, and the open xorbs in it.
 #[derive(Debug)]
 pub(super) struct ReadyXorb {
     pub(super) open_xorbs: Vec<(u64, u32)>,
@@ -230,7 +235,7 @@ pub(super) struct ReadyXorb {
 }
 
 impl CompleteXorb {
-    /// Puts the chunks of another behind these, if both fit into one xorb; else gives it back.
+    /// Appends the chunks of another xorb, if both fit into one; else returns it.
     pub(super) fn append(&mut self, mut other: Self) -> Result<(), Self> {
         let fits = self.raw_bytes + other.raw_bytes <= limits::XORB_BYTES_MAX
             && self.chunks.len() + other.chunks.len() <= limits::XORB_CHUNKS_MAX as usize;
@@ -271,7 +276,7 @@ impl CompleteXorb {
     }
 }
 
-/// So many bytes of records are kept in memory before a store is asked to take them as they come.
+/// Bytes of records in memory from which on a local store takes them as they come.
 const GROW_BYTES: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
@@ -305,8 +310,8 @@ mod tests {
     }
 
     fn place(open: &SharedXorb, chunk: &[u8]) -> Option<u32> {
-        let place = lock(open).place(ChunkHash::of(chunk), u32::try_from(chunk.len()).unwrap());
-        lock(open).announce();
+        let place = lock(open).push(ChunkHash::of(chunk), u32::try_from(chunk.len()).unwrap());
+        lock(open).reserve_segment();
         place
     }
 

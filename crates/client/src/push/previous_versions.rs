@@ -1,4 +1,4 @@
-//! Older versions: what files of the other side are made of, so that of a new version only what changed is sent.
+//! Previous versions: the chunks of files that the server has, so that of a new version only what changed is sent.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use xet::{ChunkHash, FileHash, HashKey, XorbHash};
 use super::dedup_index::DedupIndex;
 use crate::cas::Cas;
 
-/// Learns where the chunks of these files are, as far as the other side tells. What it does not tell is asked for later, or sent.
+/// Learns where the chunks of these files are, as far as the server lists them. Other chunks are queried later, or sent.
 pub(super) async fn learn(cas: &dyn Cas, files: &[FileHash], known: &mut DedupIndex) {
     let mut found = futures::stream::iter(files).map(|file| chunks(cas, *file)).buffer_unordered(AT_ONCE);
     while let Some(xorbs) = found.next().await {

@@ -65,14 +65,14 @@ fn gather(workers: &Workers, worker: &mut Worker, index: usize, path: PathBuf) -
                 short.push(Short { index, path, bytes: filled..filled + len });
                 filled += len;
             }
-            Err(error) => workers.unread(index, Error::io(&path, error)),
+            Err(error) => workers.report_unread(index, Error::io(&path, error)),
         }
         next = if filled + SHORT_BYTES <= BUFFER_BYTES { workers.next_path() } else { None };
     }
     (short, None)
 }
 
-/// Fills open_xorbs with the chunks of one file after another.
+/// Fills open xorbs with the chunks of one file after another.
 struct FileReader {
     open: SharedXorb,
 }
@@ -94,14 +94,14 @@ impl FileReader {
         let read_bytes = contents.iter().map(|content| content.len() as u64).sum();
         workers.progress.done_bytes.add(read_bytes);
 
-        let known = workers.known();
-        let asked = chunks.iter().flat_map(|chunks| worth_asking(&known, None, chunks, true)).collect();
+        let known = workers.index();
+        let asked = chunks.iter().flat_map(|chunks| worth_querying(&known, None, chunks, true)).collect();
         drop(known);
-        workers.ask(asked, read_bytes);
+        workers.query_dedup(asked, read_bytes);
 
         let mut placement = Placement::default();
-        // Nobody else may look while a chunk is between unknown and placed, or it would be stored twice.
-        let mut known = workers.known();
+        // Holds the lock while a chunk is between unknown and placed, or another worker would store it twice.
+        let mut known = workers.index();
         let drafts = files.into_iter().zip(&chunks).enumerate().map(|(n, (file, chunks))| {
             let mut draft = FileDraft::default();
             self.place(workers, &mut known, &mut draft, chunks, &mut placement);
@@ -111,7 +111,7 @@ impl FileReader {
         drop(known);
         let jobs = self.placed(workers, placement)?;
         workers.compress(worker, jobs)?;
-        workers.hand_over(drafts)
+        workers.send_files(drafts)
     }
 
     fn read_long(
@@ -133,10 +133,10 @@ impl FileReader {
                 digest.update(&worker.buffer[open..filled]);
             }
             let chunks: Vec<_> = cutter.cut(&worker.buffer[..filled], open, at_end).collect();
-            let asked = worth_asking(&workers.known(), draft.next_location(), &chunks, starts_file);
-            workers.ask(asked, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
+            let asked = worth_querying(&workers.index(), draft.next_location(), &chunks, starts_file);
+            workers.query_dedup(asked, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
             let mut placement = Placement::default();
-            self.place(workers, &mut workers.known(), &mut draft, &chunks, &mut placement);
+            self.place(workers, &mut workers.index(), &mut draft, &chunks, &mut placement);
             let jobs = self.placed(workers, placement)?;
             let done = chunks.last().map_or(0, |chunk| chunk.bytes.end);
             workers.compress_or_offer(worker, jobs, done..filled)?;
@@ -147,16 +147,16 @@ impl FileReader {
             match fill(&mut worker.buffer[open..open + BLOCK_BYTES], &mut file) {
                 Ok(bytes) => (filled, at_end) = (open + bytes, bytes < BLOCK_BYTES),
                 Err(error) => {
-                    workers.unread(index, Error::io(&path, error));
+                    workers.report_unread(index, Error::io(&path, error));
                     return Ok(());
                 }
             }
         }
         let sha256 = digest.map(|digest| Sha256::new(digest.finalize().into()));
-        workers.hand_over(vec![draft.finish(index, path, sha256)])
+        workers.send_files(vec![draft.finish(index, path, sha256)])
     }
 
-    /// Gives every chunk its place: where it is already, or in the open.
+    /// Gives every chunk its place: where it is already, or in the open xorb.
     fn place(
         &mut self,
         workers: &Workers,
@@ -178,14 +178,14 @@ impl FileReader {
             }
             let chunk = &chunks[n];
             let mut open = lock(&self.open);
-            let Some(place) = open.place(chunk.hash, chunk.len()) else {
+            let Some(place) = open.push(chunk.hash, chunk.len()) else {
                 drop(open);
-                placement.announce(&self.open);
+                placement.reserve(&self.open);
                 placement.full.extend(lock(&self.open).close());
                 self.open = workers.new_open_xorb();
                 continue;
             };
-            known.placed(chunk.hash, open.id(), place);
+            known.insert(chunk.hash, open.id(), place);
             draft.push((XorbRef::New(open.id()), place), chunk.hash, chunk.len());
             placement.fresh.push(chunk.bytes.clone());
             placement.new_bytes += u64::from(chunk.len());
@@ -193,13 +193,13 @@ impl FileReader {
         }
     }
 
-    /// Counts what was placed and ships what was full and complete. Returns what is to be compressed.
+    /// Counts the chunks of a block and ships full xorbs. Returns what is to be compressed.
     fn placed(
         &self,
         workers: &Workers,
         mut placement: Placement,
     ) -> Result<Vec<CompressTask>, ReceiverDropped> {
-        placement.announce(&self.open);
+        placement.reserve(&self.open);
         workers.progress.known_bytes.add(placement.known_bytes);
         workers.progress.new_bytes.add(placement.new_bytes);
         placement.full.into_iter().try_for_each(|sealing| workers.ship(sealing))?;
@@ -207,30 +207,30 @@ impl FileReader {
     }
 }
 
-/// What giving places comes to.
+/// Result of placing the chunks of a block.
 #[derive(Default)]
 struct Placement {
     /// To be compressed.
     jobs: Vec<CompressTask>,
-    /// Chunks placed in the open open that no job has yet.
+    /// Chunks added to the open xorb that no job has yet.
     fresh: Vec<Range<usize>>,
-    /// Bins that were complete when they became full.
+    /// Xorbs that were complete when they became full.
     full: Vec<CompleteXorb>,
     known_bytes: u64,
     new_bytes: u64,
 }
 
 impl Placement {
-    fn announce(&mut self, open: &SharedXorb) {
+    fn reserve(&mut self, open: &SharedXorb) {
         let chunks = std::mem::take(&mut self.fresh);
         if !chunks.is_empty() {
-            self.jobs.push(CompressTask { open: open.clone(), slot: lock(open).announce(), chunks });
+            self.jobs.push(CompressTask { open: open.clone(), slot: lock(open).reserve_segment(), chunks });
         }
     }
 }
 
-/// The chunks the other side may be asked for.
-fn worth_asking(
+/// The chunks that are worth a dedup query.
+fn worth_querying(
     known: &DedupIndex,
     next: Option<ChunkLocation>,
     chunks: &[BlockChunk],

@@ -17,7 +17,7 @@ use crate::cas::{Cas, Xorb};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
-/// What the workers make.
+/// What the workers produce.
 pub(super) enum Produced {
     /// A xorb, in memory reserved for it.
     Xorb(ReadyXorb, OwnedSemaphorePermit),
@@ -77,7 +77,7 @@ pub(super) async fn all(
                         Ok(Sent { open_xorbs, info })
                     });
                 }
-                Some(Produced::Files(drafts)) => drafts.into_iter().for_each(|draft| sender.take(draft)),
+                Some(Produced::Files(drafts)) => drafts.into_iter().for_each(|draft| sender.add_draft(draft)),
                 None => ended = true,
             },
         }
@@ -89,7 +89,7 @@ pub(super) async fn all(
     Ok(sender.finish())
 }
 
-/// A xorb the other side has, and which open_xorbs it was.
+/// A xorb that the server acknowledged, and the open xorbs in it.
 struct Sent {
     open_xorbs: Vec<(u64, u32)>,
     info: Arc<XorbInfo>,
@@ -99,9 +99,9 @@ struct Sender<'a> {
     cas: &'a Arc<dyn Cas>,
     options: &'a PushOptions,
     progress: &'a Progress,
-    /// Bins that are xorbs now, and where their chunks begin there.
+    /// Acknowledged xorb of each open one, and the place of its first chunk there.
     acknowledged: HashMap<u64, (XorbHash, u32)>,
-    /// Files with open_xorbs that are not yet acknowledged, and how many of those.
+    /// Files with chunks in xorbs that are not acknowledged, and the number of those xorbs.
     waiting: HashMap<usize, (DraftedFile, usize)>,
     waiting_for: HashMap<u64, Vec<usize>>,
     shard: ShardBuilder,
@@ -109,7 +109,7 @@ struct Sender<'a> {
     borrowed: bool,
     in_shard: Vec<(usize, PushedFile)>,
     done: Vec<(usize, PushedFile)>,
-    /// Where it is noted that xorbs were acknowledged, and which.
+    /// Notes in the shard cache, and the xorbs in them.
     notes: Vec<PathBuf>,
     noted: Vec<XorbEntry>,
     pushed: Pushed,
@@ -117,11 +117,11 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     /// A file was read. It goes into the shard now, or when its last xorb is there.
-    fn take(&mut self, draft: DraftedFile) {
+    fn add_draft(&mut self, draft: DraftedFile) {
         let mut open_xorbs = draft.file.new_xorbs();
         open_xorbs.retain(|open| !self.acknowledged.contains_key(open));
         if open_xorbs.is_empty() {
-            return self.add(draft);
+            return self.add_to_shard(draft);
         }
         for open in &open_xorbs {
             self.waiting_for.entry(*open).or_default().push(draft.index);
@@ -129,13 +129,13 @@ impl Sender<'_> {
         self.waiting.insert(draft.index, (draft, open_xorbs.len()));
     }
 
-    /// The other side has a xorb.
+    /// The server acknowledged a xorb.
     fn acknowledge(&mut self, Sent { open_xorbs, info }: Sent) {
         self.pushed.xorbs += 1;
         self.pushed.sent_bytes += info.stored_bytes();
         self.progress.wire_bytes.add(info.stored_bytes());
         let entry = XorbEntry::from(&*info);
-        self.note(entry.clone());
+        self.note_xorb(entry.clone());
         self.shard.push_xorb(entry);
         for (open, base) in open_xorbs {
             self.acknowledged.insert(open, (info.hash(), base));
@@ -145,14 +145,14 @@ impl Sender<'_> {
                 if *missing == 0
                     && let Some((draft, _)) = self.waiting.remove(&index)
                 {
-                    self.add(draft);
+                    self.add_to_shard(draft);
                 }
             }
         }
     }
 
     /// Notes on disk that a xorb is there: a push that is killed and started again will not send it again.
-    fn note(&mut self, entry: XorbEntry) {
+    fn note_xorb(&mut self, entry: XorbEntry) {
         let Some(cache) = self.options.cache.as_deref().filter(|_| !self.options.dry_run) else { return };
         self.notes.extend(shard_cache::note(cache, vec![entry.clone()], &[]));
         self.noted.push(entry);
@@ -170,7 +170,7 @@ impl Sender<'_> {
     }
 
     /// A file all of whose xorbs are there.
-    fn add(&mut self, draft: DraftedFile) {
+    fn add_to_shard(&mut self, draft: DraftedFile) {
         let DraftedFile { index, path, sha256, file } = draft;
         let (bytes, hash) = (file.bytes, file.hash);
         self.borrowed |= file.has_stored();

@@ -1,4 +1,4 @@
-//! Shards on disk that remember what the other side has: its answers, and the xorbs it acknowledged.
+//! Shard cache on disk: dedup responses of the server, and the xorbs it acknowledged.
 //!
 //! A cache: whatever is wrong with it costs time, never a push. Files are written whole under another name first.
 
@@ -96,7 +96,7 @@ fn with_tables(xorbs: Vec<XorbEntry>, footer: Footer) -> Option<Vec<u8>> {
     builder.encode(&Form::Stored(StoredOptions { tables: TABLES, key, created_s, expires_s })).ok()
 }
 
-/// Keeps an answer of the other side, with lookup tables.
+/// Keeps a dedup response, with lookup tables.
 pub(super) fn keep(folder: &Path, bytes: &[u8], shard: &Shard) {
     let has_tables = shard.tables.as_ref().is_some_and(|tables| !tables.chunks.is_empty());
     let made = match (&shard.footer, has_tables) {
@@ -106,7 +106,7 @@ pub(super) fn keep(folder: &Path, bytes: &[u8], shard: &Shard) {
     let _ = write(folder, made.as_deref().unwrap_or(bytes));
 }
 
-/// Notes that the other side has these xorbs, and forgets the notes in `instead_of`. Where the note went, if it did.
+/// Notes that the server has these xorbs, and deletes the notes in `instead_of`. Returns the path of the note, if it was written.
 pub(super) fn note(folder: &Path, xorbs: Vec<XorbEntry>, instead_of: &[PathBuf]) -> Option<PathBuf> {
     let mut builder = ShardBuilder::default();
     for xorb in xorbs {

@@ -27,12 +27,12 @@ use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
-/// What reading came to.
+/// Result of reading.
 pub(super) struct Read {
     pub(super) unread: Vec<Error>,
 }
 
-/// ReadHandle that goes on.
+/// Handle of the workers.
 pub(super) struct ReadHandle(JoinHandle<Read>);
 
 impl ReadHandle {
@@ -42,7 +42,7 @@ impl ReadHandle {
     }
 }
 
-/// Starts the workers. What they make goes to `placed`; when that is closed they stop.
+/// Starts the workers. They send to `placed` what they produce; when that is closed they stop.
 pub(super) fn start(
     cas: Arc<dyn Cas>,
     paths: Vec<PathBuf>,
@@ -95,7 +95,7 @@ pub(super) struct Workers {
     queue: Mutex<WorkQueue>,
     /// There may be something to take: a job, a path, or the end.
     moved: Condvar,
-    /// Bins that no reader fills at the moment.
+    /// Open xorbs that no reader fills at the moment.
     open_xorbs: Mutex<Vec<SharedXorb>>,
     next_open: AtomicU64,
     /// Where records are until they are sent.
@@ -132,18 +132,18 @@ enum Task {
     File(usize, PathBuf),
 }
 
-/// What a worker keeps from file to file.
+/// Buffers of a worker, used for one file after another.
 pub(super) struct Worker {
     pub(super) buffer: Vec<u8>,
     writer: RecordWriter,
     segment: CompressedChunks,
 }
 
-/// Nobody takes what we make any more.
+/// The receiver was dropped: workers must stop.
 #[derive(Debug)]
 pub(super) struct ReceiverDropped;
 
-/// How much we ask: at first freely, then in step with what is read and with how often it helped.
+/// Budget of dedup queries: at first free, then in step with the bytes read and with how often queries helped.
 struct QueryBudget {
     left: u32,
     credit_bytes: u64,
@@ -212,14 +212,14 @@ impl Workers {
         }
     }
 
-    /// One more file for whoever reads already.
+    /// One more file for a worker that reads already.
     pub(super) fn next_path(&self) -> Option<(usize, PathBuf)> {
         let mut queue = self.queue();
         if queue.stopped { None } else { queue.paths.next() }
     }
 
     /// A file could not be read.
-    pub(super) fn unread(&self, index: usize, error: Error) {
+    pub(super) fn report_unread(&self, index: usize, error: Error) {
         self.progress.files.add(1);
         self.queue().unread.push((index, error));
     }
@@ -279,7 +279,7 @@ impl Workers {
     }
 
     /// Files were read to their end.
-    pub(super) fn hand_over(&self, drafts: Vec<DraftedFile>) -> std::result::Result<(), ReceiverDropped> {
+    pub(super) fn send_files(&self, drafts: Vec<DraftedFile>) -> std::result::Result<(), ReceiverDropped> {
         self.progress.files.add(drafts.len() as u64);
         self.send(Produced::Files(drafts))
     }
@@ -288,7 +288,7 @@ impl Workers {
         self.placed.blocking_send(placed).map_err(|_| ReceiverDropped)
     }
 
-    /// What is left in the open_xorbs when all was read: joined into as few xorbs as hold it.
+    /// What is left in the open xorbs when all was read: joined into as few xorbs as hold it.
     fn ship_rest(&self) {
         if self.queue().stopped {
             return;
@@ -304,11 +304,11 @@ impl Workers {
             }
             joined.extend(left);
         }
-        // When nobody takes it any more, whoever stopped says why.
+        // When the receiver was dropped, the sender has the error.
         let _ = joined.into_iter().try_for_each(|sealing| self.ship(sealing));
     }
 
-    /// A open to fill: one that is begun, or a new one.
+    /// An open xorb to fill: one that is begun, or a new one.
     pub(super) fn take_open_xorb(&self) -> SharedXorb {
         let begun = lock(&self.open_xorbs).pop();
         begun.unwrap_or_else(|| self.new_open_xorb())
@@ -324,14 +324,14 @@ impl Workers {
         }
     }
 
-    pub(super) fn known(&self) -> MutexGuard<'_, DedupIndex> {
+    pub(super) fn index(&self) -> MutexGuard<'_, DedupIndex> {
         lock(&self.known)
     }
 
-    /// Asks the other side for those of the chunks that nobody here knows, and learns from the answers. No answer is
+    /// Queries the server for those of the chunks that are unknown here, and learns from the answers. No answer is
     /// worth a failure: then the chunks are sent.
-    pub(super) fn ask(&self, mut chunks: Vec<ChunkHash>, read_bytes: u64) {
-        let known = self.known();
+    pub(super) fn query_dedup(&self, mut chunks: Vec<ChunkHash>, read_bytes: u64) {
+        let known = self.index();
         chunks.retain(|chunk| !known.has(chunk));
         drop(known);
         let granted = lock(&self.queries).grant(chunks.len(), read_bytes);
@@ -343,12 +343,12 @@ impl Workers {
         let answers = self.runtime.block_on(futures::future::join_all(chunks.into_iter().map(ask)));
         for answer in answers {
             let answer = QueryOutcome::of(answer.ok().and_then(Result::ok));
-            lock(&self.queries).heard(&answer);
+            lock(&self.queries).observe(&answer);
             if let QueryOutcome::Shard(bytes, shard) = answer {
                 if let Some(cache) = &self.options.cache {
                     shard_cache::keep(cache, &bytes, &shard);
                 }
-                self.known().learn(&shard);
+                self.index().learn_shard(&shard);
             }
         }
     }
@@ -358,7 +358,7 @@ impl Workers {
     }
 }
 
-/// Lets the others go when a worker panics: they would wait for it for ever.
+/// Stops the other workers when one panics: they would wait for it for ever.
 struct StopOnPanic<'a>(&'a Workers);
 
 impl Drop for StopOnPanic<'_> {
@@ -372,7 +372,7 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// What came of a query.
+/// Result of a dedup query.
 enum QueryOutcome {
     Failed,
     Nothing,
@@ -384,7 +384,7 @@ impl QueryOutcome {
         match answer {
             None => Self::Failed,
             Some(None) => Self::Nothing,
-            // A stranger's bytes: parsed and checked before anything in them is believed.
+            // Untrusted input: parsed and checked before anything in it is believed.
             Some(Some(bytes)) => match Shard::parse_stored(&bytes) {
                 Ok(shard) => Self::Shard(bytes, Box::new(shard)),
                 Err(_) => Self::Failed,
@@ -394,7 +394,7 @@ impl QueryOutcome {
 }
 
 impl QueryBudget {
-    /// How many of `wanted` queries may be made, now that so many more bytes were read.
+    /// How many of `wanted` queries may be made, now that `read_bytes` more bytes were read.
     fn grant(&mut self, wanted: usize, read_bytes: u64) -> usize {
         self.credit_bytes += read_bytes;
         let earned = u32::try_from(self.credit_bytes / QUERY_BYTES).unwrap_or(u32::MAX);
@@ -408,7 +408,7 @@ impl QueryBudget {
         granted
     }
 
-    fn heard(&mut self, answer: &QueryOutcome) {
+    fn observe(&mut self, answer: &QueryOutcome) {
         match answer {
             QueryOutcome::Failed => self.failures += 1,
             QueryOutcome::Nothing => self.failures = 0,
@@ -420,11 +420,11 @@ impl QueryBudget {
 
 /// Shorter blocks are compressed faster than handed over.
 const OFFER_BYTES_MIN: usize = 128 * 1024;
-/// QueryBudget that may be made before any bytes were read; many small new files soon stop asking.
+/// Queries that may be made before any bytes were read; many small new files soon make none.
 const QUERIES_AT_ONCE: u32 = 32;
 /// Bytes read for each further query.
 const QUERY_BYTES: u64 = 4 * 1024 * 1024;
-/// So many failures in a row end the asking.
+/// Failures in a row after which no more queries are made.
 const QUERY_FAILURES_MAX: u32 = 3;
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -438,9 +438,9 @@ mod tests {
         assert_eq!(queries.grant(1000, 0), 32);
         assert_eq!(queries.grant(1, QUERY_BYTES - 1), 0);
         assert_eq!(queries.grant(5, 1), 1);
-        queries.heard(&QueryOutcome::Nothing);
+        queries.observe(&QueryOutcome::Nothing);
         assert_eq!(queries.grant(5, 3 * QUERY_BYTES), 3);
-        (0..3).for_each(|_| queries.heard(&QueryOutcome::Failed));
+        (0..3).for_each(|_| queries.observe(&QueryOutcome::Failed));
         assert_eq!(queries.grant(5, 100 * QUERY_BYTES), 0);
     }
 }

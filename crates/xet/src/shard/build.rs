@@ -29,7 +29,7 @@ pub struct StoredOptions {
     pub tables: LookupTables,
     /// What the chunk hashes *are* keyed with; encoding does not key them, see [`crate::shard::dedup_response`].
     pub key: HashKey,
-    /// When the shard was made, Unix seconds; 0 when nobody noted it.
+    /// When the shard was made, Unix seconds; 0 when it is unknown.
     pub created_s: u64,
     /// After this Unix second the shard is no longer to be used.
     pub expires_s: u64,

@@ -1,7 +1,7 @@
-//! Dedup answers: shards that tell which chunks exist without telling their hashes.
+//! Dedup responses: shards that list stored chunks without showing their hashes.
 //!
-//! Every chunk hash is replaced by its keyed hash, the key stands in the footer, and whoever has a chunk can find it;
-//! whoever has not learns nothing to ask for. Xorb hashes stay plain. Tables are optional and made from keyed hashes.
+//! Every chunk hash is replaced by its keyed hash, the key stands in the footer. A client that has a chunk can find it;
+//! one that has not learns no hash to ask for. Xorb hashes stay plain. Tables are optional and made from keyed hashes.
 
 use crate::error::FormatError;
 use crate::hash::HashKey;
@@ -21,7 +21,7 @@ pub struct DedupResponseOptions {
     pub tables: bool,
 }
 
-/// A dedup answer that tells of these xorbs, whose chunk hashes must be plain.
+/// The dedup response that lists these xorbs, whose chunk hashes must be plain.
 pub fn encode(
     xorbs: impl IntoIterator<Item = XorbEntry>,
     options: &DedupResponseOptions,

@@ -1,8 +1,8 @@
 //! Finds one file, xorb or run of chunks in a stored shard, without parsing the rest.
 //!
 //! With a table a search takes a logarithm of its entries; without one, the section is read from its start. A view
-//! checks every offset it follows but believes the tables otherwise: a wrong table hides things or tells of blocks that
-//! are not there. Bytes from a stranger go through [`Shard::parse_stored`](crate::shard::Shard::parse_stored) first.
+//! checks every offset it follows but believes the tables otherwise: a wrong table hides things or names blocks that
+//! are not there. Untrusted input goes through [`Shard::parse_stored`](crate::shard::Shard::parse_stored) first.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub struct ShardView<B> {
     footer: Footer,
 }
 
-/// A run of chunks somebody has already.
+/// A run of chunks that is stored already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DedupMatch {
     /// The xorb that holds the run.

@@ -63,7 +63,7 @@ impl Tables {
         self.files.is_empty() && self.xorbs.is_empty() && self.chunks.is_empty()
     }
 
-    /// Reads the tables the footer tells of, and fails unless each is absent or exactly the table of these blocks.
+    /// Reads the tables that the footer lists, and fails unless each is absent or exactly the table of these blocks.
     pub(crate) fn parse(
         bytes: &[u8],
         footer: &Footer,

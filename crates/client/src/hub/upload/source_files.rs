@@ -63,7 +63,7 @@ impl SourceFiles {
             })
         };
         for path in &paths {
-            // Named by somebody, who should hear of it before anything is sent.
+            // Named by the user, who should see the error before anything is sent.
             path.metadata().map_err(|error| Error::io(path, error))?;
         }
         let once = move |local: Result<SourceFile>| {

@@ -27,7 +27,7 @@ pub(crate) fn remove_leftover(target: &Path) -> bool {
     fs::remove_file(&journal_path).is_ok()
 }
 
-/// Creates a temporary file of this pull alone, which nobody goes on with.
+/// Creates a temporary file of this pull alone, which no later pull resumes.
 pub(super) fn create_own(target: &Path) -> io::Result<(PathBuf, File)> {
     loop {
         let path = with_suffix(target, &format!(".part-{}", unique()));

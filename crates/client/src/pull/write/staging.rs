@@ -1,4 +1,4 @@
-//! StagingDir: a folder where many small files lie until they are verified.
+//! Staging directory: many small files lie there until they are verified.
 
 use std::fs::{self, File};
 use std::io;
@@ -41,7 +41,7 @@ impl StagingDir {
         self.removed
     }
 
-    /// A name that nobody has had.
+    /// A name that was not used before.
     pub(crate) fn next(&self) -> PathBuf {
         self.folder.join(self.next.fetch_add(1, Ordering::Relaxed).to_string())
     }

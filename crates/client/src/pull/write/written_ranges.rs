@@ -7,7 +7,7 @@ use xet::merkle::MerkleBuilder;
 
 use crate::chunk::Chunk;
 
-/// WrittenRanges of chunks of one file, in any order. Some may have come twice.
+/// Runs of chunks of one file that were written, in any order. Some may have come twice.
 #[derive(Debug, Default)]
 pub(in crate::pull) struct WrittenRanges {
     starts: Vec<(u64, Range<usize>)>,
