@@ -27,6 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from harness import Server, check, noise
+from machine import machine
 
 STEP_S = 5
 
@@ -236,6 +237,7 @@ def main():
         for thread in threads:
             thread.start()
         samples = []
+        print(f"{machine()}, {options.clients} clients\n")
         print("| minute | RSS MiB | of it no file | requests | errors |\n|---:|---:|---:|---:|---:|", flush=True)
         while (now := time.monotonic()) < soak.end:
             rss, anon = soak.memory()

@@ -185,6 +185,11 @@ attacks() {
     python3 tests/security/attacks.py "$target_dir/debug/drystone"
 }
 
+# Mixed encodings, in our kernels and in planted ones.
+kernels() {
+    python3 tests/kernels/run.py "$target_dir/debug/examples/kernels"
+}
+
 # Packs read by a reader in plain Python that knows the page and not the code.
 pack_reader() {
     python3 tests/shardpack/reader.py "$target_dir/debug/shardpack"
@@ -266,6 +271,7 @@ name_vectors() {
 
 name_vectors
 rust_tests
+run "encodings of kernels" count_plain kernels
 hf_xet_agreement
 run "shardpack reader" count_plain pack_reader
 run "one record more" count_plain python3 tests/shardpack/dedup.py "$target_dir/debug/shardpack" "$target_dir/debug/drystone"

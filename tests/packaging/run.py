@@ -114,6 +114,11 @@ def test_debian(folder):
 
 
 def test_units(folder):
+    for unit in sorted(PACKAGING.glob("systemd/drystone*.service")):
+        commands = [line for line in unit.read_text().splitlines() if line.startswith("ExecStart=")]
+        named = all("--config /etc/drystone/drystone.toml" in line for line in commands)
+        is_alone = not re.search("^Environment=DRYSTONE_", unit.read_text(), re.MULTILINE)
+        check(f"{unit.name} reads the settings of the server and no others", commands and named and is_alone, commands)
     if not shutil.which("systemd-analyze"):
         return skipped("the systemd units", "there is no systemd-analyze")
     for unit in PACKAGING.glob("systemd/drystone*.*"):
@@ -156,6 +161,9 @@ def test_settings(folder):
     env = {**os.environ, **config, "DRYSTONE_DATA": str(folder / "data"), "DRYSTONE_CATALOG": "sqlite://x.db", "DRYSTONE_OBJECTS": f"file://{folder}"}
     parsed = run(PROGRAMS / "drystone", "config", "check", "--json", env=env, cwd=folder)
     check("and give them values that can be read", parsed.stdout.startswith("{"), parsed.stderr)
+    image = {**os.environ, **docker, "DRYSTONE_DATA": str(folder / "data")}
+    parsed = run(PROGRAMS / "drystone", "config", "check", "--json", env=image, cwd=folder)
+    check("the image has all settings that a server needs", parsed.stdout.startswith("{"), parsed.stderr)
 
 
 def test_kubernetes():

@@ -234,6 +234,13 @@ def steal(folder, policy):
         widened = hub.request("PUT", "/api/models/ann/closed/dedup", closed, {"dedup": "global"})
         check(f"{policy}: and does not widen it", widened.status == 403, str(widened))
         inner = Upload(folder, noise(4, 1_200_000)).send(hub, closed)
+        # A file sent whole follows the same policy.
+        words = data[:1_000_000] + noise(5, 300_000)
+        batch = {"operation": "upload", "transfers": ["basic"], "objects": [{"oid": hashlib.sha256(words).hexdigest(), "size": len(words)}]}
+        answer = hub.request("POST", "/ann/closed.git/info/lfs/objects/batch", closed, batch)
+        url = urllib.parse.urlsplit(answer.json()["objects"][0]["actions"]["upload"]["href"])
+        whole = hub.request("PUT", f"{url.path}?{url.query}", None, words)
+        check(f"{policy}: a file sent whole to it is taken, whatever others have", whole.status == 200, str(whole))
         reached = hub.request("POST", "/v1/shards", hub.token("--scope", "write", "--repo", "ann/sibling"), inner.forge(lambda dump: dump.update(xorbs=[])))
         check(f"{policy}: nobody reaches what is off", reached.status >= 400, str(reached))
         reaching = hub.request("POST", "/v1/shards", closed, secret.forge(lambda dump: dump.update(xorbs=[])))
@@ -289,9 +296,21 @@ def tokens(folder):
             # Pages send people without a session to sign in.
             check(f"a CAS token does not open {method} {path}", answer.status in (302, 303, 401, 403, 404), str(answer))
             check(f"nor does {method} {path} say anything", b"private words" not in answer.body and b"accessToken" not in answer.body)
+        word = b"a few words"
+        asked = {"operation": "upload", "transfers": ["basic"], "objects": [{"oid": hashlib.sha256(word).hexdigest(), "size": len(word)}]}
+        answer = hub.request("POST", "/ann/secret.git/info/lfs/objects/batch", ann, asked)
+        signed = urllib.parse.urlsplit(answer.json()["objects"][0]["actions"]["upload"]["href"])
+        asked = {"operation": "download", "objects": [{"oid": upload.sha256, "size": upload.size}]}
+        answer = hub.request("POST", "/ann/secret.git/info/lfs/objects/batch", ann, asked)
+        fetched = urllib.parse.urlsplit(answer.json()["objects"][0]["actions"]["download"]["href"])
+        read = hub.request("GET", f"{fetched.path}?{fetched.query}")
+        check("a signed download reads", read.status == 200 and len(read.body) == upload.size, read.status)
         hub.run("token", "revoke", "laptop")
         time.sleep(2.5)
         check("a CAS token ends with the token it came from", reads(cas) in (401, 403), reads(cas))
+        for what, method, url, body in (("download", "GET", fetched, None), ("upload", "PUT", signed, word)):
+            answer = hub.request(method, f"{url.path}?{url.query}", None, body)
+            check(f"a signed {what} ends with the token it was made for", answer.status == 403, str(answer)[:200])
 
         # Anonymous access ends when the repository turns private.
         public = Upload(folder, noise(22, 200_000)).send(hub, hub.cas_token("ann/public", hub.admin).json()["accessToken"])

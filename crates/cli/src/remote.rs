@@ -98,9 +98,9 @@ impl Memory {
 /// What to keep of what is read.
 #[derive(Debug, Args)]
 pub(crate) struct Keeping {
-    /// Bytes to keep in the cache that --cache-dir names
-    #[arg(long, value_name = "BYTES", default_value_t = 16 << 30)]
-    cache_bytes: u64,
+    /// Bytes to keep in the cache that --cache-dir names [default: 16 GiB]
+    #[arg(long, value_name = "BYTES", conflicts_with = "no_cache")]
+    cache_bytes: Option<u64>,
 
     /// Take everything from that cache and ask nobody
     #[arg(long, conflicts_with = "no_cache")]
@@ -111,7 +111,13 @@ impl Keeping {
     /// The cache, if there is one.
     pub(crate) fn cache(&self, memory: &Memory) -> Result<Option<Arc<Cache>>, CliError> {
         match memory.named() {
-            Some(folder) => Ok(Some(Arc::new(Cache::open(&folder.join("chunks"), self.cache_bytes)?))),
+            Some(folder) => {
+                let bytes = self.cache_bytes.unwrap_or(CACHE_BYTES);
+                Ok(Some(Arc::new(Cache::open(&folder.join("chunks"), bytes)?)))
+            }
+            None if self.cache_bytes.is_some() => {
+                Err(CliError::Message("--cache-bytes: name the cache with --cache-dir DIR".into()))
+            }
             None if self.offline => Err(CliError::Message("offline from where? say --cache-dir DIR".into())),
             None => Ok(None),
         }
@@ -126,6 +132,9 @@ impl Keeping {
         })
     }
 }
+
+/// What a cache may hold unless it is said.
+const CACHE_BYTES: u64 = 16 << 30;
 
 /// How to pull.
 #[derive(Debug, Args)]

@@ -92,15 +92,16 @@ async fn watch(progress: Arc<Progress>, words: fn(&Progress) -> String) {
         let done = progress.done_bytes.value();
         let total = progress.total_bytes.value().max(done);
         let rate = (done - before) as f64 / started.elapsed().as_secs_f64().max(0.1);
-        let left = Duration::from_secs_f64(((total - done) as f64 / rate.max(1.0)).min(1e9));
+        // Before anything moved nobody can tell.
+        let left = (done > before).then(|| Duration::from_secs_f64(((total - done) as f64 / rate).min(1e9)));
+        let left = left.map_or(String::new(), |left| format!(", {} left", HumanDuration(left)));
         bar.0.set_length(total);
         bar.0.set_position(done);
         bar.0.set_message(format!(
-            "{}, {} files, {}/s, {} left",
+            "{}, {} files, {}/s{left}",
             words(&progress),
             progress.files.value(),
-            BinaryBytes(rate as u64),
-            HumanDuration(left)
+            BinaryBytes(rate as u64)
         ));
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

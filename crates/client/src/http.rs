@@ -10,6 +10,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Counter;
 use crate::retry::RetryPolicy;
 use crate::token::{Token, Tokens};
-use answer::{broken, read_all, refuse};
+use answer::{broken, read_all, refuse, unreached};
 use body::{Pieces, Watch};
 
 /// How to connect to a server.
@@ -112,6 +113,8 @@ pub(crate) struct Http {
     connections: Arc<Semaphore>,
     up: Option<Arc<Bandwidth>>,
     down: Option<Arc<Bandwidth>>,
+    /// Whether the server ever answered.
+    reached: AtomicBool,
     pub(crate) retries: Counter,
 }
 
@@ -144,6 +147,7 @@ impl Http {
             connections: Arc::new(Semaphore::new(budget::connections(options.connections_max))),
             up: bandwidth(),
             down: bandwidth(),
+            reached: AtomicBool::new(false),
             retries: Counter::default(),
             options,
         })
@@ -156,13 +160,34 @@ impl Http {
 
     /// One request, tried as often as it is worth; answers below 400 and those it lets pass come back.
     pub(crate) async fn send(&self, request: &Request<'_>) -> Result<Response> {
-        self.options.retry.run(&self.retries, || self.send_once(request)).await
+        self.with_retries(|| self.send_once(request)).await
     }
 
     /// Sends a request and reads its whole answer of at most `bytes_max` bytes.
     pub(crate) async fn send_and_read(&self, request: &Request<'_>, bytes_max: u64) -> Result<Bytes> {
         let work = || async { self.read_body(request.path, self.send_once(request).await?, bytes_max).await };
-        self.options.retry.run(&self.retries, work).await
+        self.with_retries(work).await
+    }
+
+    /// Does `work` as often as it is worth. A server that never answered is tried for a second or two only: its URL is wrong,
+    /// or it does not run, and the user should know soon.
+    async fn with_retries<T, F>(&self, mut work: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut attempt = 1;
+        loop {
+            let error = match work().await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let is_worth_it = self.reached.load(Ordering::Relaxed) || attempt < UNREACHED_ATTEMPTS_MAX;
+            let wait = self.options.retry.pause(attempt, &error).filter(|_| is_worth_it);
+            let Some(wait) = wait else { return Err(error) };
+            tokio::time::sleep(wait).await;
+            self.retries.add(1);
+            attempt += 1;
+        }
     }
 
     /// One request, once.
@@ -209,7 +234,14 @@ impl Http {
         }
         let options = &self.options;
         tokio::select! {
-            sent = builder.send() => sent.map_err(|source| broken(url, &source)),
+            sent = builder.send() => match sent {
+                Ok(answer) => {
+                    self.reached.store(true, Ordering::Relaxed);
+                    Ok(answer)
+                }
+                Err(source) if self.reached.load(Ordering::Relaxed) => Err(broken(url, &source)),
+                Err(source) => Err(unreached(&self.base, &source)),
+            },
             () = watch.stalled(options.stall_timeout, options.floor_bytes, options.answer_timeout) => {
                 let message = format!("{url}: no progress for {:?}", options.stall_timeout);
                 Err(Error::new(ErrorKind::Unavailable, message))
@@ -267,6 +299,9 @@ impl Http {
         Ok(body::received(shown, answer, wanted, &self.options, self.down.clone(), connection))
     }
 }
+
+/// Attempts at a server that never answered.
+const UNREACHED_ATTEMPTS_MAX: u32 = 3;
 
 /// Whether a token may go there: over TLS, or not off this machine.
 fn is_private(url: &Url) -> bool {

@@ -58,26 +58,25 @@ fn data(config: &ServeConfig) -> Result<String, String> {
 }
 
 async fn objects(config: &ServeConfig) -> Result<String, String> {
-    let objects = match &config.objects {
+    let (objects, place) = match &config.objects {
         Some(url) => {
-            if let Some(folder) = url.expose().strip_prefix("file://").map(PathBuf::from)
-                && !folder.exists()
-            {
+            let folder = url.expose().strip_prefix("file://").map(PathBuf::from);
+            if let Some(folder) = folder.as_ref().filter(|folder| !folder.exists()) {
                 return Ok(format!("{} will be made", folder.display()));
             }
-            open_bucket(url)
+            (open_bucket(url), folder.map_or("the bucket".to_owned(), |folder| folder.display().to_string()))
         }
         None => {
             let folder = config.data.join("objects");
             if !folder.exists() {
                 return Ok(format!("{} will be made", folder.display()));
             }
-            store::Objects::local(&folder)
+            (store::Objects::local(&folder), folder.display().to_string())
         }
     };
     let objects = objects.map_err(|error| error.to_string())?;
     let found = objects.head(&ObjectKey::Shard(ShardHash::ZERO)).await;
-    found.map(|_| format!("{objects:?} answers")).map_err(|error| error.to_string())
+    found.map(|_| format!("{place} answers")).map_err(|error| error.to_string())
 }
 
 async fn catalog_of(config: &ServeConfig) -> Result<String, String> {

@@ -22,7 +22,7 @@ use store::{Catalog, DedupOptions, Objects, Options, Store};
 use crate::config::{DedupPolicy, ServeConfig};
 use crate::secret::{Key, KeyRing, Secret, hex, parse_hex};
 
-pub use opening::{OpenStore, Opening};
+pub use opening::{BACKUP_FILE, OpenStore, Opening, file_url};
 
 /// A data folder.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ impl House {
     }
 
     /// A store over these objects and their catalog, as the settings want it.
-    pub fn store(config: &ServeConfig, keys: &KeyRing, objects: Objects, catalog: Arc<dyn Catalog>) -> Store {
+    pub fn store(config: &ServeConfig, keys: &KeyRing, objects: Objects, catalog: Arc<Catalog>) -> Store {
         let secret = keys.derive("dedup answers");
         let (_, secret) = secret.first().expect("a ring has a current key");
         let dedup = DedupOptions {

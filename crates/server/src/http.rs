@@ -13,6 +13,7 @@ pub mod observe;
 mod parameters;
 mod preconditions;
 mod reconstruction;
+mod refusal_time;
 mod shard;
 pub mod telemetry;
 pub mod token;
@@ -194,7 +195,8 @@ async fn guard(
 fn understood(request: &Request) -> Result<(), Refused> {
     preconditions::check(request)?;
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let checked = route.map_or(Ok(()), |route| parameters::check(route, request.uri().query()));
+    let check = |route| parameters::check(request.method(), route, request.uri().query());
+    let checked = route.map_or(Ok(()), check);
     checked.map_err(|message| Refused::new(ErrorCode::Invalid, message))
 }
 

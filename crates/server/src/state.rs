@@ -234,10 +234,18 @@ impl AppState {
         let claims = self.tokens.verify(token, self.now_s())?;
         claims.allow(needed)?;
         self.admit(&claims.jti)?;
-        let access = self.people()?.access(&claims, needed, self.now_s()).await?;
-        let access = access.ok_or(auth::Refusal::Void)?;
+        let access = self.content_access(&claims, needed).await?.ok_or(auth::Refusal::Void)?;
         store::audit::name(&claims.sub);
         Ok(Some(access.scope))
+    }
+
+    /// What claims allow now, if that includes `needed`: `None` when the access that they were made for has ended.
+    pub(crate) async fn content_access(
+        &self,
+        claims: &Claims,
+        needed: TokenScope,
+    ) -> Result<Option<auth::access::Access>, Refused> {
+        Ok(self.people()?.access(claims, needed, self.now_s()).await?)
     }
 
     /// The scope that claims name where access control is off: the repository follows its id.

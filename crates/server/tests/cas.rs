@@ -384,5 +384,5 @@ fn an_upload_without_a_length_is_counted_and_its_calls_are_timed() {
     assert_eq!(count("drystone_ingest_seconds_count"), 1.0);
     // The xorb, and the id of the store.
     assert_eq!(count("drystone_object_seconds_count{call=\"put\"}"), 2.0);
-    assert_eq!(count("drystone_catalog_seconds_count{call=\"record_upload\"}"), 2.0);
+    assert_eq!(count("drystone_catalog_seconds_count{call=\"record an upload\"}"), 1.0);
 }

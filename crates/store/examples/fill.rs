@@ -10,9 +10,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use store::catalog::Catalog;
 use store::catalog::repo::{GitRow, LinkedFile, RefChange, RepoRow};
 use store::catalog::rows::{DedupRow, FileRow, Registration, ShardRow, XorbRow, XorbState};
-use store::catalog::{Catalog, SqliteCatalog};
 use store::layout::LayoutBuilder;
 use store::repo::commit::{Commit, Signature};
 use store::repo::oid::{ObjectKind, Oid};
@@ -62,7 +62,7 @@ async fn fill(
     sample: u64,
     files_in_xorb: u64,
 ) -> store::Result<()> {
-    let catalog = SqliteCatalog::open(file).await?;
+    let catalog = Catalog::open_file(file).await?;
     let scope = Scope::new(namespace, repo)?;
     let xorbs: Vec<XorbRow> = (0..files.div_ceil(files_in_xorb)).map(xorb).collect();
     for rows in xorbs.chunks(1000) {
@@ -101,7 +101,7 @@ const FILES_AT_ONCE: usize = 10_000;
 
 /// A repository whose one commit has all files, in folders of two hundred.
 async fn commit(file: &Path, namespace: &str, repo: &str, files: u64) -> store::Result<()> {
-    let catalog = SqliteCatalog::open(file).await?;
+    let catalog = Catalog::open_file(file).await?;
     let name = RepoName::new(Kind::Model, namespace, repo.trim_start_matches("models/"))?;
     let id = RepoId::new(*name_bytes("repo", 1).first_chunk().expect("32 bytes"));
     let row = RepoRow { id, name, private: false, created_s: 1, updated_s: 1, reclaim_s: None };

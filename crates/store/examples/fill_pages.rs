@@ -7,8 +7,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use store::catalog::Catalog;
 use store::catalog::repo::{GitRow, LinkedFile, RefRow, RepoRow};
-use store::catalog::{Catalog, SqliteCatalog};
 use store::repo::commit::{Commit, Signature};
 use store::repo::oid::{ObjectKind, Oid};
 use store::repo::pointer::Pointer;
@@ -37,7 +37,7 @@ async fn main() -> ExitCode {
 }
 
 async fn fill(file: &Path, repos: u64, files: u64) -> store::Result<()> {
-    let catalog = SqliteCatalog::open(file).await?;
+    let catalog = Catalog::open_file(file).await?;
     let empty = git_row(ObjectKind::Tree, Tree::default().encode(), None);
     for number in 0..repos {
         let kind = if number % 3 == 0 { Kind::Dataset } else { Kind::Model };
@@ -63,7 +63,7 @@ async fn fill(file: &Path, repos: u64, files: u64) -> store::Result<()> {
 
 /// A repository whose one commit has the last of these objects for its root.
 async fn make(
-    catalog: &SqliteCatalog,
+    catalog: &Catalog,
     number: u64,
     kind: Kind,
     name: &str,

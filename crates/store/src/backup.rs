@@ -6,20 +6,27 @@
 //!
 //! The snapshot is a SQLite file, whatever the catalog is in, so that a backup can be restored to either database.
 
+mod check;
+mod prune;
 mod snapshot;
 
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use sha2::{Digest as _, Sha256};
 
-use crate::catalog::sweep::{Kept, Use};
-use crate::catalog::{Catalog, SqliteCatalog};
+use crate::catalog::Catalog;
 use crate::copy::{Copied, CopyOptions, CopyProgress, copy};
 use crate::error::{Error, ErrorKind, Result};
-use crate::objects::{Folder, ObjectKey, Objects};
+use crate::identity::{self, Names};
+use crate::objects::Objects;
+use crate::sweep::remove_drafts;
 
+pub(crate) use check::{CheckedCopy, check};
+pub use prune::Prune;
+use snapshot::make_private;
 pub use snapshot::{SnapshotProgress, snapshot};
 
 /// What is backed up.
@@ -29,6 +36,8 @@ pub struct BackupSource {
     pub objects: Objects,
     /// The URL of the catalog.
     pub catalog: String,
+    /// Both as messages show them.
+    pub names: Names,
 }
 
 /// Where to.
@@ -40,8 +49,8 @@ pub struct BackupTarget {
     pub catalog: PathBuf,
     /// A run before was killed after this Unix second: what it wrote since may not be checked.
     pub interrupted_s: Option<u64>,
-    /// Delete objects that are neither in the source any more nor needed by the snapshot.
-    pub prune: bool,
+    /// Which objects to delete that are neither in the source any more nor needed by the snapshot.
+    pub prune: Prune,
 }
 
 /// What a backup did.
@@ -61,6 +70,14 @@ pub struct BackedUp {
     pub needed: u64,
     /// Those of them that are damaged or missing in the source, and so not in the copy.
     pub damaged: Vec<String>,
+    /// Those of them that the source has lost and the copy has, from an earlier backup.
+    pub lost: Vec<String>,
+    /// Why nothing was pruned.
+    pub prune_refused: Option<String>,
+    /// What a killed run before had left, and was removed.
+    pub leftovers: Vec<String>,
+    /// SHA-256 of the file of the snapshot.
+    pub catalog_sha256: String,
 }
 
 /// How far a backup or a restoration is.
@@ -84,7 +101,8 @@ impl BackupProgress {
     }
 }
 
-/// Backs a store up.
+/// Backs a store up. A catalog that does not belong to the objects is refused, as for every other command: the snapshot would
+/// replace a good one.
 pub async fn backup(
     source: &BackupSource,
     target: &BackupTarget,
@@ -92,183 +110,81 @@ pub async fn backup(
     progress: &BackupProgress,
 ) -> Result<BackedUp> {
     let draft = with_suffix(&target.catalog, ".part");
-    let mut done = BackedUp::default();
-    let options = CopyOptions { dry_run: false, recheck_since_s: target.interrupted_s };
+    let mut done =
+        BackedUp { leftovers: remove_leftovers(&target.objects, &draft).await?, ..BackedUp::default() };
     for round in 1..=ROUNDS {
-        progress.begin("snapshot of the catalog");
         done.snapshot_s = now_s();
-        remove_database(&draft)?;
-        snapshot(&source.catalog, &draft, &progress.snapshot).await?;
+        let checked = match copy_once(source, target, &draft, &mut done, progress).await {
+            Ok(checked) => checked,
+            Err(error) => {
+                // The error that stopped the backup matters more than a draft that stays behind.
+                let _ = remove_database(&draft);
+                return Err(error);
+            }
+        };
+        (done.needed, done.damaged, done.lost) = (checked.needed, checked.missing, checked.lost);
+        // What went while the objects were copied is in no later snapshot; what is lost for good stays missing.
+        if done.damaged.is_empty() && done.lost.is_empty() || round == ROUNDS {
+            break;
+        }
+    }
+    if target.prune != Prune::Nothing {
+        progress.begin("prune");
+        let catalog = Catalog::open_file(&draft).await?;
+        let pruned = prune::prune(&catalog, &source.objects, target, &done).await;
+        catalog.close().await;
+        match pruned? {
+            Ok(pruned) => done.pruned = pruned,
+            Err(refusal) => done.prune_refused = Some(refusal),
+        }
+    }
+    done.catalog_sha256 = sha256_of(&draft)?;
+    publish(&draft, &target.catalog)?;
+    Ok(done)
+}
+
+/// Removes what a killed backup or restoration left half written; returns the names.
+pub(crate) async fn remove_leftovers(objects: &Objects, draft: &Path) -> Result<Vec<String>> {
+    let mut leftovers = remove_drafts(objects).await?;
+    if draft.exists() {
+        remove_database(draft)?;
+        leftovers.push(draft.display().to_string());
+    }
+    Ok(leftovers)
+}
+
+/// Takes a snapshot, copies what the copy does not have, and checks the copy against the snapshot.
+async fn copy_once(
+    source: &BackupSource,
+    target: &BackupTarget,
+    draft: &Path,
+    done: &mut BackedUp,
+    progress: &BackupProgress,
+) -> Result<CheckedCopy> {
+    progress.begin("snapshot of the catalog");
+    remove_database(draft)?;
+    snapshot(&source.catalog, draft, &progress.snapshot).await?;
+    let catalog = Catalog::open_file(draft).await?;
+    let paired = identity::require_pair(&source.objects, &catalog, &source.names).await;
+    let checked = async {
+        paired?;
         progress.begin("objects");
+        let options = CopyOptions { dry_run: false, recheck_since_s: target.interrupted_s };
         let Copied { objects, bytes, known, .. } =
             copy(&source.objects, &target.objects, options, &progress.copy).await?;
         done.objects += objects;
         done.bytes += bytes;
         done.known = known;
         progress.begin("check of the copy");
-        let catalog = SqliteCatalog::open(&draft).await?;
-        let checked = check(&catalog, &target.objects, now_s()).await;
-        catalog.close().await;
-        let checked = checked?;
-        (done.needed, done.damaged) = (checked.needed, checked.missing);
-        // What went while the objects were copied is in no later snapshot; what is lost for good stays missing.
-        if done.damaged.is_empty() || round == ROUNDS {
-            break;
-        }
-    }
-    if target.prune {
-        progress.begin("prune");
-        let catalog = SqliteCatalog::open(&draft).await?;
-        let pruned = prune(&catalog, &source.objects, &target.objects).await;
-        catalog.close().await;
-        done.pruned = pruned?;
-    }
-    publish(&draft, &target.catalog)?;
-    Ok(done)
+        check(&catalog, &target.objects, Some(&source.objects), done.snapshot_s).await
+    };
+    let checked = checked.await;
+    catalog.close().await;
+    checked
 }
 
 /// How often a new snapshot is taken when objects of the last one were deleted meanwhile.
 const ROUNDS: u32 = 4;
-
-/// What the catalog of a copy needs.
-#[derive(Debug, Default)]
-pub(crate) struct CheckedCopy {
-    pub(crate) needed: u64,
-    pub(crate) missing: Vec<String>,
-}
-
-/// Looks for every object that the catalog names. Xorbs and shards that no file is made of, and that went, are given up in the
-/// catalog, as garbage collection did at the source.
-pub(crate) async fn check(catalog: &dyn Catalog, objects: &Objects, now_s: u64) -> Result<CheckedCopy> {
-    let mut checked = CheckedCopy::default();
-    let care = catalog.care();
-    let mut after = Vec::new();
-    loop {
-        let rows = care.xorb_page(&after, PAGE).await?;
-        let Some(last) = rows.last() else { break };
-        after = last.key.hash.as_bytes().to_vec();
-        let keys = rows.iter().map(|row| (ObjectKey::Xorb(row.key), row.object_bytes));
-        let missing = missing(objects, keys.collect()).await?;
-        let hashes: Vec<_> = missing.iter().filter_map(hash_of).collect();
-        let used: Vec<_> = catalog.sweep().uses(Use::Xorbs, &hashes).await?;
-        let is_used = |key: &ObjectKey| {
-            hash_of(key).is_none_or(|hash| used.iter().any(|(used, count)| *used == hash && *count > 0))
-        };
-        checked.needed += rows.len() as u64;
-        give_up(catalog, Kept::Xorbs, missing.iter().filter(|key| !is_used(key)), now_s).await?;
-        checked.missing.extend(missing.iter().filter(|key| is_used(key)).map(ToString::to_string));
-    }
-    let mut after = Vec::new();
-    loop {
-        let rows = care.shard_page(&after, PAGE).await?;
-        let Some(last) = rows.last() else { break };
-        after = last.hash.as_bytes().to_vec();
-        let keys = rows.iter().map(|row| (ObjectKey::Shard(row.hash), row.object_bytes));
-        let missing = missing(objects, keys.collect()).await?;
-        checked.needed += rows.len() as u64;
-        give_up(catalog, Kept::Shards, missing.iter(), now_s).await?;
-        let hashes: Vec<_> = missing.iter().filter_map(shard_of).collect();
-        let left = catalog.shards(&hashes).await?;
-        let is_left = |key: &&ObjectKey| left.iter().any(|row| Some(row.hash) == shard_of(key));
-        checked.missing.extend(missing.iter().filter(is_left).map(ToString::to_string));
-    }
-    let mut after = Vec::new();
-    loop {
-        let repos = catalog.sweep().all_repos(&after, PAGE).await?;
-        let Some(last) = repos.last() else { return Ok(checked) };
-        after = last.row.id.as_bytes().to_vec();
-        for repo in repos {
-            let mut after = Vec::new();
-            loop {
-                let bundles = care.bundle_page(repo.row.id, &after, PAGE).await?;
-                let Some(last) = bundles.last() else { break };
-                after = last.as_bytes().to_vec();
-                checked.needed += bundles.len() as u64;
-                let key = |commit| (ObjectKey::Bundle { repo: repo.row.id, commit }, 0);
-                let missing = missing(objects, bundles.into_iter().map(key).collect()).await?;
-                checked.missing.extend(missing.iter().map(ToString::to_string));
-            }
-        }
-    }
-}
-
-/// Those of these objects that are not there in their length; 0 is any.
-async fn missing(objects: &Objects, keys: Vec<(ObjectKey, u64)>) -> Result<Vec<ObjectKey>> {
-    let looks = keys.into_iter().map(|(key, bytes)| async move {
-        let found = objects.head(&key).await?;
-        let is_there = found.is_some_and(|found| bytes == 0 || found == bytes);
-        Ok::<_, Error>((!is_there).then_some(key))
-    });
-    let looks: Vec<_> = looks.collect();
-    stream::iter(looks)
-        .buffered(HEADS_AT_ONCE)
-        .try_filter_map(|key| async move { Ok(key) })
-        .try_collect()
-        .await
-}
-
-async fn give_up<'a>(
-    catalog: &dyn Catalog,
-    of: Kept,
-    keys: impl Iterator<Item = &'a ObjectKey>,
-    now_s: u64,
-) -> Result<()> {
-    let hashes: Vec<_> = keys.filter_map(hash_of).collect();
-    let sweep = catalog.sweep();
-    sweep.condemn(of, &hashes, u64::MAX, now_s).await?;
-    sweep.doom(of, &hashes, u64::MAX, now_s).await?;
-    sweep.bury(of, &hashes, now_s).await
-}
-
-/// Deletes from the copy what the source does not have and the snapshot does not need; counts it.
-async fn prune(catalog: &dyn Catalog, from: &Objects, to: &Objects) -> Result<u64> {
-    let mut pruned = 0;
-    for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Repos, Folder::People] {
-        let mut pages = to.list(folder).try_chunks(PAGE as usize);
-        while let Some(page) = pages.try_next().await.map_err(|cut| cut.1)? {
-            let keys = page.iter().filter_map(|listed| Some((listed.key?, 0))).collect();
-            let mut gone = Vec::new();
-            for key in missing(from, keys).await? {
-                if !is_needed(catalog, &key).await? {
-                    gone.push(key);
-                }
-            }
-            pruned += gone.len() as u64;
-            to.delete_all(gone).await?;
-        }
-    }
-    Ok(pruned)
-}
-
-async fn is_needed(catalog: &dyn Catalog, key: &ObjectKey) -> Result<bool> {
-    Ok(match key {
-        ObjectKey::Xorb(xorb) => {
-            let rows = catalog.xorbs(&[xorb.hash]).await?;
-            rows.iter().any(|row| row.key == *xorb && !row.is_swept())
-        }
-        ObjectKey::Shard(hash) => !catalog.shards(&[*hash]).await?.is_empty(),
-        ObjectKey::Bundle { repo, commit } => {
-            !catalog.sweep().used_bundles(*repo, &[*commit]).await?.is_empty()
-        }
-        // Records are replaced by later ones, which are in the source.
-        _ => false,
-    })
-}
-
-fn hash_of(key: &ObjectKey) -> Option<[u8; 32]> {
-    match key {
-        ObjectKey::Xorb(key) => Some(*key.hash.as_bytes()),
-        ObjectKey::Shard(hash) => Some(*hash.as_bytes()),
-        _ => None,
-    }
-}
-
-fn shard_of(key: &ObjectKey) -> Option<xet::ShardHash> {
-    match key {
-        ObjectKey::Shard(hash) => Some(*hash),
-        _ => None,
-    }
-}
 
 /// Fails while a server or another command has the database of a copy open.
 pub fn expect_unused(file: &Path) -> Result<()> {
@@ -289,6 +205,10 @@ pub fn expect_unused(file: &Path) -> Result<()> {
 /// Puts a database that nobody has open in the place of another: durable, whole or not at all.
 pub(crate) fn publish(draft: &Path, file: &Path) -> Result<()> {
     let failed = |source| failed(file, source);
+    if has_log(draft) {
+        let message = format!("{}: the snapshot was not written whole", draft.display());
+        return Err(Error::new(ErrorKind::Internal, message));
+    }
     File::open(draft).and_then(|draft| draft.sync_all()).map_err(failed)?;
     // The log of the database that was there belongs to no other.
     remove_log(file)?;
@@ -298,9 +218,47 @@ pub(crate) fn publish(draft: &Path, file: &Path) -> Result<()> {
 }
 
 /// Removes a database that nobody has open.
-pub(crate) fn remove_database(file: &Path) -> Result<()> {
+pub fn remove_database(file: &Path) -> Result<()> {
     remove_log(file)?;
     remove(file)
+}
+
+/// Whether there are rows beside the file that are not in it yet.
+fn has_log(file: &Path) -> bool {
+    let has_bytes = |suffix| fs::metadata(with_suffix(file, suffix)).is_ok_and(|metadata| metadata.len() > 0);
+    ["-wal", "-journal"].into_iter().any(has_bytes)
+}
+
+/// Digest of a database that nobody has open.
+fn sha256_of(file: &Path) -> Result<String> {
+    let read = || -> std::io::Result<String> {
+        let (mut hasher, mut open) = (Sha256::new(), File::open(file)?);
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match open.read(&mut piece)? {
+                0 => break,
+                read => hasher.update(piece.get(..read).unwrap_or_default()),
+            }
+        }
+        Ok(xet::hash::hex(&hasher.finalize()))
+    };
+    read().map_err(|source| failed(file, source))
+}
+
+/// Copies the snapshot of a backup, which must be as it was written. Only reads: a backup may be on a medium that cannot be
+/// written to, where SQLite does not open a database with a log.
+pub fn copy_snapshot(from: &Path, to: &Path, sha256: &str) -> Result<()> {
+    make_private(to).and_then(|()| fs::copy(from, to)).map_err(|source| failed(from, source))?;
+    if !has_log(from) && sha256_of(to)? == sha256 {
+        return Ok(());
+    }
+    remove(to)?;
+    let message = format!(
+        "{}: not as the backup was written: it is damaged, or a server or command has written to it. Take another backup, \
+         restore an older one, or pass --accept-changed-catalog to restore what is there",
+        from.display()
+    );
+    Err(Error::new(ErrorKind::Corrupt, message))
 }
 
 fn remove_log(file: &Path) -> Result<()> {
@@ -328,9 +286,7 @@ pub fn sqlite_url(file: &Path) -> Result<String> {
 
 /// The file of a URL `sqlite:///…`.
 pub fn sqlite_file(url: &str) -> Result<PathBuf> {
-    let options = <sqlx::sqlite::SqliteConnectOptions as std::str::FromStr>::from_str(url);
-    let options = options.map_err(|source| Error::caused(ErrorKind::Invalid, "catalog URL", source))?;
-    Ok(options.get_filename().to_owned())
+    crate::catalog::file_of(url)
 }
 
 /// The path with this at its end.
@@ -341,4 +297,3 @@ pub(crate) fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
 }
 
 const PAGE: u64 = 500;
-const HEADS_AT_ONCE: usize = 32;

@@ -2,6 +2,10 @@
 //!
 //! Every method takes a batch and is one statement or one short transaction. Every write can be repeated: what is there
 //! stays, so a caller who did not hear the answer asks again.
+//!
+//! *Contract*: a write is durable when its call returns, all of it or nothing; of two writers of one row the first wins
+//! and the second is told; batches may be empty, may repeat themselves and have no order; reads see every write that
+//! returned before they began. A failed write may have happened: repeat it.
 
 #[cfg(test)]
 #[macro_use]
@@ -9,140 +13,180 @@ mod on_each;
 
 pub mod browse;
 pub mod care;
+mod content;
 pub mod keep;
 pub mod migrate;
-pub mod postgres;
+mod migrations;
 mod probe;
 pub mod records;
+mod register;
 pub mod repo;
 pub mod review;
 pub mod rows;
-pub mod sqlite;
 pub mod sweep;
-pub(crate) mod timed;
 pub mod tokens;
 pub mod uploads;
 
 #[cfg(test)]
 mod contract;
+#[cfg(test)]
+mod sqlite_tests;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use sqlx::SqlSafeStr;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
-use crate::access::Scope;
+use crate::db::{self, ChangeToken, Db, Hook, Sql};
 use crate::error::{Error, ErrorKind, Result};
-use rows::{AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow};
+use rows::{Counts, Reach};
 
 pub use browse::BrowseCatalog;
 pub use care::CareCatalog;
 pub use keep::KeepCatalog;
-pub use postgres::PostgresCatalog;
 pub use probe::{Probed, probe};
 pub use repo::RepoCatalog;
-pub use sqlite::SqliteCatalog;
 pub use sweep::SweepCatalog;
 pub use tokens::{TokenRow, Tokens};
 pub use uploads::UploadCatalog;
 
 /// The index over the objects.
-///
-/// *Contract*: a write is durable when its call returns, all of it or nothing; of two writers of one row the first wins
-/// and the second is told; batches may be empty, may repeat themselves and have no order; reads see every write that
-/// returned before they began. A failed write may have happened: repeat it.
-#[async_trait]
-pub trait Catalog: std::fmt::Debug + Send + Sync {
-    /// The rows of these xorbs, whatever their state; unknown ones are left out.
-    async fn xorbs(&self, hashes: &[XorbHash]) -> Result<Vec<XorbRow>>;
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    db: Db,
+    hub: RepoCatalog,
+    sweep: SweepCatalog,
+    care: CareCatalog,
+    browse: BrowseCatalog,
+    keep: KeepCatalog,
+    uploads: UploadCatalog,
+    tokens: Tokens,
+}
 
-    /// Adds xorbs whose objects are stored. A row that is there stays, and is live again if it was condemned. One that is
-    /// being deleted stays too, and says so. Answers once for every distinct hash.
-    async fn add_xorbs(&self, rows: &[XorbRow]) -> Result<Vec<AddedXorb>>;
-
-    /// Notes that somebody learned of these xorbs now, which revives those that were condemned; tells which of them are
-    /// live.
-    async fn touch_xorbs(&self, hashes: &[XorbHash], now_s: u64) -> Result<Vec<XorbHash>>;
-
-    /// Adds all that a shard tells, if every xorb it refers to is live, or nothing.
-    async fn register(&self, registration: &Registration) -> Result<Registered>;
-
-    /// The files of these that `scope` may read; others are left out.
-    async fn files(&self, scope: &Scope, hashes: &[FileHash]) -> Result<Vec<FileRow>>;
-
-    /// The files that were registered in `scope` under these digests, several for one digest where chunking differed.
-    async fn files_by_sha256(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<(Sha256, FileHash)>>;
-
-    /// For each of these chunks within reach, one live xorb that holds it; others are left out.
-    async fn dedup(&self, reach: &Reach, chunks: &[ChunkHash]) -> Result<Vec<DedupHit>>;
-
-    /// Whether a repository within reach registered something that is made of this xorb.
-    async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> Result<bool>;
-
-    /// The rows of these shards; unknown ones are left out.
-    async fn shards(&self, hashes: &[ShardHash]) -> Result<Vec<ShardRow>>;
-
-    /// Whether a chunk is within reach, if that is told without waiting for anyone; else [`dedup`](Self::dedup) tells.
-    fn peek_chunk(&self, _reach: &Reach, _chunk: ChunkHash) -> Option<bool> {
-        None
+impl Catalog {
+    /// Opens the SQLite file, which is created if it is not there, and brings its tables up to date.
+    pub async fn open_file(file: &Path) -> Result<Self> {
+        let db = Db::new(Arc::new(db::sqlite::Sqlite::open(file)?));
+        db::migrations::run(&db, db::migrations::SQLITE_TABLE, migrations::SQLITE).await?;
+        Ok(Self::over(db))
     }
 
-    /// The file, if `scope` may read it, and if that is told without waiting for anyone; else [`files`](Self::files) tells.
-    fn peek_file(&self, _scope: &Scope, _hash: FileHash) -> Option<Option<FileRow>> {
-        None
+    /// Whether there is a catalog in the file.
+    pub fn is_in_file(file: &Path) -> Result<bool> {
+        Ok(db::sqlite::probe(file)?.schema.is_some())
+    }
+
+    async fn open_postgres(url: &str) -> Result<Self> {
+        let db = Db::new(Arc::new(db::postgres::Postgres::open(url).await?));
+        let run = || db::migrations::run(&db, db::migrations::POSTGRES_TABLE, migrations::POSTGRES);
+        // Servers that start at once trip over each other's statements: the one that fell looks again, and finds the work
+        // done.
+        let mut left = 5;
+        while let Err(error) = run().await {
+            if left == 0 {
+                return Err(error);
+            }
+            left -= 1;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(Self::over(db))
+    }
+
+    fn over(db: Db) -> Self {
+        Self {
+            hub: RepoCatalog { db: db.clone() },
+            sweep: SweepCatalog { db: db.clone() },
+            care: CareCatalog { db: db.clone() },
+            browse: BrowseCatalog { db: db.clone() },
+            keep: KeepCatalog { db: db.clone() },
+            uploads: UploadCatalog { db: db.clone() },
+            tokens: Tokens { db: db.clone() },
+            db,
+        }
+    }
+
+    /// The same catalog with a hook around every statement that is run through this handle: for tests.
+    #[must_use]
+    pub fn with_hook(&self, hook: Hook) -> Self {
+        Self::over(self.db.with_hook(hook))
+    }
+
+    /// Ends all connections. A file then holds everything by itself.
+    pub async fn close(self) {
+        self.db.close().await;
     }
 
     /// The tokens people keep.
-    fn tokens(&self) -> &dyn Tokens;
-
-    /// Keeps a secret under a name, unless there is one already. Answers with what is kept: the same for everyone, ever.
-    async fn agree(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
-
-    /// The value that [`agree`](Self::agree) stored under a name.
-    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>>;
-
-    /// How many rows there are. Counts everything: not for every request.
-    async fn counts(&self) -> Result<Counts>;
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
 
     /// The Hub side: repositories, refs, git objects, members.
-    fn hub(&self) -> &dyn RepoCatalog;
+    pub fn hub(&self) -> &RepoCatalog {
+        &self.hub
+    }
 
-    /// What sweep asks.
-    fn sweep(&self) -> &dyn SweepCatalog;
+    /// What garbage collection asks.
+    pub fn sweep(&self) -> &SweepCatalog {
+        &self.sweep
+    }
 
     /// What verify, rebuild, compaction and statistics ask.
-    fn care(&self) -> &dyn CareCatalog;
+    pub fn care(&self) -> &CareCatalog {
+        &self.care
+    }
 
     /// What pages ask.
-    fn browse(&self) -> &dyn BrowseCatalog;
+    pub fn browse(&self) -> &BrowseCatalog {
+        &self.browse
+    }
 
     /// Quotas, usage, the audit log, and where refs were.
-    fn keep(&self) -> &dyn KeepCatalog;
+    pub fn keep(&self) -> &KeepCatalog {
+        &self.keep
+    }
 
     /// Uploads that no shard has registered, and dedup policies.
-    fn uploads(&self) -> &dyn UploadCatalog;
-
-    /// How far the catalog has come, if that is quickly told. While two looks find the same, nothing was written between
-    /// them, by anyone: what was read after the first still holds.
-    fn stamp(&self) -> Option<Stamp> {
-        None
+    pub fn uploads(&self) -> &UploadCatalog {
+        &self.uploads
     }
-}
 
-/// How far a catalog has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
-    /// Counts the connections that were asked: versions of two of them cannot be compared.
-    connection: u64,
-    version: i64,
+    /// While two tokens are equal, nothing was written between them, by anyone: what was read after the first still holds.
+    /// `None` where that cannot be told quickly.
+    pub fn change_token(&self) -> Option<ChangeToken> {
+        self.db.change_token()
+    }
+
+    /// Stores a secret under a name, unless there is one already. Answers with the one that is stored: the same for
+    /// everyone, ever.
+    pub async fn agree(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        let stored = self.db.write("agree on a secret", |mut tx| async move {
+            let insert = "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+            tx.run(Sql::new(insert).bind(name).bind(value)).await?;
+            let stored = tx.row(Sql::new("SELECT value FROM secrets WHERE name = $1").bind(name)).await?;
+            tx.commit().await?;
+            Ok(stored)
+        });
+        stored.await?.ok_or_else(|| Error::new(ErrorKind::Internal, "catalog: a secret is gone"))
+    }
+
+    /// The value that [`agree`](Self::agree) stored under a name.
+    pub async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let query = Sql::new("SELECT value FROM secrets WHERE name = $1").bind(name).short();
+        self.db.read_one("find a secret", query).await
+    }
+
+    /// How many rows there are. Counts everything: not for every request.
+    pub async fn counts(&self) -> Result<Counts> {
+        let counts = self.db.read_one("count rows", Sql::new(COUNT_ROWS)).await?;
+        counts.ok_or_else(|| Error::new(ErrorKind::Internal, "catalog: rows cannot be counted"))
+    }
 }
 
 /// Opens the catalog that a URL names, `sqlite:///file` or `postgres://…`, and brings its tables up to date. One that does
 /// not exist, or a database without our tables, is an error.
-pub async fn open(url: &str) -> Result<Arc<dyn Catalog>> {
+pub async fn open(url: &str) -> Result<Arc<Catalog>> {
     match exists(url).await? {
         true => open_or_create(url).await,
         false => Err(Error::new(ErrorKind::NotFound, "there is no catalog")),
@@ -150,20 +194,29 @@ pub async fn open(url: &str) -> Result<Arc<dyn Catalog>> {
 }
 
 /// Opens the catalog that a URL names, and creates it where there is none.
-pub async fn open_or_create(url: &str) -> Result<Arc<dyn Catalog>> {
+pub async fn open_or_create(url: &str) -> Result<Arc<Catalog>> {
     match url.split(':').next() {
-        Some("sqlite") => Ok(Arc::new(SqliteCatalog::open_url(url).await?)),
-        Some("postgres" | "postgresql") => Ok(Arc::new(PostgresCatalog::open(url).await?)),
-        _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
+        Some("sqlite") => Ok(Arc::new(Catalog::open_file(&db::sqlite::file_of(url)?).await?)),
+        Some("postgres" | "postgresql") => Ok(Arc::new(Catalog::open_postgres(url).await?)),
+        _ => Err(unknown_kind()),
     }
 }
 
 /// Whether the catalog that a URL names was created: a file, or a database with our tables. Creates and changes nothing.
 pub async fn exists(url: &str) -> Result<bool> {
     if url.starts_with("sqlite:") {
-        return sqlite::exists(url).await;
+        return Catalog::is_in_file(&db::sqlite::file_of(url)?);
     }
     Ok(probe(url).await?.schema.is_some())
+}
+
+/// The file of a URL `sqlite:///…`.
+pub(crate) fn file_of(url: &str) -> Result<std::path::PathBuf> {
+    db::sqlite::file_of(url)
+}
+
+fn unknown_kind() -> Error {
+    Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")
 }
 
 /// Rows in one statement of a batch: well below what either database allows in parameters, few enough to stay small.
@@ -176,34 +229,8 @@ const XORB_COLUMNS: &str =
 /// A shard that was condemned is needed again. One that is being deleted is not found.
 const REVIVE_SHARD: &str = "UPDATE shards SET state = 0 WHERE hash = $1 AND state <= 1";
 
-/// Who registers a file again means to use it: sweep counts from there.
-const TOUCH_REPO_FILES: &str = "UPDATE repo_files SET created_s = ";
-
-/// The xorbs of those files that were added. Others were there, perhaps made of other xorbs.
-fn used<'a>(files: &'a [FileRow], added: &[(Vec<u8>,)]) -> Vec<(&'a [u8], &'a [u8])> {
-    let added: std::collections::HashSet<&[u8]> = added.iter().map(|(hash,)| hash.as_slice()).collect();
-    let files = files.iter().filter(|file| added.contains(file.hash.as_bytes().as_slice()));
-    let pairs = files.flat_map(|file| {
-        let xorbs = file.layout.xorbs.iter();
-        xorbs.map(|xorb| (xorb.key.hash.as_bytes().as_slice(), file.hash.as_bytes().as_slice()))
-    });
-    pairs.collect()
-}
-
-/// Bytes of those files that were added.
-fn bytes_of(files: &[FileRow], added: &[(Vec<u8>,)]) -> i64 {
-    let mut added: std::collections::HashSet<&[u8]> = added.iter().map(|(hash,)| hash.as_slice()).collect();
-    // A shard may tell of a file twice.
-    let files = files.iter().filter(|file| added.remove(file.hash.as_bytes().as_slice()));
-    files.map(|file| rows::column(file.layout.file_bytes())).sum()
-}
-
 /// Appends what limits a query on the rows of a table, which is called `of` in it, to those within reach.
-fn push_reach<DB>(query: &mut sqlx::QueryBuilder<DB>, of: &str, reach: &Reach)
-where
-    DB: sqlx::Database,
-    String: for<'a> sqlx::Encode<'a, DB> + sqlx::Type<DB>,
-{
+fn push_reach(sql: &mut Sql<'_>, of: &str, reach: &Reach) {
     let (namespace, repo) = (reach.scope().namespace().to_owned(), reach.scope().repo().to_owned());
     let narrower = format!(
         "NOT EXISTS (SELECT 1 FROM dedup_policies p WHERE p.namespace = {of}.namespace \
@@ -211,39 +238,35 @@ where
     );
     match reach {
         Reach::Repo(_) => {
-            query.push(format!(" AND {of}.namespace = ")).push_bind(namespace);
-            query.push(format!(" AND {of}.repo = ")).push_bind(repo);
+            sql.push(&format!(" AND {of}.namespace = ")).push_bind(namespace);
+            sql.push(&format!(" AND {of}.repo = ")).push_bind(repo);
         }
         Reach::Namespace(_) => {
-            query.push(format!(" AND {of}.namespace = ")).push_bind(namespace);
-            query.push(format!(" AND ({of}.repo = ")).push_bind(repo);
-            query.push(format!(" OR {narrower}1))"));
+            sql.push(&format!(" AND {of}.namespace = ")).push_bind(namespace);
+            sql.push(&format!(" AND ({of}.repo = ")).push_bind(repo);
+            sql.push(&format!(" OR {narrower}1))"));
         }
         Reach::All(_) => {
-            query.push(format!(" AND (({of}.namespace = ")).push_bind(namespace.clone());
-            query.push(format!(" AND {of}.repo = ")).push_bind(repo);
-            query.push(format!(") OR {narrower}CASE WHEN {of}.namespace = ")).push_bind(namespace);
-            query.push(" THEN 1 ELSE 0 END))");
+            sql.push(&format!(" AND (({of}.namespace = ")).push_bind(namespace.clone());
+            sql.push(&format!(" AND {of}.repo = ")).push_bind(repo);
+            sql.push(&format!(") OR {narrower}CASE WHEN {of}.namespace = ")).push_bind(namespace);
+            sql.push(" THEN 1 ELSE 0 END))");
         }
     }
 }
 
 /// Appends that a xorb `x`, found by a row of `dedup d`, may be named to the caller: a xorb of one chunk has that chunk's
 /// hash for its name, so it is named only to those who registered it.
-fn push_nameable<DB>(query: &mut sqlx::QueryBuilder<DB>, reach: &Reach)
-where
-    DB: sqlx::Database,
-    String: for<'a> sqlx::Encode<'a, DB> + sqlx::Type<DB>,
-{
-    query.push(" AND (x.chunk_count > 1 OR (d.namespace = ").push_bind(reach.scope().namespace().to_owned());
-    query.push(" AND d.repo = ").push_bind(reach.scope().repo().to_owned()).push("))");
+fn push_nameable(sql: &mut Sql<'_>, reach: &Reach) {
+    let (namespace, repo) = (reach.scope().namespace().to_owned(), reach.scope().repo().to_owned());
+    sql.push(" AND (x.chunk_count > 1 OR (d.namespace = ").push_bind(namespace);
+    sql.push(" AND d.repo = ").push_bind(repo).push("))");
 }
 
 /// Finds a row where the dedup policy of a repository or its namespace is `off`.
 const IS_DEDUP_OFF: &str =
     "SELECT namespace FROM dedup_policies WHERE namespace = $1 AND repo IN ('', $2) AND policy >= 3 LIMIT 1";
 
-/// The same question for both databases.
 const COUNT_ROWS: &str = "SELECT \
     (SELECT COUNT(*) FROM xorbs WHERE state NOT IN (2, 3)), \
     (SELECT CAST(COALESCE(SUM(object_bytes), 0) AS BIGINT) FROM xorbs WHERE state NOT IN (2, 3)), \
@@ -276,81 +299,4 @@ fn unique<K: Key>(keys: &[K]) -> Vec<&[u8]> {
     keys.sort_unstable();
     keys.dedup();
     keys
-}
-
-/// Counts the tries of one operation and waits between them.
-#[derive(Debug)]
-pub(crate) struct Tries {
-    what: &'static str,
-    left: u32,
-    wait_ms: u64,
-}
-
-impl Tries {
-    pub(crate) fn new(what: &'static str) -> Self {
-        Self { what, left: 12, wait_ms: 2 }
-    }
-
-    /// Waits if trying again may help; otherwise says what went wrong.
-    pub(crate) async fn again(&mut self, error: sqlx::Error) -> Result<()> {
-        let what = self.what;
-        self.wait(is_collision(&error), || translate(what, error)).await
-    }
-
-    /// Waits after a collision, but not for ever; otherwise says what went wrong.
-    pub(crate) async fn wait(&mut self, collided: bool, error: impl FnOnce() -> Error) -> Result<()> {
-        if self.left == 0 || !collided {
-            return Err(error());
-        }
-        self.left -= 1;
-        // Those who collided must not wait alike, or they meet again.
-        let jitter =
-            std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), self.left) % self.wait_ms;
-        tokio::time::sleep(Duration::from_millis(self.wait_ms + jitter)).await;
-        self.wait_ms = (self.wait_ms * 2).min(500);
-        Ok(())
-    }
-}
-
-/// Whether two transactions got into each other's way and one had to give in.
-fn is_collision(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-    match code.as_deref() {
-        // PostgreSQL: serialization failure, deadlock.
-        Some("40001" | "40P01") => true,
-        // SQLite: busy or locked, in the low byte of the extended code. Its codes are short, those of PostgreSQL are not.
-        Some(code) if code.len() <= 4 => code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 5 | 6)),
-        _ => false,
-    }
-}
-
-pub(crate) fn translate(what: &str, source: sqlx::Error) -> Error {
-    use sqlx::Error as E;
-    let kind = match &source {
-        _ if is_collision(&source) => ErrorKind::Unavailable,
-        E::Io(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed | E::Tls(_) => ErrorKind::Unavailable,
-        E::Database(error) => match error.code().as_deref() {
-            // PostgreSQL: connection trouble, out of something, shutting down or starting. SQLite: full, I/O error.
-            Some(code) if code.len() == 5 && ["08", "53", "57"].iter().any(|c| code.starts_with(c)) => {
-                ErrorKind::Unavailable
-            }
-            Some("13") | Some("10") => ErrorKind::Unavailable,
-            Some("11") | Some("26") => ErrorKind::Corrupt,
-            _ => ErrorKind::Internal,
-        },
-        E::ColumnDecode { .. } | E::Decode(_) => ErrorKind::Corrupt,
-        _ => ErrorKind::Internal,
-    };
-    Error::caused(kind, format!("catalog: {what}"), source)
-}
-
-/// The migrations of one database. Only ever appended to: what ran somewhere is never edited.
-fn migrator(scripts: &[(i64, &'static str, &'static str)]) -> Migrator {
-    let migration = |(version, name, sql): &(i64, &'static str, &'static str)| {
-        Migration::new(*version, (*name).into(), MigrationType::Simple, sql.into_sql_str(), false)
-    };
-    let mut migrator = Migrator::with_migrations(scripts.iter().map(migration).collect());
-    // The lock it would take is one of PostgreSQL's own; two servers that start at once retry instead.
-    migrator.set_locking(false);
-    migrator
 }

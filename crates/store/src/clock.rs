@@ -34,6 +34,11 @@ impl ManualClock {
         Self { now_s: AtomicU64::new(now_s) }
     }
 
+    /// Sets the clock.
+    pub fn set(&self, now_s: u64) {
+        self.now_s.store(now_s, Ordering::SeqCst);
+    }
+
     /// Moves the clock forward.
     pub fn advance(&self, seconds: u64) {
         self.now_s.fetch_add(seconds, Ordering::SeqCst);

@@ -299,7 +299,7 @@ mod tests {
     use sha2::Digest as _;
 
     use super::*;
-    use crate::catalog::SqliteCatalog;
+    use crate::catalog::Catalog;
     use crate::clock::SystemClock;
     use crate::{Objects, Options};
 
@@ -326,7 +326,7 @@ mod tests {
     async fn what_was_checked_is_sent_from_its_file_and_the_rest_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::local(&folder.path().join("objects")).unwrap();
-        let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap());
+        let catalog = Arc::new(Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap());
         let store = Store::new(objects, catalog, Arc::new(SystemClock), &Options::default());
         // Stored as it is, compressed, stored as it is.
         let mut data = testkit::corpus::noise(1, 3_000_000);

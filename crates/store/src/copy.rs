@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::identity;
 use crate::objects::{Folder, Listed, ObjectKey, Objects};
 use crate::verify::examine;
 
@@ -48,6 +49,27 @@ pub struct CopyOptions {
     pub recheck_since_s: Option<u64>,
 }
 
+/// Fails where one side is in the other, or `from` is not the objects of a store: a directory around or in them would be copied
+/// with whatever else is there.
+async fn require_stores(from: &Objects, to: &Objects) -> Result<()> {
+    let refuse = |message: String| Err(Error::new(ErrorKind::Invalid, message));
+    if from.overlaps(to) {
+        return refuse(
+            "the destination is the source, or one is in the other: choose another destination".to_owned(),
+        );
+    }
+    if from.store_id().await?.is_none() && identity::is_empty(from).await? {
+        let hint = from.misnamed().await?.map_or_else(String::new, |at| format!("; they are in {at}"));
+        return refuse(format!("the source has no objects of a store{hint}"));
+    }
+    match (to.store_id().await?, to.misnamed().await?) {
+        (None, Some(at)) => refuse(format!(
+            "the destination is not the objects of a store, but {at} is: name that, or choose another destination"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Copies what `to` does not have. Parts of files that have not arrived whole stay behind. A target that belongs to another
 /// store is refused: its catalog would not know the objects.
 pub async fn copy(
@@ -57,6 +79,7 @@ pub async fn copy(
     progress: &CopyProgress,
 ) -> Result<Copied> {
     let mut copied = Copied::default();
+    require_stores(from, to).await?;
     if let (Some(id), Some(other)) = (from.store_id().await?, to.store_id().await?)
         && id != other
     {
@@ -211,13 +234,15 @@ mod tests {
         let store = || Objects::new(Arc::new(InMemory::new()));
         let (from, to, other) = (store(), store(), store());
         let progress = CopyProgress::default();
+        let body = Bytes::from_static(b"a shard by its hash");
+        from.put(&ObjectKey::Shard(ShardHash::of(&body)), vec![body]).await.unwrap();
         for path in ["later.json", "later/version/object"] {
             from.write_path(path, Bytes::from_static(b"one")).await.unwrap();
         }
         let did = copy(&from, &to, CopyOptions::default(), &progress).await.unwrap();
-        assert_eq!((did.objects, did.known), (2, 0));
+        assert_eq!((did.objects, did.known), (3, 0));
         assert_eq!(to.read_path("later/version/object").await.unwrap().unwrap(), "one");
-        assert_eq!(copy(&from, &to, CopyOptions::default(), &progress).await.unwrap().known, 2);
+        assert_eq!(copy(&from, &to, CopyOptions::default(), &progress).await.unwrap().known, 3);
         other.write_path("later.json", Bytes::from_static(b"two")).await.unwrap();
         let refused = copy(&from, &other, CopyOptions::default(), &progress).await.unwrap_err();
         assert!(refused.to_string().contains("another store"), "{refused}");

@@ -207,9 +207,13 @@ impl Store {
         if hashes.is_empty() {
             return Ok(Vec::new());
         }
-        let mut rows = self.catalog.xorbs(&hashes).await?;
-        rows.retain(|row| row.key.hash != xorb.key.hash && row.is_live());
-        Ok(rows)
+        // A file that was stored before lies in the xorbs of whoever sent it first, beside chunks of other files: of those only
+        // what this repository registered is told of.
+        let mut found = self.catalog.uploads().references(scope, None, None, &hashes).await?;
+        found.retain(|found| {
+            found.is_registered && found.row.key.hash != xorb.key.hash && found.row.is_live()
+        });
+        Ok(found.into_iter().map(|found| found.row).collect())
     }
 
     /// Notes that these are told of, and leaves out what is no longer there.
@@ -286,7 +290,7 @@ impl Policies {
         Self(moka::future::Cache::builder().time_to_live(POLICIES_AGE_MAX).max_capacity(1).build())
     }
 
-    async fn rows(&self, catalog: &dyn Catalog) -> Result<Arc<Vec<(QuotaOf, DedupPolicy)>>> {
+    async fn rows(&self, catalog: &Catalog) -> Result<Arc<Vec<(QuotaOf, DedupPolicy)>>> {
         if let Some(rows) = self.0.get(&()).await {
             return Ok(rows);
         }
@@ -307,7 +311,7 @@ const POLICIES_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 const FOLLOWING_MAX: usize = 15;
 
 /// Asks where chunks are, those within one reach together.
-pub(crate) fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Reach, ChunkHash), DedupHit> {
+pub(crate) fn gather(catalog: &Arc<Catalog>) -> Gather<(Reach, ChunkHash), DedupHit> {
     let catalog = catalog.clone();
     Gather::new(move |keys: Vec<(Reach, ChunkHash)>| {
         let catalog = catalog.clone();

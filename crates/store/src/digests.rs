@@ -169,7 +169,8 @@ impl Store {
             files.into_iter().filter(|file| !known.contains_key(file)).collect()
         };
         // Where the policy does not let this repository know what others have, it must not see it by the time either.
-        let reach = self.dedup.policy.reach(&scope).unwrap_or_else(|| Reach::Repo(scope.clone()));
+        let reach = self.dedup_policy(&scope).await?.reach(&scope);
+        let reach = reach.unwrap_or_else(|| Reach::Repo(scope.clone()));
         let mut unreadable: HashMap<FileHash, String> = HashMap::new();
         loop {
             let files = open(&known);

@@ -90,40 +90,70 @@ pub struct Ids {
 pub const CATALOG_NAME: &str = "store_id";
 
 /// Reads both ids; changes nothing.
-pub async fn ids(objects: &Objects, catalog: &dyn Catalog) -> Result<Ids> {
+pub async fn ids(objects: &Objects, catalog: &Catalog) -> Result<Ids> {
     let catalog = catalog.agreed(CATALOG_NAME).await?.map(StoreId::from_catalog).transpose()?;
     Ok(Ids { objects: objects.store_id().await?, catalog })
 }
 
 /// Checks that the catalog belongs to the objects, and returns the id of both. Writes it where it is missing.
-pub async fn identify(objects: &Objects, catalog: &dyn Catalog, names: &Names) -> Result<StoreId> {
+pub async fn identify(objects: &Objects, catalog: &Catalog, names: &Names) -> Result<StoreId> {
+    match match_pair(objects, catalog, names).await? {
+        Pair::Same(id) => Ok(id),
+        Pair::Incomplete(found) => write(found, objects, catalog, names).await,
+    }
+}
+
+/// Checks that the catalog belongs to the objects; changes neither.
+pub async fn require_pair(objects: &Objects, catalog: &Catalog, names: &Names) -> Result<()> {
+    match_pair(objects, catalog, names).await.map(|_| ())
+}
+
+/// Objects and a catalog that belong together.
+enum Pair {
+    /// Both have this id.
+    Same(StoreId),
+    /// At most one has an id, this one.
+    Incomplete(Option<StoreId>),
+}
+
+async fn match_pair(objects: &Objects, catalog: &Catalog, names: &Names) -> Result<Pair> {
     refuse_unfinished_rebuild(catalog, names).await?;
     let ids = ids(objects, catalog).await?;
     let found = match (ids.objects, ids.catalog) {
-        (Some(of_objects), Some(of_catalog)) if of_objects == of_catalog => return Ok(of_objects),
+        (Some(of_objects), Some(of_catalog)) if of_objects == of_catalog => {
+            return Ok(Pair::Same(of_objects));
+        }
         (Some(of_objects), Some(of_catalog)) => return Err(mismatch(of_objects, of_catalog, names)),
         (objects, catalog) => objects.or(catalog),
     };
     match compare(objects, catalog).await? {
-        Comparison::BothEmpty | Comparison::RowsFound => {}
-        Comparison::NoRows => return Err(no_rows(ids.objects, names)),
-        Comparison::NoObjects => return Err(no_objects(names)),
-        Comparison::RowsNotFound { found, sampled } => return Err(rows_not_found(found, sampled, names)),
+        Comparison::BothEmpty | Comparison::RowsFound => Ok(Pair::Incomplete(found)),
+        Comparison::NoRows => Err(no_rows(ids.objects, names)),
+        Comparison::NoObjects => Err(no_objects(names)),
+        Comparison::RowsNotFound { found, sampled } => Err(rows_not_found(found, sampled, names)),
     }
-    write(found, objects, catalog, names).await
 }
 
 /// Checks that there is nothing but the id, before a catalog is created for these objects.
 pub async fn require_empty(objects: &Objects, names: &Names) -> Result<()> {
-    match is_empty(objects).await? {
-        true => Ok(()),
-        false => Err(no_rows(objects.store_id().await?, names)),
+    if !is_empty(objects).await? {
+        return Err(no_rows(objects.store_id().await?, names));
+    }
+    match (objects.store_id().await?, objects.misnamed().await?) {
+        (None, Some(at)) => Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "{}: not the objects of a store, but {at} is; pass the right --objects, or a directory of its own for a new store",
+                names.objects
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 
 /// Begins to fill a catalog from the objects. Until [`finish_rebuild`] nobody opens it: objects that it does not list yet
 /// would be taken for unused.
-pub(crate) async fn begin_rebuild(objects: &Objects, catalog: &dyn Catalog) -> Result<()> {
+pub(crate) async fn begin_rebuild(objects: &Objects, catalog: &Catalog) -> Result<()> {
     let ids = ids(objects, catalog).await?;
     if let (Some(of_objects), Some(of_catalog)) = (ids.objects, ids.catalog)
         && of_objects != of_catalog
@@ -139,7 +169,7 @@ pub(crate) async fn begin_rebuild(objects: &Objects, catalog: &dyn Catalog) -> R
 }
 
 /// The catalog has all that the objects tell.
-pub(crate) async fn finish_rebuild(objects: &Objects, catalog: &dyn Catalog) -> Result<StoreId> {
+pub(crate) async fn finish_rebuild(objects: &Objects, catalog: &Catalog) -> Result<StoreId> {
     let ids = ids(objects, catalog).await?;
     let names = Names { catalog: "the new catalog".to_owned(), objects: "these objects".to_owned() };
     let id = write(ids.objects.or(ids.catalog), objects, catalog, &names).await?;
@@ -147,7 +177,7 @@ pub(crate) async fn finish_rebuild(objects: &Objects, catalog: &dyn Catalog) -> 
     Ok(id)
 }
 
-async fn refuse_unfinished_rebuild(catalog: &dyn Catalog, names: &Names) -> Result<()> {
+async fn refuse_unfinished_rebuild(catalog: &Catalog, names: &Names) -> Result<()> {
     if catalog.agreed(REBUILD_BEGUN).await?.is_none() || catalog.agreed(REBUILD_FINISHED).await?.is_some() {
         return Ok(());
     }
@@ -163,7 +193,7 @@ async fn refuse_unfinished_rebuild(catalog: &dyn Catalog, names: &Names) -> Resu
 async fn write(
     found: Option<StoreId>,
     objects: &Objects,
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     names: &Names,
 ) -> Result<StoreId> {
     let offered = found.map_or_else(StoreId::random, Ok)?;
@@ -193,7 +223,7 @@ enum Comparison {
     RowsNotFound { found: usize, sampled: usize },
 }
 
-async fn compare(objects: &Objects, catalog: &dyn Catalog) -> Result<Comparison> {
+async fn compare(objects: &Objects, catalog: &Catalog) -> Result<Comparison> {
     let rows = sample_rows(catalog).await?;
     let are_objects_empty = is_empty(objects).await?;
     if rows.is_empty() {
@@ -216,7 +246,7 @@ async fn compare(objects: &Objects, catalog: &dyn Catalog) -> Result<Comparison>
 }
 
 /// Objects that the catalog says are stored, at most a few dozen of each sort.
-async fn sample_rows(catalog: &dyn Catalog) -> Result<Vec<ObjectKey>> {
+async fn sample_rows(catalog: &Catalog) -> Result<Vec<ObjectKey>> {
     let care = catalog.care();
     let mut keys = Vec::new();
     keys.extend(
@@ -245,7 +275,7 @@ pub async fn is_empty(objects: &Objects) -> Result<bool> {
 }
 
 /// Whether a catalog that has nothing left to serve still has rows of what was deleted from these objects, or users.
-async fn knows_some_object(objects: &Objects, catalog: &dyn Catalog) -> Result<bool> {
+async fn knows_some_object(objects: &Objects, catalog: &Catalog) -> Result<bool> {
     let mut listed = objects.list(Folder::Xorbs).take(SAMPLE_OBJECTS);
     let mut xorbs = Vec::new();
     while let Some(listed) = listed.try_next().await? {

@@ -85,6 +85,7 @@ impl Store {
         // What the caller may know to be here is proven again, since its sender believes it is stored, but not written again.
         // What others have is written like anything new: the time it takes tells nothing.
         let is_known = known.iter().any(|known| known.row.is_there() && known.is_provable());
+        let is_hidden = !is_known && known.iter().any(|known| known.row.is_there());
         let salt = Salt::over(&known)?;
         let mut staged = match is_known {
             true => None,
@@ -108,7 +109,10 @@ impl Store {
         // On a task of its own: a sender that hangs up now must not leave an object that nothing counts.
         let storing = tokio::spawn(async move {
             let _pending = pending;
-            store.store_sealed(&grant, sealed, staged).await
+            match (staged, is_hidden) {
+                (Some(staged), true) => store.store_again(&grant, sealed, staged).await,
+                (staged, _) => store.store_sealed(&grant, sealed, staged).await,
+            }
         });
         storing.await.map_err(|source| Error::caused(ErrorKind::Internal, "store a xorb", source))?
     }
@@ -168,19 +172,53 @@ impl Store {
         self.add_row(key, object_bytes, info, upload, salt).await
     }
 
-    /// Object first, row second.
+    /// Object first, row second. `staged` is `None` where the caller may know that the xorb is here.
     async fn store_sealed(&self, grant: &Grant, sealed: Sealed, staged: Option<Staged>) -> Result<Ingested> {
         let Sealed { info, footer, digest, salt } = sealed;
         let object_bytes = info.stored_bytes() + footer.len() as u64;
         let upload = upload_row(grant, info.hash(), object_bytes, self.clock.now_s());
-        let recorded = self.catalog.uploads().record_upload(&upload, None).await?;
-        if recorded.row.as_ref().is_some_and(XorbRow::is_live) {
-            return Ok(Ingested { was_inserted: recorded.is_new });
-        }
-        let staged = staged.ok_or_else(|| swept(info.hash()))?;
+        let Some(staged) = staged else {
+            let recorded = self.catalog.uploads().record_upload(&upload, None).await?;
+            return match recorded.row.as_ref().is_some_and(XorbRow::is_live) {
+                true => Ok(Ingested { was_inserted: recorded.is_new }),
+                false => Err(swept(info.hash())),
+            };
+        };
         let key = XorbKey { hash: info.hash(), digest };
         staged.finish(key, info.stored_bytes(), footer).await?;
         self.add_row(key, object_bytes, Arc::new(info), upload, salt).await
+    }
+
+    /// Records an upload of a xorb that others have, which its sender must not learn from the time it takes: what came is
+    /// written like a new object, under a key that nothing else has, and deleted after the answer.
+    async fn store_again(&self, grant: &Grant, sealed: Sealed, staged: Staged) -> Result<Ingested> {
+        let Sealed { info, footer, digest, .. } = sealed;
+        let (hash, stored_bytes) = (info.hash(), info.stored_bytes());
+        let object_bytes = stored_bytes + footer.len() as u64;
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)
+            .map_err(|source| Error::caused(ErrorKind::Internal, "the system has no randomness", source))?;
+        let twin = XorbKey { hash, digest: Digest::new(bytes) };
+        staged.finish(twin, stored_bytes, footer).await?;
+        let upload = upload_row(grant, hash, object_bytes, self.clock.now_s());
+        let recorded = self.catalog.uploads().record_upload(&upload, None).await;
+        let row = recorded.as_ref().ok().and_then(|recorded| recorded.row.clone()).filter(XorbRow::is_live);
+        if row.as_ref().is_some_and(|row| row.key == XorbKey { hash, digest }) {
+            self.footers.remember(XorbKey { hash, digest }, Arc::new(info)).await;
+        }
+        let (store, laid) = (self.clone(), row.as_ref().map(XorbRow::laid));
+        tokio::spawn(async move {
+            // What is left over is for sweep to find.
+            store.objects.delete(&ObjectKey::Xorb(twin)).await.ok();
+            if let Some(laid) = laid {
+                // Its shard comes next, and will ask.
+                store.footers.of(&laid).await.ok();
+            }
+        });
+        match row {
+            Some(_) => Ok(Ingested { was_inserted: recorded?.is_new }),
+            None => recorded.and(Err(swept(hash))),
+        }
     }
 
     /// Adds the row of a xorb whose object is stored, and that the repository sent it.

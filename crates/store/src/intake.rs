@@ -165,7 +165,7 @@ impl Store {
 
     /// Asks for a chunk as clients do, and learns the other chunks of the xorb that has it.
     async fn look_up(&self, grant: &Grant, intake: &mut Intake, chunk: ChunkHash) -> Result<()> {
-        let Some(reach) = self.dedup.policy.reach(grant.scope()) else { return Ok(()) };
+        let Some(reach) = self.dedup_policy(grant.scope()).await?.reach(grant.scope()) else { return Ok(()) };
         for hit in self.catalog().dedup(&reach, &[chunk]).await? {
             let hash = hit.xorb.key.hash;
             // Garbage collection must not delete it before the shard refers to it.

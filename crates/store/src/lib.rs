@@ -14,6 +14,7 @@ pub mod clock;
 pub mod compact;
 pub mod content;
 pub mod copy;
+pub mod db;
 pub mod dedup;
 mod digests;
 pub mod edits;
@@ -62,7 +63,7 @@ pub struct Store(Arc<Rooms>);
 #[derive(Debug)]
 pub struct Rooms {
     objects: Objects,
-    catalog: Arc<dyn Catalog>,
+    catalog: Arc<Catalog>,
     clock: Arc<dyn Clock>,
     workers: Workers,
     memory: Memory,
@@ -128,13 +129,7 @@ impl Default for Options {
 
 impl Store {
     /// Opens a store over these objects and their catalog.
-    pub fn new(
-        objects: Objects,
-        catalog: Arc<dyn Catalog>,
-        clock: Arc<dyn Clock>,
-        options: &Options,
-    ) -> Self {
-        let catalog: Arc<dyn Catalog> = Arc::new(catalog::timed::TimedCatalog(catalog));
+    pub fn new(objects: Objects, catalog: Arc<Catalog>, clock: Arc<dyn Clock>, options: &Options) -> Self {
         let workers = Workers::new(options.threads);
         let footers = Footers::new(objects.clone(), workers.clone(), options.footer_bytes_max);
         let memory = Memory::new(options.body_bytes_max);
@@ -174,7 +169,7 @@ impl Store {
     }
 
     /// The catalog.
-    pub fn catalog(&self) -> &dyn Catalog {
+    pub fn catalog(&self) -> &Catalog {
         &*self.catalog
     }
 }

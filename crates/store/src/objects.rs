@@ -227,6 +227,8 @@ pub struct Objects {
     store: Arc<dyn ObjectStore>,
     /// Where they are, if that is a folder of this machine.
     folder: Option<Arc<FilePath>>,
+    /// Names the place, to tell whether two stores share it: the path of a directory, or the URL of a bucket.
+    place: Option<Arc<str>>,
     /// Tells other processes that this one uses the folder.
     lock: Option<Arc<lock::FolderLock>>,
     pub(crate) blocks: Blocks,
@@ -255,7 +257,8 @@ impl Objects {
             Error::caused(ErrorKind::Internal, format!("{}", directory.display()), source)
         })?;
         let lock = lock::FolderLock::take(&folder).map(Arc::new);
-        Ok(Self { folder: Some(folder.into()), lock, ..Self::new(Arc::new(store)) })
+        let place = Some(format!("file://{}", folder.display()).into());
+        Ok(Self { folder: Some(folder.into()), place, lock, ..Self::new(Arc::new(store)) })
     }
 
     /// Objects in any store. It must be durable when it acknowledges.
@@ -265,6 +268,7 @@ impl Objects {
             store,
             signer: None,
             folder: None,
+            place: None,
             lock: None,
             blocks: Blocks::small(),
             large_blocks: Blocks::large(),
@@ -466,6 +470,27 @@ impl Objects {
     pub(crate) async fn write_path(&self, path: &str, body: Bytes) -> Result<()> {
         let put = self.store.put(&Path::from(path), body.into()).await;
         put.map(|_| ()).map_err(|source| translate("write", path, source))
+    }
+
+    /// Whether these objects are those of `other`, or one place is in the other: a copy would be of itself.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (Some(one), Some(two)) = (&self.place, &other.place) else { return false };
+        let is_in = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        is_in(one, two) || is_in(two, one)
+    }
+
+    /// The objects of a store in `objects/` here, or in the directory that this one is in: what a URL names that is a directory
+    /// too short or too long.
+    pub(crate) async fn misnamed(&self) -> Result<Option<String>> {
+        let inside = format!("objects/{}", store_id::STORE_FILE);
+        if self.read_path(&inside).await?.is_some() {
+            return Ok(Some("its directory objects".to_owned()));
+        }
+        let around = self.folder.as_ref().and_then(|folder| folder.parent());
+        let is_around = around.filter(|around| around.join(store_id::STORE_FILE).is_file());
+        Ok(is_around.map(|around| around.display().to_string()))
     }
 
     /// Everything that is in none of the folders.

@@ -141,18 +141,18 @@ const BATCH_TERMS_MAX: usize = 1 << 20;
 /// The layouts of files that are asked for, and for a moment those that were: clients ask for a file range by range.
 #[derive(Debug, Clone)]
 pub(crate) struct Layouts {
-    catalog: Arc<dyn Catalog>,
+    catalog: Arc<Catalog>,
     ask: Gather<(Scope, FileHash), Arc<Layout>>,
     known: Cache<(Scope, FileHash), (Arc<Layout>, u64)>,
 }
 
 /// How long an answer counts, by the store's clock. A file that is no longer for the caller, or is made of other objects
 /// now, was so a moment ago; URLs that were handed out then count for longer.
-const KNOWN_S: u64 = 10;
+const KNOWN_S: u64 = 2;
 
 impl Layouts {
     /// Asks this catalog, and keeps so many bytes.
-    pub(crate) fn new(catalog: &Arc<dyn Catalog>, bytes_max: u64) -> Self {
+    pub(crate) fn new(catalog: &Arc<Catalog>, bytes_max: u64) -> Self {
         let weigh = |_: &_, (layout, _): &(Arc<Layout>, u64)| layout.weight_bytes();
         let known = Cache::builder().max_capacity(bytes_max).weigher(weigh).build();
         Self { catalog: catalog.clone(), ask: gather(catalog), known }
@@ -181,7 +181,7 @@ impl Layouts {
 }
 
 /// Asks for the layouts of files, those of a repository together.
-fn gather(catalog: &Arc<dyn Catalog>) -> Gather<(Scope, FileHash), Arc<Layout>> {
+fn gather(catalog: &Arc<Catalog>) -> Gather<(Scope, FileHash), Arc<Layout>> {
     let catalog = catalog.clone();
     Gather::new(move |keys: Vec<(Scope, FileHash)>| {
         let catalog = catalog.clone();

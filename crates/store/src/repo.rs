@@ -40,7 +40,7 @@ use oid::{ObjectKind, Oid};
 use tree::Tree;
 
 pub use crate::catalog::repo::{LinkedFile, MemberRow, NamespaceRow, NamespaceState};
-pub use crate::catalog::review::{LockQuery, LockRow, PullRow, PullState};
+pub use crate::catalog::review::{LockQuery, LockRow, PullQuery, PullRow, PullState};
 
 /// What sort of repository; each has names of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -409,7 +409,7 @@ impl Store {
     }
 
     /// The Hub side of the catalog.
-    pub fn hub(&self) -> &dyn RepoCatalog {
+    pub fn hub(&self) -> &RepoCatalog {
         self.catalog.hub()
     }
 }

@@ -3,8 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::backup::{BackupProgress, check, publish, remove_database, snapshot, sqlite_url, with_suffix};
-use crate::catalog::SqliteCatalog;
+use crate::backup::{
+    BackupProgress, check, copy_snapshot, publish, remove_database, remove_leftovers, snapshot, sqlite_url,
+    with_suffix,
+};
+use crate::catalog::Catalog;
 use crate::catalog::migrate::{MigrateProgress, migrate};
 use crate::copy::{CopyOptions, copy};
 use crate::error::{Error, ErrorKind, Result};
@@ -17,6 +20,8 @@ pub struct RestoreTarget {
     pub objects: Objects,
     /// The catalog.
     pub catalog: CatalogTarget,
+    /// SHA-256 of the snapshot, to check it; `None` to take it as it is.
+    pub catalog_sha256: Option<String>,
     /// A run before was killed after this Unix second: what it wrote since may not be checked.
     pub interrupted_s: Option<u64>,
 }
@@ -48,6 +53,8 @@ pub struct Restored {
     pub needed: u64,
     /// Those of them that the backup does not have whole.
     pub damaged: Vec<String>,
+    /// What a killed run before had left, and was removed.
+    pub leftovers: Vec<String>,
 }
 
 /// Restores the objects and the catalog of a backup.
@@ -64,19 +71,23 @@ pub async fn restore(
         let message = format!("{} is there already: restore to an empty directory", file.display());
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    progress.begin("objects");
-    let options = CopyOptions { dry_run: false, recheck_since_s: target.interrupted_s };
-    let copied = copy(objects, &target.objects, options, &progress.copy).await?;
+    progress.begin("catalog");
     let draft = match &target.catalog {
         CatalogTarget::File(file) => with_suffix(file, ".part"),
         CatalogTarget::Postgres { draft, .. } => draft.clone(),
     };
-    progress.begin("catalog");
-    remove_database(&draft)?;
-    snapshot(&sqlite_url(catalog)?, &draft, &progress.snapshot).await?;
+    let leftovers = remove_leftovers(&target.objects, &draft).await?;
+    // First, so that a damaged snapshot is known before hours of copying. It is no store before it has its name.
+    match &target.catalog_sha256 {
+        Some(sha256) => copy_snapshot(catalog, &draft, sha256)?,
+        None => snapshot(&sqlite_url(catalog)?, &draft, &progress.snapshot).await?,
+    }
+    progress.begin("objects");
+    let options = CopyOptions { dry_run: false, recheck_since_s: target.interrupted_s };
+    let copied = copy(objects, &target.objects, options, &progress.copy).await?;
     progress.begin("check of what was restored");
-    let opened = SqliteCatalog::open(&draft).await?;
-    let checked = check(&opened, &target.objects, now_s()).await;
+    let opened = Catalog::open_file(&draft).await?;
+    let checked = check(&opened, &target.objects, None, now_s()).await;
     opened.close().await;
     let checked = checked?;
     progress.begin("catalog");
@@ -94,5 +105,6 @@ pub async fn restore(
         known: copied.known,
         needed: checked.needed,
         damaged: checked.missing,
+        leftovers,
     })
 }

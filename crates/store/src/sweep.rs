@@ -5,6 +5,7 @@
 //! again in the transaction that removes them. An object goes last, a time of grace after its row was condemned, and its
 //! key is not used again for as long. Decision: `docs/adr/0008-sweep-beside-writers.md`.
 
+mod clock;
 mod drafts;
 mod estimate;
 mod git;
@@ -26,7 +27,9 @@ use crate::repo::RepoId;
 use large::Deletion;
 use turn::Turn;
 
+pub(crate) use drafts::remove_drafts;
 pub use estimate::Estimate;
+pub(crate) use large::is_large_deletion;
 
 /// How to sweep.
 #[derive(Debug, Clone)]
@@ -145,7 +148,7 @@ struct Times {
     settled_s: u64,
     /// Before this nothing protects a commit that no ref leads to.
     left_s: u64,
-    /// Before this nothing protects parts that were not joined.
+    /// Before this nothing protects parts that were not joined, and xorbs that were never registered.
     parts_s: u64,
 }
 
@@ -156,6 +159,9 @@ impl Store {
         let times = self.sweep_times(options)?;
         let mut turn = Turn::begin(self, options, progress).await?;
         let mut swept = Swept::default();
+        if let Some(message) = self.clock_refusal(options).await? {
+            return Err(turn.refuse(message).await);
+        }
         let deletion = match options.allow_large_deletion {
             true => None,
             false => Some(self.count_deletion(options, times, &mut turn).await?),
@@ -189,6 +195,7 @@ impl Store {
                         self.swept().forget_buried(of, times.old_s).await?;
                     }
                     self.settle_accounts(options, &swept).await?;
+                    self.record_sweep().await?;
                 }
             }
         }
@@ -217,7 +224,7 @@ impl Store {
         keep.note_deed(&Deed::new("sweep", "store", detail)).await
     }
 
-    fn swept(&self) -> &dyn SweepCatalog {
+    fn swept(&self) -> &SweepCatalog {
         self.catalog.sweep()
     }
 
@@ -339,7 +346,14 @@ impl Store {
                 turn.pace(hashes.len()).await?;
             }
         }
-        Ok(())
+        let mut after = Vec::new();
+        loop {
+            let xorbs = self.swept().abandoned(times.parts_s, &after, turn.rows()).await?;
+            let Some(last) = xorbs.last() else { return Ok(()) };
+            after = last.to_vec();
+            self.swept().doom_abandoned(&xorbs, times.parts_s, times.now_s).await?;
+            turn.pace(xorbs.len()).await?;
+        }
     }
 
     /// Deletes the objects of what was given up, also by a sweep that broke off.
@@ -419,7 +433,8 @@ const FOREVER_S: u64 = i64::MAX as u64;
 const SETTLE_S: u64 = 3600;
 /// Commits are made, and commits that no ref leads to any more are read, in less time than this.
 const LEFT_S: u64 = 86_400;
-/// Parts are joined within the life of the URLs they are sent to, and a day.
+/// Parts are joined within the life of the URLs they are sent to, and a day; xorbs are registered by the upload that sends
+/// them, which goes on or is over a day after its token.
 const PARTS_S: u64 = 2 * 86_400;
 const PAGE_ROWS: u64 = 1000;
 /// Their layouts may be long.

@@ -169,7 +169,7 @@ impl Store {
         Ok(verify.verified)
     }
 
-    fn care(&self) -> &dyn CareCatalog {
+    fn care(&self) -> &CareCatalog {
         self.catalog.care()
     }
 }

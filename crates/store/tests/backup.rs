@@ -7,8 +7,9 @@ mod house;
 use std::path::Path;
 
 use house::{House, NOW_S, writer};
-use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, backup, sqlite_url};
-use store::catalog::SqliteCatalog;
+use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, sqlite_url};
+use store::catalog::Catalog;
+use store::identity::{Names, identify};
 use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
 use store::verify::{VerifyOptions, VerifyProgress};
 use store::{ErrorKind, ObjectKey, Objects, Result, Store};
@@ -16,16 +17,21 @@ use testkit::corpus;
 use testkit::upload::Upload;
 use xet::compress::Policy;
 
+fn names() -> Names {
+    Names { catalog: "the catalog".to_owned(), objects: "the objects".to_owned() }
+}
+
 async fn back_up(house: &House, dest: &Path, prune: bool) -> Result<BackedUp> {
     let source = BackupSource {
         objects: house.store.objects().clone(),
         catalog: sqlite_url(&house.database_file()).unwrap(),
+        names: names(),
     };
     let target = BackupTarget {
         objects: Objects::local(&dest.join("objects")).unwrap(),
         catalog: dest.join("catalog.db"),
         interrupted_s: None,
-        prune,
+        prune: if prune { Prune::UnlessLarge } else { Prune::Nothing },
     };
     backup(&source, &target, || NOW_S, &BackupProgress::default()).await
 }
@@ -34,6 +40,7 @@ async fn give_back(dest: &Path, to: &Path) -> Result<Restored> {
     let target = RestoreTarget {
         objects: Objects::local(&to.join("objects")).unwrap(),
         catalog: CatalogTarget::File(to.join("catalog.db")),
+        catalog_sha256: None,
         interrupted_s: None,
     };
     let objects = Objects::local(&dest.join("objects")).unwrap();
@@ -41,7 +48,7 @@ async fn give_back(dest: &Path, to: &Path) -> Result<Restored> {
 }
 
 async fn open(house: &House, folder: &Path) -> Store {
-    let catalog = std::sync::Arc::new(SqliteCatalog::open(&folder.join("catalog.db")).await.unwrap());
+    let catalog = std::sync::Arc::new(Catalog::open_file(&folder.join("catalog.db")).await.unwrap());
     let objects = Objects::local(&folder.join("objects")).unwrap();
     Store::new(objects, catalog, house.clock.clone(), &store::Options::default())
 }
@@ -81,6 +88,7 @@ async fn what_went_unused_is_given_up_and_what_is_needed_is_named() {
     let house = House::new().await;
     let grant = writer("ann/a");
     let dest = tempfile::tempdir().unwrap();
+    identify(house.store.objects(), &*house.catalog, &names()).await.unwrap();
     let (used, unused) = (corpus::noise(1, 100_000), corpus::noise(2, 100_000));
     let used = Upload::of(&[&used], 100, Policy::Auto);
     house.upload(&grant, &used).await.unwrap();
@@ -111,8 +119,7 @@ async fn pruning_leaves_what_the_store_or_the_snapshot_has() {
     let hash = two.xorbs[0].info.hash();
     let gone = ObjectKey::Xorb(house.catalog.xorbs(&[hash]).await.unwrap()[0].key);
     house.store.objects().delete(&gone).await.unwrap();
-    let delete = sqlx::query("DELETE FROM xorbs WHERE hash = $1").bind(hash.as_bytes().to_vec());
-    delete.execute(&house.database().await).await.unwrap();
+    house.database().execute("DELETE FROM xorbs WHERE hash = ?1", [hash.as_bytes()]).unwrap();
     assert_eq!(back_up(&house, dest.path(), false).await.unwrap().pruned, 0);
     assert_eq!(back_up(&house, dest.path(), true).await.unwrap().pruned, 1);
     let copy = Objects::local(&dest.path().join("objects")).unwrap();
@@ -131,16 +138,28 @@ async fn a_backup_goes_from_one_database_to_the_other() {
     let (grant, data) = (writer("ann/a"), corpus::noise(1, 300_000));
     let upload = Upload::of(&[&data], 100, Policy::Auto);
     house.upload(&grant, &upload).await.unwrap();
-    let source = BackupSource { objects: house.store.objects().clone(), catalog: url };
+    let source = BackupSource { objects: house.store.objects().clone(), catalog: url, names: names() };
     let dest = tempfile::tempdir().unwrap();
     let target = BackupTarget {
         objects: Objects::local(&dest.path().join("objects")).unwrap(),
         catalog: dest.path().join("catalog.db"),
         interrupted_s: None,
-        prune: false,
+        prune: Prune::Nothing,
     };
     let done = backup(&source, &target, || NOW_S, &BackupProgress::default()).await.unwrap();
     assert_eq!((done.objects, done.damaged.len()), (2, 0));
+    // A database that was made anew has no rows: the backup stays as it was.
+    let snapshot = std::fs::read(dest.path().join("catalog.db")).unwrap();
+    for is_opened in [false, true] {
+        let anew = server.fresh_database();
+        if is_opened {
+            store::catalog::open_or_create(&anew).await.unwrap();
+        }
+        let source = BackupSource { objects: house.store.objects().clone(), catalog: anew, names: names() };
+        backup(&source, &target, || NOW_S, &BackupProgress::default()).await.unwrap_err();
+        assert!(std::fs::read(dest.path().join("catalog.db")).unwrap() == snapshot);
+    }
+
     let to = tempfile::tempdir().unwrap();
     give_back(dest.path(), to.path()).await.unwrap();
     let counts = house.catalog.counts().await.unwrap();
@@ -150,6 +169,7 @@ async fn a_backup_goes_from_one_database_to_the_other() {
     let target = RestoreTarget {
         objects: Objects::local(&to.path().join("more")).unwrap(),
         catalog: CatalogTarget::Postgres { url: fresh.clone(), draft: to.path().join("draft") },
+        catalog_sha256: None,
         interrupted_s: None,
     };
     let objects = Objects::local(&dest.path().join("objects")).unwrap();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::TryStreamExt as _;
 use house::{House, Upload};
 use object_store::memory::InMemory;
-use store::catalog::SqliteCatalog;
+use store::catalog::Catalog;
 use store::catalog::keep::DeedQuery;
 use store::catalog::repo::RepoRow;
 use store::catalog::rows::XorbState;
@@ -23,7 +23,7 @@ use store::repo::refs::{HEADS, MAIN};
 use store::repo::{Kind, RepoName};
 use store::sweep::{GRACE_S, SweepOptions, SweepProgress};
 use store::verify::{Mended, Repair, Verified, VerifyOptions, VerifyProgress};
-use store::{Catalog as _, ErrorKind, Grant, ObjectKey, Objects, Options, Store, XorbKey};
+use store::{ErrorKind, Grant, ObjectKey, Objects, Options, Store, XorbKey};
 use testkit::corpus;
 use xet::FileHash;
 use xet::compress::{Policy, Scheme};
@@ -183,11 +183,12 @@ async fn damage_is_restored_from_a_second_store() {
 }
 
 /// Every row of a table as text, without columns that are times.
-async fn dump(pool: &sqlx::SqlitePool, table: &str, columns: &str) -> Vec<String> {
+fn dump(database: &rusqlite::Connection, table: &str, columns: &str) -> Vec<String> {
     let hex = columns.split(", ").map(|column| format!("COALESCE(HEX({column}), '-')")).collect::<Vec<_>>();
     let query = format!("SELECT {} FROM {table}", hex.join(" || ' ' || "));
-    let rows: Vec<(String,)> = sqlx::query_as(sqlx::AssertSqlSafe(query)).fetch_all(pool).await.unwrap();
-    let mut rows: Vec<_> = rows.into_iter().map(|(row,)| row).collect();
+    let mut query = database.prepare(&query).unwrap();
+    let rows = query.query_map([], |row| row.get(0)).unwrap();
+    let mut rows: Vec<String> = rows.collect::<rusqlite::Result<_>>().unwrap();
     rows.sort();
     rows
 }
@@ -197,7 +198,7 @@ async fn a_lost_catalog_comes_back_row_by_row() {
     let (house, files) = filled().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new.db");
-    let catalog = Arc::new(SqliteCatalog::open(&file).await.unwrap());
+    let catalog = Arc::new(Catalog::open_file(&file).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
     let rebuilt = store.rebuild(&RebuildProgress::default()).await.unwrap();
@@ -206,10 +207,7 @@ async fn a_lost_catalog_comes_back_row_by_row() {
     let error = store.rebuild(&RebuildProgress::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "it is not empty any more");
 
-    let (before, after) = (
-        house.database().await,
-        sqlx::SqlitePool::connect(&format!("sqlite://{}", file.display())).await.unwrap(),
-    );
+    let (before, after) = (house.database(), rusqlite::Connection::open(&file).unwrap());
     for (table, columns) in [
         ("xorbs", "hash, digest, object_bytes, raw_bytes, chunk_count, state"),
         ("files", "hash, file_bytes, layout, shard"),
@@ -226,9 +224,9 @@ async fn a_lost_catalog_comes_back_row_by_row() {
             "repo, oid, kind, bytes, body, bundle, bundle_offset, parent, depth, sha256, linked_bytes, file",
         ),
     ] {
-        let expected = dump(&before, table, columns).await;
+        let expected = dump(&before, table, columns);
         assert!(!expected.is_empty(), "{table}");
-        assert_eq!(dump(&after, table, columns).await, expected, "{table}");
+        assert_eq!(dump(&after, table, columns), expected, "{table}");
     }
     let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
     let sound = store.verify(&options, &VerifyProgress::default()).await.unwrap();
@@ -253,7 +251,7 @@ async fn what_is_left_of_damaged_objects_is_rebuilt_and_the_rest_named() {
     let key = ObjectKey::Xorb(first_xorb(&house, files[0].1).await);
     house.store.objects().delete(&key).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("new.db")).await.unwrap());
+    let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
     let rebuilt = store.rebuild(&RebuildProgress::default()).await.unwrap();
@@ -315,7 +313,7 @@ async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
     assert!(sweep().await.deleted_bytes > 700_000);
     assert!(verify(&house, true, None).await.damages.is_empty());
     let folder = tempfile::tempdir().unwrap();
-    let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("new.db")).await.unwrap());
+    let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
     assert_eq!(store.rebuild(&RebuildProgress::default()).await.unwrap().skipped, [""; 0]);

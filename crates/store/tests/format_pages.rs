@@ -42,7 +42,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/sqlite/0100_token_repo.sql"),
             include_str!("../migrations/sqlite/0101_user_state.sql"),
             include_str!("../migrations/sqlite/0102_token_session.sql"),
-            include_str!("../migrations/sqlite/0110_names.sql")
+            include_str!("../migrations/sqlite/0110_names.sql"),
+            include_str!("../migrations/sqlite/0120_uploads_by_time.sql")
         ),
         concat!(
             include_str!("../migrations/postgres/0001_cas.sql"),
@@ -63,7 +64,8 @@ fn the_page_lists_every_table_and_column() {
             include_str!("../migrations/postgres/0100_token_repo.sql"),
             include_str!("../migrations/postgres/0101_user_state.sql"),
             include_str!("../migrations/postgres/0102_token_session.sql"),
-            include_str!("../migrations/postgres/0110_names.sql")
+            include_str!("../migrations/postgres/0110_names.sql"),
+            include_str!("../migrations/postgres/0120_uploads_by_time.sql")
         ),
     ] {
         let statements = script.split("CREATE TABLE ").skip(1);

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use house::{House, Upload, writer};
 use store::audit::{self, Actor};
+use store::catalog::Catalog;
 use store::catalog::keep::{DeedQuery, Limit, QuotaOf, QuotaRow, Usage};
 use store::catalog::migrate::{MigrateProgress, migrate};
 use store::catalog::repo::RepoRow;
-use store::catalog::{PostgresCatalog, SqliteCatalog};
 use store::clock::ManualClock;
 use store::rebuild::RebuildProgress;
 use store::repo::commit::{Operation, Request};
@@ -234,7 +234,7 @@ async fn what_can_be_had_back_and_what_is_taken_survive_a_lost_catalog() {
     assert_ne!(usage, Usage::default());
 
     let folder = tempfile::tempdir().unwrap();
-    let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("new.db")).await.unwrap());
+    let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let store = Store::new(house.store.objects().clone(), catalog, clock, &Options::default());
     store.rebuild(&RebuildProgress::default()).await.unwrap();
@@ -279,19 +279,20 @@ async fn a_verification_that_was_cut_goes_on_where_it_was_and_never_past_damage(
 }
 
 /// Every row of every table, as text, sorted.
-async fn rows(
-    query: &str,
-    sqlite: Option<&sqlx::SqlitePool>,
-    postgres: Option<&sqlx::PgPool>,
-) -> Vec<String> {
-    let query = sqlx::AssertSqlSafe(query.to_owned());
-    let mut rows: Vec<(String,)> = match (sqlite, postgres) {
-        (Some(pool), _) => sqlx::query_as(query).fetch_all(pool).await.unwrap(),
-        (_, Some(pool)) => sqlx::query_as(query).fetch_all(pool).await.unwrap(),
-        _ => unreachable!("one of the two"),
-    };
+fn sqlite_rows(query: &str, database: &rusqlite::Connection) -> Vec<String> {
+    let mut query = database.prepare(query).unwrap();
+    let rows = query.query_map([], |row| row.get(0)).unwrap();
+    let mut rows: Vec<String> = rows.collect::<rusqlite::Result<_>>().unwrap();
     rows.sort();
-    rows.into_iter().map(|(row,)| row).collect()
+    rows
+}
+
+/// The same of the other database.
+async fn postgres_rows(query: &str, database: &sqlx::PgPool) -> Vec<String> {
+    let query = sqlx::AssertSqlSafe(query.to_owned());
+    let mut rows: Vec<String> = sqlx::query_scalar(query).fetch_all(database).await.unwrap();
+    rows.sort();
+    rows
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -319,9 +320,9 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
 
     // Nobody has it open any more.
     let copy = tempfile::tempdir().unwrap();
-    let database = house.database().await;
+    let database = house.database();
     let alone = copy.path().join("catalog.db");
-    sqlx::query("VACUUM INTO ?").bind(alone.to_str().unwrap()).execute(&database).await.unwrap();
+    database.execute("VACUUM INTO ?1", [alone.to_str().unwrap()]).unwrap();
     let from = format!("sqlite://{}", alone.display());
     let dry = migrate(&from, &to, true, &progress).await.unwrap();
     let done = migrate(&from, &to, false, &progress).await.unwrap();
@@ -333,7 +334,7 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
         pragma_table_info(m.name) p WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' AND m.name NOT LIKE '\\_sqlx%' \
         ESCAPE '\\' ORDER BY 1";
     let mut tables: std::collections::BTreeMap<String, (Vec<String>, Vec<String>)> = Default::default();
-    for line in rows(columns, Some(&database), None).await {
+    for line in sqlite_rows(columns, &database) {
         let [table, column, holds] = line.split('|').collect::<Vec<_>>().try_into().unwrap();
         let (lite, post) = tables.entry(table.to_owned()).or_default();
         let text = |shown: String| format!("CASE WHEN {column} IS NULL THEN '-' ELSE {shown} END");
@@ -348,18 +349,13 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
     assert!(tables.len() >= 20, "{tables:?}");
     for (table, (lite, post)) in tables {
         let query = |columns: &[String]| format!("SELECT {} FROM {table}", columns.join(" || ' ' || "));
-        let expected = rows(&query(&lite), Some(&database), None).await;
-        assert_eq!(rows(&query(&post), None, Some(&moved)).await, expected, "{table}");
+        let expected = sqlite_rows(&query(&lite), &database);
+        assert_eq!(postgres_rows(&query(&post), &moved).await, expected, "{table}");
     }
 
     // It works on: numbers go on where they were, and what was there is found.
-    let catalog = PostgresCatalog::open(&to).await.unwrap();
-    let store = Store::new(
-        house.store.objects().clone(),
-        Arc::new(catalog),
-        house.clock.clone(),
-        &Options::default(),
-    );
+    let catalog = store::catalog::open(&to).await.unwrap();
+    let store = Store::new(house.store.objects().clone(), catalog, house.clock.clone(), &Options::default());
     let found = store.catalog().files(grant().scope(), &[upload(1).files[0].hash]).await.unwrap();
     assert_eq!(found[0].layout.file_bytes(), 100_000);
     assert!(store.repo(&name()).await.unwrap().unwrap().private);

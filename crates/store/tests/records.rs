@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use house::House;
-use store::catalog::SqliteCatalog;
+use store::catalog::Catalog;
 use store::catalog::keep::{Limit, QuotaRow};
 use store::catalog::repo::{RefRow, RepoRow};
 use store::clock::ManualClock;
 use store::objects::Folder;
 use store::rebuild::RebuildProgress;
 use store::repo::refs::{HEADS, MAIN, TAGS};
-use store::repo::{MemberRow, PullRow, PullState, RepoId, RepoName};
+use store::repo::{MemberRow, PullQuery, PullRow, PullState, RepoId, RepoName};
 use store::{Options, Store};
 
 fn name(text: &str) -> RepoName {
@@ -75,7 +75,7 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
         store.rename_repo(&row, &name(to)).await.unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
-    let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("new.db")).await.unwrap());
+    let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let again = Store::new(store.objects().clone(), catalog, clock, &Options::default());
     let rebuilt = again.rebuild(&RebuildProgress::default()).await.unwrap();
@@ -109,5 +109,11 @@ async fn state(store: &Store, [one, two]: [RepoId; 2]) -> State {
     let repos = [hub.repo_of(one).await.unwrap(), hub.repo_of(two).await.unwrap()];
     let refs = [hub.refs(one, "").await.unwrap(), hub.refs(two, "").await.unwrap()];
     let quotas = store.quota_usage().await.unwrap().into_iter().map(|(quota, _)| quota).collect();
-    (repos, refs, hub.list_pulls(one, 0, 9).await.unwrap(), hub.members("team").await.unwrap(), quotas)
+    (
+        repos,
+        refs,
+        hub.list_pulls(one, &PullQuery { limit: 9, ..PullQuery::default() }).await.unwrap(),
+        hub.members("team").await.unwrap(),
+        quotas,
+    )
 }

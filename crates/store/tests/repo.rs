@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use house::House;
 use sha2::Digest as _;
-use store::catalog::SqliteCatalog;
+use store::catalog::Catalog;
 use store::catalog::repo::{RepoQuery, RepoRow};
 use store::objects::Folder;
 use store::repo::bundle::Bundle;
@@ -216,7 +216,7 @@ async fn a_commit_can_be_repeated() {
 async fn where_a_branch_leads_is_remembered_until_somebody_writes() {
     let house = House::new().await;
     let repo = repo(&house, "ann/a").await;
-    let other = SqliteCatalog::open(&house.database_file()).await.unwrap();
+    let other = Catalog::open_file(&house.database_file()).await.unwrap();
     let (objects, clock) = (house.store.objects().clone(), house.clock.clone());
     let other = Store::new(objects, Arc::new(other), clock, &Options::default());
     let head = async || {

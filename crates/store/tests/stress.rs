@@ -183,7 +183,7 @@ fn is_fair(error: &store::Error) -> bool {
     match error.kind() {
         ErrorKind::Unavailable | ErrorKind::Conflict => true,
         ErrorKind::Invalid => {
-            error.to_string().contains("no file") || error.to_string().contains("not stored")
+            error.to_string().contains("no sound file") || error.to_string().contains("not stored")
         }
         _ => false,
     }

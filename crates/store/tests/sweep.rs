@@ -4,7 +4,7 @@
 mod house;
 
 use bytes::Bytes;
-use house::{House, Upload, writer};
+use house::{House, NOW_S, Upload, writer};
 use store::catalog::repo::RepoRow;
 use store::catalog::rows::XorbState;
 use store::repo::commit::{Operation, Request};
@@ -185,11 +185,82 @@ async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
             return;
         }
         let busy = house.store.sweep(&options, &SweepProgress::default()).await;
-        assert!(n == 1 || busy.is_err_and(|error| error.kind() == ErrorKind::Conflict), "after {n}");
+        // The first three begin, take and commit the lease.
+        assert!(n <= 3 || busy.is_err_and(|error| error.kind() == ErrorKind::Conflict), "after {n}");
         house.clock.advance(601);
         house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
     }
     panic!("a sweep of so little takes so many operations");
+}
+
+/// A clock that is years ahead: the trash would be over, and a sweep that dies would hold its lease for years.
+#[tokio::test]
+async fn a_clock_that_is_years_ahead_deletes_nothing_and_holds_no_lease() {
+    const YEARS_S: u64 = 10 * 365 * 86_400;
+    let house = House::new().await;
+    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    sweep(&house).await;
+    house.store.trash_repo(&repo, 7 * 86_400).await.unwrap();
+    let options = SweepOptions::default();
+    house.clock.advance(YEARS_S);
+    let refused = house.store.sweep(&options, &SweepProgress::default()).await.unwrap_err();
+    assert!(
+        refused.kind() == ErrorKind::Denied && refused.to_string().contains("3650 days ago"),
+        "{refused}"
+    );
+    assert!(house.store.sweep_refusal(&options).await.unwrap().is_some());
+    house.faults.fail_before(3);
+    house.store.sweep(&options, &SweepProgress::default()).await.unwrap_err();
+    house.faults.disarm();
+
+    house.clock.set(NOW_S + 60);
+    house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
+    let trashed = house.store.trashed_repo(repo.id).await.unwrap();
+    house.store.restore_repo(&trashed, &name()).await.unwrap();
+    // A clock at its zero is no reason to refuse when it is right again.
+    house.clock.set(100);
+    house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
+    house.clock.set(NOW_S + 120);
+    house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
+    house.clock.advance(YEARS_S);
+    let allowed = SweepOptions { allow_large_deletion: true, ..options.clone() };
+    house.store.sweep(&allowed, &SweepProgress::default()).await.unwrap();
+    house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
+}
+
+/// What no repository ever registers is kept while its sender goes on sending, and two days.
+#[tokio::test]
+async fn a_xorb_that_was_never_registered_goes_two_days_after_its_repository_sent_anything() {
+    const DAY_S: u64 = 86_400;
+    let house = House::new().await;
+    let (sent, later, registered) = (upload(1).1, upload(2).1, upload(3).1);
+    let ingest = async |grant: &Grant, upload: &Upload| {
+        let xorb = &upload.xorbs[0];
+        house.ingest(grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
+    };
+    let state = async |upload: &Upload| {
+        let rows = house.catalog.xorbs(&[upload.xorbs[0].info.hash()]).await.unwrap();
+        rows.first().map(|row| row.state)
+    };
+    ingest(&grant(), &sent).await;
+    // Another repository registered this one, and let it go: it has the whole grace, whoever else sent it.
+    house.upload(&writer("bob/models/repo"), &registered).await.unwrap();
+    ingest(&grant(), &registered).await;
+    house.clock.advance(DAY_S);
+    ingest(&grant(), &later).await;
+    house.clock.advance(2 * DAY_S - 10);
+    sweep(&house).await;
+    house.upload(&grant(), &sent).await.expect("an upload that took days is registered");
+    assert_eq!(state(&later).await, Some(XorbState::Condemned));
+    house.clock.advance(2 * DAY_S + 10);
+    let swept = sweep(&house).await;
+    assert_eq!(swept.deleted, 1, "{swept:?}");
+    assert_eq!(state(&later).await, Some(XorbState::Gone));
+    assert_eq!(state(&sent).await, Some(XorbState::Live));
+    assert_eq!(state(&registered).await, Some(XorbState::Live));
+    // Its sender comes again, with all of it.
+    house.upload(&grant(), &later).await.unwrap();
+    assert_eq!(state(&later).await, Some(XorbState::Live));
 }
 
 #[tokio::test]
@@ -233,8 +304,7 @@ async fn a_repository_that_cannot_be_read_keeps_all_it_has() {
     let (_, upload) = upload(1);
     house.upload(&grant(), &upload).await.unwrap();
     put(&house, &repo, MAIN, "a.bin", &upload).await;
-    let pool = house.database().await;
-    sqlx::query("UPDATE git_objects SET body = X'00' WHERE kind = 2").execute(&pool).await.unwrap();
+    house.database().execute("UPDATE git_objects SET body = X'00' WHERE kind = 2", []).unwrap();
     house.clock.advance(3 * GRACE_S);
     let swept = sweep(&house).await;
     assert_eq!(swept.skipped.len(), 1, "{swept:?}");

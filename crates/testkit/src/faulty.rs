@@ -5,9 +5,6 @@
 //! it go, so a test of slowness need not be slow. Or all are *stepped*: each waits for its turn, so that a test decides
 //! in which order those of several actors happen.
 
-mod hub;
-mod sweep;
-
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
@@ -22,16 +19,9 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
-use store::access::Scope;
-use store::catalog::rows::{
-    AddedXorb, Counts, DedupHit, FileRow, Reach, Registered, Registration, ShardRow, XorbRow,
-};
-use store::catalog::{
-    BrowseCatalog, CareCatalog, KeepCatalog, RepoCatalog, Stamp, SweepCatalog, UploadCatalog,
-};
+use store::db::Hook;
 use store::{Catalog, Clock, Error, ErrorKind};
 use tokio::sync::{Semaphore, watch};
-use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 /// When the next fault strikes; shared by everything it may strike.
 #[derive(Debug, Clone, Default)]
@@ -299,106 +289,26 @@ impl ObjectStore for FaultyObjects {
     }
 }
 
-/// A catalog that fails when told to.
-#[derive(Debug)]
-pub struct FaultyCatalog {
-    inner: Arc<dyn Catalog>,
-    faults: Faults,
-}
-
-impl FaultyCatalog {
-    /// The catalog `inner`, with faults.
-    pub fn new(inner: Arc<dyn Catalog>, faults: Faults) -> Self {
-        Self { inner, faults }
-    }
-}
-
-#[async_trait]
-impl Catalog for FaultyCatalog {
-    async fn xorbs(&self, hashes: &[XorbHash]) -> store::Result<Vec<XorbRow>> {
-        self.faults.run(catalog_fault, self.inner.xorbs(hashes)).await
-    }
-
-    async fn add_xorbs(&self, rows: &[XorbRow]) -> store::Result<Vec<AddedXorb>> {
-        self.faults.run(catalog_fault, self.inner.add_xorbs(rows)).await
-    }
-
-    async fn touch_xorbs(&self, hashes: &[XorbHash], now_s: u64) -> store::Result<Vec<XorbHash>> {
-        self.faults.run(catalog_fault, self.inner.touch_xorbs(hashes, now_s)).await
-    }
-
-    async fn register(&self, registration: &Registration) -> store::Result<Registered> {
-        self.faults.run(catalog_fault, self.inner.register(registration)).await
-    }
-
-    async fn files(&self, scope: &Scope, hashes: &[FileHash]) -> store::Result<Vec<FileRow>> {
-        self.faults.run(catalog_fault, self.inner.files(scope, hashes)).await
-    }
-
-    async fn files_by_sha256(
-        &self,
-        scope: &Scope,
-        digests: &[Sha256],
-    ) -> store::Result<Vec<(Sha256, FileHash)>> {
-        self.faults.run(catalog_fault, self.inner.files_by_sha256(scope, digests)).await
-    }
-
-    async fn dedup(&self, reach: &Reach, chunks: &[ChunkHash]) -> store::Result<Vec<DedupHit>> {
-        self.faults.run(catalog_fault, self.inner.dedup(reach, chunks)).await
-    }
-
-    async fn has_xorb(&self, reach: &Reach, xorb: XorbHash) -> store::Result<bool> {
-        self.faults.run(catalog_fault, self.inner.has_xorb(reach, xorb)).await
-    }
-
-    async fn shards(&self, hashes: &[ShardHash]) -> store::Result<Vec<ShardRow>> {
-        self.faults.run(catalog_fault, self.inner.shards(hashes)).await
-    }
-
-    fn tokens(&self) -> &dyn store::catalog::Tokens {
-        self.inner.tokens()
-    }
-
-    async fn agree(&self, name: &str, value: &[u8]) -> store::Result<Vec<u8>> {
-        self.faults.run(catalog_fault, self.inner.agree(name, value)).await
-    }
-
-    async fn agreed(&self, name: &str) -> store::Result<Option<Vec<u8>>> {
-        self.faults.run(catalog_fault, self.inner.agreed(name)).await
-    }
-
-    async fn counts(&self) -> store::Result<Counts> {
-        self.inner.counts().await
-    }
-
-    fn hub(&self) -> &dyn RepoCatalog {
-        self
-    }
-
-    fn sweep(&self) -> &dyn SweepCatalog {
-        self
-    }
-
-    fn care(&self) -> &dyn CareCatalog {
-        self
-    }
-
-    // Only looked at.
-    fn browse(&self) -> &dyn BrowseCatalog {
-        self.inner.browse()
-    }
-
-    fn keep(&self) -> &dyn KeepCatalog {
-        self
-    }
-
-    fn uploads(&self) -> &dyn UploadCatalog {
-        self
-    }
-
-    fn stamp(&self) -> Option<Stamp> {
-        self.inner.stamp()
-    }
+/// The same catalog, whose statements fail when told to. Calls wait before their first statement; every statement and commit
+/// is an operation.
+pub fn faulty_catalog(catalog: &Catalog, faults: &Faults) -> Arc<Catalog> {
+    let (waiting, before, after) = (faults.clone(), faults.clone(), faults.clone());
+    Arc::new(catalog.with_hook(Hook {
+        before_call: Box::new(move || {
+            let faults = waiting.clone();
+            Box::pin(async move {
+                faults.await_turn().await;
+                faults.wait(faults.operations() + 1).await;
+            })
+        }),
+        before_statement: Box::new(move || {
+            let n = before.0.count.fetch_add(1, Ordering::SeqCst) + 1;
+            if n == before.0.before.load(Ordering::SeqCst) { Err(catalog_fault()) } else { Ok(n) }
+        }),
+        after_statement: Box::new(move |n| {
+            if n == after.0.after.load(Ordering::SeqCst) { Err(catalog_fault()) } else { Ok(()) }
+        }),
+    }))
 }
 
 fn object_fault() -> object_store::Error {

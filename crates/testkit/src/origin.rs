@@ -11,7 +11,7 @@ pub const ORIGIN: &str = "origin";
 /// # Panics
 ///
 /// If the catalog does not take it.
-pub async fn add_origin(catalog: &dyn Catalog) {
+pub async fn add_origin(catalog: &Catalog) {
     add_origin_named(catalog, ORIGIN).await;
 }
 
@@ -20,7 +20,7 @@ pub async fn add_origin(catalog: &dyn Catalog) {
 /// # Panics
 ///
 /// If the catalog does not take it.
-pub async fn add_origin_named(catalog: &dyn Catalog, id: &str) {
+pub async fn add_origin_named(catalog: &Catalog, id: &str) {
     let mut digest = [0x5a; 32];
     digest.iter_mut().zip(id.bytes()).for_each(|(digest, byte)| *digest = byte);
     let row = TokenRow {

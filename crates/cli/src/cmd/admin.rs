@@ -47,7 +47,7 @@ struct Target {
     endpoint: Option<String>,
 
     /// An admin token, with --endpoint [default: `$DRYSTONE_TOKEN`, else `$HF_TOKEN`]
-    #[arg(long, value_name = "TOKEN", global = true, requires = "endpoint")]
+    #[arg(long, value_name = "TOKEN", global = true, requires = "endpoint", conflicts_with_all = ["data", "objects", "catalog", "config"])]
     token: Option<String>,
 
     /// Print JSON

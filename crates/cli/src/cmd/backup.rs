@@ -1,6 +1,6 @@
 //! `drystone backup`: a copy of a store that can be restored, taken beside running servers.
 
-pub(super) mod folder;
+pub(crate) mod folder;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use server::{House, ServeConfig};
 use store::Objects;
-use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, backup, expect_unused};
+use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
 
 use super::keep::{Place, human, now_s, said, watched};
 use crate::output::CliError;
@@ -22,7 +22,8 @@ use folder::{BackupFolder, Manifest};
 /// backup up to date, or to go on after it was killed; the backup before stays good until the new one is whole. `signing.key` is copied, for its
 /// owner alone; `admin.token` is not. Parts of uploads that have not arrived whole are not copied.
 ///
-/// Ends with 1 if the store itself has lost or damaged objects that are needed: they are named, and the rest is backed up.
+/// Refuses a catalog that does not belong to the objects, as every command does: its snapshot would replace a good one. Ends with 1 if the
+/// store itself has lost or damaged objects that are needed: they are named, and the rest is backed up; nothing is pruned then.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone backup /mnt/backup --data /srv/drystone\n  \
                         drystone backup /mnt/backup --objects s3://bucket/hub --catalog postgres://drystone@db/drystone --objects-dest s3://backup/hub\n  \
@@ -43,6 +44,10 @@ pub(crate) struct Backup {
     #[arg(long)]
     prune: bool,
 
+    /// With --prune: delete also more than 20 % of the backup's objects
+    #[arg(long, requires = "prune")]
+    allow_large_deletion: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -55,14 +60,24 @@ impl Backup {
         let source = source(&config, &house)?;
         let folder = BackupFolder::open(&self.dest, &config)?;
         let objects_url = self.objects_url(&folder)?;
+        let objects = folder.objects(&objects_url)?;
+        if objects.overlaps(&source.objects) {
+            let message =
+                format!("{}: the objects of the backup would be those of the store", self.dest.display());
+            return Err(CliError::Message(message));
+        }
         if folder.catalog().exists() {
             expect_unused(&folder.catalog()).map_err(said)?;
         }
         let target = BackupTarget {
-            objects: folder.objects(&objects_url)?,
+            objects,
             catalog: folder.catalog(),
             interrupted_s: folder.begin(now_s())?,
-            prune: self.prune,
+            prune: match (self.prune, self.allow_large_deletion) {
+                (false, _) => Prune::Nothing,
+                (true, false) => Prune::UnlessLarge,
+                (true, true) => Prune::Everything,
+            },
         };
         let progress = BackupProgress::default();
         let done = watched(async { backup(&source, &target, now_s, &progress).await.map_err(said) }, || {
@@ -94,15 +109,19 @@ impl Backup {
     }
 
     fn show(&self, done: &BackedUp) -> Result<ExitCode, CliError> {
-        let BackedUp { snapshot_s, objects, bytes, known, pruned, needed, damaged } = done;
+        let BackedUp {
+            snapshot_s, objects, bytes, known, pruned, needed, damaged, lost, prune_refused, ..
+        } = done;
+        let leftovers = &done.leftovers;
         let mut out = io::stdout().lock();
         if self.json {
             let value = json!({
                 "snapshot_s": snapshot_s, "objects": objects, "bytes": bytes, "known": known, "pruned": pruned,
-                "needed": needed, "damaged": damaged,
+                "needed": needed, "damaged": damaged, "lost": lost, "prune_refused": prune_refused, "leftovers": leftovers,
             });
             writeln!(out, "{value}")?;
         } else {
+            show_leftovers(&mut out, leftovers)?;
             writeln!(out, "copied {objects} objects ({}); {known} were there", human(*bytes))?;
             if *pruned > 0 {
                 writeln!(out, "deleted {pruned} objects that are no longer needed")?;
@@ -110,9 +129,16 @@ impl Backup {
             damaged
                 .iter()
                 .try_for_each(|damaged| writeln!(out, "damaged or missing in the store: {damaged}"))?;
+            lost.iter().try_for_each(|lost| {
+                writeln!(out, "missing in the store, and in the backup from before: {lost}")
+            })?;
+            if let Some(refusal) = prune_refused {
+                writeln!(out, "not pruned: {refusal}")?;
+            }
             writeln!(out, "backup of {needed} objects and the catalog: {}", self.dest.display())?;
         }
-        Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        let is_whole = damaged.is_empty() && lost.is_empty() && prune_refused.is_none();
+        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
 
@@ -138,7 +164,11 @@ fn source(config: &ServeConfig, house: &House) -> Result<BackupSource, CliError>
             return Err(CliError::Message(message));
         }
     };
-    Ok(BackupSource { objects, catalog })
+    Ok(BackupSource { objects, catalog, names: house.names(config) })
+}
+
+pub(super) fn show_leftovers(out: &mut impl io::Write, leftovers: &[String]) -> io::Result<()> {
+    leftovers.iter().try_for_each(|left| writeln!(out, "removed {left}, left by a process that was killed"))
 }
 
 /// How far a backup or a restoration is.

@@ -44,6 +44,10 @@ impl CasCommand {
     }
 }
 
+/// Flags that mean nothing for a store directory. They are named with each flag of one: a flag that requires another is not
+/// refused where that other is in conflict with a third.
+const HUB_FLAGS: [&str; 6] = ["endpoint", "token", "token_in_clear", "proxy", "ca_file", "bandwidth"];
+
 /// Which store, and how to reach it.
 #[derive(Debug, Args)]
 pub(super) struct Target {
@@ -51,15 +55,15 @@ pub(super) struct Target {
     remote: Remote,
 
     /// A store directory on this machine, without a server
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["endpoint", "token"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = HUB_FLAGS)]
     store: Option<PathBuf>,
 
     /// With --store, where the objects are if not in the directory: the bucket the server is told
-    #[arg(long, value_name = "URL", requires = "store")]
+    #[arg(long, value_name = "URL", requires = "store", conflicts_with_all = HUB_FLAGS)]
     objects: Option<String>,
 
     /// With --store, where the catalog is if not in the directory: the database the server is told
-    #[arg(long, value_name = "URL", requires = "store")]
+    #[arg(long, value_name = "URL", requires = "store", conflicts_with_all = HUB_FLAGS)]
     catalog: Option<String>,
 
     /// The repository: NAMESPACE/NAME is a model, datasets/NAMESPACE/NAME a dataset; also spaces/… and buckets/…. The token is a personal one then

@@ -17,7 +17,7 @@ use store::{Catalog, Store};
 use crate::output::CliError;
 
 /// Which store. Flags outweigh the environment, and that the file of settings.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct Place {
     /// The server's data folder [default: `$DRYSTONE_DATA`, else drystone-data]
     #[arg(long, value_name = "DIR", global = true)]
@@ -54,7 +54,7 @@ impl Place {
     }
 
     /// Opens the catalog alone.
-    pub(super) async fn open_catalog(&self) -> Result<Arc<dyn Catalog>, CliError> {
+    pub(super) async fn open_catalog(&self) -> Result<Arc<Catalog>, CliError> {
         let config = self.config()?;
         House::new(&config.data).open_existing_catalog(&config).await.map_err(said)
     }

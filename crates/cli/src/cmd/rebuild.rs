@@ -12,8 +12,8 @@ use crate::output::CliError;
 
 /// Make a lost catalog again, from the objects alone
 ///
-/// The catalog must be empty or not there: move a broken one away first. Stop all servers. Tokens, members, and who sees a repository are in
-/// no object: repositories come back private, and `drystone serve` makes a new admin token.
+/// The catalog must be empty or not there: move a broken one away first. Stop all servers. Repositories, who sees them, users, members, quotas
+/// and the trash come back; tokens, passwords, locks of git-lfs and the audit log do not. `drystone serve` makes a new admin token.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  mv /srv/drystone/catalog.db /srv/drystone/catalog.broken\n  drystone rebuild --data /srv/drystone"

@@ -12,7 +12,7 @@ use store::backup::BackupProgress;
 use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
 
 use super::backup::folder::{self, BackupFolder, Manifest};
-use super::backup::shown;
+use super::backup::{show_leftovers, shown};
 use super::keep::{Place, human, now_s, said, watched};
 use crate::output::CliError;
 
@@ -33,6 +33,10 @@ pub(crate) struct Restore {
     #[command(flatten)]
     place: Place,
 
+    /// Restore the catalog also if it is not as the backup was written, because a server or command has written to it
+    #[arg(long)]
+    accept_changed_catalog: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -47,18 +51,31 @@ impl Restore {
         if !is_resumed {
             expect_empty(&config.data)?;
         }
-        if is_resumed && config.catalog.is_none() && House::new(&config.data).catalog_file().exists() {
+        let catalog = catalog_target(&config)?;
+        if let CatalogTarget::File(file) = &catalog
+            && file.exists()
+        {
+            if !is_resumed {
+                let message = format!("{} is there already: name a catalog that is not", file.display());
+                return Err(CliError::Message(message));
+            }
             // The catalog comes last: it was whole before the run was cut.
             folder::end(&partial)?;
             return self.show(&config, &manifest, &Restored::default());
         }
-        let from = backup.objects(&manifest.objects)?;
-        let failed = |error| CliError::Io(config.data.display().to_string(), error);
-        folder::make_private(&config.data).map_err(failed)?;
-        let catalog = catalog_target(&config)?;
+        let from = backup.objects_to_read(&manifest.objects)?;
         let progress = BackupProgress::default();
         let restored = watched(
             async {
+                if let (false, CatalogTarget::Postgres { url, .. }) = (is_resumed, &catalog)
+                    && store::catalog::exists(url).await.map_err(said)?
+                {
+                    return Err(CliError::Message(
+                        "the database is not empty: restore to an empty one".to_owned(),
+                    ));
+                }
+                let failed = |error| CliError::Io(config.data.display().to_string(), error);
+                folder::make_private(&config.data).map_err(failed)?;
                 let objects = match &config.objects {
                     Some(url) => server::house::open_objects(url.expose()).map_err(said)?,
                     None => Objects::local(&config.data.join("objects")).map_err(said)?,
@@ -70,7 +87,8 @@ impl Restore {
                 }
                 let interrupted_s = folder::begin(&partial, now_s())?;
                 folder::copy_key(&backup.key(), &config.data.join(folder::KEY_FILE))?;
-                let target = RestoreTarget { objects, catalog, interrupted_s };
+                let catalog_sha256 = (!self.accept_changed_catalog).then(|| manifest.catalog_sha256.clone());
+                let target = RestoreTarget { objects, catalog, catalog_sha256, interrupted_s };
                 restore(&from, &backup.catalog(), &target, now_s, &progress).await.map_err(said)
             },
             || shown(&progress),
@@ -85,15 +103,16 @@ impl Restore {
         manifest: &Manifest,
         restored: &Restored,
     ) -> Result<ExitCode, CliError> {
-        let Restored { objects, bytes, known, needed, damaged } = restored;
+        let Restored { objects, bytes, known, needed, damaged, leftovers } = restored;
         let mut out = io::stdout().lock();
         if self.json {
             let value = json!({
                 "snapshot_s": manifest.snapshot_s, "objects": objects, "bytes": bytes, "known": known,
-                "needed": needed, "damaged": damaged,
+                "needed": needed, "damaged": damaged, "leftovers": leftovers,
             });
             writeln!(out, "{value}")?;
         } else {
+            show_leftovers(&mut out, leftovers)?;
             match objects + known {
                 0 => writeln!(out, "everything was restored before")?,
                 all => writeln!(out, "restored {all} objects ({}) and the catalog", human(*bytes))?,
@@ -118,12 +137,13 @@ fn catalog_target(config: &ServeConfig) -> Result<CatalogTarget, CliError> {
     }
 }
 
-/// Refuses a directory with files in it: what is there is not mixed with a backup. Empty directories and the lock file of the
-/// objects are what a run leaves that was killed before it wrote anything.
+/// Refuses a directory with files in it: what is there is not mixed with a backup. Empty directories, the lock file of the objects
+/// and the draft of our note are what a run leaves that was killed before it wrote anything.
 fn expect_empty(folder: &Path) -> Result<(), CliError> {
     for entry in walkdir::WalkDir::new(folder) {
         match entry {
             Ok(entry) if entry.file_type().is_dir() || entry.file_name() == ".lock" => {}
+            Ok(entry) if entry.depth() == 1 && entry.file_name() == PARTIAL_DRAFT => {}
             Ok(_) => {
                 let message = format!("{} is not empty: restore to an empty directory", folder.display());
                 return Err(CliError::Message(message));
@@ -136,3 +156,4 @@ fn expect_empty(folder: &Path) -> Result<(), CliError> {
 }
 
 const PARTIAL: &str = "restore.partial";
+const PARTIAL_DRAFT: &str = "restore.partial.new";

@@ -82,11 +82,11 @@ struct Build {
     xorbs: Option<PathBuf>,
 
     /// Compression of the xorbs: auto, none, lz4 or bg4-lz4
-    #[arg(long, value_name = "SCHEME", default_value_t)]
+    #[arg(long, value_name = "SCHEME", default_value_t, conflicts_with = "from")]
     scheme: Policy,
 
     /// What follows the chunks of the xorbs
-    #[arg(long, value_name = "FOOTER", value_enum, default_value_t = FooterChoice::None)]
+    #[arg(long, value_name = "FOOTER", value_enum, default_value_t = FooterChoice::None, conflicts_with = "from")]
     footer: FooterChoice,
 }
 

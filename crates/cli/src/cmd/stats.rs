@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use store::Scope;
 use store::sweep::{SweepOptions, SweepProgress};
 
 use super::keep::{Place, human, said, watched};
@@ -24,6 +25,12 @@ pub(crate) struct Stats {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A repository as all commands name it: a model without its kind.
+fn name_of(scope: &Scope) -> String {
+    let name = super::token::repo_text(scope);
+    name.strip_prefix("models/").map(str::to_owned).unwrap_or(name)
 }
 
 impl Stats {
@@ -51,7 +58,7 @@ impl Stats {
         if self.json {
             let repos: Vec<_> = top
                 .iter()
-                .map(|(scope, files, bytes)| json!({"repository": scope.to_string(), "files": files, "bytes": bytes}))
+                .map(|(scope, files, bytes)| json!({"repository": name_of(scope), "files": files, "bytes": bytes}))
                 .collect();
             let value = json!({
                 "files": counts.files, "file_bytes": counts.file_bytes, "repository_files": counts.repo_files,
@@ -76,10 +83,11 @@ impl Stats {
             counts.xorbs,
             human(counts.raw_bytes)
         )?;
-        writeln!(out, "saved         {ratio:.2} bytes for each stored one")?;
+        writeln!(out, "dedup ratio   {ratio:.2} (bytes in repositories for each byte stored)")?;
         writeln!(out, "reclaimable   {}", human(reclaimable))?;
         for (scope, files, bytes) in top {
-            writeln!(out, "{:>12}  {files:>8} files  {scope}", human(bytes))?;
+            let repo = name_of(&scope);
+            writeln!(out, "{:>12}  {files:>8} files  {repo}", human(bytes))?;
         }
         for quota in quotas.iter().filter_map(super::admin::quota_text) {
             writeln!(out, "quota         {quota}")?;

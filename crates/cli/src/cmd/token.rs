@@ -92,7 +92,7 @@ fn state_of(row: &TokenRow, now_s: u64) -> &'static str {
 }
 
 /// A repository as people write it: the store has the kind behind the namespace.
-fn repo_text(scope: &store::Scope) -> String {
+pub(super) fn repo_text(scope: &store::Scope) -> String {
     match scope.repo().split_once('/') {
         Some((kind, name)) => format!("{kind}/{}/{name}", scope.namespace()),
         None => scope.to_string(),

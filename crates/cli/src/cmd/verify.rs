@@ -7,13 +7,14 @@ use clap::Args;
 use serde_json::json;
 use store::verify::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
 
+use super::backup::folder::SnapshotCopy;
 use super::keep::{Place, human, now_s, said, seconds, watched};
 use crate::output::CliError;
 
 /// Check a store: quickly that every object is there, or deeply by reading all of them
 ///
 /// Ends with 0 if everything is sound and with 1 if something is damaged, which it names, with the files and repositories it touches.
-/// Works beside running servers.
+/// Works beside running servers. `--data` may also be a backup, whose snapshot is checked too.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  drystone verify --data /srv/drystone\n  drystone verify --data /srv/drystone --deep --rate 50\n  \
@@ -71,6 +72,19 @@ impl Verify {
             allow_large_repair: self.allow_large_repair,
             since_s: self.within.map_or(0, |within| now_s().saturating_sub(within)),
         };
+        let snapshot = SnapshotCopy::of_backup(&self.place.config()?.data)?;
+        if snapshot.is_some() && (self.resume || self.within.is_some()) {
+            let message = "a backup does not record what was verified: leave out --resume and --within";
+            return Err(CliError::Message(message.to_owned()));
+        }
+        let place = match &snapshot {
+            Some(snapshot) => Place {
+                catalog: Some(snapshot.catalog.clone()),
+                objects: self.place.objects.clone().or_else(|| snapshot.objects.clone()),
+                ..self.place.clone()
+            },
+            None => self.place.clone(),
+        };
         let progress = VerifyProgress::default();
         let now = || {
             let (objects, bytes) = progress.now();
@@ -78,7 +92,7 @@ impl Verify {
         };
         let verified = watched(
             async {
-                let store = self.place.open().await?;
+                let store = place.open().await?;
                 store.verify(&options, &progress).await.map_err(said)
             },
             now,

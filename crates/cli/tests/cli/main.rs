@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod admin;
+#[cfg(unix)]
+mod backup;
 mod cas;
 mod check;
 mod config;

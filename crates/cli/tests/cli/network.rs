@@ -1,7 +1,7 @@
 //! Ways to a hub that are not plain: TLS with a certificate of one's own, a proxy.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use testkit::command::Call;
@@ -59,4 +59,32 @@ fn everything_goes_through_the_proxy_that_is_named() {
     let out = folder.at("out.bin");
     through(&["pull", "ann/m:file.bin", &out]).run().ok();
     assert!(folder.read("out.bin") == noise(1, 300_000) && proxy.bytes(Way::Down) > 300_000);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_reported_within_seconds() {
+    let folder = Folder::new();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (ca, key) = (folder.put("cert.pem", cert.pem()), folder.put("key.pem", signing_key.serialize_pem()));
+    let plain = Server::start(&folder.at("data"));
+    let files = [("DRYSTONE_TLS_CERT", ca.as_str()), ("DRYSTONE_TLS_KEY", key.as_str())];
+    let with_tls = Server::start_with(&folder.at("other"), &files);
+    // Bound and not listened on: whoever connects is refused.
+    let refusing = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}", refusing.local_addr().unwrap());
+    drop(refusing);
+    let file = folder.put("file.bin", noise(1, 1000));
+    for (url, hint) in [
+        (nobody, "the server is running"),
+        (plain.url.replace("http://", "https://"), "try http://"),
+        (with_tls.url.replace("https://", "http://"), "try https://"),
+    ] {
+        for args in [&["ls", "ann/m"][..], &["push", "--create", &file, "ann/m"]] {
+            let begun = Instant::now();
+            let complaint = call(&folder, &[args, &["--endpoint", &url]].concat()).run().fails(1);
+            assert!(complaint.contains(&format!("cannot reach {url}")), "{complaint}");
+            assert!(complaint.contains(hint), "{complaint}");
+            assert!(begun.elapsed() < Duration::from_secs(10), "{args:?} {url}: {:?}", begun.elapsed());
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `drystone push`, `pull`, `ls`, `cat` and `rm` with a server, as people call them.
 
 use std::fs;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -157,7 +158,13 @@ fn what_was_pulled_once_needs_no_hub() {
     assert!(said.contains("ann/other@main"), "{said}");
     let said = offline(&["cat", "ann/model:none.bin"]).run().fails(1);
     assert!(said.contains("no file or folder"), "{said}");
-    let said = site.call(&["pull", "ann/model", &site.folder.at("online"), "--deadline", "2"]).run().fails(1);
+    let online = ["pull", "ann/model", &site.folder.at("online"), "--deadline", "2"];
+    let said = site.call(&online).run().fails(1);
+    assert!(said.contains("cannot reach") || said.contains("not done after 2 s"), "{said}");
+    // Whoever connects gets no answer.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let said = site.call(&[&online[..], &["--endpoint", &url]].concat()).run().fails(1);
     assert!(said.contains("not done after 2 s"), "{said}");
     let said =
         drystone(["pull", "--offline", "ann/model", "x", "--endpoint", &site.server.url]).run().fails(1);
@@ -380,4 +387,30 @@ fn thousands_of_small_files_go_and_come() {
     }
     let names: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 41, "40 folders and .gitattributes: {names:?}");
+}
+
+/// What verification marked as damaged is sent again, although the repository lists the very file and the client's cache knows its
+/// chunks.
+#[test]
+fn a_push_of_a_file_that_is_damaged_on_the_server_heals_it() {
+    let site = Site::start();
+    let data = site.folder.at("data");
+    let file = site.folder.put("model.bin", noise(5, 400_000));
+    site.call(&["push", "--create", &file, "ann/model"]).run().ok();
+    let mut xorbs = super::store_id::files_under(&format!("{data}/objects/xorbs"));
+    xorbs.retain(|path| fs::metadata(path).unwrap().is_file());
+    assert_eq!(xorbs.len(), 1);
+    let mut bytes = fs::read(&xorbs[0]).unwrap();
+    bytes[5000] ^= 1;
+    fs::write(&xorbs[0], bytes).unwrap();
+    let verified = drystone(["verify", "--deep", "--repair", "--data", &data]).run();
+    assert!(String::from_utf8_lossy(&verified.stdout).contains("marked"), "{verified:?}");
+
+    let pushed = json(site.call(&["push", &file, "ann/model", "--json"]));
+    assert_eq!(number(&pushed, "unchanged"), 0, "{pushed}");
+    drystone(["verify", "--deep", "--data", &data]).run().ok();
+    let read = site.call(&["cat", "ann/model:model.bin", "--cache-dir", &site.folder.at("fresh")]).run();
+    assert!(read.stdout == noise(5, 400_000));
+    let again = json(site.call(&["push", &file, "ann/model", "--json"]));
+    assert_eq!(number(&again, "unchanged"), 1, "{again}");
 }

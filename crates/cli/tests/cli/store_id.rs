@@ -24,7 +24,7 @@ const VERBS: [&[&str]; 11] = [
 ];
 
 /// A store with one repository and some files, made by a server that has ended.
-fn store(folder: &Folder, name: &str) -> String {
+pub(super) fn store(folder: &Folder, name: &str) -> String {
     let data = folder.at(name);
     drop(Server::start(&["--data", &data]));
     drystone(["admin", "repo", "create", "ann/model", "--data", &data]).run().ok();
@@ -36,13 +36,13 @@ fn store(folder: &Folder, name: &str) -> String {
 }
 
 /// The files of a catalog, with their names: the log may hold what is not in the database yet.
-fn database(data: &str) -> Vec<(String, String)> {
+pub(super) fn database(data: &str) -> Vec<(String, String)> {
     let names = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let ours = names.filter(|name| name.starts_with("catalog.db"));
     ours.map(|name| (format!("{data}/{name}"), name)).collect()
 }
 
-fn files_under(folder: &str) -> Vec<String> {
+pub(super) fn files_under(folder: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(folder).to_owned()];
     while let Some(folder) = folders.pop() {

@@ -168,6 +168,9 @@ fn users_are_disabled_enabled_and_deleted_and_get_passwords() {
         assert!(user(&["password", name]).run().fails(1).contains("--stdin"));
         user(&["password", name, "--remove"]).run().ok();
         assert_eq!(user(&["disable", name]).run().ok().trim(), format!("{name} disabled"));
+        let of_disabled =
+            ["token", "create", "--data", &data, "--scope", "read", "--everywhere", "--subject", name];
+        assert!(drystone(of_disabled).run().fails(1).contains("is disabled"));
         assert!(user(&["list"]).run().ok().contains(&format!("{name} disabled")));
         assert_eq!(user(&["enable", name]).run().ok().trim(), name);
         let repo = format!("{name}/model");

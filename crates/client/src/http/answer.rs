@@ -39,20 +39,44 @@ fn kind(status: StatusCode) -> ErrorKind {
 
 /// The error of a request that got no answer, or half of one.
 pub(crate) fn broken(what: &str, source: &reqwest::Error) -> Error {
-    // The library's own text stops at "error sending request"; the reason is at the bottom.
+    let reason = reason(source);
+    Error::new(kind_of_failure(source, &reason), format!("{what}: {reason}"))
+}
+
+/// The same at a server that has never answered, with what is likely wrong.
+pub(crate) fn unreached(endpoint: &str, source: &reqwest::Error) -> Error {
+    let reason = reason(source);
+    let kind = kind_of_failure(source, &reason);
+    let hint = match kind {
+        ErrorKind::Unavailable if reason.contains("InvalidContentType") => {
+            ": the server does not speak TLS there; try http://"
+        }
+        ErrorKind::Unavailable if reason.contains("invalid HTTP version") => {
+            ": the server may expect TLS there; try https://"
+        }
+        ErrorKind::Unavailable => ": check that the URL is right and that the server is running",
+        _ => "",
+    };
+    Error::new(kind, format!("cannot reach {endpoint}: {reason}{hint}"))
+}
+
+/// The library's own text stops at "error sending request"; the reason is at the bottom.
+fn reason(source: &reqwest::Error) -> String {
     let mut reason: &dyn std::error::Error = source;
     while let Some(deeper) = reason.source() {
         reason = deeper;
     }
-    let reason = reason.to_string();
-    // Whatever happens on the way may not happen again; what cannot be asked at all cannot be asked again, and who is not
-    // trusted now will not be in a minute.
-    let kind = match source {
+    reason.to_string()
+}
+
+/// Whatever happens on the way may not happen again; what cannot be asked at all cannot be asked again, and who is not
+/// trusted now will not be in a minute.
+fn kind_of_failure(source: &reqwest::Error, reason: &str) -> ErrorKind {
+    match source {
         source if source.is_builder() || source.is_redirect() => ErrorKind::Invalid,
         source if source.is_connect() && reason.contains("certificate") => ErrorKind::Denied,
         _ => ErrorKind::Unavailable,
-    };
-    Error::new(kind, format!("{what}: {reason}"))
+    }
 }
 
 /// A body of at most `bytes_max` bytes.

@@ -73,6 +73,9 @@ pub struct Decided {
     /// Whether it should not.
     #[serde(default)]
     pub should_ignore: bool,
+    /// The digest of the file that is at this path, if the hub has its bytes whole.
+    #[serde(default)]
+    pub oid: Option<String>,
 }
 
 /// A commit that was made.

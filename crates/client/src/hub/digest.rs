@@ -100,11 +100,12 @@ pub(super) async fn unchanged(files: Vec<(PathBuf, Expected)>, threads: NonZeroU
 }
 
 fn is_same(path: &Path, expected: &Expected, buffer: &mut [u8]) -> bool {
-    let Ok(mut file) = File::open(path) else { return false };
     let mut check = expected.check();
-    if matches!(check, Check::Nothing) {
+    // Opening a FIFO waits for its writer, and a device may have no end.
+    if matches!(check, Check::Nothing) || !path.is_file() {
         return false;
     }
+    let Ok(mut file) = File::open(path) else { return false };
     loop {
         match file.read(buffer) {
             Ok(0) => return check.finish(),
@@ -136,5 +137,18 @@ mod tests {
         let threads = NonZeroUsize::new(3).unwrap();
         assert_eq!(unchanged(files, threads).await.unwrap(), [true, true, false, false, false]);
         assert!(unchanged(Vec::new(), threads).await.unwrap().is_empty());
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn what_is_no_regular_file_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let expected = || Expected::Sha256("00".repeat(32).parse().unwrap());
+        let files = vec![(fifo, expected()), (PathBuf::from("/dev/zero"), expected())];
+        let compared = unchanged(files, NonZeroUsize::MIN);
+        let compared = tokio::time::timeout(std::time::Duration::from_secs(10), compared).await;
+        assert_eq!(compared.expect("nothing waits for a writer").unwrap(), [false, false]);
     }
 }

@@ -1,7 +1,8 @@
 //! Endpoint and token: the arguments of the caller, else environment variables, else a configuration file.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -21,13 +22,7 @@ impl Settings {
     /// The arguments, else `DRYSTONE_ENDPOINT` and `DRYSTONE_TOKEN`, else `HF_ENDPOINT` and `HF_TOKEN` of `variables`, else the
     /// file that [`file`](fn@file) names. The token of the file is sent to the hub of the file only.
     pub fn find(endpoint: Option<String>, token: Option<Token>, variables: &Variables<'_>) -> Result<Self> {
-        let file = match file(variables).map(|path| (std::fs::read_to_string(&path), path)) {
-            Some((Ok(text), path)) => parse(&text).map_err(|message| {
-                Error::new(ErrorKind::Invalid, format!("{}: {message}", path.display()))
-            })?,
-            // The file is optional.
-            _ => File::default(),
-        };
+        let file = file(variables).map_or(Ok(File::default()), |path| read(&path))?;
         let variable = |name: &str| variables(name)?.into_string().ok().filter(|value| !value.is_empty());
         choose(endpoint, token, &variable, file)
     }
@@ -48,6 +43,18 @@ pub fn file(variables: &Variables<'_>) -> Option<PathBuf> {
 struct File {
     endpoint: Option<String>,
     token: Option<String>,
+}
+
+/// Reads the file, which nobody needs to have. One that cannot be read is an error: it may name another hub.
+fn read(path: &Path) -> Result<File> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&text)
+            .map_err(|message| Error::new(ErrorKind::Invalid, format!("{}: {message}", path.display()))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(File::default())
+        }
+        Err(error) => Err(Error::io(path, error)),
+    }
 }
 
 /// The message of a mistake does not quote the file, which has a secret in it.
@@ -100,6 +107,21 @@ mod tests {
         assert_eq!(chosen(None, &hf, file), pair("https://hf", Some("h")));
         assert_eq!(chosen(None, &both, file), pair("https://own", Some("d")));
         assert_eq!(chosen(Some("https://said"), &both, file), pair("https://said", Some("d")));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client.toml");
+        assert!(read(&path).unwrap().endpoint.is_none());
+        assert!(read(&path.join("below")).unwrap().endpoint.is_none());
+        std::fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert_eq!(read(&path).err().unwrap().kind(), ErrorKind::Invalid);
+        assert!(read(&path.join("below")).unwrap().endpoint.is_none());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let message = read(&path).err().unwrap().to_string();
+        assert!(message.contains("client.toml"), "{message}");
     }
 
     #[test]

@@ -402,7 +402,10 @@ async fn ask(
             bytes if bytes > REGULAR_BYTES_MAX => Mode::Lfs,
             _ => said.upload_mode,
         };
-        Ok(Preflight { existing: existing.remove(&local.to), mode, ignored: said.should_ignore, local })
+        // A large file that the hub lists and does not name here is damaged there, and must come again.
+        let is_whole = |existing: &Entry| existing.sha256.is_none() || said.oid.is_some();
+        let existing = existing.remove(&local.to).filter(is_whole);
+        Ok(Preflight { existing, mode, ignored: said.should_ignore, local })
     });
     Ok(asked.collect())
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use store::catalog::{self, SqliteCatalog};
+use store::catalog;
 use store::identity::{self, Names};
 use store::{Catalog, Error, ErrorKind, Objects, Result, Store, StoreId};
 
@@ -36,7 +36,7 @@ pub struct OpenStore {
     /// The objects.
     pub objects: Objects,
     /// The catalog.
-    pub catalog: Arc<dyn Catalog>,
+    pub catalog: Arc<Catalog>,
     /// The id of both; `None` while the catalog is rebuilt.
     pub id: Option<StoreId>,
 }
@@ -55,6 +55,7 @@ impl House {
 
     /// Opens objects and catalog, once it is known that they belong together.
     pub async fn open_parts(&self, config: &ServeConfig, opening: Opening) -> Result<OpenStore> {
+        self.refuse_backup(config)?;
         let names = self.names(config);
         let is_catalog_there = self.is_catalog_there(config).await?;
         if opening == Opening::Existing && !is_catalog_there {
@@ -87,14 +88,28 @@ impl House {
     }
 
     /// Opens the catalog alone, which must be there. Where the objects can be found too, it must belong to them.
-    pub async fn open_existing_catalog(&self, config: &ServeConfig) -> Result<Arc<dyn Catalog>> {
+    pub async fn open_existing_catalog(&self, config: &ServeConfig) -> Result<Arc<Catalog>> {
         if config.objects.is_some() || self.existing_objects(config)?.is_some() {
             return Ok(self.open_parts(config, Opening::Existing).await?.catalog);
         }
+        self.refuse_backup(config)?;
         match self.is_catalog_there(config).await? {
             true => self.open_catalog(config).await,
             false => Err(no_catalog(&self.names(config))),
         }
+    }
+
+    /// Refuses the directory of a backup: what is written to it is lost with the next backup, what is collected from it is lost
+    /// for good.
+    fn refuse_backup(&self, config: &ServeConfig) -> Result<()> {
+        if config.catalog.is_some() || !self.folder.join(BACKUP_FILE).exists() {
+            return Ok(());
+        }
+        let message = format!(
+            "{}: this is a backup, not a store; \"drystone restore\" makes a store of it in another directory",
+            self.folder.display()
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
     }
 
     /// Catalog and objects as messages show them.
@@ -121,7 +136,7 @@ impl House {
     pub async fn is_catalog_there(&self, config: &ServeConfig) -> Result<bool> {
         match &config.catalog {
             Some(url) => catalog::exists(url.expose()).await,
-            None => SqliteCatalog::exists(&self.catalog_file()).await,
+            None => Catalog::is_in_file(&self.catalog_file()),
         }
     }
 
@@ -148,22 +163,25 @@ impl House {
         }
     }
 
-    async fn open_catalog(&self, config: &ServeConfig) -> Result<Arc<dyn Catalog>> {
+    async fn open_catalog(&self, config: &ServeConfig) -> Result<Arc<Catalog>> {
         if let Some(url) = &config.catalog {
             return catalog::open_or_create(url.expose()).await;
         }
         fs::create_dir_all(&self.folder).map_err(|source| {
             Error::caused(ErrorKind::Internal, self.folder.display().to_string(), source)
         })?;
-        Ok(Arc::new(SqliteCatalog::open(&self.catalog_file()).await?))
+        Ok(Arc::new(Catalog::open_file(&self.catalog_file()).await?))
     }
 }
 
 /// The folder of a `file://` URL.
-pub(super) fn file_url(url: &str) -> Option<PathBuf> {
+pub fn file_url(url: &str) -> Option<PathBuf> {
     let url = url::Url::parse(url).ok().filter(|url| url.scheme() == "file")?;
     url.to_file_path().ok()
 }
+
+/// The file in the directory of a backup that says so.
+pub const BACKUP_FILE: &str = "backup.json";
 
 fn no_catalog(names: &Names) -> Error {
     let message = format!(

@@ -16,7 +16,7 @@ use crate::secret::{Key, KeyRing, Secret, hex};
 
 impl House {
     /// The keys these settings speak of; makes one where there is none and it is ours to make.
-    pub async fn shared_keys(&self, config: &ServeConfig, catalog: &dyn Catalog) -> store::Result<KeyRing> {
+    pub async fn shared_keys(&self, config: &ServeConfig, catalog: &Catalog) -> store::Result<KeyRing> {
         if let Some(file) = &config.signing_key_file {
             let failed = |source| failed(format!("signing_key_file {}", file.display()), source);
             return Self::keys_of(file).map_err(failed);
@@ -61,7 +61,7 @@ mod tests {
     use std::fs;
     use std::sync::Arc;
 
-    use store::catalog::SqliteCatalog;
+    use store::catalog::Catalog;
 
     use super::*;
 
@@ -70,8 +70,8 @@ mod tests {
     }
 
     /// What counts is the URL in the settings; any catalog will do for the table.
-    async fn catalog(folder: &std::path::Path) -> Arc<dyn Catalog> {
-        Arc::new(SqliteCatalog::open(&folder.join("catalog.db")).await.unwrap())
+    async fn catalog(folder: &std::path::Path) -> Arc<Catalog> {
+        Arc::new(Catalog::open_file(&folder.join("catalog.db")).await.unwrap())
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 //! A parameter that a route does not have is refused by its name: a filter that is ignored gives an answer that looks right
 //! and is not. Checked before any handler runs, so a route that is not in the table has no parameters.
 
+use axum::http::Method;
 use xet::wire::routes::Endpoint;
 
 use super::hub::Query;
@@ -36,10 +37,14 @@ enum Parameters {
 
 use Values::{Flag, Number, Positive, Text, Texts, Word, Words};
 
-/// Refuses a query that the route does not have; `route` is the template of its path.
-pub(super) fn check(route: &str, query: Option<&str>) -> Result<(), String> {
+/// Refuses a query that the route does not have with this method; `route` is the template of its path.
+pub(super) fn check(method: &Method, route: &str, query: Option<&str>) -> Result<(), String> {
     let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(()) };
-    let Parameters::Only(known) = parameters_of(route) else { return Ok(()) };
+    let known = match parameters_of(route) {
+        Parameters::Any => return Ok(()),
+        Parameters::Only(known) if is_for(method, route) => known,
+        Parameters::Only(_) => &[],
+    };
     let query = Query::parse(Some(query));
     let mut seen: Vec<&str> = Vec::new();
     for (name, value) in query.pairs() {
@@ -75,6 +80,17 @@ pub(super) fn check(route: &str, query: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether the parameters of a route are those of this method. Most are of what is read; what is changed is in the body.
+fn is_for(method: &Method, route: &str) -> bool {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    match route {
+        "/api/admin/quotas" => *method == Method::DELETE,
+        _ if route.starts_with("/lfs/") => true,
+        _ if ["/preupload/", "/commit/", "/-/file"].iter().any(|part| route.contains(part)) => true,
+        _ => is_read,
+    }
+}
+
 /// Text of a query in a message, cut where it is long.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
@@ -87,8 +103,8 @@ fn parameters_of(route: &str) -> Parameters {
     }
     if let Some(rest) = below(route, "/lfs/") {
         return only(match rest {
-            "/{oid}" | "/{oid}/verify" => &[SIZE, EXPIRES, SIGNATURE],
-            _ => &[SIZE, EXPIRES, SIGNATURE, ("part", Number)],
+            "/{oid}" | "/{oid}/verify" => &[SIZE, FOR, EXPIRES, SIGNATURE],
+            _ => &[SIZE, FOR, EXPIRES, SIGNATURE, ("part", Number)],
         });
     }
     only(match route {
@@ -97,11 +113,11 @@ fn parameters_of(route: &str) -> Parameters {
             ("cursor", Text),
             ("search", Text),
             ("author", Text),
-            ("expand", Words(EXPAND)),
-            // More about each repository; what there is to say is said either way.
-            ("full", Flag),
-            ("config", Flag),
-            ("cardData", Flag),
+            ("expand", Words(EXPAND_IN_LISTS)),
+            // They ask for files, configurations and cards, which lists do not have.
+            ("full", Word(NO)),
+            ("config", Word(NO)),
+            ("cardData", Word(NO)),
         ],
         "/api/admin/repos" => &[("type", Word(&["model", "dataset", "space"])), ("cursor", Text)],
         "/api/admin/quotas" => &[("of", Text)],
@@ -178,12 +194,30 @@ fn of_web(rest: &str) -> &'static [(&'static str, Values)] {
 }
 
 const SIZE: (&str, Values) = ("size", Number);
+const FOR: (&str, Values) = ("for", Text);
 const EXPIRES: (&str, Values) = ("expires", Number);
 const SIGNATURE: (&str, Values) = ("signature", Text);
 /// Of the bytes of a file.
 const FILE: &[(&str, Values)] = &[("download", Flag), ("noContentDisposition", Flag)];
-/// What `expand` may name: what answers have, and `pipeline_tag` and `sdk`, which huggingface.js names in every list and
-/// which no repository here has.
+const NO: &[&str] = &["false", "False", "0"];
+/// What `expand` may name in a list: what each entry has, and `pipeline_tag` and `sdk`, which huggingface.js names in every
+/// list and which no repository here has.
+const EXPAND_IN_LISTS: &[&str] = &[
+    "author",
+    "createdAt",
+    "disabled",
+    "downloads",
+    "gated",
+    "lastModified",
+    "likes",
+    "pipeline_tag",
+    "private",
+    "sdk",
+    "sha",
+    "tags",
+    "xetEnabled",
+];
+/// The same of one repository.
 const EXPAND: &[&str] = &[
     "author",
     "createdAt",
@@ -214,6 +248,10 @@ mod tests {
             ("/api/models", "sort=downloads", "sort"),
             ("/api/models", "expand=likes&expand=cardData", "expand=cardData"),
             ("/api/models", "expand=likes,config", "expand=config"),
+            ("/api/models", "expand=siblings", "expand=siblings"),
+            ("/api/models", "full=true", "full"),
+            ("/api/models", "cardData=True", "cardData"),
+            ("/api/models", "config", "config"),
             ("/api/models", "search=a&search=b", "search"),
             ("/api/models", "limit=-1", "limit"),
             ("/api/models", "limit=0", "limit"),
@@ -229,7 +267,7 @@ mod tests {
             ("/v1/reconstructions/{file}", "x=1", "x"),
             ("/no/such/route", "x=1", "x"),
         ] {
-            let refused = check(route, Some(query)).unwrap_err();
+            let refused = check(&Method::GET, route, Some(query)).unwrap_err();
             assert!(refused.contains(name), "{route}?{query}: {refused}");
         }
     }
@@ -242,7 +280,8 @@ mod tests {
                 "limit=500&author=ann&expand=pipeline_tag&expand=private&expand=gated&expand=likes",
             ),
             ("/api/spaces", "limit=500&expand=sdk&expand=likes&expand=private&expand=lastModified"),
-            ("/api/models", "limit=18446744073709551616&search=x&full=True&cardData=True"),
+            ("/api/models", "limit=18446744073709551616&search=x&full=False&cardData=false"),
+            ("/api/datasets", "expand=likes,sha&expand=xetEnabled"),
             ("/api/models/{namespace}/{name}/tree/{revision}", "recursive=True&expand=false&limit=1000"),
             ("/api/models/{namespace}/{name}/revision/{revision}", "expand[]=sha&blobs=true"),
             ("/api/models/{namespace}/{name}/refs", "include_prs=1"),
@@ -255,7 +294,34 @@ mod tests {
             ("/health", "anything=1"),
             ("/api/repos/create", ""),
         ] {
-            assert_eq!(check(route, Some(query)), Ok(()), "{route}?{query}");
+            assert_eq!(check(&Method::GET, route, Some(query)), Ok(()), "{route}?{query}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_of_one_method_is_refused_with_another() {
+        for (method, other, route, query) in [
+            (Method::DELETE, Method::PUT, "/api/admin/quotas", "of=ann"),
+            (Method::DELETE, Method::GET, "/api/admin/quotas", "of=ann"),
+            (Method::GET, Method::POST, "/api/admin/undelete", "repo=ann%2Fa"),
+            (Method::GET, Method::POST, "/api/models/{namespace}/{name}/discussions", "status=open"),
+            (Method::GET, Method::POST, "/{namespace}/{name}/info/lfs/locks", "path=a"),
+            (Method::GET, Method::POST, "/v1/reconstructions", "file_id=a"),
+            (Method::GET, Method::POST, "/-/sign-in", "next=%2F"),
+        ] {
+            assert_eq!(check(&method, route, Some(query)), Ok(()), "{method} {route}?{query}");
+            let name = query.split('=').next().unwrap();
+            let refused = check(&other, route, Some(query)).unwrap_err();
+            assert!(refused.contains(name), "{other} {route}?{query}: {refused}");
+        }
+        for (method, route, query) in [
+            (Method::POST, "/api/models/{namespace}/{name}/commit/{revision}", "create_pr=1"),
+            (Method::POST, "/api/models/{namespace}/{name}/preupload/{revision}", "create_pr=1"),
+            (Method::PUT, "/lfs/models/{namespace}/{name}/{oid}", "size=1&expires=2&signature=x"),
+            (Method::PUT, "/{namespace}/{name}/upload/{revision}/-/file", "id=x"),
+            (Method::HEAD, "/{namespace}/{name}/resolve/{revision}/{*path}", "download=true"),
+        ] {
+            assert_eq!(check(&method, route, Some(query)), Ok(()), "{method} {route}?{query}");
         }
     }
 }

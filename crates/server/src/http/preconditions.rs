@@ -21,13 +21,23 @@ pub(super) fn check(request: &Request) -> Result<(), Refused> {
     if let Some(expected) = other_than(headers, &header::EXPECT, "100-continue") {
         return invalid(format!("Expect: {expected} is not supported"));
     }
+    if let Some(coding) = other_than(headers, &header::TRANSFER_ENCODING, "chunked") {
+        return invalid(format!("Transfer-Encoding: bodies are accepted in chunks, not as {coding}"));
+    }
+    let codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    if codings.map(|value| value.as_bytes().split(|byte| *byte == b',').count()).sum::<usize>() > 1 {
+        return invalid("Transfer-Encoding: given more than once".to_owned());
+    }
+    if let Some(name) = ONCE.iter().find(|name| headers.get_all(**name).iter().count() > 1) {
+        return invalid(format!("{name}: given more than once"));
+    }
     if has(&header::CONTENT_RANGE) {
         return invalid("Content-Range: parts of a body are not supported".to_owned());
     }
     let conditions: &[HeaderName] = match (request.method(), has_entity_tag(request)) {
         (&Method::GET | &Method::HEAD | &Method::OPTIONS, true) => &[],
         // Without a date of change or an entity tag the others are about caches only.
-        (&Method::GET | &Method::HEAD | &Method::OPTIONS, false) => &[header::IF_MATCH],
+        (&Method::GET | &Method::HEAD | &Method::OPTIONS, false) => &[header::IF_MATCH, header::IF_RANGE],
         _ => &[header::IF_MATCH, header::IF_NONE_MATCH, header::IF_UNMODIFIED_SINCE, header::IF_RANGE],
     };
     match conditions.iter().find(|name| has(name)) {
@@ -54,6 +64,10 @@ fn has_entity_tag(request: &Request) -> bool {
 /// Headers by which proxies and frameworks send another method than the request's own.
 const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 
+/// Headers with one value: of two, one would be ignored.
+const ONCE: [&str; 6] =
+    ["authorization", "content-type", "if-range", "range", "x-drystone-word", "x-range-dirty"];
+
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
@@ -78,6 +92,9 @@ mod tests {
             ("POST", "if-none-match", "*"),
             ("DELETE", "if-unmodified-since", "Sat, 29 Oct 1994 19:43:31 GMT"),
             ("GET", "if-match", "\"a\""),
+            ("GET", "if-range", "\"a\""),
+            ("PUT", "transfer-encoding", "gzip, chunked"),
+            ("PUT", "transfer-encoding", "chunked, chunked"),
         ] {
             let message = refused(method, name, value).unwrap_or_default().to_ascii_lowercase();
             assert!(message.contains(name), "{method} {name}: {message}");
@@ -88,8 +105,20 @@ mod tests {
             ("GET", "if-none-match", "\"a\""),
             ("GET", "if-modified-since", "Sat, 29 Oct 1994 19:43:31 GMT"),
             ("POST", "content-type", "application/json"),
+            ("PUT", "transfer-encoding", "chunked"),
         ] {
             assert_eq!(refused(method, name, value), None, "{method} {name}");
         }
+    }
+
+    #[test]
+    fn a_header_with_two_values_where_one_counts_is_refused() {
+        for name in ONCE {
+            let request = Request::builder().header(name, "a").header(name, "b").body(Body::empty()).unwrap();
+            let refused = check(&request).unwrap_err();
+            assert!(refused.message().starts_with(name), "{name}: {}", refused.message());
+        }
+        let two = Request::builder().header("accept", "a").header("accept", "b").header("range", "bytes=0-1");
+        assert!(check(&two.body(Body::empty()).unwrap()).is_ok());
     }
 }

@@ -8,9 +8,9 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use axum::response::IntoResponse;
+use serde::Deserialize;
 use store::plan::{Planned, Reconstruction};
 use xet::wire::range::parse_ranges;
-use xet::wire::reconstruction::FileKey;
 use xet::wire::routes::{TokenScope, parse_batch_query};
 use xet::wire::{Batch, ContentRange, ErrorCode, RangeSpec, ReconstructionV1, ReconstructionV2, parse_json};
 use xet::{FileHash, limits};
@@ -57,7 +57,7 @@ pub(super) async fn batch_by_body(
     let (parts, body) = request.into_parts();
     let caller = Caller::check(&state, &parts.headers, TokenScope::Read).await?;
     let body = read_body(body, BATCH_BYTES_MAX).await?;
-    let keys: Vec<FileKey> = parse_json(&body)
+    let keys: Vec<NamedFile> = parse_json(&body)
         .map_err(|error| Refused::new(ErrorCode::Invalid, format!("not a list of files: {error}")))?;
     if keys.len() > limits::BATCH_FILES_MAX {
         let message = format!("a batch has at most {} files", limits::BATCH_FILES_MAX);
@@ -65,6 +65,16 @@ pub(super) async fn batch_by_body(
     }
     let files: Vec<_> = keys.iter().map(|key| key.hash).collect();
     batch(&state, &caller, &files).await
+}
+
+/// A file in the body of a batch: a `FileKey` without other fields.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedFile {
+    /// Whatever it is, files have one name.
+    #[serde(rename = "prefix")]
+    _prefix: String,
+    hash: FileHash,
 }
 
 async fn batch(state: &AppState, caller: &Caller, files: &[FileHash]) -> Result<Response<Body>, Refused> {

@@ -12,7 +12,7 @@ use xet::wire::{ErrorCode, XorbUploaded};
 
 use super::caller::{Caller, prefixed_hash_in};
 use super::error::Refused;
-use super::{json, upload};
+use super::{json, refusal_time, upload};
 use crate::state::AppState;
 
 /// Takes in a xorb while it arrives.
@@ -46,9 +46,14 @@ pub(super) async fn head(State(state): State<AppState>, request: Request) -> Res
     let (request, _) = request.into_parts();
     let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Write).await?;
     let hash: XorbHash = prefixed_hash_in(&request.uri)?;
-    let bytes = store.xorb_bytes(&grant, hash).await?;
-    let bytes = bytes.ok_or_else(|| Refused::new(ErrorCode::NotFound, format!("no xorb {hash}")))?;
-    Ok(length_only(bytes))
+    let begin = tokio::time::Instant::now();
+    match store.xorb_bytes(&grant, hash).await? {
+        Some(bytes) => Ok(length_only(bytes)),
+        None => {
+            refusal_time::wait(begin).await;
+            Err(Refused::new(ErrorCode::NotFound, format!("no xorb {hash}")))
+        }
+    }
 }
 
 /// An answer to `HEAD`: how long the thing is.

@@ -22,6 +22,7 @@ const FORMS: &[(&str, &[&str])] = &[
     ("/-/admin/revoke", &["id"]),
     ("/-/admin/token", &["user", "label", "rights", "days"]),
     ("/-/admin/user", &["name"]),
+    ("/-/sign-in", &["next", "token", "name", "password"]),
     ("/-/sign-out", &[]),
     ("undelete", &["revision", "path", "as"]),
 ];
@@ -55,6 +56,7 @@ mod tests {
         include_str!("../../templates/account.html"),
         include_str!("../../templates/admin.html"),
         include_str!("../../templates/base.html"),
+        include_str!("../../templates/sign_in.html"),
         include_str!("../../templates/undelete.html"),
     ];
 

@@ -200,6 +200,8 @@ fn sanitised(html: &str, links: &Arc<Links>) -> String {
     };
     let clean = ammonia::Builder::default()
         .rm_tags(["map", "area"])
+        // Long lines scroll sideways, also by keyboard.
+        .set_tag_attribute_value("pre", "tabindex", "0")
         .url_schemes(HashSet::from(["http", "https", "mailto"]))
         .link_rel(Some("noopener noreferrer nofollow"))
         .attribute_filter(move |element, attribute, value| rewrite(element, attribute, value).map(Cow::Owned))
@@ -358,6 +360,8 @@ mod tests {
             assert!(html.contains(part), "{part} in {html}");
         }
         assert!(!html.contains("script") && !html.contains('z'));
+        let code = render("```sh\na long line\n```", &links("")).html;
+        assert!(code.contains("<pre") && code.contains("tabindex=\"0\""), "{code}");
     }
 
     #[test]

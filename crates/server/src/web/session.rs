@@ -179,7 +179,11 @@ pub(super) async fn enter(
     expect_own(&headers)?;
     let form = Query::form(&read_body(body, FORM_BYTES_MAX).await?);
     let value = |name: &str| form.value(name).map(str::trim).unwrap_or_default().to_owned();
+    forms::check("/-/sign-in", &form)?;
     let (token, name) = (value("token"), value("name"));
+    if !token.is_empty() && !(name.is_empty() && form.value("password").is_none_or(str::is_empty)) {
+        return Err(HubError::invalid("token: sign in with a token, or with a name and a password").into());
+    }
     let next = own_path(form.value("next"));
     let state = visit.state.clone();
     let entered = match token.is_empty() {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod access;
+mod hashes;
 mod keep;
 mod names;
 mod numbers;
@@ -9,6 +10,7 @@ mod parts;
 mod review;
 mod signed;
 mod strict;
+mod walk;
 mod web;
 
 use axum::Router;

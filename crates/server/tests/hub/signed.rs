@@ -11,15 +11,15 @@ use store::verify::{VerifyOptions, VerifyProgress};
 use super::*;
 
 /// A browser that is signed in.
-struct Browser<'a> {
+pub(super) struct Browser<'a> {
     hub: &'a Hub,
-    cookie: String,
+    pub(super) cookie: String,
     /// What forms carry.
-    word: String,
+    pub(super) word: String,
 }
 
 impl<'a> Browser<'a> {
-    async fn sign_in(hub: &'a Hub, token: &str) -> Self {
+    pub(super) async fn sign_in(hub: &'a Hub, token: &str) -> Self {
         let entered = hub.send("POST", "/-/sign-in", &[], format!("token={token}").as_bytes()).await;
         assert_eq!(entered.status, 303);
         let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
@@ -313,4 +313,65 @@ async fn values_of_forms_that_cannot_be_meant_are_refused() {
     }
     assert_eq!(hub.admin("GET", "/api/admin/users", Value::Null).await.json(), json!([]));
     assert_eq!(hub.admin("GET", "/api/admin/quotas", Value::Null).await.json(), json!([]));
+}
+
+#[tokio::test]
+async fn signed_urls_of_files_end_with_the_access_they_were_made_for() {
+    let mut config = ServeConfig::default();
+    config.limits.lfs_part_bytes = 1 << 16;
+    let hub = Hub::with(config).await;
+    hub.create("a", true).await;
+    hub.upload("ann/a", "w.bin", &testkit::corpus::noise(3, 200_000)).await;
+    let oid = hex(&testkit::corpus::noise(3, 200_000));
+    let data = testkit::corpus::noise(4, 65 * (1 << 16) + 5);
+    let ann = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
+    let batch = async |operation: &str, oid: &str, size: usize| {
+        let transfers = if operation == "upload" { json!(["basic", "multipart"]) } else { json!(["basic"]) };
+        let batch =
+            json!({"operation": operation, "transfers": transfers, "objects": [{"oid": oid, "size": size}]});
+        let got =
+            hub.ask(&ann, "POST", "/ann/a.git/info/lfs/objects/batch", batch.to_string().as_bytes()).await;
+        got.json()["objects"][0]["actions"].clone()
+    };
+    let href = |action: &Value| action["href"].as_str().unwrap().to_owned();
+    let download = href(&batch("download", &oid, 200_000).await["download"]);
+    let small = batch("upload", &hex(b"small"), 5).await;
+    let (upload, verify) = (href(&small["upload"]), href(&small["verify"]));
+    let large = batch("upload", &hex(&data), data.len()).await;
+    let join = href(&large["upload"]);
+    let part = large["upload"]["header"]["00001"].as_str().unwrap().to_owned();
+    let said = json!({"oid": hex(b"small"), "size": 5}).to_string();
+    let statuses = async || {
+        [
+            hub.send("GET", &download, &[], b"").await.status,
+            hub.send("PUT", &upload, &[], b"small").await.status,
+            hub.send("POST", &verify, &[], said.as_bytes()).await.status,
+            hub.send("PUT", &part, &[], &data[..1 << 16]).await.status,
+            // Parts are missing.
+            hub.send("POST", &join, &[], b"{}").await.status,
+        ]
+    };
+    assert_eq!(statuses().await, [200, 200, 200, 200, 400]);
+    // Signed for one caller, it does not become another's.
+    let id = download.split("for=").nth(1).unwrap().split('&').next().unwrap();
+    for other in ["anonymous", "open", "token.000000000000", ""] {
+        let forged = download.replace(&format!("for={id}"), &format!("for={other}"));
+        assert_eq!(hub.send("GET", &forged, &[], b"").await.status, 403, "{other}");
+    }
+    let digest = *personal::TokenHash::of(&ann).unwrap().as_bytes();
+    let tokens = hub.store.catalog().tokens();
+    let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
+    tokens.revoke(&id, hub.state.now_s()).await.unwrap();
+    within_a_minute("the URLs are void", async || statuses().await == [403; 5]).await;
+    // An anonymous caller's ends when the repository turns private.
+    assert_eq!(hub.admin("PUT", "/api/models/ann/a/settings", json!({"private": false})).await.status, 200);
+    let anonymous = json!({"operation": "download", "objects": [{"oid": oid, "size": 200_000}]}).to_string();
+    let got = hub.send("POST", "/ann/a.git/info/lfs/objects/batch", &[], anonymous.as_bytes()).await;
+    let download = href(&got.json()["objects"][0]["actions"]["download"]);
+    assert_eq!(hub.send("GET", &download, &[], b"").await.status, 200);
+    assert_eq!(hub.admin("PUT", "/api/models/ann/a/settings", json!({"private": true})).await.status, 200);
+    within_a_minute("anonymous access is over", async || {
+        hub.send("GET", &download, &[], b"").await.status == 403
+    })
+    .await;
 }

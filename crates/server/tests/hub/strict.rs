@@ -41,6 +41,17 @@ fn bodies() -> Vec<(&'static str, &'static str, Value)> {
         ("PUT", "/api/admin/orgs/ann/members/bob", json!({"role": "read"})),
         ("PUT", "/api/admin/quotas", json!({"of": "ann"})),
         ("POST", "/api/admin/undelete", json!({"repo": "ann/a", "path": "x"})),
+        ("PUT", "/api/admin/users/ann", json!({"disabled": true})),
+        ("PUT", "/api/admin/users/ann/password", json!({"password": "a new password"})),
+        ("DELETE", "/api/admin/users/ann", json!({})),
+        ("DELETE", "/api/admin/orgs/ann", json!({})),
+        ("DELETE", "/api/admin/orgs/ann/members/bob", json!({})),
+        ("DELETE", "/api/admin/quotas?of=ann", json!({})),
+        ("POST", "/api/admin/trash/00000000000000000000000000000000", json!({"repo": "ann/z"})),
+        ("DELETE", "/api/admin/trash/00000000000000000000000000000000", json!({})),
+        ("PUT", "/api/admin/dedup", json!({"of": "ann", "dedup": "off"})),
+        ("PUT", "/api/models/ann/a/dedup", json!({"dedup": "off"})),
+        ("POST", "/ann/a.git/info/lfs/locks/1/unlock", json!({"force": true})),
     ]
 }
 
@@ -93,11 +104,112 @@ async fn a_field_that_is_not_known_is_refused_by_its_name_and_nothing_changes() 
                 got.status
             );
         }
-        let got = hub.send(method, &format!("{uri}?xyzzy=1"), &headers, body.to_string().as_bytes()).await;
+        let and = if uri.contains('?') { '&' } else { '?' };
+        let got =
+            hub.send(method, &format!("{uri}{and}xyzzy=1"), &headers, body.to_string().as_bytes()).await;
         let said = String::from_utf8_lossy(&got.body);
         assert!(got.status == 400 && said.contains("xyzzy"), "{method} {uri}?xyzzy=1: {} {said}", got.status);
     }
     assert_eq!(state(&hub).await, before);
+}
+
+/// Of two values of one field, one would be ignored; a value of another type would be taken for something else.
+#[tokio::test]
+async fn a_field_that_is_given_twice_or_with_another_type_is_refused_and_nothing_changes() {
+    let hub = hub().await;
+    let before = state(&hub).await;
+    for (method, uri, body) in bodies() {
+        for (field, value) in body.as_object().unwrap() {
+            let text = body.to_string();
+            let twice = format!("{},{}:{value}}}", &text[..text.len() - 1], json!(field));
+            // Whatever a card or a title may be, none of these takes a list of numbers or a number for a text.
+            let mut other = body.clone();
+            other[field] = match value {
+                Value::String(_) => json!(7),
+                Value::Bool(_) => json!("true"),
+                Value::Number(_) => json!("1"),
+                _ => json!("x"),
+            };
+            let is_content = uri == "/api/validate-yaml" && field == "content";
+            for text in [Some(twice), (!is_content).then(|| other.to_string())].into_iter().flatten() {
+                let got = hub.ask(&hub.admin, method, uri, text.as_bytes()).await;
+                let said = String::from_utf8_lossy(&got.body);
+                assert!(got.status == 400, "{method} {uri} {text}: {} {said}", got.status);
+            }
+        }
+        for text in ["[]", "7", "{\"a\":", "{} {}", "\u{feff}{}"] {
+            let got = hub.ask(&hub.admin, method, uri, text.as_bytes()).await;
+            assert_eq!(got.status, 400, "{method} {uri} {text}");
+        }
+    }
+    assert_eq!(state(&hub).await, before);
+}
+
+#[tokio::test]
+async fn lists_and_infos_give_what_is_named_and_nothing_else() {
+    let hub = hub().await;
+    let get = async |uri: &str| hub.admin("GET", uri, Value::Null).await;
+    hub.upload("ann/a", "w.bin", &testkit::corpus::noise(4, 70_000)).await;
+    for expand in ["expand=likes,sha", "expand[]=likes&expand[]=sha"] {
+        assert!(get(&format!("/api/models?{expand}")).await.json()[0]["sha"].is_string(), "{expand}");
+        assert!(get(&format!("/api/models/ann/a?{expand}")).await.json()["siblings"].is_null(), "{expand}");
+    }
+    let info = get("/api/models/ann/a?expand=sha,siblings,xetEnabled").await.json();
+    assert!(info["siblings"].is_array() && info["xetEnabled"] == json!(true), "{info}");
+    let used = get("/api/models/ann/a?blobs=true").await.json()["usedStorage"].clone();
+    assert!(used.as_u64().unwrap() > 70_000);
+    for expand in ["expand=usedStorage", "expand=usedStorage,siblings"] {
+        assert_eq!(get(&format!("/api/models/ann/a?{expand}")).await.json()["usedStorage"], used, "{expand}");
+    }
+    assert_eq!(get("/api/models?expand=xetEnabled").await.json()[0]["xetEnabled"], json!(true));
+    for uri in ["/api/models?cursor=abc", "/api/admin/repos?cursor=abc"] {
+        assert_eq!(get(uri).await.status, 400, "{uri}");
+    }
+    assert_eq!(get("/api/models?cursor=ann/a").await.json(), json!([]));
+}
+
+#[tokio::test]
+async fn pull_requests_are_filtered_before_they_are_counted() {
+    let hub = hub().await;
+    let uri = "/api/models/ann/a/discussions";
+    for n in 0..60 {
+        let open = json!({"title": format!("t{n}"), "pullRequest": true});
+        assert_eq!(hub.admin("POST", uri, open).await.status, 200);
+    }
+    let closed = hub.admin("POST", &format!("{uri}/1/status"), json!({"status": "closed"})).await;
+    assert_eq!(closed.status, 200);
+    let found = async |query: &str| {
+        let page = hub.admin("GET", &format!("{uri}?{query}"), Value::Null).await.json();
+        (page["discussions"].as_array().unwrap().len(), page["count"].as_u64().unwrap())
+    };
+    // The only closed one is the oldest of 61, behind the first page of all.
+    assert_eq!(found("status=closed").await, (1, 1));
+    assert_eq!(found("status=open&p=1").await, (10, 60));
+    assert_eq!(found("status=all&author=admin").await, (50, 61));
+    assert_eq!(found("author=bob").await, (0, 0));
+    assert_eq!(found("type=discussion").await, (0, 0));
+    assert_eq!(found("type=pull_request").await, (50, 61));
+}
+
+#[tokio::test]
+async fn a_form_of_paths_is_as_strict_as_its_json() {
+    let hub = hub().await;
+    let send = async |form: &str| {
+        let got = hub.ask(&hub.admin, "POST", "/api/models/ann/a/paths-info/main", form.as_bytes()).await;
+        (got.status, String::from_utf8_lossy(&got.body).into_owned())
+    };
+    for form in ["paths=a.txt&expand=maybe", "paths=a.txt&expand=true&expand=false", "paths=a.txt&xyzzy=1"] {
+        let (status, said) = send(form).await;
+        assert!(
+            status == 400 && (said.contains("expand") || said.contains("xyzzy")),
+            "{form}: {status} {said}"
+        );
+    }
+    for form in ["paths=a.txt&expand=True", "paths=a.txt&expand=false", "paths=a.txt&paths=b", "paths=a.txt"]
+    {
+        let (status, said) = send(form).await;
+        assert!(status == 200 && said.contains("a.txt"), "{form}: {status} {said}");
+    }
 }
 
 #[tokio::test]
@@ -120,6 +232,8 @@ async fn lines_of_a_commit_are_as_strict() {
         let said = String::from_utf8_lossy(&got.body);
         assert!(got.status == 400 && said.contains("xyzzy"), "{lines:?}: {} {said}", got.status);
     }
+    let got = hub.commit(&hub.admin, "ann/a", &[header("one"), json!(["deletedFile", ["a.txt"]])]).await;
+    assert_eq!(got.status, 400, "a list for an object");
     let got = hub.commit(&hub.admin, "ann/a", &[header("one"), header("two"), file("x", b"1")]).await;
     assert_eq!(got.status, 400, "two headers");
     assert_eq!(state(&hub).await, before);

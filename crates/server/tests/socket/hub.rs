@@ -8,13 +8,12 @@ use object_store::local::LocalFileSystem;
 use server::auth::Origin;
 use server::state::Pace;
 use server::{AppState, Claims, Key, KeyRing, RepoKind, Repository, ServeConfig};
-use store::catalog::SqliteCatalog;
 use store::catalog::rows::Counts;
 use store::clock::SystemClock;
 use store::{Catalog, DedupOptions, Objects, Options, Store};
 use tempfile::TempDir;
 use testkit::corpus;
-use testkit::faulty::{Faults, FaultyCatalog, FaultyObjects};
+use testkit::faulty::{Faults, FaultyObjects, faulty_catalog};
 use testkit::http::Http;
 use testkit::origin::{ORIGIN, add_origin};
 use testkit::upload::{Cas, Upload};
@@ -26,7 +25,7 @@ use xet::wire::routes::TokenScope;
 pub(crate) struct Hub {
     pub(crate) state: AppState,
     pub(crate) faults: Faults,
-    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) store: Store,
     pub(crate) http: Http,
     // Before the folder: what runs must not outlive it.
@@ -47,15 +46,15 @@ impl Hub {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
-        let catalog = runtime.block_on(SqliteCatalog::open(&folder.path().join("catalog.db"))).unwrap();
-        let catalog: Arc<dyn Catalog> = Arc::new(catalog);
+        let catalog = runtime.block_on(Catalog::open_file(&folder.path().join("catalog.db"))).unwrap();
+        let catalog: Arc<Catalog> = Arc::new(catalog);
         runtime.block_on(add_origin(&*catalog));
         let objects = folder.path().join("objects");
         std::fs::create_dir_all(&objects).unwrap();
         let faults = Faults::default();
         let local = Arc::new(LocalFileSystem::new_with_prefix(objects).unwrap());
         let objects = Objects::new(Arc::new(FaultyObjects::new(local, faults.clone())));
-        let faulty = Arc::new(FaultyCatalog::new(catalog.clone(), faults.clone()));
+        let faulty = faulty_catalog(&catalog, &faults);
         let options = Options {
             body_bytes_max: config.limits.memory_bytes,
             dedup: DedupOptions { secret: [9; 32], ..DedupOptions::default() },

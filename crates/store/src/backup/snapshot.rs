@@ -11,7 +11,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{ConnectOptions as _, PgConnection, Row as _};
 
-use crate::catalog::{SqliteCatalog, translate};
+use crate::catalog::Catalog;
+use crate::db::postgres::translated;
+use crate::db::tables::{Holds, Table, tables};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many rows were copied from PostgreSQL. Anyone may look.
@@ -42,7 +44,7 @@ pub async fn snapshot(url: &str, file: &Path, progress: &SnapshotProgress) -> Re
 }
 
 /// Makes an empty file for its owner alone: what is in a catalog is not for everybody on the machine.
-fn make_private(file: &Path) -> std::io::Result<()> {
+pub(super) fn make_private(file: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -74,30 +76,17 @@ pub(crate) fn copy_sqlite(from: &Path, to: &Path) -> Result<()> {
     })
 }
 
-/// A table of the snapshot, and its columns with what they hold.
-struct Table {
-    name: String,
-    columns: Vec<(String, Holds)>,
-}
-
-#[derive(Clone, Copy)]
-enum Holds {
-    Bytes,
-    Number,
-    Text,
-}
-
 async fn copy_postgres(url: &str, file: &Path, progress: &SnapshotProgress) -> Result<()> {
     // Makes the tables.
-    SqliteCatalog::open(file).await?.close().await;
+    Catalog::open_file(file).await?.close().await;
     let invalid = |source: sqlx::Error| Error::caused(ErrorKind::Invalid, "catalog URL", source);
     let options = PgConnectOptions::from_str(url).map_err(invalid)?;
-    let failed = |source| translate("snapshot of PostgreSQL", source);
+    let failed = |source| failed_read("snapshot of PostgreSQL", source);
     let mut source = options.connect().await.map_err(failed)?;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
     sqlx::query(begin).execute(&mut source).await.map_err(failed)?;
     let mut target = Target::open(file.to_owned())?;
-    for table in target.tables()? {
+    for table in tables(&target.connection)? {
         target = copy_table(&mut source, target, &table, progress).await?;
     }
     sqlx::query("COMMIT").execute(&mut source).await.map_err(failed)?;
@@ -110,9 +99,8 @@ async fn copy_table(
     table: &Table,
     progress: &SnapshotProgress,
 ) -> Result<Target> {
-    let names: Vec<_> = table.columns.iter().map(|(name, _)| name.as_str()).collect();
-    let names = names.join(", ");
-    let failed = |source| translate(&format!("snapshot of table {}", table.name), source);
+    let names = table.column_names();
+    let failed = |source| failed_read(&format!("snapshot of table {}", table.name), source);
     let query = sqlx::AssertSqlSafe(format!("SELECT {names} FROM {}", table.name));
     let places: Vec<_> = (1..=table.columns.len()).map(|place| format!("?{place}")).collect();
     let insert = format!("INSERT INTO {} ({names}) VALUES ({})", table.name, places.join(", "));
@@ -145,8 +133,8 @@ async fn copy_table(
 type Value = rusqlite::types::Value;
 
 fn values(row: &PgRow, table: &Table) -> std::result::Result<Vec<Value>, sqlx::Error> {
-    let value = |(at, (_, holds)): (usize, &(String, Holds))| {
-        Ok(match holds {
+    let value = |(at, column): (usize, &crate::db::tables::Column)| {
+        Ok(match column.holds {
             Holds::Bytes => row.try_get::<Option<Vec<u8>>, _>(at)?.map_or(Value::Null, Value::Blob),
             Holds::Number => row.try_get::<Option<i64>, _>(at)?.map_or(Value::Null, Value::Integer),
             Holds::Text => row.try_get::<Option<String>, _>(at)?.map_or(Value::Null, Value::Text),
@@ -182,34 +170,6 @@ impl Target {
         }
     }
 
-    fn tables(&self) -> Result<Vec<Table>> {
-        let query = "SELECT m.name, p.name, p.type FROM sqlite_master m JOIN pragma_table_info(m.name) p \
-            WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!' AND m.name NOT LIKE '!_sqlx%' ESCAPE '!' \
-            ORDER BY m.name, p.cid";
-        let read = || {
-            let mut query = self.connection.prepare(query)?;
-            let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            rows.collect::<rusqlite::Result<Vec<(String, String, String)>>>()
-        };
-        let mut tables: Vec<Table> = Vec::new();
-        for (name, column, holds) in read().map_err(|source| failed(&self.file, source))? {
-            let holds = match holds.as_str() {
-                "BLOB" => Holds::Bytes,
-                "INTEGER" => Holds::Number,
-                "TEXT" => Holds::Text,
-                other => {
-                    let message = format!("column {name}.{column} holds {other}");
-                    return Err(Error::new(ErrorKind::Internal, message));
-                }
-            };
-            match tables.last_mut().filter(|table| table.name == name) {
-                Some(table) => table.columns.push((column, holds)),
-                None => tables.push(Table { name, columns: vec![(column, holds)] }),
-            }
-        }
-        Ok(tables)
-    }
-
     fn execute(&self, statement: &str) -> Result<()> {
         self.connection.execute(statement, []).map(|_| ()).map_err(|source| failed(&self.file, source))
     }
@@ -228,6 +188,11 @@ impl Target {
         self.connection.execute_batch("COMMIT").map_err(|source| failed(&self.file, source))?;
         self.connection.close().map_err(|(_, source)| failed(&self.file, source))
     }
+}
+
+fn failed_read(what: &str, source: sqlx::Error) -> Error {
+    let error = translated(source);
+    Error::caused(error.kind(), format!("catalog: {what}"), error)
 }
 
 fn failed(file: &Path, source: rusqlite::Error) -> Error {

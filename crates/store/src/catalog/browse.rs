@@ -1,49 +1,180 @@
-//! What pages ask of the catalog: repositories with their sizes, in any order, and what dedup saves.
+//! Lists for web pages: repositories with their sizes, in any order, and what dedup saves.
 //!
-//! Sizes are measured now and then and kept: a list must not add up files while somebody waits for it.
+//! Sizes are measured now and then and kept: a list must not add up files while a request waits for it.
 
 #[cfg(test)]
 mod contract;
-pub(in crate::catalog) mod statements;
 
-use async_trait::async_trait;
 use xet::FileHash;
 
-use super::repo::RepoRow;
+use super::BATCH_ROWS;
+use super::repo::{REPO_COLUMNS, RepoRow, like};
 use crate::access::Scope;
+use crate::db::{Db, FromRow, Row, Sql, Value};
 use crate::error::Result;
-use crate::repo::Kind;
+use crate::repo::{Kind, RepoId};
 
 /// Lists for people.
 ///
 /// *Contract*: as for [`Catalog`](super::Catalog). Of private repositories only those of `private_of` are seen, and all for
 /// `None`. A size is that of the time it was measured.
-#[async_trait]
-pub trait BrowseCatalog: Send + Sync {
+#[derive(Debug, Clone)]
+pub struct BrowseCatalog {
+    pub(super) db: Db,
+}
+
+impl BrowseCatalog {
     /// A page of repositories with their sizes.
-    async fn repo_page(&self, query: &BrowseQuery) -> Result<Vec<SizedRepo>>;
+    pub async fn repo_page(&self, query: &BrowseQuery) -> Result<Vec<SizedRepo>> {
+        let mut select = Sql::new(
+            "SELECT r.id, r.kind, r.namespace, r.name, r.private, r.created_s, r.updated_s, r.reclaim_s, \
+            s.files, s.logical_bytes, s.stored_bytes \
+            FROM repos r LEFT JOIN repo_sizes s ON s.repo = r.id WHERE r.reclaim_s IS NULL",
+        );
+        push_wanted(&mut select, query);
+        select.push(match query.order {
+            Order::Name => " ORDER BY r.namespace, r.name, r.kind",
+            Order::Updated => " ORDER BY r.updated_s DESC, r.namespace, r.name, r.kind",
+            Order::Size => " ORDER BY COALESCE(s.logical_bytes, -1) DESC, r.namespace, r.name, r.kind",
+        });
+        select.push(" LIMIT ").push_bind(query.limit).push(" OFFSET ").push_bind(query.skip);
+        self.db.read("list repositories", select).await
+    }
 
     /// How many repositories the query finds, and what they have together as far as they were measured.
-    async fn repo_totals(&self, query: &BrowseQuery) -> Result<(u64, RepoSize)>;
+    pub async fn repo_totals(&self, query: &BrowseQuery) -> Result<(u64, RepoSize)> {
+        let mut select = Sql::new(
+            "SELECT COUNT(*), CAST(COALESCE(SUM(s.files), 0) AS BIGINT), \
+            CAST(COALESCE(SUM(s.logical_bytes), 0) AS BIGINT), \
+            CAST(COALESCE(SUM(s.stored_bytes), 0) AS BIGINT) \
+            FROM repos r LEFT JOIN repo_sizes s ON s.repo = r.id WHERE r.reclaim_s IS NULL",
+        );
+        push_wanted(&mut select, query);
+        Ok(self.db.read_one("count repositories", select).await?.unwrap_or_default())
+    }
 
     /// Repositories that changed since they were measured, or were last measured before `before_s`.
-    async fn unmeasured(&self, before_s: u64, limit: u64) -> Result<Vec<RepoRow>>;
+    pub async fn unmeasured(&self, before_s: u64, limit: u64) -> Result<Vec<RepoRow>> {
+        let columns = REPO_COLUMNS.replace(", ", ", r.");
+        let select = format!(
+            "SELECT r.{columns} FROM repos r LEFT JOIN repo_sizes s ON s.repo = r.id \
+            WHERE r.reclaim_s IS NULL \
+            AND (s.measured_s IS NULL OR s.measured_s <= r.updated_s OR s.measured_s < $1) \
+            ORDER BY r.updated_s DESC, r.id LIMIT $2"
+        );
+        self.db.read("find repositories to measure", Sql::new(select).bind(before_s).bind(limit)).await
+    }
 
     /// Measures these repositories.
-    async fn measure(&self, repos: &[RepoRow], now_s: u64) -> Result<()>;
+    pub async fn measure(&self, repos: &[RepoRow], now_s: u64) -> Result<()> {
+        let mut sizes = Vec::with_capacity(repos.len());
+        for repo in repos {
+            sizes.push((repo.id, self.measured(repo.id, &repo.scope()?).await?));
+        }
+        for sizes in sizes.chunks(BATCH_ROWS) {
+            self.db
+                .write_serializable("note the size of repositories", |mut tx| async move {
+                    let rows = sizes.iter().map(|(repo, size)| {
+                        let RepoSize { files, logical_bytes, stored_bytes } = *size;
+                        let repo = Value::from(*repo);
+                        [repo, now_s.into(), files.into(), logical_bytes.into(), stored_bytes.into()]
+                    });
+                    let insert = "INSERT INTO repo_sizes \
+                        (repo, measured_s, files, logical_bytes, stored_bytes) VALUES $1 \
+                        ON CONFLICT (repo) DO UPDATE SET measured_s = excluded.measured_s, \
+                        files = excluded.files, logical_bytes = excluded.logical_bytes, \
+                        stored_bytes = excluded.stored_bytes";
+                    tx.run(Sql::new(insert).rows(rows)).await?;
+                    tx.commit().await
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn measured(&self, repo: RepoId, scope: &Scope) -> Result<RepoSize> {
+        let what = "measure a repository";
+        let files = "SELECT COUNT(*), CAST(COALESCE(SUM(f.file_bytes), 0) AS BIGINT) FROM repo_files u \
+            JOIN files f ON f.hash = u.file WHERE u.namespace = $1 AND u.repo = $2";
+        let files = Sql::new(files).bind(scope.namespace()).bind(scope.repo());
+        let (files, bytes): (u64, u64) = self.db.read_one(what, files).await?.unwrap_or_default();
+        let stored = "SELECT CAST(COALESCE(SUM(x.object_bytes), 0) AS BIGINT) FROM repo_xorbs u \
+            JOIN xorbs x ON x.hash = u.xorb \
+            WHERE u.namespace = $1 AND u.repo = $2 AND x.state NOT IN (2, 3)";
+        let stored = Sql::new(stored).bind(scope.namespace()).bind(scope.repo());
+        let stored: u64 = self.db.read_one(what, stored).await?.unwrap_or_default();
+        let blobs = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM git_objects \
+            WHERE repo = $1 AND kind = 3 AND file IS NULL";
+        let blobs: u64 = self.db.read_one(what, Sql::new(blobs).bind(repo)).await?.unwrap_or_default();
+        Ok(RepoSize {
+            files,
+            logical_bytes: bytes.saturating_add(blobs),
+            stored_bytes: stored.saturating_add(blobs),
+        })
+    }
 
     /// The largest files, each with a repository that has it.
-    async fn largest_files(
+    pub async fn largest_files(
         &self,
         private_of: Option<&[String]>,
         limit: u64,
-    ) -> Result<Vec<(FileHash, u64, Scope)>>;
+    ) -> Result<Vec<(FileHash, u64, Scope)>> {
+        // Of several repositories that have a file, the first by name is returned.
+        let mut select = Sql::new(
+            "SELECT f.hash, f.file_bytes, MIN(u.namespace || '/' || u.repo) FROM files f \
+            JOIN repo_files u ON u.file = f.hash JOIN repos r ON r.namespace = u.namespace \
+            AND u.repo = CASE r.kind WHEN 0 THEN 'models/' WHEN 1 THEN 'datasets/' ELSE 'spaces/' END || r.name \
+            WHERE r.reclaim_s IS NULL",
+        );
+        push_visible(&mut select, private_of);
+        select.push(" GROUP BY f.hash, f.file_bytes ORDER BY f.file_bytes DESC, f.hash LIMIT ");
+        select.push_bind(limit);
+        let rows: Vec<(FileHash, u64, String)> = self.db.read("find the largest files", select).await?;
+        rows.into_iter().map(|(hash, bytes, scope)| Ok((hash, bytes, scope.parse::<Scope>()?))).collect()
+    }
 
-    /// What came on each day on which something came: the day since 1970, bytes of files, bytes of xorbs.
-    async fn growth(&self) -> Result<Vec<(u64, u64, u64)>>;
+    /// What was added on each day on which something was: the day since 1970, bytes of files, bytes of xorbs.
+    pub async fn growth(&self) -> Result<Vec<(u64, u64, u64)>> {
+        let select = "SELECT day, CAST(SUM(logical) AS BIGINT), CAST(SUM(stored) AS BIGINT) FROM (\
+            SELECT created_s / 86400 AS day, SUM(file_bytes) AS logical, 0 AS stored FROM files GROUP BY 1 \
+            UNION ALL \
+            SELECT created_s / 86400 AS day, 0 AS logical, SUM(object_bytes) AS stored FROM xorbs \
+            WHERE state NOT IN (2, 3) GROUP BY 1) AS both_sides GROUP BY day ORDER BY day";
+        self.db.read("count what came when", Sql::new(select)).await
+    }
 
     /// What no file is made of, what is damaged, and when everything was last verified.
-    async fn upkeep(&self) -> Result<Upkeep>;
+    pub async fn upkeep(&self) -> Result<Upkeep> {
+        let select = "SELECT \
+            CAST(COALESCE(SUM(CASE WHEN state = 0 AND NOT EXISTS \
+            (SELECT 1 FROM file_xorbs u WHERE u.xorb = x.hash) THEN object_bytes END), 0) AS BIGINT), \
+            CAST(COALESCE(SUM(CASE WHEN state IN (1, 2) THEN object_bytes END), 0) AS BIGINT), \
+            COUNT(CASE WHEN state = 4 THEN 1 END), \
+            MIN(CASE WHEN state = 0 THEN verified_s END) FROM xorbs x";
+        Ok(self.db.read_one("look for what is to do", Sql::new(select)).await?.unwrap_or_default())
+    }
+}
+
+/// Appends the conditions of a query on a row of `repos r`.
+fn push_wanted<'a>(select: &mut Sql<'a>, query: &'a BrowseQuery) {
+    if let Some(kind) = query.kind {
+        select.push(" AND r.kind = ").push_bind(kind.number());
+    }
+    if let Some(search) = &query.search {
+        let pattern = format!("%{}%", like(&search.to_lowercase()));
+        select.push(" AND LOWER(r.namespace || '/' || r.name) LIKE ").push_bind(pattern).push(" ESCAPE '!'");
+    }
+    push_visible(select, query.private_of.as_deref());
+}
+
+/// Appends that a row of `repos r` is public or of one of these namespaces.
+fn push_visible<'a>(select: &mut Sql<'a>, private_of: Option<&'a [String]>) {
+    let Some(namespaces) = private_of else { return };
+    select.push(" AND (r.private = 0");
+    if !namespaces.is_empty() {
+        select.push(" OR r.namespace IN ").push_list(namespaces);
+    }
+    select.push(")");
 }
 
 /// Which repositories, and in which order.
@@ -84,6 +215,22 @@ pub struct SizedRepo {
     pub size: Option<RepoSize>,
 }
 
+/// The columns of the repository, then those of its size, which are missing until it was measured.
+impl FromRow for SizedRepo {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let repo = RepoRow::from_row(row)?;
+        let files = row.optional_number("count")?;
+        let (logical, stored) = (row.optional_number("bytes")?, row.optional_number("bytes")?);
+        let size = files.zip(logical).zip(stored);
+        let size = size.map(|((files, logical_bytes), stored_bytes)| RepoSize {
+            files,
+            logical_bytes,
+            stored_bytes,
+        });
+        Ok(Self { row: repo, size })
+    }
+}
+
 /// What a repository has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepoSize {
@@ -93,6 +240,16 @@ pub struct RepoSize {
     pub logical_bytes: u64,
     /// Bytes of the objects they lie in. What several repositories use counts in each.
     pub stored_bytes: u64,
+}
+
+impl FromRow for RepoSize {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        Ok(Self {
+            files: row.number("count")?,
+            logical_bytes: row.number("bytes")?,
+            stored_bytes: row.number("bytes")?,
+        })
+    }
 }
 
 /// What there is to do.
@@ -106,4 +263,15 @@ pub struct Upkeep {
     pub damaged_xorbs: u64,
     /// When the xorb that waits longest was last verified, Unix seconds.
     pub verified_s: Option<u64>,
+}
+
+impl FromRow for Upkeep {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        Ok(Self {
+            unused_bytes: row.number("bytes")?,
+            condemned_bytes: row.number("bytes")?,
+            damaged_xorbs: row.number("count")?,
+            verified_s: row.optional_number("time verified")?,
+        })
+    }
 }

@@ -1,83 +1,90 @@
-//! What verify, rebuild, compaction and statistics ask of the catalog: all there is, a page at a time, and who needs it.
+//! Catalog queries of verify, rebuild, compaction and statistics: everything there is, a page at a time, and what refers to
+//! it.
 
 #[cfg(test)]
 mod contract;
-pub(in crate::catalog) mod statements;
+mod digests;
+mod pages;
+mod relocate;
 
-use async_trait::async_trait;
-use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
+use xet::{ChunkHash, FileHash, Sha256, XorbHash};
 
-use super::rows::{FileRow, Reach, ShardRow, XorbRow};
+use super::BATCH_ROWS;
+use super::rows::{ShardRow, XorbRow};
 use crate::access::Scope;
 use crate::audit::Deed;
+use crate::db::{Db, Sql, Value};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::objects::XorbKey;
-use crate::repo::RepoId;
-use crate::repo::oid::Oid;
 use crate::repo::pointer;
 
-/// The care of a catalog.
+/// The catalog's side of verify, rebuild, compaction and statistics.
 ///
-/// *Contract*: as for [`Catalog`](super::Catalog). Pages are in the order of their keys and begin after one, at the first
-/// for an empty one.
-#[async_trait]
-pub trait CareCatalog: Send + Sync {
-    /// Xorbs that have an object, or should.
-    async fn xorb_page(&self, after: &[u8], limit: u64) -> Result<Vec<XorbRow>>;
+/// *Contract*: as for [the catalog](super). Pages are in the order of their keys and begin after one, at the first for an
+/// empty one.
+#[derive(Debug, Clone)]
+pub struct CareCatalog {
+    pub(super) db: Db,
+}
 
-    /// Shards that have an object, or should.
-    async fn shard_page(&self, after: &[u8], limit: u64) -> Result<Vec<ShardRow>>;
-
-    /// All files.
-    async fn file_page(&self, after: &[u8], limit: u64) -> Result<Vec<FileRow>>;
-
-    /// The bundles that git objects of a repository are in.
-    async fn bundle_page(&self, repo: RepoId, after: &[u8], limit: u64) -> Result<Vec<Oid>>;
-
-    /// Files that are made of a xorb.
-    async fn files_of(&self, xorb: XorbHash, after: &[u8], limit: u64) -> Result<Vec<FileHash>>;
-
-    /// Which repositories may read these files.
-    async fn readers(&self, files: &[FileHash]) -> Result<Vec<(FileHash, Scope)>>;
-
+impl CareCatalog {
     /// Notes that the objects of these were read and are sound, also of those that were marked as damaged.
-    async fn note_verified(&self, xorbs: &[XorbKey], now_s: u64) -> Result<()>;
+    pub async fn note_verified(&self, xorbs: &[XorbKey], now_s: u64) -> Result<()> {
+        for xorbs in xorbs.chunks(BATCH_ROWS) {
+            let update = "UPDATE xorbs SET state = CASE WHEN state = 4 THEN 0 ELSE state END, verified_s = $1 \
+                WHERE state NOT IN (2, 3) AND (hash, digest) IN (VALUES $2)";
+            let update = Sql::new(update).bind(now_s).rows(xorbs.iter().map(columns));
+            self.db.write_one("note what is sound", update).await?;
+        }
+        Ok(())
+    }
 
-    /// Marks these as damaged, until somebody stores them again; tells how many.
-    async fn mark_damaged(&self, xorbs: &[XorbKey], now_s: u64) -> Result<u64>;
-
-    /// Moves all files of a xorb in one go, if they are all its files and none has changed; tells whether it did.
-    async fn relay(&self, relay: &Relay) -> Result<bool>;
+    /// Marks these as damaged, until somebody stores them again; returns how many.
+    pub async fn mark_damaged(&self, xorbs: &[XorbKey], now_s: u64) -> Result<u64> {
+        let mut marked = 0;
+        for xorbs in xorbs.chunks(BATCH_ROWS) {
+            let update = "UPDATE xorbs SET state = 4, condemned_s = $1 \
+                WHERE state IN (0, 1) AND (hash, digest) IN (VALUES $2)";
+            let update = Sql::new(update).bind(now_s).rows(xorbs.iter().map(columns));
+            marked += self.db.write_one("mark what is damaged", update).await?.changed;
+        }
+        Ok(marked)
+    }
 
     /// Gives a repository the right to files, under digests: for a catalog that is made again.
-    async fn restore_rights(&self, scope: &Scope, files: &[(Sha256, FileHash)], now_s: u64) -> Result<()>;
-
-    /// Digests registered in `scope` that nobody has compared with the bytes of their files, or that disagree with them.
-    async fn digest_claims(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<DigestClaim>>;
-
-    /// Such claims of all repositories, in the order of their keys, after one.
-    async fn claim_page(&self, after: Option<&DigestClaim>, limit: u64) -> Result<Vec<DigestClaim>>;
-
-    /// Digests of these files that were computed for a repository within reach.
-    async fn computed_sha256s(&self, reach: &Reach, files: &[FileHash]) -> Result<Vec<(FileHash, Sha256)>>;
-
-    /// Notes computed digests of files of a repository, and removes the claims that turned out to be false.
-    async fn settle_claims(
+    pub async fn restore_rights(
         &self,
         scope: &Scope,
-        computed: &[(FileHash, Sha256)],
-        refuted: &[DigestClaim],
-    ) -> Result<()>;
+        files: &[(Sha256, FileHash)],
+        now_s: u64,
+    ) -> Result<()> {
+        let (namespace, repo) = (scope.namespace(), scope.repo());
+        for files in files.chunks(BATCH_ROWS) {
+            let restored = self.db.write_serializable("restore rights", |mut tx| async move {
+                let insert = Sql::new(
+                    "INSERT INTO repo_files (namespace, repo, file, created_s) VALUES $1 ON CONFLICT DO NOTHING",
+                );
+                let rows =
+                    files.iter().map(|(_, file)| [namespace.into(), repo.into(), file.into(), now_s.into()]);
+                tx.run(insert.rows(rows)).await?;
+                let insert = Sql::new(
+                    "INSERT INTO repo_sha256s (namespace, repo, sha256, file) VALUES $1 ON CONFLICT DO NOTHING",
+                );
+                let rows = files.iter().map(|(sha256, file)| {
+                    [namespace.into(), repo.into(), sha256.into(), file.into()]
+                });
+                tx.run(insert.rows(rows)).await?;
+                tx.commit().await
+            });
+            restored.await?;
+        }
+        Ok(())
+    }
+}
 
-    /// Makes a file of other xorbs, which must be live, if its layout is still `from`; tells whether it did.
-    async fn move_file(&self, file: FileHash, from: &Layout, to: &Layout, shard: ShardHash) -> Result<bool>;
-
-    /// The repositories with the most bytes in large files: how many files, how many bytes.
-    async fn top_repos(&self, limit: u64) -> Result<Vec<(Scope, u64, u64)>>;
-
-    /// Bytes of large files, once for each repository that has them.
-    async fn logical_bytes(&self) -> Result<u64>;
+fn columns(key: &XorbKey) -> [Value<'_>; 2] {
+    [(&key.hash).into(), key.digest.as_bytes().into()]
 }
 
 /// What a client says of a file: that its bytes have this SHA-256.

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
+use super::Catalog;
 use super::rows::{Counts, DedupRow, FileRow, Reach, Registered, Registration, ShardRow, XorbRow, XorbState};
 use super::sweep::Kept;
 use super::tokens::{Bound, Rights, TokenRow};
-use super::{Catalog, SqliteCatalog};
 use crate::access::Scope;
+use crate::db::Sql;
 use crate::error::ErrorKind;
 use crate::layout::{Layout, LayoutBuilder};
 use crate::objects::{Digest, XorbKey};
 
-type Any = Arc<dyn Catalog>;
+type Any = Arc<Catalog>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_keeps_the_contract() {
@@ -466,26 +467,14 @@ async fn a_catalog_of_no_known_kind_is_refused() {
 async fn impossible_rows_are_corrupt() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("catalog.db");
-    let catalog = SqliteCatalog::open(&path).await.unwrap();
+    let catalog = Catalog::open_file(&path).await.unwrap();
     let here = scope("ann/repo");
     catalog.add_xorbs(&[row(1)]).await.unwrap();
     catalog.register(&registration(&here, &[1])).await.unwrap();
 
-    let pool = sqlx::SqlitePool::connect(&format!("sqlite://{}", path.display())).await.unwrap();
     for damage in ["UPDATE xorbs SET state = 7", "UPDATE files SET layout = x'02'"] {
-        sqlx::query(damage).execute(&pool).await.unwrap();
+        catalog.db.write_one("damage", Sql::new(damage)).await.unwrap();
     }
     assert_eq!(catalog.xorbs(&[xorb(1)]).await.unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(catalog.files(&here, &[file(1)]).await.unwrap_err().kind(), ErrorKind::Corrupt);
-}
-
-#[tokio::test]
-async fn sqlite_waits_for_the_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let catalog = SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap();
-    let (journal,): (String,) =
-        sqlx::query_as("PRAGMA journal_mode").fetch_one(&catalog.writes).await.unwrap();
-    let (synchronous,): (i64,) =
-        sqlx::query_as("PRAGMA synchronous").fetch_one(&catalog.writes).await.unwrap();
-    assert_eq!((journal.as_str(), synchronous), ("wal", 2));
 }

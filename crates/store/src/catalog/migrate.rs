@@ -3,14 +3,19 @@
 //! Both have the same tables and columns, so rows are copied as they are, whatever they mean: what a later version adds
 //! comes along. The file is held alone meanwhile; a server that has it open is an error, not a race.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::TryStreamExt as _;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteLockingMode, SqliteRow};
-use sqlx::{ConnectOptions as _, PgConnection, Postgres, QueryBuilder, Row as _};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use tokio::sync::mpsc;
 
-use super::{PostgresCatalog, migrator, sqlite, translate};
+use super::{Catalog, file_of};
+use crate::db::sqlite::translated;
+use crate::db::tables::{Holds, Table, tables};
+use crate::db::{Sql, Tx, Value};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What was copied.
@@ -33,185 +38,149 @@ impl MigrateProgress {
     }
 }
 
+/// Rows of one table, on their way.
+struct Batch {
+    table: Arc<Table>,
+    rows: Vec<Vec<Value<'static>>>,
+}
+
 /// Copies the catalog at `from`, `sqlite:///file`, to the one at `to`, `postgres://…`, which must be empty. `dry_run` does
 /// all of it and then lets go.
 pub async fn migrate(from: &str, to: &str, dry_run: bool, progress: &MigrateProgress) -> Result<Migrated> {
-    let mut source = open_alone(from).await?;
-    let target = PostgresCatalog::open(to).await?;
-    let failed = |what: &str, source| translate(&format!("migrate {what}"), source);
-    let tables = tables(&mut source).await.map_err(|error| failed("from SQLite", error))?;
-    let mut tx = target.pool.begin().await.map_err(|error| failed("to PostgreSQL", error))?;
-    for table in &tables {
-        if !is_empty(&mut tx, &table.name).await.map_err(|error| failed(&table.name, error))? {
-            let message = format!(
-                "the catalog to migrate to has rows in {}: it must be a database no server has used",
-                table.name
-            );
-            return Err(Error::new(ErrorKind::Invalid, message));
+    let file = file_of(from)?;
+    if !file.is_file() {
+        return Err(Error::new(ErrorKind::NotFound, format!("{}: there is no catalog", file.display())));
+    }
+    // Nobody may have it open, also not while its tables are brought up to date.
+    drop(open_alone(&file)?);
+    Catalog::open_file(&file).await?.close().await;
+    let source = open_alone(&file)?;
+    let target = Catalog::open_postgres(to).await?;
+    let mut tx = target.db.begin("migrate to PostgreSQL").await?;
+    let all: Vec<Arc<Table>> = tables(&source)?.into_iter().map(Arc::new).collect();
+    for table in &all {
+        require_empty(&mut tx, &table.name).await?;
+    }
+    let (sender, mut batches) = mpsc::channel(BATCHES_MAX);
+    let read = tokio::task::spawn_blocking({
+        let all = all.clone();
+        move || all.iter().try_for_each(|table| read_table(&source, table, &sender))
+    });
+    let mut counts = vec![0_u64; all.len()];
+    while let Some(Batch { table, rows }) = batches.recv().await {
+        let count = rows.len() as u64;
+        let text = format!("INSERT INTO {} ({}) VALUES $1", table.name, table.column_names());
+        tx.run(Sql::new(text).rows_of(rows)).await?;
+        progress.rows.fetch_add(count, Ordering::Relaxed);
+        if let Some(at) = all.iter().position(|known| Arc::ptr_eq(known, &table)) {
+            counts[at] += count;
         }
     }
-    let mut migrated = Migrated::default();
-    for table in tables {
-        let rows = copy(&mut source, &mut tx, &table, progress).await;
-        migrated.tables.push((table.name.clone(), rows.map_err(|error| failed(&table.name, error))?));
+    let read =
+        read.await.map_err(|source| Error::caused(ErrorKind::Internal, "migrate from SQLite", source))?;
+    read.map_err(|source| failed(&file, source))?;
+    for table in &all {
+        continue_numbers(&mut tx, table).await?;
     }
-    let ended = if dry_run { tx.rollback().await } else { tx.commit().await };
-    ended.map_err(|error| failed("to PostgreSQL", error))?;
-    Ok(migrated)
+    if !dry_run {
+        tx.commit().await?;
+    }
+    let tables = all.iter().zip(counts).map(|(table, count)| (table.name.clone(), count));
+    Ok(Migrated { tables: tables.collect() })
 }
-
-/// A table, and its columns with what they hold.
-struct Table {
-    name: String,
-    columns: Vec<(String, Holds)>,
-}
-
-#[derive(Clone, Copy)]
-enum Holds {
-    Bytes,
-    Number,
-    Text,
-}
-
-type Sql<T> = std::result::Result<T, sqlx::Error>;
 
 /// Opens the file so that nobody else can, which fails while somebody has it open.
-async fn open_alone(url: &str) -> Result<SqliteConnection> {
-    let invalid = |source: sqlx::Error| Error::caused(ErrorKind::Invalid, "catalog URL", source);
-    let options: SqliteConnectOptions = url.parse().map_err(invalid)?;
-    let file = options.get_filename().display().to_string();
-    let options = options.locking_mode(SqliteLockingMode::Exclusive).busy_timeout(Duration::from_secs(2));
-    let opened = async {
-        let mut connection = options.connect().await?;
-        sqlx::query("BEGIN EXCLUSIVE").execute(&mut connection).await?;
-        sqlx::query("COMMIT").execute(&mut connection).await?;
+fn open_alone(file: &Path) -> Result<Connection> {
+    let open = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(file, flags)?;
+        connection.busy_timeout(Duration::from_secs(2))?;
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
         Ok(connection)
     };
-    let opened: Sql<SqliteConnection> = opened.await;
-    let mut connection = opened.map_err(|source| match super::is_collision(&source) {
-        true => {
-            Error::caused(ErrorKind::Conflict, format!("{file} is in use: stop the server first"), source)
+    open().map_err(|source: rusqlite::Error| match source.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            let message = format!("{} is in use: stop the server first", file.display());
+            Error::caused(ErrorKind::Conflict, message, source)
         }
-        false => translate(&format!("open {file}"), source),
-    })?;
-    let ran = migrator(sqlite::MIGRATIONS).run(&mut connection).await;
-    ran.map_err(|source| {
-        Error::caused(ErrorKind::Internal, format!("catalog: bring {file} up to date"), source)
-    })?;
-    Ok(connection)
+        _ => failed(&file.to_owned(), source),
+    })
 }
 
-async fn tables(source: &mut SqliteConnection) -> Sql<Vec<Table>> {
-    let query = "SELECT m.name, p.name, p.type FROM sqlite_master m JOIN pragma_table_info(m.name) p \
-        WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!' AND m.name NOT LIKE '!_sqlx%' ESCAPE '!' \
-        ORDER BY m.name, p.cid";
-    let rows: Vec<(String, String, String)> = sqlx::query_as(query).fetch_all(source).await?;
-    let mut tables: Vec<Table> = Vec::new();
-    for (name, column, holds) in rows {
-        let holds = match holds.as_str() {
-            "BLOB" => Holds::Bytes,
-            "INTEGER" => Holds::Number,
-            "TEXT" => Holds::Text,
-            other => return Err(sqlx::Error::Decode(format!("column {name}.{column} holds {other}").into())),
-        };
-        match tables.last_mut().filter(|table| table.name == name) {
-            Some(table) => table.columns.push((column, holds)),
-            None => tables.push(Table { name, columns: vec![(column, holds)] }),
-        }
-    }
-    Ok(tables)
-}
-
-async fn is_empty(target: &mut PgConnection, table: &str) -> Sql<bool> {
-    let query = sqlx::query(sqlx::AssertSqlSafe(format!("SELECT 1 FROM {table} LIMIT 1")));
-    Ok(query.fetch_optional(target).await?.is_none())
-}
-
-async fn copy(
-    source: &mut SqliteConnection,
-    target: &mut PgConnection,
-    table: &Table,
-    progress: &MigrateProgress,
-) -> Sql<u64> {
-    let names: Vec<_> = table.columns.iter().map(|(name, _)| name.as_str()).collect();
-    let names = names.join(", ");
-    let query = sqlx::AssertSqlSafe(format!("SELECT {names} FROM {}", table.name));
-    let mut rows = sqlx::query(query).fetch(source);
-    let mut copied = 0;
-    let (mut batch, mut batch_bytes) = (Vec::new(), 0);
-    loop {
-        let row = rows.try_next().await?;
-        let is_last = row.is_none();
-        if let Some(row) = row {
-            let values = values(&row, table)?;
-            batch_bytes += values.iter().map(Value::weight_bytes).sum::<usize>();
-            batch.push(values);
-        }
-        if batch.len() >= BATCH_ROWS_MAX || batch_bytes >= BATCH_BYTES_MAX || is_last {
-            copied += batch.len() as u64;
-            progress.rows.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            insert(target, table, &names, std::mem::take(&mut batch)).await?;
-            batch_bytes = 0;
-        }
-        if is_last {
-            break;
-        }
-    }
-    if table.columns.first().is_some_and(|(name, holds)| name == "id" && matches!(holds, Holds::Number)) {
-        // Numbers the database gives out go on after those that came along.
-        let next = format!(
-            "SELECT setval(pg_get_serial_sequence('{0}', 'id'), MAX(id)) FROM {0} HAVING MAX(id) IS NOT NULL",
-            table.name
-        );
-        sqlx::query(sqlx::AssertSqlSafe(next)).execute(target).await?;
-    }
-    Ok(copied)
-}
-
-enum Value {
-    Bytes(Option<Vec<u8>>),
-    Number(Option<i64>),
-    Text(Option<String>),
-}
-
-impl Value {
-    fn weight_bytes(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.as_ref().map_or(0, Vec::len) + 24,
-            Self::Number(_) => 16,
-            Self::Text(text) => text.as_ref().map_or(0, String::len) + 24,
-        }
+async fn require_empty(tx: &mut Tx, table: &str) -> Result<()> {
+    let rows: Vec<()> = tx.rows(Sql::new(format!("SELECT 1 FROM {table} LIMIT 1"))).await?;
+    match rows.is_empty() {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "the catalog to migrate to has rows in {table}: it must be a database no server has used"
+            ),
+        )),
     }
 }
 
-fn values(row: &SqliteRow, table: &Table) -> Sql<Vec<Value>> {
-    let value = |(at, (_, holds)): (usize, &(String, Holds))| {
-        Ok(match holds {
-            Holds::Bytes => Value::Bytes(row.try_get(at)?),
-            Holds::Number => Value::Number(row.try_get(at)?),
-            Holds::Text => Value::Text(row.try_get(at)?),
-        })
-    };
-    table.columns.iter().enumerate().map(value).collect()
+/// Reads a table in batches. Blocks.
+fn read_table(source: &Connection, table: &Arc<Table>, to: &mpsc::Sender<Batch>) -> rusqlite::Result<()> {
+    let mut query = source.prepare(&format!("SELECT {} FROM {}", table.column_names(), table.name))?;
+    let mut found = query.query([])?;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = found.next()? {
+        let values = (0..table.columns.len()).map(|at| row.get_ref(at).map(value));
+        let values = values.collect::<rusqlite::Result<Vec<_>>>()?;
+        bytes += values.iter().map(weight_bytes).sum::<usize>();
+        rows.push(values);
+        if rows.len() >= BATCH_ROWS_MAX || bytes >= BATCH_BYTES_MAX {
+            bytes = 0;
+            // Nobody waits for it any more: that side says why.
+            if to.blocking_send(Batch { table: table.clone(), rows: std::mem::take(&mut rows) }).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    if !rows.is_empty() {
+        let _ = to.blocking_send(Batch { table: table.clone(), rows });
+    }
+    Ok(())
 }
 
-async fn insert(target: &mut PgConnection, table: &Table, names: &str, batch: Vec<Vec<Value>>) -> Sql<()> {
-    if batch.is_empty() {
+fn value(found: ValueRef<'_>) -> Value<'static> {
+    match found {
+        ValueRef::Integer(number) => Value::Int(number),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned().into(),
+        ValueRef::Blob(bytes) => bytes.to_vec().into(),
+        ValueRef::Null | ValueRef::Real(_) => Value::Null,
+    }
+}
+
+fn weight_bytes(value: &Value<'_>) -> usize {
+    match value {
+        Value::Null | Value::Int(_) => 16,
+        Value::Text(text) => text.len() + 24,
+        Value::Bytes(bytes) => bytes.len() + 24,
+    }
+}
+
+/// Numbers the database gives out go on after those that came along.
+async fn continue_numbers(tx: &mut Tx, table: &Table) -> Result<()> {
+    if !table.columns.first().is_some_and(|column| column.name == "id" && column.holds == Holds::Number) {
         return Ok(());
     }
-    let mut insert = QueryBuilder::<Postgres>::new(format!("INSERT INTO {} ({names}) ", table.name));
-    insert.push_values(batch, |mut list, row| {
-        for value in row {
-            match value {
-                Value::Bytes(bytes) => list.push_bind(bytes),
-                Value::Number(number) => list.push_bind(number),
-                Value::Text(text) => list.push_bind(text),
-            };
-        }
-    });
-    insert.build().persistent(false).execute(target).await.map(|_| ())
+    let next = format!(
+        "SELECT setval(pg_get_serial_sequence('{0}', 'id'), MAX(id)) FROM {0} HAVING MAX(id) IS NOT NULL",
+        table.name
+    );
+    tx.run(Sql::new(next)).await.map(|_| ())
+}
+
+fn failed(file: &PathBuf, source: rusqlite::Error) -> Error {
+    let error = translated(source);
+    Error::caused(error.kind(), format!("migrate {}", file.display()), error)
 }
 
 const BATCH_ROWS_MAX: usize = 1000;
 /// What a batch holds in memory, besides as much again on its way.
-const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Batches that were read and not written.
+const BATCHES_MAX: usize = 2;

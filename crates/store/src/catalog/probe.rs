@@ -1,18 +1,17 @@
 //! Looks at a catalog without making or changing anything, so that it can be asked before a server starts.
 
-use sqlx::{ConnectOptions as _, Connection as _};
-
-use super::{postgres, sqlite, translate};
-use crate::error::{Error, ErrorKind, Result};
+use super::{migrations, unknown_kind};
+use crate::db;
+use crate::error::Result;
 use crate::identity::StoreId;
 
 /// What a catalog tells of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probed {
     /// The version of its tables; `None` where there are none yet.
-    pub schema: Option<i64>,
+    pub schema: Option<u64>,
     /// The version this program knows. Older tables are brought up to date when a server starts; newer ones are refused.
-    pub known_schema: i64,
+    pub known_schema: u64,
     /// Its clock, Unix seconds, where it has one of its own.
     pub now_s: Option<u64>,
     /// The store it belongs to; `None` where that was not written yet.
@@ -21,71 +20,23 @@ pub struct Probed {
 
 /// Whether the catalog a URL names answers, and what it tells.
 pub async fn probe(url: &str) -> Result<Probed> {
-    let invalid = |source: sqlx::Error| Error::caused(ErrorKind::Invalid, "catalog URL", source);
-    match url.split(':').next() {
-        Some("sqlite") => {
-            let options: sqlx::sqlite::SqliteConnectOptions = url.parse().map_err(invalid)?;
-            probe_options(options).await
-        }
-        Some("postgres" | "postgresql") => {
-            let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(invalid)?;
-            let asked = async {
-                let mut connection = options.connect().await?;
-                let schema = unless_missing(sqlx::query_scalar(SCHEMA).fetch_one(&mut connection).await)?;
-                let store_id = sqlx::query_scalar(STORE_ID).fetch_optional(&mut connection).await;
-                let now_s: i64 = sqlx::query_scalar("SELECT CAST(EXTRACT(EPOCH FROM now()) AS BIGINT)")
-                    .fetch_one(&mut connection)
-                    .await?;
-                connection.close().await?;
-                Ok((schema, unless_missing(store_id)?, u64::try_from(now_s).ok()))
-            };
-            let (schema, store_id, now_s) = asked.await.map_err(|source| translate("connect", source))?;
-            let store_id = store_id.map(StoreId::from_catalog).transpose()?;
-            Ok(Probed { schema, known_schema: newest(postgres::MIGRATIONS), now_s, store_id })
-        }
-        _ => Err(Error::new(ErrorKind::Invalid, "a catalog should be sqlite:… or postgres:…")),
-    }
-}
-
-/// The same for a catalog in a file.
-pub(super) async fn probe_options(options: sqlx::sqlite::SqliteConnectOptions) -> Result<Probed> {
-    let asked = async {
-        let mut connection = options.read_only(true).connect().await?;
-        let schema = unless_missing(sqlx::query_scalar(SCHEMA).fetch_one(&mut connection).await);
-        let store_id = unless_missing(sqlx::query_scalar(STORE_ID).fetch_optional(&mut connection).await);
-        connection.close().await?;
-        Ok((schema?, store_id?))
+    let (found, steps) = match url.split(':').next() {
+        Some("sqlite") => (db::sqlite::probe(&db::sqlite::file_of(url)?)?, migrations::SQLITE),
+        Some("postgres" | "postgresql") => (db::postgres::probe(url).await?, migrations::POSTGRES),
+        _ => return Err(unknown_kind()),
     };
-    let (schema, store_id) = asked.await.map_err(|source| translate("open", source))?;
-    let store_id = store_id.map(StoreId::from_catalog).transpose()?;
-    Ok(Probed { schema, known_schema: newest(sqlite::MIGRATIONS), now_s: None, store_id })
+    let store_id = found.store_id.map(StoreId::from_catalog).transpose()?;
+    let known_schema = migrations::newest(steps);
+    Ok(Probed { schema: found.schema, known_schema, now_s: found.now_s, store_id })
 }
-
-fn newest(scripts: &[(i64, &str, &str)]) -> i64 {
-    scripts.iter().map(|(version, ..)| *version).max().unwrap_or(0)
-}
-
-/// A database without our tables is empty, not broken.
-fn unless_missing<T>(row: sqlx::Result<Option<T>>) -> sqlx::Result<Option<T>> {
-    match row {
-        Err(sqlx::Error::Database(error))
-            if error.code().as_deref() == Some("42P01") || error.message().starts_with("no such table") =>
-        {
-            Ok(None)
-        }
-        other => other,
-    }
-}
-
-const STORE_ID: &str = "SELECT value FROM secrets WHERE name = 'store_id'";
-const SCHEMA: &str = "SELECT MAX(version) FROM _sqlx_migrations WHERE success";
 
 #[cfg(test)]
 mod tests {
     use testkit::postgres::Postgres;
 
     use super::*;
-    use crate::catalog::{SqliteCatalog, open, open_or_create};
+    use crate::catalog::{Catalog, open, open_or_create};
+    use crate::db::Sql;
 
     #[tokio::test]
     async fn tables_are_not_there_then_up_to_date_then_too_new() {
@@ -96,13 +47,16 @@ mod tests {
         std::fs::write(&file, b"").unwrap();
         let empty = probe(&url).await.unwrap();
         assert_eq!((empty.schema, empty.now_s), (None, None));
-        let catalog = SqliteCatalog::open(&file).await.unwrap();
+        let catalog = Catalog::open_file(&file).await.unwrap();
         let made = probe(&url).await.unwrap();
         assert_eq!(made.schema, Some(made.known_schema));
         let later = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
                      VALUES (9999, 'later', true, x'00', 0)";
-        sqlx::query(later).execute(&catalog.writes).await.unwrap();
+        catalog.db.write_one("add a step", Sql::new(later)).await.unwrap();
         assert_eq!(probe(&url).await.unwrap().schema, Some(9999));
+        catalog.close().await;
+        let error = Catalog::open_file(&file).await.unwrap_err().to_string();
+        assert!(error.contains("newer program"), "{error}");
     }
 
     #[tokio::test]

@@ -1,112 +1,33 @@
-//! The Hub side of the catalog: repositories, refs, git objects, members.
+//! The Hub side of the catalog: repositories, refs, git objects, users and organisations.
 //!
-//! Both databases understand these statements, so there is one implementation, written once for both.
+//! Rows stand here, statements in the modules below; [`records`](super::records) and [`review`](super::review) add to the
+//! same catalog.
 
 #[cfg(test)]
 mod contract;
-pub(in crate::catalog) mod statements;
+mod git_objects;
+mod people;
+mod refs;
+mod repos;
 
-use async_trait::async_trait;
 use xet::{FileHash, Sha256};
 
-use super::records::Records;
-use super::review::Review;
-use super::rows::{array, number};
 use crate::access::Scope;
 use crate::audit::Deed;
+use crate::db::{Db, FromRow, Row};
 use crate::error::{Error, ErrorKind, Result};
 use crate::repo::oid::{ObjectKind, Oid};
 use crate::repo::{Kind, RepoId, RepoName};
 
-/// Repositories, refs, git objects and members.
+/// Repositories, refs, git objects, users, organisations and members; pull requests and locks; records.
 ///
-/// *Contract*: as for [`Catalog`](super::Catalog). What changes a ref says what it was, and changes nothing if it was
-/// not; git objects are named by their content, so adding one again changes nothing.
-#[async_trait]
-pub trait RepoCatalog: Records + Review + Send + Sync {
-    /// Adds a repository with its first objects and refs; returns whether the name was free, without regard to case.
-    async fn create_repo(&self, row: &RepoRow, objects: &[GitRow], refs: &[RefRow]) -> Result<bool>;
-
-    /// The repositories of these names in any case; unknown ones are left out. Where two differ in case only, the one of
-    /// exactly this name, else the oldest.
-    async fn repos(&self, names: &[RepoName]) -> Result<Vec<RepoRow>>;
-
-    /// Repositories in the order of their names, as many as the query wants.
-    async fn list_repos(&self, query: &RepoQuery) -> Result<Vec<RepoRow>>;
-
-    /// Repositories that were deleted and are still there, those that go first first.
-    async fn trash(&self) -> Result<Vec<RepoRow>>;
-
-    /// Makes a repository what `to` says: its name, with all that its files, digests and chunks are found by, who sees
-    /// it, and whether it is in the trash. Tells whether it was as `from` says and the name was free.
-    async fn change_repo(&self, from: &RepoRow, to: &RepoRow) -> Result<bool>;
-
-    /// Deletes a repository and what it may read; tells which bundles nobody needs any more.
-    async fn delete_repo(&self, row: &RepoRow) -> Result<Vec<Oid>>;
-
-    /// Refs whose name begins so, in the order of their names.
-    async fn refs(&self, repo: RepoId, prefix: &str) -> Result<Vec<RefRow>>;
-
-    /// The repository of this name, with its refs of these names as far as it has them.
-    async fn repo_at(&self, name: &RepoName, refs: &[String; 2]) -> Result<Option<(RepoRow, Vec<RefRow>)>>;
-
-    /// The refs of these names; unknown ones are left out.
-    async fn refs_named(&self, repo: RepoId, names: &[String]) -> Result<Vec<RefRow>>;
-
-    /// Makes these changes if every ref is where its change begins and every commit it shall point to is there, or none of
-    /// them; tells which. A commit that a ref leaves without leading to it is noted, to be kept for so many seconds.
-    async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64, keep_s: u64) -> Result<bool>;
-
-    /// Adds git objects; those that are there stay. Adds none, and says so, if the repository is gone or has no right to a
-    /// file that one stands for.
-    async fn add_git_objects(&self, repo: RepoId, rows: &[GitRow], now_s: u64) -> Result<bool>;
-
-    /// These git objects; unknown ones are left out.
-    async fn git_objects(&self, repo: RepoId, oids: &[Oid]) -> Result<Vec<GitRow>>;
-
-    /// Commits from this one back through first parents, without the first `skip`, at most `limit`.
-    async fn history(&self, repo: RepoId, from: Oid, skip: u64, limit: u64) -> Result<Vec<GitRow>>;
-
-    /// The files registered in `scope` under these digests, with their lengths, in the order of digest and file hash. Only
-    /// digests that were computed from the bytes count: see [`CareCatalog::digest_claims`](super::CareCatalog::digest_claims).
-    async fn linked_files(&self, scope: &Scope, digests: &[Sha256]) -> Result<Vec<LinkedFile>>;
-
-    /// The namespaces that are spelled so in any case, this very spelling first.
-    async fn spellings(&self, name: &str) -> Result<Vec<String>>;
-
-    /// Adds a spelling of a namespace beside others of it, as catalogs from before names were unique without regard to
-    /// case have them.
-    async fn add_spelling(&self, name: &str) -> Result<()>;
-
-    /// Adds namespaces; returns which were new, without regard to case.
-    async fn add_namespaces(&self, rows: &[NamespaceRow]) -> Result<Vec<String>>;
-
-    /// All namespaces that were added, in the order of their names.
-    async fn namespaces(&self) -> Result<Vec<NamespaceRow>>;
-
-    /// The user or organisation of this name, deleted ones too.
-    async fn namespace(&self, name: &str) -> Result<Option<NamespaceRow>>;
-
-    /// Disables or enables a user. Disabling revokes the user's browser sessions; enabling a deleted user makes the name
-    /// a user again, without tokens, password and memberships. Tells whether there is such a user.
-    async fn set_user_disabled(&self, name: &str, disabled: bool, now_s: u64) -> Result<bool>;
-
-    /// Deletes a user or an organisation that owns no repository: its members, memberships and password are removed, its
-    /// tokens revoked, and its name stays reserved. Returns repositories that it owns, some of them if there are many;
-    /// nothing changes then.
-    async fn delete_namespace(&self, name: &str, now_s: u64) -> Result<Vec<RepoName>>;
-
-    /// Adds members, or gives them another role.
-    async fn set_members(&self, rows: &[MemberRow]) -> Result<()>;
-
-    /// Removes members; tells how many there were.
-    async fn remove_members(&self, namespace: &str, members: &[String]) -> Result<u64>;
-
-    /// Where this one is a member.
-    async fn memberships(&self, member: &str) -> Result<Vec<MemberRow>>;
-
-    /// Who is a member here.
-    async fn members(&self, namespace: &str) -> Result<Vec<MemberRow>>;
+/// *Contract*: as for [`Catalog`](super::Catalog). A change of a ref names the target that it expects, and changes nothing
+/// if the ref points elsewhere; git objects are named by their content, so adding one again changes nothing. A pull
+/// request that is merged stays so; a path has one lock. A record of a higher version has everything that was written
+/// before one of a lower version was gathered.
+#[derive(Debug, Clone)]
+pub struct RepoCatalog {
+    pub(super) db: Db,
 }
 
 /// A repository.
@@ -280,17 +201,15 @@ impl NamespaceState {
     }
 }
 
-/// The columns of `namespaces`.
-pub(crate) type NamespaceColumns = (String, i64, i64, i64);
-
-impl TryFrom<NamespaceColumns> for NamespaceRow {
-    type Error = Error;
-
-    fn try_from((name, kind, created, state): NamespaceColumns) -> Result<Self> {
-        let created_s = number("time created", created)?;
+impl FromRow for NamespaceRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let name = row.text("name of a namespace")?;
+        let is_organisation = row.flag("kind of a namespace")?;
+        let created_s = row.number("time created")?;
+        let state = row.signed("state of a namespace")?;
         let state = NamespaceState::ALL.into_iter().find(|known| known.number() == state);
         let state = state.ok_or_else(|| damaged("state of a namespace"))?;
-        Ok(Self { name, is_organisation: kind != 0, created_s, state })
+        Ok(Self { name, is_organisation, created_s, state })
     }
 }
 
@@ -305,35 +224,22 @@ pub struct MemberRow {
     pub writes: bool,
 }
 
-/// The columns of `repos`, in the order of the table.
-pub(crate) type RepoColumns = (Vec<u8>, i64, String, String, i64, i64, i64, Option<i64>);
+impl FromRow for MemberRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let (namespace, member) = (row.text("organisation")?, row.text("member")?);
+        Ok(Self { namespace, member, writes: row.flag("role")? })
+    }
+}
 
+/// The columns of a [`RepoRow`].
 pub(crate) const REPO_COLUMNS: &str = "id, kind, namespace, name, private, created_s, updated_s, reclaim_s";
 
-/// The columns of `repos`, and those of one of its refs.
-pub(crate) type RepoAtColumns =
-    (Vec<u8>, i64, String, String, i64, i64, i64, Option<i64>, Option<String>, Option<Vec<u8>>);
-
-/// The columns of `git_objects` after the repository, in the order of the table.
-pub(crate) type GitColumns = (
-    Vec<u8>,
-    i64,
-    i64,
-    Option<Vec<u8>>,
-    Vec<u8>,
-    i64,
-    Option<Vec<u8>>,
-    i64,
-    Option<Vec<u8>>,
-    Option<i64>,
-    Option<Vec<u8>>,
-);
-
+/// The columns of a [`GitRow`], in the order of the table.
 pub(crate) const GIT_COLUMNS: &str =
     "oid, kind, bytes, body, bundle, bundle_offset, parent, depth, sha256, linked_bytes, file";
 
-/// A row of `git_objects` is wide: fewer fit into one statement.
-pub(crate) const GIT_BATCH_ROWS: usize = 500;
+/// A ref moves to a commit that was just added within this time.
+pub(in crate::catalog) const FRESH_S: u64 = 3600;
 
 /// Walks from commit `$2` of repository `$1` to the first parents, from the `$3`th to the `$4`th; `g` has the columns.
 ///
@@ -350,52 +256,58 @@ pub(crate) fn history_statement(columns: &str) -> String {
     )
 }
 
-impl TryFrom<RepoColumns> for RepoRow {
-    type Error = Error;
-
-    fn try_from(columns: RepoColumns) -> Result<Self> {
-        let (id, kind, namespace, name, private, created, updated, reclaim) = columns;
-        let kind = Kind::from_number(kind).ok_or_else(|| damaged("kind of a repository"))?;
+impl FromRow for RepoRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let id = RepoId::new(row.array("repository id")?);
+        let kind = Kind::from_number(row.signed("kind of a repository")?);
+        let kind = kind.ok_or_else(|| damaged("kind of a repository"))?;
+        let (namespace, name) = (row.text("namespace")?, row.text("name of a repository")?);
         Ok(Self {
-            id: RepoId::new(id.try_into().map_err(|_| damaged("repository id"))?),
+            id,
             name: RepoName { kind, namespace, name },
-            private: private != 0,
-            created_s: number("time created", created)?,
-            updated_s: number("time updated", updated)?,
-            reclaim_s: reclaim.map(|time| number("time to reclaim", time)).transpose()?,
+            private: row.flag("visibility of a repository")?,
+            created_s: row.number("time created")?,
+            updated_s: row.number("time updated")?,
+            reclaim_s: row.optional_number("time to reclaim")?,
         })
     }
 }
 
-impl TryFrom<GitColumns> for GitRow {
-    type Error = Error;
+impl FromRow for RefRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        Ok(Self { name: row.text("name of a ref")?, target: Oid::new(row.array("object id")?) })
+    }
+}
 
-    fn try_from(columns: GitColumns) -> Result<Self> {
-        let (oid, kind, bytes, body, bundle, offset, parent, depth, sha256, linked_bytes, file) = columns;
+impl FromRow for GitRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let oid = Oid::new(row.array("object id")?);
+        let kind = ObjectKind::from_number(row.signed("kind of an object")?);
+        let kind = kind.ok_or_else(|| damaged("kind of an object"))?;
+        let bytes = row.number("length of an object")?;
+        let body = row.optional_bytes("body of an object")?;
+        let bundle = Oid::new(row.array("object id")?);
+        let offset = row.number("place in a bundle")?;
+        let parent = row.optional_array("object id")?.map(Oid::new);
+        let depth = row.number("depth of a commit")?;
+        let sha256 = row.optional_array("digest")?.map(Sha256::new);
+        let linked_bytes = row.optional_number("length of a file")?;
+        let file = row.optional_array("file hash")?.map(FileHash::new);
         let linked = match (sha256, linked_bytes, file) {
-            (Some(sha256), Some(bytes), Some(file)) => Some(LinkedFile {
-                sha256: Sha256::new(array("digest", sha256)?),
-                bytes: number("length of a file", bytes)?,
-                file: FileHash::new(array("file hash", file)?),
-            }),
+            (Some(sha256), Some(bytes), Some(file)) => Some(LinkedFile { sha256, bytes, file }),
             _ => None,
         };
-        Ok(Self {
-            oid: oid_of(oid)?,
-            kind: ObjectKind::from_number(kind).ok_or_else(|| damaged("kind of an object"))?,
-            bytes: number("length of an object", bytes)?,
-            body,
-            bundle: oid_of(bundle)?,
-            offset: number("place in a bundle", offset)?,
-            parent: parent.map(oid_of).transpose()?,
-            depth: number("depth of a commit", depth)?,
-            linked,
-        })
+        Ok(Self { oid, kind, bytes, body, bundle, offset, parent, depth, linked })
     }
 }
 
-pub(crate) fn oid_of(column: Vec<u8>) -> Result<Oid> {
-    column.try_into().map(Oid::new).map_err(|_| damaged("object id"))
+/// Columns: digest, file hash, length.
+impl FromRow for LinkedFile {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let sha256 = Sha256::new(row.array("digest")?);
+        let file = FileHash::new(row.array("file hash")?);
+        Ok(Self { sha256, bytes: row.number("length of a file")?, file })
+    }
 }
 
 fn damaged(what: &str) -> Error {

@@ -1,40 +1,117 @@
 //! Pull requests and locks: what people agree on before a file changes.
 
-pub(in crate::catalog) mod statements;
-
-use async_trait::async_trait;
-
-use super::repo::oid_of;
-use super::rows::number;
+use super::repo::RepoCatalog;
+use crate::db::{FromRow, Row, Sql};
 use crate::error::{Error, ErrorKind, Result};
 use crate::repo::RepoId;
 use crate::repo::oid::Oid;
 
-/// Pull requests and locks of repositories.
-///
-/// *Contract*: as for [`Catalog`](super::Catalog). A pull request that is merged stays so; a path has one lock.
-#[async_trait]
-pub trait Review: Send + Sync {
-    /// Adds a pull request under the next free number, which is answered; the row's own number is not looked at.
-    async fn add_pull(&self, repo: RepoId, row: &PullRow) -> Result<u64>;
+impl RepoCatalog {
+    /// Adds a pull request under the next free number, which is returned; the row's own number is ignored.
+    pub async fn add_pull(&self, repo: RepoId, row: &PullRow) -> Result<u64> {
+        let mut tries = 0;
+        loop {
+            let insert = Sql::new(
+                "INSERT INTO pulls (repo, number, title, description, author, created_s) \
+                 SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4, $5 FROM pulls WHERE repo = $1 \
+                 ON CONFLICT DO NOTHING RETURNING number",
+            );
+            let insert = insert
+                .bind(repo)
+                .bind(&row.title)
+                .bind(&row.description)
+                .bind(&row.author)
+                .bind(row.created_s);
+            let done = self.db.write_one("add a pull request", insert).await?;
+            if let Some(mut added) = done.rows.into_iter().next() {
+                return added.number("number of a pull request");
+            }
+            // Another writer took the number: the next try finds another.
+            tries += 1;
+            if tries > 100 {
+                let message = "catalog: too many pull requests at once";
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+        }
+    }
 
     /// The pull requests of these numbers; unknown ones are left out.
-    async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> Result<Vec<PullRow>>;
+    pub async fn pulls(&self, repo: RepoId, numbers: &[u64]) -> Result<Vec<PullRow>> {
+        let query = format!("SELECT {PULL_COLUMNS} FROM pulls WHERE repo = $1 AND number = $2");
+        let mut found = Vec::new();
+        for number in numbers {
+            let query = Sql::new(query.as_str()).bind(repo).bind(*number).short();
+            let row: Option<PullRow> = self.db.read_one("find a pull request", query).await?;
+            found.extend(row);
+        }
+        Ok(found)
+    }
 
-    /// Pull requests, the newest first, without the first `skip`, at most `limit`; and how many there are.
-    async fn list_pulls(&self, repo: RepoId, skip: u64, limit: u64) -> Result<(Vec<PullRow>, u64)>;
+    /// Pull requests that a query asks for, the newest first, and how many there are on all pages.
+    pub async fn list_pulls(&self, repo: RepoId, query: &PullQuery) -> Result<(Vec<PullRow>, u64)> {
+        let select = |what: &str| {
+            let mut sql = Sql::new(format!("SELECT {what} FROM pulls WHERE repo = "));
+            sql.push_bind(repo);
+            if let Some(is_open) = query.is_open {
+                sql.push(" AND CASE WHEN state = 0 THEN 1 ELSE 0 END = ").push_bind(is_open);
+            }
+            if let Some(author) = &query.author {
+                sql.push(" AND author = ").push_bind(author);
+            }
+            sql
+        };
+        let count: Option<u64> = self.db.read_one("list pull requests", select("COUNT(*)")).await?;
+        let mut page = select(PULL_COLUMNS);
+        page.push(" ORDER BY number DESC LIMIT ").push_bind(query.limit);
+        page.push(" OFFSET ").push_bind(query.skip);
+        Ok((self.db.read("list pull requests", page).await?, count.unwrap_or(0)))
+    }
 
-    /// Says what became of a pull request; tells whether it was not merged before.
-    async fn set_pull(&self, repo: RepoId, number: u64, state: PullState) -> Result<bool>;
+    /// Sets the state of a pull request; returns whether it was not merged before.
+    pub async fn set_pull(&self, repo: RepoId, number: u64, state: PullState) -> Result<bool> {
+        let update = Sql::new(
+            "UPDATE pulls SET state = $1, merged = $2 WHERE repo = $3 AND number = $4 AND merged IS NULL",
+        );
+        let update = update.bind(state.number()).bind(state.merged()).bind(repo).bind(number);
+        Ok(self.db.write_one("change a pull request", update).await?.changed > 0)
+    }
 
-    /// Adds a lock, unless the path has one; answers with the one it has.
-    async fn add_lock(&self, repo: RepoId, row: &LockRow) -> Result<LockRow>;
+    /// Adds a lock, unless the path has one; returns the one it has.
+    pub async fn add_lock(&self, repo: RepoId, row: &LockRow) -> Result<LockRow> {
+        let insert = Sql::new(
+            "INSERT INTO locks (repo, path, id, owner, created_s) VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT DO NOTHING",
+        );
+        let insert = insert.bind(repo).bind(&row.path).bind(&row.id).bind(&row.owner).bind(row.created_s);
+        if self.db.write_one("add a lock", insert).await?.changed > 0 {
+            return Ok(row.clone());
+        }
+        let query = LockQuery { path: Some(row.path.clone()), limit: 1, ..LockQuery::default() };
+        let there = self.locks(repo, &query).await?.into_iter().next();
+        // Unlocked between insert and read: the caller tries again.
+        there.ok_or_else(|| Error::new(ErrorKind::Unavailable, "catalog: a lock came and went"))
+    }
 
     /// Locks in the order of their paths.
-    async fn locks(&self, repo: RepoId, query: &LockQuery) -> Result<Vec<LockRow>>;
+    pub async fn locks(&self, repo: RepoId, query: &LockQuery) -> Result<Vec<LockRow>> {
+        let mut select = Sql::new(format!("SELECT {LOCK_COLUMNS} FROM locks WHERE repo = "));
+        select.push_bind(repo);
+        for (condition, value) in
+            [(" AND path = ", &query.path), (" AND id = ", &query.id), (" AND path > ", &query.after)]
+        {
+            if let Some(value) = value {
+                select.push(condition).push_bind(value);
+            }
+        }
+        select.push(" ORDER BY path LIMIT ").push_bind(query.limit);
+        self.db.read("list locks", select).await
+    }
 
-    /// Removes a lock; tells whether it was there.
-    async fn remove_lock(&self, repo: RepoId, id: &str) -> Result<bool>;
+    /// Removes a lock; returns whether it was there.
+    pub async fn remove_lock(&self, repo: RepoId, id: &str) -> Result<bool> {
+        let delete = Sql::new("DELETE FROM locks WHERE repo = $1 AND id = $2").bind(repo).bind(id);
+        Ok(self.db.write_one("remove a lock", delete).await?.changed > 0)
+    }
 }
 
 /// A pull request.
@@ -74,15 +151,29 @@ impl PullState {
         }
     }
 
-    pub(crate) fn merged(self) -> Option<Vec<u8>> {
+    /// The commit that it was merged into.
+    pub(crate) const fn merged(self) -> Option<Oid> {
         match self {
-            Self::Merged(oid) => Some(oid.as_bytes().to_vec()),
+            Self::Merged(oid) => Some(oid),
             Self::Open | Self::Closed => None,
         }
     }
 }
 
-pub(crate) const MERGED: i64 = 2;
+const MERGED: i64 = 2;
+
+/// Pull requests to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PullQuery {
+    /// Only open ones, or with `false` only closed and merged ones.
+    pub is_open: Option<bool>,
+    /// Only those that this user opened.
+    pub author: Option<String>,
+    /// Number of rows to leave out.
+    pub skip: u64,
+    /// At most this many.
+    pub limit: u64,
+}
 
 /// Somebody works on a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,26 +201,25 @@ pub struct LockQuery {
     pub limit: u64,
 }
 
-/// The columns of `pulls` after the repository, in the order of the table.
-pub(crate) type PullColumns = (i64, String, String, String, i64, i64, Option<Vec<u8>>);
-
+/// The columns of a [`PullRow`].
 pub(crate) const PULL_COLUMNS: &str = "number, title, description, author, created_s, state, merged";
 
-/// The columns of `locks` after the repository, in the order of the table.
-pub(crate) type LockColumns = (String, String, String, i64);
+/// The columns of a [`LockRow`].
+const LOCK_COLUMNS: &str = "path, id, owner, created_s";
 
-pub(crate) const LOCK_COLUMNS: &str = "path, id, owner, created_s";
-
-impl TryFrom<PullColumns> for PullRow {
-    type Error = Error;
-
-    fn try_from(
-        (row_number, title, description, author, created, state, merged): PullColumns,
-    ) -> Result<Self> {
+impl FromRow for PullRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let number = row.number("number of a pull request")?;
+        let title = row.text("title of a pull request")?;
+        let description = row.text("description of a pull request")?;
+        let author = row.text("author of a pull request")?;
+        let created_s = row.number("time created")?;
+        let state = row.signed("state of a pull request")?;
+        let merged = row.optional_array("object id")?.map(Oid::new);
         let state = match (state, merged) {
             (0, None) => PullState::Open,
             (1, None) => PullState::Closed,
-            (MERGED, Some(oid)) => PullState::Merged(oid_of(oid)?),
+            (MERGED, Some(oid)) => PullState::Merged(oid),
             _ => {
                 return Err(Error::new(
                     ErrorKind::Corrupt,
@@ -137,16 +227,13 @@ impl TryFrom<PullColumns> for PullRow {
                 ));
             }
         };
-        let number_of = |column| number("number of a pull request", column);
-        let created_s = number("time created", created)?;
-        Ok(Self { number: number_of(row_number)?, title, description, author, created_s, state })
+        Ok(Self { number, title, description, author, created_s, state })
     }
 }
 
-impl TryFrom<LockColumns> for LockRow {
-    type Error = Error;
-
-    fn try_from((path, id, owner, created): LockColumns) -> Result<Self> {
-        Ok(Self { path, id, owner, created_s: number("time created", created)? })
+impl FromRow for LockRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let (path, id, owner) = (row.text("path")?, row.text("lock id")?, row.text("owner of a lock")?);
+        Ok(Self { path, id, owner, created_s: row.number("time created")? })
     }
 }

@@ -3,9 +3,12 @@
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use crate::access::Scope;
-use crate::error::{Error, ErrorKind, Result};
+use crate::db::{FromRow, Row, Value, damaged};
+use crate::error::{Error, Result};
 use crate::layout::{LaidXorb, Layout};
 use crate::objects::{Digest, XorbKey};
+use crate::repo::RepoId;
+use crate::repo::oid::Oid;
 
 /// A stored xorb.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,110 +209,100 @@ impl XorbState {
             Self::Damaged => 4,
         }
     }
+
+    fn from_number(number: i64) -> Result<Self> {
+        let all = [Self::Live, Self::Condemned, Self::Deleting, Self::Gone, Self::Damaged];
+        all.into_iter().find(|state| state.number() == number).ok_or_else(|| damaged("state of a xorb"))
+    }
 }
 
-/// The columns of a xorb, in the order of the table.
-pub(crate) type XorbColumns = (Vec<u8>, Vec<u8>, i64, i64, i64, i64, i64, i64, i64);
-
-/// Hash, layout, time created.
-pub(crate) type FileColumns = (Vec<u8>, Vec<u8>, i64);
-
-/// A chunk's number, then the columns of its xorb.
-pub(crate) type HitColumns = (i64, Vec<u8>, Vec<u8>, i64, i64, i64, i64, i64, i64, i64);
-
-/// In the order of [`Counts`].
-pub(crate) type CountColumns = (i64, i64, i64, i64, i64, i64, i64, i64, i64);
-
-impl TryFrom<XorbColumns> for XorbRow {
-    type Error = Error;
-
-    fn try_from(columns: XorbColumns) -> Result<Self> {
-        let (hash, digest, object_bytes, raw_bytes, chunks, state, created, referenced, verified) = columns;
-        let key = XorbKey {
-            hash: XorbHash::new(array("xorb hash", hash)?),
-            digest: Digest::new(array("digest", digest)?),
-        };
-        let object_bytes = number("object bytes", object_bytes)?;
-        let chunk_count = u32::try_from(chunks).map_err(|_| damaged("chunk count"))?;
-        let state = match state {
-            0 => XorbState::Live,
-            1 => XorbState::Condemned,
-            2 => XorbState::Deleting,
-            3 => XorbState::Gone,
-            4 => XorbState::Damaged,
-            _ => return Err(damaged("state of a xorb")),
-        };
+impl FromRow for XorbRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let key = XorbKey { hash: XorbHash::from_row(row)?, digest: Digest::new(row.array("digest")?) };
+        let object_bytes = row.number("object bytes")?;
         if object_bytes > xet::limits::XORB_STORED_BYTES_MAX {
             return Err(damaged("object bytes"));
         }
         Ok(Self {
             key,
             object_bytes,
-            raw_bytes: number("raw bytes", raw_bytes)?,
-            chunk_count,
-            state,
-            created_s: number("time created", created)?,
-            referenced_s: number("time referenced", referenced)?,
-            verified_s: number("time verified", verified)?,
+            raw_bytes: row.number("raw bytes")?,
+            chunk_count: u32::try_from(row.number("chunk count")?).map_err(|_| damaged("chunk count"))?,
+            state: XorbState::from_number(row.signed("state of a xorb")?)?,
+            created_s: row.number("time created")?,
+            referenced_s: row.number("time referenced")?,
+            verified_s: row.number("time verified")?,
         })
     }
 }
 
-impl TryFrom<FileColumns> for FileRow {
-    type Error = Error;
-
-    fn try_from((hash, layout, created): FileColumns) -> Result<Self> {
-        let hash = FileHash::new(array("file hash", hash)?);
-        let layout = Layout::parse(&layout)
+impl FromRow for FileRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let hash = FileHash::from_row(row)?;
+        let layout = Layout::parse(&row.bytes("layout")?)
             .map_err(|source| Error::corrupt(format!("layout of file {hash}"), source))?;
-        Ok(Self { hash, layout, created_s: number("time created", created)? })
+        Ok(Self { hash, layout, created_s: row.number("time created")? })
     }
 }
 
-impl DedupHit {
-    pub(crate) fn new(chunk: ChunkHash, columns: HitColumns) -> Result<Self> {
-        let (index, c0, c1, c2, c3, c4, c5, c6, c7, c8) = columns;
-        let xorb = XorbRow::try_from((c0, c1, c2, c3, c4, c5, c6, c7, c8))?;
+impl FromRow for DedupHit {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let chunk = ChunkHash::from_row(row)?;
+        let index = row.number("chunk number")?;
+        let xorb = XorbRow::from_row(row)?;
         let chunk_index = u32::try_from(index).ok().filter(|index| *index < xorb.chunk_count);
         Ok(Self { chunk, xorb, chunk_index: chunk_index.ok_or_else(|| damaged("chunk number"))? })
     }
 }
 
-impl TryFrom<CountColumns> for Counts {
-    type Error = Error;
-
-    fn try_from(columns: CountColumns) -> Result<Self> {
-        let (xorbs, object_bytes, raw_bytes, files, file_bytes, repo_files, sha256s, dedup, shards) = columns;
-        let count = |column| number("count", column);
+impl FromRow for Counts {
+    fn from_row(row: &mut Row) -> Result<Self> {
         Ok(Self {
-            xorbs: count(xorbs)?,
-            object_bytes: count(object_bytes)?,
-            raw_bytes: count(raw_bytes)?,
-            files: count(files)?,
-            file_bytes: count(file_bytes)?,
-            repo_files: count(repo_files)?,
-            sha256s: count(sha256s)?,
-            dedup: count(dedup)?,
-            shards: count(shards)?,
+            xorbs: row.number("count")?,
+            object_bytes: row.number("count")?,
+            raw_bytes: row.number("count")?,
+            files: row.number("count")?,
+            file_bytes: row.number("count")?,
+            repo_files: row.number("count")?,
+            sha256s: row.number("count")?,
+            dedup: row.number("count")?,
+            shards: row.number("count")?,
         })
     }
 }
 
-/// Exactly 32 bytes of a column.
-pub(crate) fn array(what: &str, bytes: Vec<u8>) -> Result<[u8; 32]> {
-    bytes.try_into().map_err(|_| damaged(what))
+impl FromRow for RepoId {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        row.array("repository id").map(Self::new)
+    }
 }
 
-/// A column that counts something.
-pub(crate) fn number(what: &str, column: i64) -> Result<u64> {
-    u64::try_from(column).map_err(|_| damaged(what))
+impl FromRow for Oid {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        row.array("object id").map(Self::new)
+    }
 }
 
-/// A number as databases hold it. Ours are lengths and times: none comes near the end.
-pub(crate) fn column(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+impl From<RepoId> for Value<'_> {
+    fn from(id: RepoId) -> Self {
+        id.as_bytes().to_vec().into()
+    }
 }
 
-fn damaged(what: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("the catalog holds an impossible {what}"))
+impl<'a> From<&'a RepoId> for Value<'a> {
+    fn from(id: &'a RepoId) -> Self {
+        id.as_bytes().into()
+    }
+}
+
+impl From<Oid> for Value<'_> {
+    fn from(oid: Oid) -> Self {
+        oid.as_bytes().to_vec().into()
+    }
+}
+
+impl<'a> From<&'a Oid> for Value<'a> {
+    fn from(oid: &'a Oid) -> Self {
+        oid.as_bytes().into()
+    }
 }

@@ -1,15 +1,14 @@
-//! The tokens people keep, in the catalog: what each opens, and the digest it is known by.
+//! Access tokens in the catalog, with what each opens and the digest it is known by, and passwords.
 //!
 //! Unlike the rest of the catalog they follow from no object: a catalog that is built again has none.
 
-mod postgres;
-mod sqlite;
+#[cfg(test)]
+mod tests;
 
-use async_trait::async_trait;
-
-use super::rows::{array, number};
+use super::keep::note;
 use crate::access::Scope;
 use crate::audit::Deed;
+use crate::db::{Db, FromRow, Row, Sql};
 use crate::error::{Error, ErrorKind, Result};
 use crate::repo::{Kind, RepoId};
 
@@ -17,44 +16,164 @@ use crate::repo::{Kind, RepoId};
 ///
 /// *Contract*: as for [`Catalog`](super::Catalog). Besides: no two tokens share an id or a digest; a token that was
 /// revoked stays revoked, and keeps the time of the first revocation.
-#[async_trait]
-pub trait Tokens: std::fmt::Debug + Send + Sync {
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    pub(super) db: Db,
+}
+
+impl Tokens {
     /// Adds a token; `false` when its id or its digest is taken, and then nothing changed. A token for a repository that
     /// exists is bound to the repository's id; one for a name without repository is bound when a repository of that name
     /// is first created.
-    async fn add(&self, row: &TokenRow) -> Result<bool>;
+    pub async fn add(&self, row: &TokenRow) -> Result<bool> {
+        self.db
+            .write("add a token", |mut tx| async move {
+                let mut repo_id = row.repo_id;
+                if let (None, Bound::Repo(scope)) = (repo_id, &row.bound)
+                    && let Some(select) = select_repo_of_scope(scope)
+                {
+                    repo_id = tx.row(select).await?;
+                }
+                let (namespace, repo) = row.bound.columns();
+                let insert = format!(
+                    "INSERT INTO tokens ({COLUMNS}) \
+                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING"
+                );
+                let insert = Sql::new(insert)
+                    .bind(&row.id)
+                    .bind(&row.label)
+                    .bind(&row.digest)
+                    .bind(&row.subject)
+                    .bind(row.rights.number())
+                    .bind(namespace)
+                    .bind(repo)
+                    .bind(row.created_s)
+                    .bind(row.expires_s)
+                    .bind(row.used_s)
+                    .bind(row.revoked_s)
+                    .bind(repo_id)
+                    .bind(row.session.as_deref());
+                let is_new = tx.run(insert).await? > 0;
+                if is_new {
+                    note(&mut tx, &row.deed()).await?;
+                }
+                tx.commit().await?;
+                Ok(is_new)
+            })
+            .await
+    }
 
     /// The token with this digest, whatever became of it.
-    async fn by_digest(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>>;
+    pub async fn by_digest(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>> {
+        let select = format!("SELECT {COLUMNS} FROM tokens WHERE digest = $1");
+        self.db.read_one("find a token", Sql::new(select).bind(digest).short()).await
+    }
 
     /// The token with this id, whatever its state.
-    async fn by_id(&self, id: &str) -> Result<Option<TokenRow>>;
+    pub async fn by_id(&self, id: &str) -> Result<Option<TokenRow>> {
+        let select = format!("SELECT {COLUMNS} FROM tokens WHERE id = $1");
+        self.db.read_one("find a token", Sql::new(select).bind(id).short()).await
+    }
 
     /// Id of the repository of a scope of content, if it has one that is not in the trash.
-    async fn repo_of_scope(&self, scope: &Scope) -> Result<Option<RepoId>>;
+    pub async fn repo_of_scope(&self, scope: &Scope) -> Result<Option<RepoId>> {
+        let Some(select) = select_repo_of_scope(scope) else { return Ok(None) };
+        self.db.read_one("find a repository", select.short()).await
+    }
 
     /// Every token, also those that were revoked, the oldest first.
-    async fn all(&self) -> Result<Vec<TokenRow>>;
+    pub async fn all(&self) -> Result<Vec<TokenRow>> {
+        let select = format!("SELECT {COLUMNS} FROM tokens ORDER BY created_s, id");
+        self.db.read("list tokens", Sql::new(select)).await
+    }
 
-    /// Revokes a token, and with it those it opened; `None` when there is none of that id. Tells how the row stands now.
-    async fn revoke(&self, id: &str, now_s: u64) -> Result<Option<TokenRow>>;
+    /// Revokes a token and those that were made with it. Returns its row as it is now; `None` when there is no token of
+    /// that id.
+    pub async fn revoke(&self, id: &str, now_s: u64) -> Result<Option<TokenRow>> {
+        let is_known = self
+            .db
+            .write("revoke a token", |mut tx| async move {
+                let update = "UPDATE tokens SET revoked_s = COALESCE(revoked_s, $1) \
+                    WHERE id = $2 OR (revoked_s IS NULL AND SUBSTR(id, 1, LENGTH($2) + 1) = $2 || '.') \
+                    RETURNING id";
+                let ids: Vec<String> = tx.rows(Sql::new(update).bind(now_s).bind(id)).await?;
+                let is_known = ids.iter().any(|found| found == id);
+                if is_known {
+                    let detail = match ids.len() {
+                        0 | 1 => String::new(),
+                        many => format!("and {} it opened", many - 1),
+                    };
+                    note(&mut tx, &Deed::new("token.revoke", id, detail)).await?;
+                }
+                tx.commit().await?;
+                Ok(is_known)
+            })
+            .await?;
+        // Read after the commit: a row that is damaged must not keep its token from being revoked.
+        if is_known { self.by_id(id).await } else { Ok(None) }
+    }
 
     /// Notes that a token was shown now. Time never goes back.
-    async fn note_use(&self, id: &str, now_s: u64) -> Result<()>;
+    pub async fn note_use(&self, id: &str, now_s: u64) -> Result<()> {
+        let update = "UPDATE tokens SET used_s = CASE WHEN used_s > $1 THEN used_s ELSE $1 END WHERE id = $2";
+        let update = Sql::new(update).bind(now_s).bind(id);
+        self.db.write_one("note the use of a token", update).await.map(|_| ())
+    }
 
-    /// The hash of somebody's password, if they have one.
-    async fn password(&self, name: &str) -> Result<Option<String>>;
+    /// The hash of a user's password, if there is one.
+    pub async fn password(&self, name: &str) -> Result<Option<String>> {
+        let select = Sql::new("SELECT hash FROM passwords WHERE name = $1").bind(name);
+        self.db.read_one("find a password", select.short()).await
+    }
 
     /// Sets a user's password, or removes it with `None`, and revokes the user's browser sessions and the tokens made in
     /// them, except those of `kept_session`.
-    async fn set_password(
+    pub async fn set_password(
         &self,
         name: &str,
         hash: Option<&str>,
         now_s: u64,
         kept_session: Option<&str>,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        self.db
+            .write("set a password", |mut tx| async move {
+                let set = match hash {
+                    Some(hash) => {
+                        let set = "INSERT INTO passwords (name, hash, changed_s) VALUES ($1, $2, $3) \
+                            ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, changed_s = excluded.changed_s";
+                        Sql::new(set).bind(name).bind(hash).bind(now_s)
+                    }
+                    None => Sql::new("DELETE FROM passwords WHERE name = $1").bind(name),
+                };
+                tx.run(set).await?;
+                let end = "UPDATE tokens SET revoked_s = $1 \
+                    WHERE revoked_s IS NULL AND subject = $2 AND session IS NOT NULL AND session <> $3";
+                let end = Sql::new(end).bind(now_s).bind(name).bind(kept_session.unwrap_or_default());
+                tx.run(end).await?;
+                note(&mut tx, &Deed::new("password.set", name, "")).await?;
+                tx.commit().await
+            })
+            .await
+    }
 }
+
+/// Selects the id of the repository that a scope belongs to, whose name is compared without regard to case. `None` for a
+/// scope that belongs to none: `models/name` is of a repository, `buckets/name` is not.
+fn select_repo_of_scope(scope: &Scope) -> Option<Sql<'_>> {
+    let (kind, name) = scope.repo().split_once('/')?;
+    let kind = Kind::ALL.into_iter().find(|known| known.plural() == kind)?;
+    let select = "SELECT id FROM repos WHERE reclaim_s IS NULL AND kind = $1 \
+        AND LOWER(namespace) = LOWER($2) AND LOWER(name) = LOWER($3) \
+        ORDER BY CASE WHEN namespace = $2 AND name = $3 THEN 0 ELSE 1 END LIMIT 1";
+    Some(Sql::new(select).bind(kind.number()).bind(scope.namespace()).bind(name))
+}
+
+/// Binds the tokens for a scope to the repository that was created there.
+pub(in crate::catalog) const BIND_TOKENS: &str = "UPDATE tokens SET repo_id = $1 \
+    WHERE repo_id IS NULL AND LOWER(namespace) = LOWER($2) AND LOWER(repo) = LOWER($3)";
+
+const COLUMNS: &str = "id, label, digest, subject, rights, namespace, repo, created_s, expires_s, used_s, \
+    revoked_s, repo_id, session";
 
 /// One token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,91 +288,18 @@ impl TokenRow {
     }
 }
 
-/// Of the rows that were revoked the one that was meant, and what is noted of it.
-fn revoked(rows: Vec<TokenColumns>, id: &str) -> Option<(TokenColumns, Deed)> {
-    let detail = match rows.len() {
-        0 | 1 => String::new(),
-        many => format!("and {} it opened", many - 1),
-    };
-    let row = rows.into_iter().find(|row| row.0 == id)?;
-    Some((row, Deed::new("token.revoke", id, detail)))
-}
-
-/// The columns, in the order of [`COLUMNS`].
-type TokenColumns = (
-    String,
-    String,
-    Vec<u8>,
-    String,
-    i64,
-    Option<String>,
-    Option<String>,
-    i64,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<Vec<u8>>,
-    Option<String>,
-);
-
-const SET_PASSWORD: &str = "INSERT INTO passwords (name, hash, changed_s) VALUES ($1, $2, $3) \
-    ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, changed_s = excluded.changed_s";
-
-/// Takes back a token and what it opened that is not over.
-const REVOKE: &str = "UPDATE tokens SET revoked_s = COALESCE(revoked_s, $1) \
-    WHERE id = $2 OR (revoked_s IS NULL AND SUBSTR(id, 1, LENGTH($2) + 1) = $2 || '.')";
-
-/// Revokes the sessions of a user and the tokens made in them, except those of one session.
-const END_SESSIONS: &str = "UPDATE tokens SET revoked_s = $1 \
-    WHERE revoked_s IS NULL AND subject = $2 AND session IS NOT NULL AND session <> $3";
-
-/// Id of the repository of this kind, namespace and name. Names are compared without regard to case.
-const REPO_OF_SCOPE: &str = "SELECT id FROM repos WHERE reclaim_s IS NULL AND kind = $1 \
-    AND LOWER(namespace) = LOWER($2) AND LOWER(name) = LOWER($3) \
-    ORDER BY CASE WHEN namespace = $2 AND name = $3 THEN 0 ELSE 1 END LIMIT 1";
-
-/// The kind and the name of the repository that a scope can belong to: `models/name` is one, `buckets/name` is none.
-fn kind_and_name(scope: &Scope) -> Option<(i64, &str)> {
-    let (kind, name) = scope.repo().split_once('/')?;
-    let kind = Kind::ALL.into_iter().find(|known| known.plural() == kind)?;
-    Some((kind.number(), name))
-}
-
-fn repo_id_of(column: Vec<u8>) -> Result<RepoId> {
-    let damaged = || Error::new(ErrorKind::Corrupt, "the catalog holds an impossible repository id");
-    column.try_into().map(RepoId::new).map_err(|_| damaged())
-}
-
-/// Binds the tokens for a scope to the repository that was created there.
-pub(in crate::catalog) const BIND_TOKENS: &str = "UPDATE tokens SET repo_id = $1 \
-    WHERE repo_id IS NULL AND LOWER(namespace) = LOWER($2) AND LOWER(repo) = LOWER($3)";
-
-const COLUMNS: &str = "id, label, digest, subject, rights, namespace, repo, created_s, expires_s, used_s, \
-    revoked_s, repo_id, session";
-
-impl TryFrom<TokenColumns> for TokenRow {
-    type Error = Error;
-
-    fn try_from(columns: TokenColumns) -> Result<Self> {
-        let (
-            id,
-            label,
-            digest,
-            subject,
-            rights,
-            namespace,
-            repo,
-            created,
-            expires,
-            used,
-            revoked,
-            repo_id,
-            session,
-        ) = columns;
+/// The columns in the order of `COLUMNS`.
+impl FromRow for TokenRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
         let damaged =
             |what| Error::new(ErrorKind::Corrupt, format!("the catalog holds an impossible {what}"));
+        let (id, label) = (row.text("id of a token")?, row.text("label of a token")?);
+        let digest = row.array("digest of a token")?;
+        let subject = row.text("subject of a token")?;
+        let rights = row.signed("right of a token")?;
         let rights = Rights::ALL.iter().find(|known| known.number() == rights);
-        let bound = match (namespace, repo) {
+        let namespace = row.optional_text("namespace of a token")?;
+        let bound = match (namespace, row.optional_text("repository of a token")?) {
             (None, None) => Bound::Everywhere,
             (Some(namespace), None) => Bound::Namespace(namespace),
             (Some(namespace), Some(repo)) => {
@@ -262,82 +308,19 @@ impl TryFrom<TokenColumns> for TokenRow {
             // A token bound to half a name must not open everything.
             (None, Some(_)) => return Err(damaged("binding of a token")),
         };
-        let time = |what, column: Option<i64>| column.map(|column| number(what, column)).transpose();
         Ok(Self {
             id,
             label,
-            digest: array("digest of a token", digest)?,
+            digest,
             subject,
             rights: *rights.ok_or_else(|| damaged("right of a token"))?,
             bound,
-            created_s: number("time created", created)?,
-            expires_s: time("time of expiry", expires)?,
-            used_s: time("time of use", used)?,
-            revoked_s: time("time of revocation", revoked)?,
-            repo_id: repo_id.map(repo_id_of).transpose()?,
-            session,
+            created_s: row.number("time created")?,
+            expires_s: row.optional_number("time of expiry")?,
+            used_s: row.optional_number("time of use")?,
+            revoked_s: row.optional_number("time of revocation")?,
+            repo_id: row.optional_array("repository id")?.map(RepoId::new),
+            session: row.optional_text("session of a token")?,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn columns() -> TokenColumns {
-        let text = |text: &str| Some(text.to_owned());
-        let (namespace, repo) = (text("ann"), text("models/a"));
-        (
-            "t1".into(),
-            "laptop".into(),
-            vec![7; 32],
-            "ann".into(),
-            1,
-            namespace,
-            repo,
-            5,
-            Some(9),
-            None,
-            None,
-            Some(vec![3; 16]),
-            None,
-        )
-    }
-
-    #[test]
-    fn a_binding_covers_what_it_names() {
-        let scope = |text: &str| text.parse::<Scope>().unwrap();
-        let (mine, ours, theirs) = (scope("ann/models/a"), scope("ann/models/b"), scope("bob/models/a"));
-        let covered = |bound: Bound| [&mine, &ours, &theirs].map(|scope| bound.covers(scope));
-        assert_eq!(covered(Bound::Everywhere), [true, true, true]);
-        assert_eq!(covered(Bound::Namespace("ann".into())), [true, true, false]);
-        assert_eq!(covered(Bound::Repo(mine.clone())), [true, false, false]);
-    }
-
-    #[test]
-    fn impossible_rows_are_corrupt_and_open_nothing() {
-        assert!(TokenRow::try_from(columns()).is_ok());
-        let mut half = columns();
-        half.5 = None;
-        let mut digest = columns();
-        digest.2.pop();
-        let mut rights = columns();
-        rights.4 = 3;
-        let mut time = columns();
-        time.8 = Some(-1);
-        let mut repo_id = columns();
-        repo_id.11 = Some(vec![3; 15]);
-        for columns in [half, digest, rights, time, repo_id] {
-            assert_eq!(TokenRow::try_from(columns).unwrap_err().kind(), ErrorKind::Corrupt);
-        }
-    }
-
-    #[test]
-    fn a_token_ends_when_it_expires_or_is_revoked() {
-        let row = TokenRow::try_from(columns()).unwrap();
-        assert!(row.is_live(8) && !row.is_live(9));
-        assert!(!TokenRow { revoked_s: Some(6), ..row.clone() }.is_live(6));
-        assert!(TokenRow { expires_s: None, ..row }.is_live(u64::MAX));
-        assert!(Rights::Read < Rights::Write && Rights::Write < Rights::Admin);
     }
 }

@@ -7,7 +7,7 @@ use xet::{ShardHash, XorbHash};
 
 use super::*;
 use crate::catalog::rows::{XorbRow, XorbState};
-use crate::catalog::{self, SqliteCatalog};
+use crate::catalog::{self, Catalog};
 use crate::objects::{Digest, XorbKey};
 
 fn objects() -> Objects {
@@ -26,13 +26,13 @@ impl Catalogs {
         Self(tempfile::tempdir().unwrap())
     }
 
-    async fn open(&self, name: &str) -> SqliteCatalog {
-        SqliteCatalog::open(&self.0.path().join(name)).await.unwrap()
+    async fn open(&self, name: &str) -> Catalog {
+        Catalog::open_file(&self.0.path().join(name)).await.unwrap()
     }
 }
 
 /// The object and the row of one xorb.
-async fn store_xorb(n: u8, objects: Option<&Objects>, catalog: Option<&SqliteCatalog>) {
+async fn store_xorb(n: u8, objects: Option<&Objects>, catalog: Option<&Catalog>) {
     let key = XorbKey { hash: XorbHash::new([n; 32]), digest: Digest::new([n; 32]) };
     if let Some(objects) = objects {
         objects.put(&ObjectKey::Xorb(key), vec![Bytes::from_static(b"xorb")]).await.unwrap();
@@ -52,7 +52,7 @@ async fn store_xorb(n: u8, objects: Option<&Objects>, catalog: Option<&SqliteCat
     }
 }
 
-async fn refused(objects: &Objects, catalog: &SqliteCatalog) -> String {
+async fn refused(objects: &Objects, catalog: &Catalog) -> String {
     let before = ids(objects, catalog).await.unwrap();
     let error = identify(objects, catalog, &names()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);

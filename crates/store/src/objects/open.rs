@@ -43,8 +43,10 @@ impl Objects {
             let not_local = Error::new(ErrorKind::Invalid, format!("{shown}: not a local path"));
             return Self::local(&directory.map_err(|()| not_local)?);
         }
-        open(&parsed, options.into_iter().collect())
-            .map_err(|source| Error::caused(ErrorKind::Invalid, shown, source))
+        let opened = open(&parsed, options.into_iter().collect())
+            .map_err(|source| Error::caused(ErrorKind::Invalid, shown, source))?;
+        let place = parsed[..url::Position::AfterPath].trim_end_matches('/').into();
+        Ok(Self { place: (parsed.scheme() != "memory").then_some(place), ..opened })
     }
 
     fn signing<S: ObjectStore + Signer>(store: S, prefix: Path) -> Self {

@@ -46,5 +46,5 @@ impl Objects {
     }
 }
 
-const STORE_FILE: &str = "store.json";
+pub(super) const STORE_FILE: &str = "store.json";
 const FORMAT: u64 = 1;

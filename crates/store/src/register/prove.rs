@@ -56,7 +56,7 @@ impl Store {
                 }
             });
             let infos: Infos = try_join_all(load).await?.into_iter().flatten().collect();
-            let step = move || prover.step(&infos).map(|()| prover);
+            let step = move || prover.step(&xorbs, &infos).map(|()| prover);
             prover = self.workers.run(step).await??;
             progress.verified.store(prover.verified, Ordering::Relaxed);
         }
@@ -123,8 +123,8 @@ impl Prover {
         (!xorbs.is_empty()).then_some(xorbs)
     }
 
-    /// Proves terms of the window, at least one.
-    fn step(&mut self, infos: &Infos) -> Result<()> {
+    /// Proves terms of the window, at least one. Where it ends follows from the shard alone, as the progress shows it.
+    fn step(&mut self, window: &HashSet<XorbHash>, infos: &Infos) -> Result<()> {
         let shard = self.shard.clone();
         let chunks_left = self.chunks_left;
         for n in 0..WINDOW_TERMS {
@@ -133,8 +133,7 @@ impl Prover {
             }
             let Some(file) = shard.files.get(self.file) else { return Ok(()) };
             let Some(term) = file.terms.get(self.term) else { return Ok(()) };
-            // One that may not be referred to has no footer in any window: it is refused here.
-            let is_later = self.named.contains_key(&term.xorb) && !infos.contains_key(&term.xorb);
+            let is_later = !window.contains(&term.xorb);
             if n > 0 && (is_later || chunks_left - self.chunks_left >= STEP_CHUNKS) {
                 return Ok(());
             }

@@ -8,8 +8,9 @@ use moka::sync::Cache;
 use super::oid::{ObjectKind, Oid};
 use super::{PullRow, PullState, RepoId, RepoName};
 use crate::Store;
+use crate::catalog::Catalog;
 use crate::catalog::repo::{RefChange, RefRow, RepoRow};
-use crate::catalog::{Catalog, Stamp};
+use crate::db::ChangeToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gather::Gather;
 
@@ -67,9 +68,10 @@ pub struct Resolved {
 /// written: whoever reads a file range by range asks for each.
 #[derive(Debug)]
 pub(crate) struct Heads {
-    catalog: Arc<dyn Catalog>,
+    catalog: Arc<Catalog>,
     ask: Gather<HeadKey, Head>,
-    known: Cache<HeadKey, (Stamp, Head)>,
+    /// What is not there too: whoever may not read a repository must not see by the time that it is remembered.
+    known: Cache<HeadKey, (ChangeToken, Option<Head>)>,
 }
 
 type HeadKey = (RepoName, [String; 2]);
@@ -79,7 +81,7 @@ type Head = (RepoRow, Vec<RefRow>);
 const HEADS_MAX: u64 = 10_000;
 
 impl Heads {
-    pub(crate) fn new(catalog: &Arc<dyn Catalog>) -> Self {
+    pub(crate) fn new(catalog: &Arc<Catalog>) -> Self {
         let within = catalog.clone();
         let ask = Gather::new(move |keys: Vec<HeadKey>| {
             let catalog = within.clone();
@@ -98,16 +100,14 @@ impl Heads {
 
     async fn of(&self, key: HeadKey) -> Result<Option<Head>> {
         // Read before the question is asked: whatever is written from here on moves it.
-        let Some(stamp) = self.catalog.stamp() else { return self.ask.ask(key).await };
-        if let Some((known, head)) = self.known.get(&key)
+        let Some(stamp) = self.catalog.change_token() else { return self.ask.ask(key).await };
+        if let Some((known, found)) = self.known.get(&key)
             && known == stamp
         {
-            return Ok(Some(head));
+            return Ok(found);
         }
         let found = self.ask.ask(key.clone()).await?;
-        if let Some(head) = &found {
-            self.known.insert(key, (stamp, head.clone()));
-        }
+        self.known.insert(key, (stamp, found.clone()));
         Ok(found)
     }
 }

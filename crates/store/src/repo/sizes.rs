@@ -25,7 +25,7 @@ impl Store {
     }
 
     /// Lists for people.
-    pub fn browse(&self) -> &dyn BrowseCatalog {
+    pub fn browse(&self) -> &BrowseCatalog {
         self.catalog.browse()
     }
 }

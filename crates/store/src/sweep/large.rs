@@ -38,7 +38,7 @@ impl Deletion {
     /// Why this is too much for one run; `None` if it is not.
     pub(super) fn refusal(&self) -> Option<String> {
         let (total, objects, unknown) = (self.total(), self.objects, self.unknown);
-        if total > FEW && total.saturating_mul(100) > objects.saturating_mul(SHARE_MAX) {
+        if is_large_deletion(total, objects) {
             return Some(format!(
                 "garbage collection would delete {total} of {objects} objects ({unknown} unknown to the catalog), more than \
                  {SHARE_MAX} %: nothing was deleted. Check that the catalog is the right one and not an old backup \
@@ -59,11 +59,19 @@ impl Deletion {
     }
 }
 
+/// Whether so many of all objects are too many to delete without being told to.
+pub(crate) fn is_large_deletion(deleted: u64, objects: u64) -> bool {
+    deleted > FEW && deleted.saturating_mul(100) > objects.saturating_mul(SHARE_MAX)
+}
+
 impl Store {
     /// Why a sweep with these options would be refused; changes nothing.
     pub async fn sweep_refusal(&self, options: &SweepOptions) -> Result<Option<String>> {
         if options.allow_large_deletion {
             return Ok(None);
+        }
+        if let Some(refusal) = self.clock_refusal(options).await? {
+            return Ok(Some(refusal));
         }
         let times = self.sweep_times(options)?;
         let progress = SweepProgress::default();
@@ -121,7 +129,14 @@ impl Store {
 
     /// Rows that are to be given up in this run, or were by one before.
     async fn count_rows(&self, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
-        let mut rows = 0;
+        let (mut rows, mut after) = (0, Vec::new());
+        loop {
+            let abandoned = self.swept().abandoned(times.parts_s, &after, PAGE_ROWS).await?;
+            let Some(last) = abandoned.last() else { break };
+            after = last.to_vec();
+            rows += abandoned.len() as u64;
+            turn.pace(abandoned.len()).await?;
+        }
         for of in Kept::ALL {
             let mut after = Vec::new();
             loop {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures::stream::{self, Stream, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use store::body::BodyError;
-use store::catalog::SqliteCatalog;
 use store::catalog::rows::Counts;
 use store::clock::ManualClock;
 use store::ingest::Ingested;
@@ -19,7 +18,7 @@ use store::plan::{Planned, Reconstruction};
 use store::register::{Progress, Registered};
 use store::{Catalog, DedupOptions, Grant, Objects, Options, Result, Store};
 use tempfile::TempDir;
-use testkit::faulty::{Faults, FaultyCatalog, FaultyObjects};
+use testkit::faulty::{Faults, FaultyObjects, faulty_catalog};
 pub(crate) use testkit::upload::Upload;
 use xet::xorb::{ChunkDecoder, ChunkReader};
 use xet::{FileHash, XorbHash};
@@ -29,7 +28,7 @@ pub(crate) struct House {
     pub(crate) store: Store,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) faults: Faults,
-    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) catalog: Arc<Catalog>,
     folder: TempDir,
 }
 
@@ -46,17 +45,17 @@ impl House {
 
     pub(crate) async fn with_options(options: &Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let catalog = SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap();
+        let catalog = Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap();
         Self::over(folder, Arc::new(catalog), options)
     }
 
-    pub(crate) fn over(folder: TempDir, catalog: Arc<dyn Catalog>, options: &Options) -> Self {
+    pub(crate) fn over(folder: TempDir, catalog: Arc<Catalog>, options: &Options) -> Self {
         let objects = folder.path().join("objects");
         std::fs::create_dir_all(&objects).unwrap();
         let (faults, clock) = (Faults::default(), Arc::new(ManualClock::at(NOW_S)));
         let local = LocalFileSystem::new_with_prefix(objects).unwrap();
         let objects = Objects::new(Arc::new(FaultyObjects::new(Arc::new(local), faults.clone())));
-        let faulty = Arc::new(FaultyCatalog::new(catalog.clone(), faults.clone()));
+        let faulty = faulty_catalog(&catalog, &faults);
         let store = Store::new(objects, faulty, clock.clone(), options);
         Self { store, clock, faults, catalog, folder }
     }
@@ -66,9 +65,8 @@ impl House {
     }
 
     /// The database itself, to do what nobody should.
-    pub(crate) async fn database(&self) -> sqlx::SqlitePool {
-        let file = self.database_file();
-        sqlx::SqlitePool::connect(&format!("sqlite://{}", file.display())).await.unwrap()
+    pub(crate) fn database(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.database_file()).unwrap()
     }
 
     pub(crate) async fn ingest(&self, grant: &Grant, hash: XorbHash, bytes: &[u8]) -> Result<Ingested> {

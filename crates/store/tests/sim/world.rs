@@ -8,9 +8,9 @@ use futures::TryStreamExt as _;
 use futures::stream;
 use object_store::memory::InMemory;
 use sha2::Digest as _;
+use store::catalog::Catalog;
 use store::catalog::keep::QuotaOf;
 use store::catalog::repo::{RepoQuery, RepoRow};
-use store::catalog::{Catalog as _, SqliteCatalog};
 use store::clock::ManualClock;
 use store::compact::{CompactOptions, CompactProgress};
 use store::objects::Folder;
@@ -24,7 +24,7 @@ use store::sweep::{SweepOptions, SweepProgress};
 use store::verify::{VerifyOptions, VerifyProgress};
 use store::{DedupOptions, ErrorKind, Grant, ObjectKey, Objects, Options, Store};
 use testkit::corpus::{self, SplitMix64};
-use testkit::faulty::{Dates, Faults, FaultyCatalog, FaultyObjects};
+use testkit::faulty::{Dates, Faults, FaultyObjects, faulty_catalog};
 use testkit::upload::Upload;
 use xet::compress::{Policy, Scheme};
 use xet::{FileHash, Sha256};
@@ -36,7 +36,7 @@ pub(crate) struct World {
     pub(crate) story: Vec<String>,
     random: SplitMix64,
     clock: Arc<ManualClock>,
-    catalog: Arc<SqliteCatalog>,
+    catalog: Arc<Catalog>,
     memory: Arc<InMemory>,
     dates: Dates,
     /// Does what is done alone, and looks.
@@ -109,7 +109,7 @@ impl World {
             true => tempfile::tempdir_in(shared).unwrap(),
             false => tempfile::tempdir().unwrap(),
         };
-        let catalog = Arc::new(SqliteCatalog::open(&folder.path().join("catalog.db")).await.unwrap());
+        let catalog = Arc::new(Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap());
         let clock = Arc::new(ManualClock::at(1_800_000_000));
         let (memory, dates) = (Arc::new(InMemory::new()), Dates::new(clock.clone()));
         let main = actor(&catalog, &memory, &dates, &clock);
@@ -500,18 +500,13 @@ fn clash(one: &Deed, other: &Deed) -> bool {
     }
 }
 
-fn actor(
-    catalog: &Arc<SqliteCatalog>,
-    memory: &Arc<InMemory>,
-    dates: &Dates,
-    clock: &Arc<ManualClock>,
-) -> Actor {
+fn actor(catalog: &Arc<Catalog>, memory: &Arc<InMemory>, dates: &Dates, clock: &Arc<ManualClock>) -> Actor {
     let faults = Faults::default();
     let objects = FaultyObjects::dated(memory.clone(), faults.clone(), dates.clone());
-    let catalog = FaultyCatalog::new(catalog.clone(), faults.clone());
+    let catalog = faulty_catalog(&catalog, &faults);
     let dedup = DedupOptions { answer_s: 600, ..DedupOptions::default() };
     let options = Options { threads: 1, dedup, trash_s: 3 * GRACE_S, ..Options::default() };
-    let store = Store::new(Objects::new(Arc::new(objects)), Arc::new(catalog), clock.clone(), &options);
+    let store = Store::new(Objects::new(Arc::new(objects)), catalog, clock.clone(), &options);
     Actor { store, faults }
 }
 

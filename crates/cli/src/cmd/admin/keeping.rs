@@ -90,7 +90,7 @@ pub(super) struct Undelete {
     pub(super) path: Option<String>,
 
     /// Show the revisions that branches and tags have left, and until when they can be had back
-    #[arg(long, conflicts_with = "revision")]
+    #[arg(long, conflicts_with_all = ["revision", "branch"])]
     pub(super) list: bool,
 
     /// A revision that a branch or tag has left: make it lead there again

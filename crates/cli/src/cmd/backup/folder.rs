@@ -6,6 +6,7 @@
 //! | `catalog.db`     | the snapshot of the catalog, a SQLite file                                 |
 //! | `objects/`       | the objects, unless they are elsewhere                                     |
 //! | `signing.key`    | the key of the server                                                      |
+//! | `verify.db`      | while the backup is verified: a copy of the snapshot                       |
 //! | `backup.partial` | while a backup is taken: since when                                        |
 //! | `backup.lock`    | held while a backup is taken or restored                                   |
 
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use server::ServeConfig;
 use store::Objects;
-use store::backup::BackedUp;
+use store::backup::{BackedUp, copy_snapshot, remove_database};
 
 use crate::cmd::keep::said;
 use crate::output::CliError;
@@ -41,6 +42,8 @@ pub(crate) struct Manifest {
     pub(crate) needed: u64,
     /// Those that the store itself had lost.
     pub(crate) damaged: Vec<String>,
+    /// SHA-256 of `catalog.db`.
+    pub(crate) catalog_sha256: String,
 }
 
 impl Manifest {
@@ -57,6 +60,7 @@ impl Manifest {
             objects,
             needed: done.needed,
             damaged: done.damaged.clone(),
+            catalog_sha256: done.catalog_sha256.clone(),
         }
     }
 }
@@ -65,7 +69,8 @@ impl Manifest {
 #[derive(Debug)]
 pub(crate) struct BackupFolder {
     folder: PathBuf,
-    _lock: File,
+    /// None where nothing can be written, not even by another backup.
+    _lock: Option<File>,
 }
 
 impl BackupFolder {
@@ -73,14 +78,11 @@ impl BackupFolder {
     pub(super) fn open(folder: &Path, config: &ServeConfig) -> Result<Self, CliError> {
         let failed = |error| CliError::Io(folder.display().to_string(), error);
         let refuse = |why: &str| Err(CliError::Message(format!("{}: {why}", folder.display())));
-        make_private(folder).map_err(failed)?;
-        let (here, data) = (folder.canonicalize().map_err(failed)?, config.data.canonicalize());
-        if let Ok(data) = data
-            && (here == data || here.starts_with(data.join("objects")))
-        {
+        if is_in_store(folder, config).map_err(failed)? {
             return refuse("this is the store itself; name another directory for the backup");
         }
-        let opened = Self { _lock: lock(folder)?, folder: folder.to_owned() };
+        make_private(folder).map_err(failed)?;
+        let opened = Self { _lock: Some(lock(folder)?), folder: folder.to_owned() };
         let is_backup = opened.path(MANIFEST).exists() || opened.path(PARTIAL).exists();
         if !is_backup && opened.catalog().exists() {
             return refuse("there is a catalog that is not a backup's; name another directory");
@@ -98,7 +100,7 @@ impl BackupFolder {
             };
             return Err(refuse(why));
         }
-        let opened = Self { _lock: lock(folder)?, folder: folder.to_owned() };
+        let opened = Self { _lock: lock_to_read(folder)?, folder: folder.to_owned() };
         let manifest =
             opened.manifest()?.ok_or_else(|| refuse("no backup is here: there is no backup.json"))?;
         match opened.catalog().exists() {
@@ -145,6 +147,18 @@ impl BackupFolder {
         }
     }
 
+    /// The objects of the backup, which are there.
+    pub(crate) fn objects_to_read(&self, url: &Option<String>) -> Result<Objects, CliError> {
+        match url {
+            Some(url) => server::house::open_existing_objects(url).map_err(said),
+            None if self.path("objects").is_dir() => Objects::local(&self.path("objects")).map_err(said),
+            None => {
+                let message = format!("{}: the backup has no objects", self.folder.display());
+                Err(CliError::Message(message))
+            }
+        }
+    }
+
     /// Notes that a backup is under way. Tells since when, if one was cut before.
     pub(super) fn begin(&self, now_s: u64) -> Result<Option<u64>, CliError> {
         begin(&self.path(PARTIAL), now_s)
@@ -169,6 +183,37 @@ impl BackupFolder {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
+    }
+}
+
+/// A copy of the snapshot of a backup, to verify the backup with: what is written to it is not written to the backup.
+#[derive(Debug)]
+pub(crate) struct SnapshotCopy {
+    folder: BackupFolder,
+    /// The URL of the objects, if they are not in the directory.
+    pub(crate) objects: Option<String>,
+    /// The URL of the copy.
+    pub(crate) catalog: String,
+}
+
+impl SnapshotCopy {
+    /// Makes the copy if `folder` is a whole backup. A snapshot that is not as it was written is an error.
+    pub(crate) fn of_backup(folder: &Path) -> Result<Option<Self>, CliError> {
+        if !folder.join(MANIFEST).exists() {
+            return Ok(None);
+        }
+        let (folder, manifest) = BackupFolder::open_whole(folder)?;
+        let draft = folder.path(VERIFIED);
+        remove_database(&draft).map_err(said)?;
+        copy_snapshot(&folder.catalog(), &draft, &manifest.catalog_sha256).map_err(said)?;
+        Ok(Some(Self { catalog: sqlite_url(&draft)?, objects: manifest.objects, folder }))
+    }
+}
+
+impl Drop for SnapshotCopy {
+    fn drop(&mut self) {
+        // One that stays is removed by the next verification.
+        let _ = remove_database(&self.folder.path(VERIFIED));
     }
 }
 
@@ -241,6 +286,34 @@ fn write_whole(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
     write().map_err(|error| CliError::Io(file.display().to_string(), error))
 }
 
+/// Whether a directory, there or not, is the data directory or in the objects.
+fn is_in_store(folder: &Path, config: &ServeConfig) -> io::Result<bool> {
+    let folder = std::path::absolute(folder)?;
+    let (there, rest) = folder
+        .ancestors()
+        .find_map(|there| Some((there.canonicalize().ok()?, folder.strip_prefix(there).ok()?)))
+        .unwrap_or((folder.clone(), Path::new("")));
+    let folder = there.join(rest);
+    let objects = match &config.objects {
+        Some(url) => server::house::file_url(url.expose()),
+        None => Some(config.data.join("objects")),
+    };
+    let is_data = config.data.canonicalize().is_ok_and(|data| folder == data);
+    let objects = objects.and_then(|objects| objects.canonicalize().ok());
+    Ok(is_data || objects.is_some_and(|objects| folder.starts_with(objects)))
+}
+
+/// [`lock`], unless the backup is on a medium that cannot be written to.
+fn lock_to_read(folder: &Path) -> Result<Option<File>, CliError> {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match lock(folder) {
+        Err(CliError::Io(_, error)) if matches!(error.kind(), ReadOnlyFilesystem | PermissionDenied) => {
+            Ok(None)
+        }
+        locked => locked.map(Some),
+    }
+}
+
 fn lock(folder: &Path) -> Result<File, CliError> {
     let file = folder.join(LOCK);
     let failed = |error| CliError::Io(file.display().to_string(), error);
@@ -256,6 +329,7 @@ fn lock(folder: &Path) -> Result<File, CliError> {
 }
 
 pub(crate) const KEY_FILE: &str = "signing.key";
-const MANIFEST: &str = "backup.json";
+const MANIFEST: &str = server::house::BACKUP_FILE;
+const VERIFIED: &str = "verify.db";
 const PARTIAL: &str = "backup.partial";
 const LOCK: &str = "backup.lock";

@@ -50,7 +50,7 @@ pub(super) struct Get {
     range: Vec<Range<u64>>,
 
     /// Put the ranges where they belong in the file and leave holes elsewhere
-    #[arg(long, requires = "range")]
+    #[arg(long, requires = "range", conflicts_with = "from_json")]
     sparse: bool,
 
     /// The file's SHA-256, to be compared too

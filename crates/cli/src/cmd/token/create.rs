@@ -49,7 +49,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "TEXT", value_parser = parse_name)]
     label: Option<String>,
 
-    /// The user it belongs to; it allows at most what the user may do [default: the namespace it is for, else admin]
+    /// The user it belongs to; unless its scope is admin, it allows at most what the user may do [default: the namespace it is for, else admin]
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     subject: Option<String>,
 
@@ -58,7 +58,7 @@ pub(super) struct Create {
     ttl: Option<u64>,
 
     /// A CAS token instead, for XET clients. It ends with the token that it is made from, which is in the list of tokens
-    #[arg(long, requires = "repo")]
+    #[arg(long, requires = "repo", conflicts_with_all = ["namespace", "everywhere"])]
     cas: bool,
 
     #[command(flatten)]
@@ -117,7 +117,7 @@ impl Create {
     }
 
     /// The owner of the token: a user who is named, else the namespace it is for.
-    async fn owner(&self, catalog: &dyn Catalog) -> Result<String, CliError> {
+    async fn owner(&self, catalog: &Catalog) -> Result<String, CliError> {
         let Some(subject) = &self.subject else {
             let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
             return Ok(owner.map_or("admin", String::as_str).to_owned());
@@ -128,7 +128,10 @@ impl Create {
             Some(NamespaceRow { is_organisation: true, .. }) => Err(CliError::Message(format!(
                 "{subject} is an organisation: name one of its members by --subject, or leave it out for a service token"
             ))),
-            Some(row) if row.state != NamespaceState::Deleted => Ok(row.name),
+            Some(row) if row.state == NamespaceState::Active => Ok(row.name),
+            Some(row) if row.state == NamespaceState::Disabled => Err(CliError::Message(format!(
+                "{subject} is disabled, and so would be the token: enable them with `drystone admin user enable {subject}`"
+            ))),
             _ => Err(CliError::Message(format!(
                 "no user {subject}: add them with `drystone admin user create {subject}`, or leave out --subject"
             ))),
@@ -136,7 +139,7 @@ impl Create {
     }
 
     /// Replaces names by how they are spelled in the catalog: they are found in any case, and rights are given by the name.
-    async fn spell(&self, hub: &dyn RepoCatalog, row: &mut TokenRow) -> store::Result<()> {
+    async fn spell(&self, hub: &RepoCatalog, row: &mut TokenRow) -> store::Result<()> {
         row.subject = spelled(hub, &row.subject).await?;
         match &mut row.bound {
             Bound::Everywhere => {}
@@ -224,7 +227,7 @@ impl Create {
 const CAS_TTL_S: u64 = 3600;
 
 /// A namespace as it is spelled; as it is given where it is unknown.
-async fn spelled(hub: &dyn RepoCatalog, name: &str) -> store::Result<String> {
+async fn spelled(hub: &RepoCatalog, name: &str) -> store::Result<String> {
     let found = hub.spellings(name).await?;
     Ok(found.into_iter().next().unwrap_or_else(|| name.to_owned()))
 }

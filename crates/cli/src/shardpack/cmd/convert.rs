@@ -45,15 +45,15 @@ pub(crate) struct Convert {
     #[arg(long, short)]
     output: PathBuf,
 
-    /// How entries are stored
-    #[arg(long, value_enum, default_value_t)]
-    compression: Compression,
+    /// How entries of packs are stored
+    #[arg(long, value_enum)]
+    compression: Option<Compression>,
 
     /// Begin another pack or archive before one has more bytes than this
     #[arg(long, value_parser = size::parse)]
     shard_size: Option<u64>,
 
-    /// Print what was written as JSON
+    /// Print which packs were written as JSON
     #[arg(long)]
     json: bool,
 }
@@ -85,6 +85,7 @@ enum To {
 impl Convert {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let output = check_output(&self.output, self.json)?;
+        self.expect_used()?;
         let content_types = ContentTypes::default();
         match self.to {
             To::Webdataset => self.to_webdataset(&output),
@@ -92,7 +93,7 @@ impl Convert {
             To::Shardpack => {
                 let (records, group) = self.open(&content_types)?;
                 let options = WriteOptions {
-                    compression: self.compression.into(),
+                    compression: self.compression.unwrap_or_default().into(),
                     group: Some(group.name().to_owned()),
                     record_bytes_max: u64::MAX,
                     ..WriteOptions::default()
@@ -109,6 +110,22 @@ impl Convert {
                 drop(progress);
                 report(&packs.finish()?, self.json)
             }
+        }
+    }
+
+    /// Refuses options that mean nothing for what is written.
+    fn expect_used(&self) -> Result<(), Failure> {
+        if self.to == To::Shardpack {
+            return Ok(());
+        }
+        let other = self.from.is_some_and(|from| from != Origin::Shardpack);
+        match (other, self.compression, self.json) {
+            (true, ..) => Err(Failure::message(
+                "--from: only packs become Parquet files or archives; convert to packs first",
+            )),
+            (_, Some(_), _) => Err(Failure::message("--compression: only for packs")),
+            (.., true) => Err(Failure::message("--json: only for packs")),
+            _ => Ok(()),
         }
     }
 

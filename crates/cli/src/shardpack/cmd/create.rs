@@ -45,7 +45,7 @@ pub(crate) struct Create {
     output: PathBuf,
 
     /// Which files are one record
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "manifest")]
     group: Group,
 
     /// No record has more bytes than this, e.g. 1GB
@@ -97,11 +97,11 @@ pub(crate) struct Create {
     content_type: Vec<(String, String)>,
 
     /// Take files and folders whose names begin with a dot
-    #[arg(long)]
+    #[arg(long, conflicts_with = "manifest")]
     hidden: bool,
 
     /// Follow symbolic links; without it they are left out
-    #[arg(long)]
+    #[arg(long, conflicts_with = "manifest")]
     follow_links: bool,
 
     /// Threads that compress; all cores unless given
@@ -160,6 +160,9 @@ impl Create {
             (None, Some(input)) => input,
             (None, None) => return Err(Failure::message("give --input or --manifest")),
         };
+        if (self.hidden || self.follow_links) && !input.is_dir() {
+            return Err(Failure::message("--hidden and --follow-links are for folders"));
+        }
         let extension = input.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let max = self.record_size_limit;
         if input == Path::new("-") {

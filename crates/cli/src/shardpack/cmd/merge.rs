@@ -32,23 +32,23 @@ pub(crate) struct Merge {
     output: PathBuf,
 
     /// Overlays to apply, the oldest first
-    #[arg(long, num_args = 1.., conflicts_with = "column")]
+    #[arg(long, num_args = 1.., group = "anew")]
     apply: Vec<String>,
 
     /// Columns whose entries are added to the records of the same key
-    #[arg(long, num_args = 1..)]
+    #[arg(long, num_args = 1.., group = "anew")]
     column: Vec<String>,
 
     /// What happens where a column has no record of a key
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, requires = "column", conflicts_with = "apply")]
     missing: MissingArg,
 
     /// Sort records
     #[arg(long, value_enum)]
     sort: Option<Sort>,
 
-    /// How entries that are written anew are stored
-    #[arg(long, value_enum, default_value_t)]
+    /// How entries that --apply or --column write anew are stored; others are copied as they are
+    #[arg(long, value_enum, default_value_t, requires = "anew")]
     compression: Compression,
 
     /// Begin another pack before one has more bytes than this

@@ -56,7 +56,7 @@ pub(crate) struct Split {
     fraction: Option<f64>,
 
     /// Another seed chooses other records
-    #[arg(long, default_value_t = 0, requires = "fraction")]
+    #[arg(long, default_value_t = 0, requires = "fraction", conflicts_with_all = ["count", "size", "keys"])]
     seed: u64,
 
     /// Print what was written as JSON

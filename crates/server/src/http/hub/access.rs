@@ -14,6 +14,7 @@ use store::repo::oid::Oid;
 use store::repo::refs::Resolved;
 use store::repo::{Kind, MemberRow, RepoId, RepoName};
 use store::{Grant, Scope, Store};
+use tokio::time::Instant;
 use xet::wire::ErrorCode;
 
 use super::error::HubError;
@@ -21,6 +22,7 @@ use super::query::Query;
 use crate::auth::identity::{Owner, TokenReach};
 use crate::auth::{Identity, RepoKind, Repository, Role};
 use crate::http::caller::store_of;
+use crate::http::refusal_time;
 use crate::state::AppState;
 
 /// A request as handlers want it: who asks, the store they ask, and the parts of the path.
@@ -147,18 +149,26 @@ impl Asked {
 
     /// The repository of the path and its commit of the path's revision, for whoever may read it.
     pub(super) async fn readable_at(&self) -> Result<(RepoRow, Oid), HubError> {
-        let revision = self.revision();
+        let (revision, begin) = (self.revision(), Instant::now());
         let found = self.store.repo_at(&self.repo_name()?, revision).await?;
-        let found = found.filter(|(repo, _)| self.may_read(repo));
-        let (repo, resolved) = found.ok_or_else(|| HubError::repo_not_found(self.who.is_none()))?;
+        let Some((repo, resolved)) = found.filter(|(repo, _)| self.may_read(repo)) else {
+            refusal_time::wait(begin).await;
+            return Err(HubError::repo_not_found(self.who.is_none()));
+        };
         let resolved = resolved.ok_or_else(|| HubError::revision_not_found(revision))?;
         Ok((repo, resolved.commit))
     }
 
     /// A repository, for whoever may read it.
     pub(crate) async fn readable_repo(&self, name: &RepoName) -> Result<RepoRow, HubError> {
-        let repo = self.store.repo(name).await?.filter(|repo| self.may_read(repo));
-        repo.ok_or_else(|| HubError::repo_not_found(self.who.is_none()))
+        let begin = Instant::now();
+        match self.store.repo(name).await?.filter(|repo| self.may_read(repo)) {
+            Some(repo) => Ok(repo),
+            None => {
+                refusal_time::wait(begin).await;
+                Err(HubError::repo_not_found(self.who.is_none()))
+            }
+        }
     }
 
     /// The repository of the path, for whoever may write to it.

@@ -31,7 +31,16 @@ pub(super) async fn small_json<T: DeserializeOwned>(body: Body) -> Result<T, Hub
 
 pub(super) fn parse_small<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, HubError> {
     let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { bytes };
+    // The parser would take a list for the fields in their order.
+    if !is_object(bytes) {
+        return Err(HubError::invalid("the body: expected an object"));
+    }
     parse_json(bytes).map_err(|error| HubError::invalid(format!("the body: {error}")))
+}
+
+/// Whether JSON begins as an object.
+pub(super) fn is_object(json: &[u8]) -> bool {
+    json.trim_ascii_start().first() == Some(&b'{')
 }
 
 pub(super) async fn whoami(asked: Asked) -> Result<Response<Body>, HubError> {

@@ -18,6 +18,7 @@ use store::repo::oid::Oid;
 use store::repo::{pointer, refs};
 
 use super::access::Asked;
+use super::admin::is_object;
 use super::error::HubError;
 use crate::http::json as answer;
 use crate::http::upload;
@@ -153,6 +154,9 @@ async fn parse(asked: &Asked, repo: &RepoRow, lines: &Bytes) -> Result<(Header, 
             return Err(HubError::invalid(format!(
                 "at most {OPERATIONS_MAX} changes in a commit: make several"
             )));
+        }
+        if !is_object(line) {
+            return Err(wrong("expected an object".to_owned()));
         }
         let line: Line = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
         operations.push(match line {

@@ -5,14 +5,14 @@ use axum::http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::catalog::repo::RepoRow;
-use store::repo::{PullRow, PullState, refs};
+use store::repo::{PullQuery, PullRow, PullState, refs};
 use xet::wire::ErrorCode;
 
 use super::access::Asked;
 use super::admin::small_json;
 use super::clock::iso;
 use super::error::HubError;
-use super::info::set;
+use super::info::{plain, set};
 use super::unsupported::{self, Unsupported};
 use crate::http::json as answer;
 
@@ -45,17 +45,19 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let repo = asked.readable().await?;
     let page = asked.query.number("p").unwrap_or(0);
     let start = page.saturating_mul(PAGE);
-    let (pulls, count) = asked.store.hub().list_pulls(repo.id, start, PAGE).await?;
-    let is_wanted = |pull: &&PullRow| {
-        let status = asked.query.value("status").is_none_or(|wanted| match wanted {
-            "open" => pull.state == PullState::Open,
-            "closed" => pull.state != PullState::Open,
-            _ => true,
-        });
-        let author = asked.query.value("author").is_none_or(|author| author == pull.author);
-        status && author && asked.query.value("type") != Some("discussion")
+    let is_open = match asked.query.value("status") {
+        Some("open") => Some(true),
+        Some("closed") => Some(false),
+        _ => None,
     };
-    let pulls: Vec<_> = pulls.iter().filter(is_wanted).map(|pull| describe(&repo, pull)).collect();
+    let author = asked.query.value("author").map(plain);
+    let query = PullQuery { is_open, author, skip: start, limit: PAGE };
+    // There are none without a pull request.
+    let (pulls, count) = match asked.query.value("type") {
+        Some("discussion") => (Vec::new(), 0),
+        _ => asked.store.hub().list_pulls(repo.id, &query).await?,
+    };
+    let pulls: Vec<_> = pulls.iter().map(|pull| describe(&repo, pull)).collect();
     Ok(answer(&json!({"discussions": pulls, "start": start, "count": count})))
 }
 

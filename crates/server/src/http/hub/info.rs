@@ -22,17 +22,23 @@ pub(super) async fn info(asked: Asked) -> Result<Response<Body>, HubError> {
     set(&mut info, "sha", json!(commit.to_string()));
     set(&mut info, "lastModified", json!(iso(time_s)));
     // Who names what they want need not get the files.
-    let expands: Vec<_> = asked.query.values("expand").collect();
+    let expands: Vec<_> = asked.query.words("expand").collect();
     let with_blobs = asked.query.is_set("blobs");
-    if expands.is_empty() || expands.contains(&"siblings") {
-        set(&mut info, "siblings", siblings(&asked, &repo, commit, with_blobs).await?);
+    let with_files = expands.is_empty() || expands.contains(&"siblings");
+    let with_used = with_blobs || expands.contains(&"usedStorage");
+    if with_files || with_used {
+        let files = files(&asked, &repo, commit).await?;
+        if with_files {
+            let siblings = files.iter().map(|item| sibling(item, with_blobs)).collect();
+            set(&mut info, "siblings", Value::Array(siblings));
+        }
+        if with_used {
+            let used = files.iter().fold(0, |sum: u64, item| sum.saturating_add(item.bytes));
+            set(&mut info, "usedStorage", json!(used));
+        }
     }
     if expands.contains(&"xetEnabled") {
         set(&mut info, "xetEnabled", json!(true));
-    }
-    if with_blobs || expands.contains(&"usedStorage") {
-        let used = used_bytes(info.get("siblings"));
-        set(&mut info, "usedStorage", json!(used));
     }
     Ok(answer(&info))
 }
@@ -55,7 +61,8 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
         return Err(HubError::invalid(format!("search: at most {SEARCH_BYTES_MAX} bytes")));
     }
     let limit = asked.query.limit("limit", 100, LIST_REPOS_MAX);
-    let after = asked.query.value("cursor").and_then(|cursor| cursor.split_once('/'));
+    let after = cursor(&asked)?;
+    let expands: Vec<_> = asked.query.words("expand").collect();
     let namespace = match asked.query.value("author").map(plain) {
         Some(author) => Some(asked.store.spelled_namespace(&author).await?),
         None => None,
@@ -65,7 +72,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
         namespace,
         search: asked.query.value("search").map(plain),
         private_of: asked.private_of(),
-        after: after.map(|(namespace, name)| (plain(namespace), plain(name))),
+        after,
         limit: limit as u64 + 1,
     };
     let mut rows = asked.store.list_repos(&query).await?;
@@ -74,7 +81,10 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let mut infos = Vec::with_capacity(rows.len());
     for row in &rows {
         let mut info = describe(row);
-        if asked.query.is_set("full") || asked.query.values("expand").any(|key| key == "sha") {
+        if expands.contains(&"xetEnabled") {
+            set(&mut info, "xetEnabled", json!(true));
+        }
+        if expands.contains(&"sha") {
             let main = asked.store.ref_target(row.id, store::repo::refs::MAIN).await?;
             set(&mut info, "sha", json!(main.map(|commit| commit.to_string())));
         }
@@ -89,8 +99,15 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     Ok(response)
 }
 
+/// The repository after which a page of a list begins, as `Link` of the page before names it.
+pub(super) fn cursor(asked: &Asked) -> Result<Option<(String, String)>, HubError> {
+    let Some(text) = asked.query.value("cursor") else { return Ok(None) };
+    let name = text.split_once('/').map(|(namespace, name)| (plain(namespace), plain(name)));
+    name.map(Some).ok_or_else(|| HubError::invalid("cursor: expected the one of a Link header"))
+}
+
 /// Text without what no name has, and PostgreSQL does not take.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.replace(char::is_control, "")
 }
 
@@ -123,22 +140,21 @@ fn describe(repo: &RepoRow) -> Value {
     info
 }
 
-/// All files of a commit.
-async fn siblings(asked: &Asked, repo: &RepoRow, commit: Oid, with_blobs: bool) -> Result<Value, HubError> {
-    let mut siblings = Vec::new();
+/// Files of a commit, up to [`SIBLINGS_MAX`].
+async fn files(asked: &Asked, repo: &RepoRow, commit: Oid) -> Result<Vec<Item>, HubError> {
+    let mut files = Vec::new();
     let mut page = Page { recursive: true, after: None, limit: SIBLINGS_STEP };
     loop {
         let listing = asked.store.list_folder(repo.id, commit, "", &page).await?;
         let Some(listing) = listing else { break };
-        let files = listing.items.iter().filter(|item| item.mode.is_blob());
-        siblings.extend(files.map(|item| sibling(item, with_blobs)));
+        files.extend(listing.items.into_iter().filter(|item| item.mode.is_blob()));
         page.after = listing.next;
         // Whoever has more lists them by pages.
-        if page.after.is_none() || siblings.len() >= SIBLINGS_MAX {
+        if page.after.is_none() || files.len() >= SIBLINGS_MAX {
             break;
         }
     }
-    Ok(Value::Array(siblings))
+    Ok(files)
 }
 
 fn sibling(item: &Item, with_blobs: bool) -> Value {
@@ -152,11 +168,6 @@ fn sibling(item: &Item, with_blobs: bool) -> Value {
         }
     }
     sibling
-}
-
-fn used_bytes(siblings: Option<&Value>) -> u64 {
-    let siblings = siblings.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    siblings.iter().filter_map(|sibling| sibling.get("size")?.as_u64()).sum()
 }
 
 /// Sets a field of an object.

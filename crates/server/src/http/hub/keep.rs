@@ -13,7 +13,7 @@ use super::admin::small_json;
 use super::clock::iso;
 use super::encoded;
 use super::error::HubError;
-use super::info::{next_link, set};
+use super::info::{cursor, next_link, set};
 use super::unsupported::NoFields;
 use crate::auth::password;
 use crate::http::json as answer;
@@ -78,15 +78,17 @@ pub(super) async fn set_user(asked: Asked, body: Body) -> Answer {
 }
 
 /// `DELETE /api/admin/users/{user}`: deletes a user who owns no repository.
-pub(super) async fn delete_user(asked: Asked) -> Answer {
+pub(super) async fn delete_user(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
+    small_json::<NoFields>(body).await?;
     asked.store.delete_namespace(asked.param("user"), false).await?;
     Ok(answer(&json!({})))
 }
 
 /// `DELETE /api/admin/orgs/{org}`: deletes an organisation that owns no repository.
-pub(super) async fn delete_org(asked: Asked) -> Answer {
+pub(super) async fn delete_org(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
+    small_json::<NoFields>(body).await?;
     asked.store.delete_namespace(asked.param("org"), true).await?;
     Ok(answer(&json!({})))
 }
@@ -146,13 +148,12 @@ pub(super) async fn remove_member(asked: Asked, body: Body) -> Answer {
 pub(super) async fn repos(asked: Asked) -> Answer {
     asked.expect_admin()?;
     let kind = super::admin::kind_of(asked.query.value("type"))?;
-    let after = asked.query.value("cursor").and_then(|cursor| cursor.split_once('/'));
     let query = RepoQuery {
         kind,
         namespace: None,
         search: None,
         private_of: None,
-        after: after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+        after: cursor(&asked)?,
         limit: REPOS_MAX as u64,
     };
     let rows = asked.store.list_repos(&query).await?;

@@ -15,6 +15,7 @@ use super::admin::small_json;
 use super::clock::iso;
 use super::error::HubError;
 use super::info::{next_link, set};
+use super::unsupported::NoFields;
 use crate::http::json as answer;
 
 type Answer = Result<Response<Body>, HubError>;
@@ -55,8 +56,9 @@ pub(super) async fn set_quota(asked: Asked, body: Body) -> Answer {
 }
 
 /// `DELETE /api/admin/quotas?of=`.
-pub(super) async fn remove_quota(asked: Asked) -> Answer {
+pub(super) async fn remove_quota(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
+    small_json::<NoFields>(body).await?;
     asked.store.remove_quota(&asked.query.value("of").unwrap_or_default().parse()?).await?;
     Ok(answer(&json!({})))
 }

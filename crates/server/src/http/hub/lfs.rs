@@ -30,12 +30,13 @@ use xet::wire::ErrorCode;
 use xet::wire::routes::{TokenScope, header as names};
 
 use self::parts::Layout;
-use self::sign::{Action, Signed};
+use self::sign::{Action, Signed, origin_text, parse_origin};
 use super::access::{Asked, repository};
 use super::admin::small_json;
 use super::error::HubError;
 use super::resolve::linked_file;
-use crate::http::{json as answer, upload};
+use crate::auth::{Claims, Origin};
+use crate::http::{json as answer, refusal_time, upload};
 use crate::ranges;
 
 #[derive(Deserialize)]
@@ -226,6 +227,7 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
 
 /// What a signed URL is for, if it is good. It is signed for the id of its repository: another one of the name is not meant.
 async fn checked(asked: &Asked, action: Action) -> Result<Signed, HubError> {
+    let begin = tokio::time::Instant::now();
     let repo = asked.store.repo(&asked.repo_name()?).await?;
     let refuse =
         || HubError::new(ErrorCode::Forbidden, "the URL is not good, or no longer: ask for the batch again");
@@ -233,18 +235,38 @@ async fn checked(asked: &Asked, action: Action) -> Result<Signed, HubError> {
     let signed = (|| {
         Some(Signed {
             action,
-            repo: repo?.id.to_string(),
+            repo: repo.as_ref()?.id.to_string(),
+            origin: parse_origin(asked.query.value("for")?)?,
             sha256: pointer::parse_sha256(asked.param("oid"))?,
             bytes: number("size")?,
             expires_s: number("expires")?,
         })
     })();
-    let signed = signed.ok_or_else(refuse)?;
     let tag = asked.query.value("signature").unwrap_or_default();
-    match asked.state.lfs.is_good(&signed, tag, asked.state.now_s()) {
-        true => Ok(signed),
-        false => Err(refuse()),
+    let is_good = |signed: &Signed| asked.state.lfs.is_good(signed, tag, asked.state.now_s());
+    if let Some((signed, repo)) = signed.zip(repo).filter(|(signed, _)| is_good(signed))
+        && holds(asked, &signed, &repo).await?
+    {
+        return Ok(signed);
     }
+    refusal_time::wait(begin).await;
+    Err(refuse())
+}
+
+/// Whether the access that a URL was made for still allows what it is for.
+async fn holds(asked: &Asked, signed: &Signed, repo: &RepoRow) -> Result<bool, HubError> {
+    if !asked.state.config.auth {
+        return Ok(true);
+    }
+    let needed = match signed.action {
+        Action::Download => TokenScope::Read,
+        Action::Upload | Action::Verify | Action::Part { .. } | Action::Join { .. } => TokenScope::Write,
+    };
+    let claims = Claims {
+        iat: signed.expires_s.saturating_sub(asked.state.config.url_ttl_s),
+        ..Claims::new("", signed.origin.clone(), needed, repository(&repo.name), 0, 0).for_repo(repo.id)
+    };
+    Ok(asked.state.content_access(&claims, needed).await?.is_some())
 }
 
 /// The repository of a signed URL; it may be gone.
@@ -262,7 +284,9 @@ async fn scope_of(asked: &Asked) -> Result<Scope, HubError> {
 fn url(asked: &Asked, repo: &RepoRow, action: Action, object: &Object) -> String {
     let expires_s = asked.state.now_s().saturating_add(asked.state.config.url_ttl_s);
     let sha256 = pointer::parse_sha256(&object.oid).unwrap_or(Sha256::new([0; 32]));
-    let signed = Signed { action, repo: repo.id.to_string(), sha256, bytes: object.size, expires_s };
+    let origin = asked.who.as_ref().map_or(Origin::Anonymous, |who| who.origin.clone());
+    let by = origin_text(&origin);
+    let signed = Signed { action, repo: repo.id.to_string(), origin, sha256, bytes: object.size, expires_s };
     let tag = asked.state.lfs.sign(&signed);
     let (path, part) = match action {
         Action::Upload | Action::Download => (String::new(), String::new()),
@@ -271,7 +295,7 @@ fn url(asked: &Asked, repo: &RepoRow, action: Action, object: &Object) -> String
         Action::Join { part_bytes } => ("/parts".to_owned(), format!("&part={part_bytes}")),
     };
     format!(
-        "{}/lfs/{}/{}/{}{path}?size={}{part}&expires={expires_s}&signature={tag}",
+        "{}/lfs/{}/{}/{}{path}?size={}{part}&for={by}&expires={expires_s}&signature={tag}",
         asked.state.base_url,
         repo.name.kind.plural(),
         repo.name.id(),

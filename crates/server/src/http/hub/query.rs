@@ -31,6 +31,11 @@ impl Query {
         self.0.iter().filter(move |(found, _)| is_key(found, key)).map(|(_, value)| value.as_str())
     }
 
+    /// All values of a key whose values are words, in one value apart by commas or in several.
+    pub(crate) fn words<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.values(key).flat_map(|value| value.split(',')).filter(|word| !word.is_empty())
+    }
+
     /// Whether a key is set to something that means yes.
     pub(crate) fn is_set(&self, key: &str) -> bool {
         self.value(key).is_some_and(|value| matches!(value, "1" | "true" | "True" | ""))
@@ -68,6 +73,10 @@ mod tests {
     fn keys_repeat_with_and_without_brackets() {
         let query = Query::parse(Some("expand[]=a&expand=b%2Fc&limit=5&recursive=true&full="));
         assert_eq!(query.values("expand").collect::<Vec<_>>(), ["a", "b/c"]);
+        assert_eq!(
+            Query::parse(Some("expand=a,,b&expand[]=c&expand=")).words("expand").collect::<Vec<_>>(),
+            ["a", "b", "c"]
+        );
         assert!(query.is_set("recursive") && query.is_set("full") && !query.is_set("limit"));
         assert_eq!(
             (query.limit("limit", 9, 100), query.limit("none", 9, 100), query.limit("limit", 9, 3)),

@@ -69,15 +69,7 @@ pub(super) async fn paths_info(
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let paths = match content_type.is_some_and(|kind| kind.starts_with("application/json")) {
         true => parse_small::<Paths>(&bytes)?,
-        false => {
-            let form = Query::form(&bytes);
-            let other = form.pairs().find(|(key, _)| !matches!(*key, "paths" | "paths[]" | "expand"));
-            if let Some((key, _)) = other {
-                return Err(HubError::invalid(format!("{key:.80}: a form has paths and expand")));
-            }
-            let paths = form.values("paths").map(str::to_owned).collect();
-            Paths { paths, expand: form.is_set("expand") }
-        }
+        false => paths_of_form(&bytes)?,
     };
     if paths.paths.len() > PATHS_MAX {
         return Err(HubError::invalid(format!("at most {PATHS_MAX} paths at once")));
@@ -90,6 +82,22 @@ pub(super) async fn paths_info(
     }
     let items = asked.store.find_paths(repo.id, commit, &paths.paths).await?;
     Ok(answer(&described(&asked, &repo, commit, &items, paths.expand).await?))
+}
+
+/// The same as a form: `paths` any number of times, `expand` at most once.
+fn paths_of_form(bytes: &[u8]) -> Result<Paths, HubError> {
+    let form = Query::form(bytes);
+    let other = form.pairs().find(|(key, _)| !matches!(*key, "paths" | "paths[]" | "expand"));
+    if let Some((key, _)) = other {
+        return Err(HubError::invalid(format!("{key:.80}: a form has paths and expand")));
+    }
+    let expand = match form.values("expand").collect::<Vec<_>>().as_slice() {
+        [] | ["false" | "False" | "0"] => false,
+        ["" | "true" | "True" | "1"] => true,
+        [_] => return Err(HubError::invalid("expand: expected true or false")),
+        _ => return Err(HubError::invalid("expand: given more than once")),
+    };
+    Ok(Paths { paths: form.values("paths").map(str::to_owned).collect(), expand })
 }
 
 async fn described(

@@ -10,7 +10,7 @@ use crate::objects::{Digest, XorbKey};
 use crate::repo::{RepoId, RepoName};
 use xet::{ShardHash, XorbHash};
 
-type Any = Arc<dyn Catalog>;
+type Any = Arc<Catalog>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_keeps_the_contract_of_lists() {

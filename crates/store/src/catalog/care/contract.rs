@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::*;
 use crate::catalog::Catalog;
 use crate::catalog::keep::DeedQuery;
-use crate::catalog::rows::{DedupRow, Reach, Registration, XorbState};
+use crate::catalog::rows::{DedupRow, FileRow, Reach, Registration, XorbState};
 use crate::layout::LayoutBuilder;
 use crate::objects::Digest;
 use xet::ShardHash;
 
-type Any = Arc<dyn Catalog>;
+type Any = Arc<Catalog>;
 
 on_each_catalog!(
     sqlite_keeps_the_contract_of_care, postgres_keeps_the_contract_of_care:

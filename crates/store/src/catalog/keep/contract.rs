@@ -16,7 +16,7 @@ use crate::objects::{Digest, XorbKey};
 use crate::repo::oid::ObjectKind;
 use crate::repo::{Kind, MemberRow, NamespaceRow, NamespaceState, RepoName};
 
-type Any = Arc<dyn Catalog>;
+type Any = Arc<Catalog>;
 
 on_each_catalog!(
     sqlite_keeps_the_contract_of_keeping, postgres_keeps_the_contract_of_keeping:

@@ -6,11 +6,11 @@ use xet::{Sha256, ShardHash};
 
 use super::*;
 use crate::catalog::Catalog;
-use crate::catalog::review::{LockQuery, LockRow, PullRow, PullState};
+use crate::catalog::review::{LockQuery, LockRow, PullQuery, PullRow, PullState};
 use crate::catalog::rows::{FileRow, Registration, ShardRow};
 use crate::catalog::tokens::{Bound, Rights, TokenRow};
 
-type Any = Arc<dyn Catalog>;
+type Any = Arc<Catalog>;
 
 on_each_catalog!(
     sqlite_keeps_the_contract_of_repositories, postgres_keeps_the_contract_of_repositories:
@@ -340,9 +340,16 @@ async fn pull_requests_are_counted(catalog: Any) {
     assert!(hub.set_pull(one, 4, PullState::Merged(oid(1))).await.unwrap());
     assert!(!hub.set_pull(one, 4, PullState::Open).await.unwrap(), "merged is merged");
     assert!(!hub.set_pull(one, 9, PullState::Open).await.unwrap());
-    let (page, count) = hub.list_pulls(one, 2, 2).await.unwrap();
     let merged = PullRow { number: 4, state: PullState::Merged(oid(1)), ..pull.clone() };
-    assert_eq!((page, count), (vec![merged, PullRow { number: 3, ..pull }], 6));
+    let all = PullQuery { skip: 2, limit: 2, ..PullQuery::default() };
+    let third = PullRow { number: 3, ..pull.clone() };
+    assert_eq!(hub.list_pulls(one, &all).await.unwrap(), (vec![merged.clone(), third.clone()], 6));
+    let done = PullQuery { is_open: Some(false), skip: 0, limit: 9, ..PullQuery::default() };
+    assert_eq!(hub.list_pulls(one, &done).await.unwrap(), (vec![merged], 1));
+    let open = PullQuery { is_open: Some(true), skip: 2, limit: 1, author: Some("ann".into()) };
+    assert_eq!(hub.list_pulls(one, &open).await.unwrap(), (vec![third], 5));
+    let others = PullQuery { author: Some("bob".into()), limit: 9, ..PullQuery::default() };
+    assert_eq!(hub.list_pulls(one, &others).await.unwrap(), (Vec::new(), 0));
 }
 
 async fn a_path_has_one_lock(catalog: Any) {

@@ -13,13 +13,14 @@ use crate::layout::LayoutBuilder;
 use crate::objects::{Digest, XorbKey};
 use crate::repo::{Kind, RepoName};
 
-type Any = Arc<dyn Catalog>;
+type Any = Arc<Catalog>;
 
 on_each_catalog!(
     sqlite_keeps_the_contract_of_uploads, postgres_keeps_the_contract_of_uploads:
     an_upload_is_recorded_with_the_row_of_its_xorb_and_gives_the_right_to_refer_to_it,
     an_upload_of_a_xorb_that_is_being_deleted_needs_a_fresh_key,
     a_damaged_xorb_records_nothing,
+    what_was_never_registered_is_abandoned_when_its_repository_sends_no_more,
     uploads_count_until_they_are_registered,
     parts_count_until_they_are_dropped,
     a_file_is_readable_where_it_is_registered,
@@ -139,6 +140,24 @@ async fn an_upload_of_a_xorb_that_is_being_deleted_needs_a_fresh_key(catalog: An
     let fresh = NewObject { row: row.clone(), has_fresh_key: true };
     let recorded = uploads.record_upload(&upload("ann/a", 1), Some(&fresh)).await.unwrap();
     assert_eq!((recorded.row, recorded.was_inserted, recorded.is_new), (Some(row), true, true));
+}
+
+async fn what_was_never_registered_is_abandoned_when_its_repository_sends_no_more(catalog: Any) {
+    let (uploads, sweep) = (catalog.uploads(), catalog.sweep());
+    let sent = |repo: &str, n: u8, uploaded_s| UploadRow { uploaded_s, ..upload(repo, n) };
+    let object = |n: u8| NewObject { row: XorbRow { referenced_s: 100, ..xorb(n) }, has_fresh_key: true };
+    uploads.record_upload(&sent("ann/a", 1, 100), Some(&object(1))).await.unwrap();
+    uploads.record_upload(&sent("ann/a", 2, 100), Some(&object(2))).await.unwrap();
+    register(&catalog, "bob/b", 2).await;
+    assert_eq!(sweep.abandoned(100, &[], 9).await.unwrap(), [[0; 32]; 0], "sent a moment ago");
+    assert_eq!(sweep.abandoned(101, &[], 9).await.unwrap(), [[1; 32]], "the other is registered by somebody");
+    assert_eq!(sweep.abandoned(101, &[1; 32], 9).await.unwrap(), [[0; 32]; 0], "pages go on after a key");
+    uploads.record_upload(&sent("ann/a", 3, 300), Some(&object(3))).await.unwrap();
+    assert_eq!(sweep.abandoned(300, &[], 9).await.unwrap(), [[0; 32]; 0], "its repository goes on sending");
+    assert_eq!(sweep.doom_abandoned(&[[1; 32], [2; 32]], 300, 400).await.unwrap(), 0);
+    assert_eq!(sweep.doom_abandoned(&[[1; 32], [2; 32]], 301, 400).await.unwrap(), 1);
+    assert_eq!(reference(&catalog, "ann/a", None, 1).await, Some((None, false, false, false)));
+    assert_eq!(sweep.doomed(Kept::Xorbs, &[], 9).await.unwrap().len(), 1);
 }
 
 async fn a_damaged_xorb_records_nothing(catalog: Any) {

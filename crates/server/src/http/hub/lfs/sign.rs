@@ -2,6 +2,7 @@
 
 use xet::Sha256;
 
+use crate::auth::Origin;
 use crate::secret::{KeyRing, Secret, hex, mac, mac_matches, parse_hex};
 
 /// What a URL is for.
@@ -26,6 +27,8 @@ pub(super) enum Action {
 pub(super) struct Signed {
     pub(super) action: Action,
     pub(super) repo: String,
+    /// Access that the URL was made for: it is void when that ends.
+    pub(super) origin: Origin,
     pub(super) sha256: Sha256,
     pub(super) bytes: u64,
     pub(super) expires_s: u64,
@@ -58,7 +61,7 @@ impl LfsSigner {
 
 impl Signed {
     fn message(&self) -> String {
-        let Self { action, repo, sha256, bytes, expires_s } = self;
+        let Self { action, repo, origin, sha256, bytes, expires_s } = self;
         let action = match action {
             Action::Upload => "upload".to_owned(),
             Action::Verify => "verify".to_owned(),
@@ -66,8 +69,31 @@ impl Signed {
             Action::Part { number, part_bytes } => format!("part {number} {part_bytes}"),
             Action::Join { part_bytes } => format!("join {part_bytes}"),
         };
-        // A name has neither spaces nor line feeds, so no two messages are alike.
-        format!("{action} {repo} {} {bytes} {expires_s}", hex(sha256.as_bytes()))
+        // None of them has spaces, so no two messages are alike.
+        let origin = origin_text(origin);
+        format!("{action} {repo} {origin} {} {bytes} {expires_s}", hex(sha256.as_bytes()))
+    }
+}
+
+/// An origin as URLs have it.
+pub(super) fn origin_text(origin: &Origin) -> String {
+    match origin {
+        Origin::Anonymous => "anonymous".to_owned(),
+        Origin::Open => "open".to_owned(),
+        Origin::Token(id) => format!("token.{id}"),
+    }
+}
+
+/// Reads what [`origin_text`] writes.
+pub(super) fn parse_origin(text: &str) -> Option<Origin> {
+    match text {
+        "anonymous" => Some(Origin::Anonymous),
+        "open" => Some(Origin::Open),
+        _ => {
+            let id = text.strip_prefix("token.")?;
+            let is_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+            id.bytes().all(is_id).then(|| Origin::Token(id.to_owned()))
+        }
     }
 }
 
@@ -82,6 +108,7 @@ mod tests {
         let signed = Signed {
             action: Action::Download,
             repo: "ann/model".into(),
+            origin: Origin::Token("a1".into()),
             sha256: Sha256::new([1; 32]),
             bytes: 5,
             expires_s: 100,
@@ -94,12 +121,18 @@ mod tests {
             Signed { action: Action::Upload, ..signed.clone() },
             Signed { action: Action::Part { number: 1, part_bytes: 5 }, ..signed.clone() },
             Signed { repo: "ann/other".into(), ..signed.clone() },
+            Signed { origin: Origin::Token("a2".into()), ..signed.clone() },
+            Signed { origin: Origin::Anonymous, ..signed.clone() },
             Signed { sha256: Sha256::new([2; 32]), ..signed.clone() },
             Signed { bytes: 6, ..signed.clone() },
             Signed { expires_s: 101, ..signed.clone() },
         ] {
             assert!(!signer.is_good(&other, &tag, 99), "{other:?}");
         }
+        for origin in [Origin::Anonymous, Origin::Open, Origin::Token("0a.1b".into())] {
+            assert_eq!(parse_origin(&origin_text(&origin)), Some(origin));
+        }
+        assert_eq!(parse_origin("token.a b"), None);
         let elsewhere = LfsSigner::new(&KeyRing::new(Key::new([8; 32])));
         assert!(!elsewhere.is_good(&signed, &tag, 99));
     }

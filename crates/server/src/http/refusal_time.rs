@@ -1,0 +1,16 @@
+//! Time of refusals: whoever may not know whether something is there must not learn it from how long the answer took.
+//!
+//! To look up what is there takes some microseconds more or less than to find nothing. So a refusal waits for the next step
+//! since the lookup began; the lookup takes a small part of a step.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Waits until a whole number of steps has passed since `begin`.
+pub(crate) async fn wait(begin: Instant) {
+    let steps = begin.elapsed().as_micros() / STEP.as_micros() + 1;
+    tokio::time::sleep_until(begin + STEP.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))).await;
+}
+
+const STEP: Duration = Duration::from_millis(4);

@@ -1,0 +1,284 @@
+//! Xorbs and shards on their way out: condemned, doomed, buried, forgotten.
+
+use std::collections::HashMap;
+
+use super::{Doomed, Kept, RawHash, SweepCatalog};
+use crate::catalog::BATCH_ROWS;
+use crate::catalog::rows::{XorbRow, XorbState};
+use crate::db::{FromRow, Row, Sql, Tx, Value};
+use crate::error::Result;
+use crate::objects::ObjectKey;
+
+impl SweepCatalog {
+    /// Live ones that no file is made of and nobody referred to since `before_s`.
+    pub async fn unused(&self, of: Kept, before_s: u64, after: &[u8], limit: u64) -> Result<Vec<[u8; 32]>> {
+        let query = format!(
+            "SELECT hash FROM {} WHERE hash > $1 AND state = 0 AND {} < $2 AND {} ORDER BY hash LIMIT $3",
+            of.table(),
+            of.seen(),
+            of.unused()
+        );
+        self.page(Sql::new(query).bind(after).bind(before_s).bind(limit)).await
+    }
+
+    /// Condemns these, if still unused.
+    pub async fn condemn(&self, of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
+        let update = format!(
+            "UPDATE {} SET state = 1, condemned_s = $1 WHERE state = 0 AND {} < $2 AND {} AND hash IN $3",
+            of.table(),
+            of.seen(),
+            of.unused()
+        );
+        let updates = hashes.chunks(BATCH_ROWS);
+        let updates = updates.map(|hashes| Sql::new(update.as_str()).bind(now_s).bind(before_s).list(hashes));
+        let updates: Vec<_> = updates.collect();
+        self.change("condemn", &updates).await
+    }
+
+    /// Those that were condemned or marked as damaged, and last referred to, before `before_s`, and are still unused.
+    pub async fn ripe(&self, of: Kept, before_s: u64, after: &[u8], limit: u64) -> Result<Vec<[u8; 32]>> {
+        let query = format!(
+            "SELECT hash FROM {} WHERE hash > $2 AND {} ORDER BY hash LIMIT $3",
+            of.table(),
+            ripe_condition(of)
+        );
+        self.page(Sql::new(query).bind(before_s).bind(after).bind(limit)).await
+    }
+
+    /// Gives up these, if still ripe: from now on their objects may be deleted at any time.
+    pub async fn doom(&self, of: Kept, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
+        if hashes.is_empty() {
+            return Ok(0);
+        }
+        self.db
+            .write_serializable("give up objects", |mut tx| async move {
+                let mut doomed = 0;
+                for hashes in hashes.chunks(BATCH_ROWS) {
+                    doomed += doom_some(&mut tx, of, hashes, &ripe_condition(of), before_s, now_s).await?;
+                }
+                tx.commit().await?;
+                Ok(doomed)
+            })
+            .await
+    }
+
+    /// Xorbs that no repository ever registered, last sent or referred to before `before_s`, by repositories that sent nothing
+    /// since either: an upload may take days before it registers anything.
+    pub async fn abandoned(&self, before_s: u64, after: &[u8], limit: u64) -> Result<Vec<[u8; 32]>> {
+        let condition = abandoned_condition();
+        let query = format!("SELECT hash FROM xorbs WHERE hash > $2 AND {condition} ORDER BY hash LIMIT $3");
+        self.page(Sql::new(query).bind(before_s).bind(after).bind(limit)).await
+    }
+
+    /// Gives up these, if still abandoned.
+    pub async fn doom_abandoned(&self, xorbs: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
+        if xorbs.is_empty() {
+            return Ok(0);
+        }
+        self.db
+            .write_serializable("give up abandoned xorbs", |mut tx| async move {
+                let (condition, mut doomed) = (abandoned_condition(), 0);
+                for hashes in xorbs.chunks(BATCH_ROWS) {
+                    doomed += doom_some(&mut tx, Kept::Xorbs, hashes, &condition, before_s, now_s).await?;
+                }
+                tx.commit().await?;
+                Ok(doomed)
+            })
+            .await
+    }
+
+    /// Those whose objects are to be deleted.
+    pub async fn doomed(&self, of: Kept, after: &[u8], limit: u64) -> Result<Vec<Doomed>> {
+        let query = format!(
+            "SELECT hash, {}, object_bytes FROM {} WHERE state = 2 AND hash > $1 ORDER BY hash LIMIT $2",
+            of.digest(),
+            of.table()
+        );
+        let query = Sql::new(query).bind(after).bind(limit);
+        let rows: Vec<((RawHash, RawHash), u64)> =
+            self.db.read("look for what is to be deleted", query).await?;
+        let doomed =
+            |((RawHash(hash), RawHash(digest)), bytes)| Doomed { hash, key: of.key(hash, digest), bytes };
+        Ok(rows.into_iter().map(doomed).collect())
+    }
+
+    /// Notes that the objects of these are deleted.
+    pub async fn bury(&self, of: Kept, hashes: &[[u8; 32]], now_s: u64) -> Result<()> {
+        let update =
+            format!("UPDATE {} SET state = 3, condemned_s = $1 WHERE state = 2 AND hash IN $2", of.table());
+        let updates = hashes.chunks(BATCH_ROWS);
+        let updates = updates.map(|hashes| Sql::new(update.as_str()).bind(now_s).list(hashes));
+        let updates: Vec<_> = updates.collect();
+        self.change("note deletions", &updates).await?;
+        Ok(())
+    }
+
+    /// Forgets those that were buried before `before_s`: their keys may be used again.
+    pub async fn forget_buried(&self, of: Kept, before_s: u64) -> Result<u64> {
+        let delete = format!("DELETE FROM {} WHERE state = 3 AND condemned_s < $1", of.table());
+        self.change("forget deletions", &[Sql::new(delete).bind(before_s)]).await
+    }
+
+    /// Takes objects that were found, with their lengths. Those that no row knows are doomed; returns those that may be
+    /// deleted at once, because their row counts another object or none any more.
+    pub async fn claim(&self, found: &[(ObjectKey, u64)], now_s: u64) -> Result<Vec<ObjectKey>> {
+        let mut loose = Vec::new();
+        for of in Kept::ALL {
+            let found = found.iter().filter_map(|(key, bytes)| FoundObject::new(of, *key, *bytes));
+            let found: Vec<FoundObject> = found.collect();
+            for found in found.chunks(BATCH_ROWS / 2) {
+                let claimed =
+                    self.db.write_serializable("claim objects", |tx| claim_some(tx, of, found, now_s));
+                let rows: HashMap<[u8; 32], CountedObject> =
+                    claimed.await?.into_iter().map(|row| (row.hash, row)).collect();
+                let is_loose = |object: &&FoundObject| {
+                    let row = rows.get(&object.hash);
+                    row.is_some_and(|row| {
+                        row.digest != object.digest || row.state == XorbState::Gone.number()
+                    })
+                };
+                loose.extend(found.iter().filter(is_loose).map(|object| object.key));
+            }
+        }
+        Ok(loose)
+    }
+
+    /// Replaces a row whose object is being deleted or was; returns whether it was such. The new object must have a key of
+    /// its own.
+    pub async fn replace_swept(&self, row: &XorbRow) -> Result<bool> {
+        let update = "UPDATE xorbs SET digest = $1, object_bytes = $2, raw_bytes = $3, chunk_count = $4, \
+            state = 0, created_s = $5, referenced_s = $6, verified_s = $7 \
+            WHERE hash = $8 AND state IN (2, 3) AND digest <> $1";
+        let update = Sql::new(update)
+            .bind(row.key.digest.as_bytes())
+            .bind(row.object_bytes)
+            .bind(row.raw_bytes)
+            .bind(row.chunk_count)
+            .bind(row.created_s)
+            .bind(row.referenced_s)
+            .bind(row.verified_s)
+            .bind(&row.key.hash);
+        Ok(self.db.write_one("store a xorb again", update).await?.changed > 0)
+    }
+
+    /// The hashes a query finds.
+    async fn page(&self, query: Sql<'_>) -> Result<Vec<[u8; 32]>> {
+        let rows: Vec<RawHash> = self.db.read("look for what is unused", query).await?;
+        Ok(rows.into_iter().map(|RawHash(hash)| hash).collect())
+    }
+}
+
+/// Condition for a row whose object may be given up; `$1` is the time before which it was condemned.
+fn ripe_condition(of: Kept) -> String {
+    format!("state IN (1, 4) AND condemned_s < $1 AND {} < $1 AND {}", of.seen(), of.unused())
+}
+
+/// Condition for a xorb that nobody ever registered; `$1` is the time since which its repositories sent nothing. A
+/// registration by any repository takes the mark of the first upload away for good.
+fn abandoned_condition() -> String {
+    let unused = Kept::Xorbs.unused();
+    format!(
+        "state IN (0, 1, 4) AND referenced_s < $1 AND {unused} \
+         AND EXISTS (SELECT 1 FROM uploads u WHERE u.xorb = xorbs.hash AND u.is_first = 1) \
+         AND NOT EXISTS (SELECT 1 FROM repo_xorbs r WHERE r.xorb = xorbs.hash) \
+         AND NOT EXISTS (SELECT 1 FROM uploads u JOIN uploads o ON o.namespace = u.namespace AND o.repo = u.repo \
+         WHERE u.xorb = xorbs.hash AND o.uploaded_s >= $1)"
+    )
+}
+
+/// Dooms those that still fulfil a condition, and deletes the rows that name them; returns how many.
+async fn doom_some(
+    tx: &mut Tx,
+    of: Kept,
+    hashes: &[[u8; 32]],
+    condition: &str,
+    before_s: u64,
+    now_s: u64,
+) -> Result<u64> {
+    let table = of.table();
+    let update = format!(
+        "UPDATE {table} SET state = 2, condemned_s = $2 WHERE hash IN $3 AND {condition} RETURNING hash"
+    );
+    let doomed: Vec<RawHash> = tx.rows(Sql::new(update).bind(before_s).bind(now_s).list(hashes)).await?;
+    if of == Kept::Xorbs && !doomed.is_empty() {
+        let xorbs: Vec<&[u8; 32]> = doomed.iter().map(|RawHash(hash)| hash).collect();
+        let less = "INSERT INTO usage (namespace, repo, logical_bytes, physical_bytes) \
+            SELECT r.namespace, r.repo, 0, -SUM(x.object_bytes) FROM repo_xorbs r \
+            JOIN xorbs x ON x.hash = r.xorb WHERE r.xorb IN $1 GROUP BY r.namespace, r.repo";
+        tx.run(Sql::new(less).list(xorbs.iter().copied())).await?;
+        for table in ["dedup", "repo_xorbs", "uploads", "xorb_senders"] {
+            tx.run(Sql::new(format!("DELETE FROM {table} WHERE xorb IN $1")).list(xorbs.iter().copied()))
+                .await?;
+        }
+    }
+    Ok(doomed.len() as u64)
+}
+
+/// Dooms those that no row knows; returns the rows of all of them.
+async fn claim_some(mut tx: Tx, of: Kept, found: &[FoundObject], now_s: u64) -> Result<Vec<CountedObject>> {
+    let insert = match of {
+        Kept::Xorbs => {
+            let insert = Sql::new(
+                "INSERT INTO xorbs (hash, digest, object_bytes, state, created_s, condemned_s, referenced_s, \
+                 raw_bytes, chunk_count, verified_s) VALUES $1 ON CONFLICT DO NOTHING",
+            );
+            insert.rows(found.iter().map(|object| {
+                let (bytes, now) = (Value::from(object.bytes), Value::from(now_s));
+                let (hash, digest) = (Value::from(&object.hash), Value::from(&object.digest));
+                let (deleting, none) = (Value::from(XorbState::Deleting.number()), Value::from(0_u64));
+                let (created, condemned, referenced) = (now.clone(), now.clone(), now);
+                let (raw, chunks, verified) = (none.clone(), none.clone(), none);
+                [hash, digest, bytes, deleting, created, condemned, referenced, raw, chunks, verified]
+            }))
+        }
+        Kept::Shards => {
+            let insert = Sql::new(
+                "INSERT INTO shards (hash, object_bytes, state, created_s, condemned_s) VALUES $1 \
+                 ON CONFLICT DO NOTHING",
+            );
+            insert.rows(found.iter().map(|object| {
+                let (hash, bytes, now) =
+                    (Value::from(&object.hash), Value::from(object.bytes), Value::from(now_s));
+                [hash, bytes, Value::from(XorbState::Deleting.number()), now.clone(), now]
+            }))
+        }
+    };
+    tx.run(insert).await?;
+    let query = format!("SELECT hash, {}, state FROM {} WHERE hash IN $1", of.digest(), of.table());
+    let rows = tx.rows(Sql::new(query).list(found.iter().map(|object| &object.hash))).await?;
+    tx.commit().await?;
+    Ok(rows)
+}
+
+/// An object that was found in the object store, and what its row should say.
+struct FoundObject {
+    key: ObjectKey,
+    hash: [u8; 32],
+    digest: [u8; 32],
+    bytes: u64,
+}
+
+impl FoundObject {
+    /// The object, if it is of this kind.
+    fn new(of: Kept, key: ObjectKey, bytes: u64) -> Option<Self> {
+        let (hash, digest) = match (of, key) {
+            (Kept::Xorbs, ObjectKey::Xorb(xorb)) => (*xorb.hash.as_bytes(), *xorb.digest.as_bytes()),
+            (Kept::Shards, ObjectKey::Shard(hash)) => (*hash.as_bytes(), *hash.as_bytes()),
+            _ => return None,
+        };
+        Some(Self { key, hash, digest, bytes })
+    }
+}
+
+/// The object that a row counts.
+struct CountedObject {
+    hash: [u8; 32],
+    digest: [u8; 32],
+    state: i64,
+}
+
+impl FromRow for CountedObject {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        Ok(Self { hash: row.array("hash")?, digest: row.array("digest")?, state: row.signed("state")? })
+    }
+}
