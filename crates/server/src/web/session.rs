@@ -181,7 +181,8 @@ pub(super) async fn enter(
     let value = |name: &str| form.value(name).map(str::trim).unwrap_or_default().to_owned();
     forms::check("/-/sign-in", &form)?;
     let (token, name) = (value("token"), value("name"));
-    if !token.is_empty() && !(name.is_empty() && form.value("password").is_none_or(str::is_empty)) {
+    let has_password = form.value("password").is_some_and(|password| !password.is_empty());
+    if !token.is_empty() && (has_password || !name.is_empty()) {
         return Err(HubError::invalid("token: sign in with a token, or with a name and a password").into());
     }
     let next = own_path(form.value("next"));

@@ -83,7 +83,7 @@ impl Place<'_> {
         };
         let catalog = match (&self.places.postgres, self.in_postgres) {
             (Some(postgres), true) => catalog::open_or_create(&postgres.fresh_database()).await.unwrap(),
-            _ => Arc::new(Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap()),
+            _ => Arc::new(store::Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap()),
         };
         add_origin(&*catalog).await;
         let store = House::store(&config, &keys, objects, catalog);
