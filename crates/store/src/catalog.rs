@@ -74,7 +74,8 @@ impl Catalog {
 
     /// Whether there is a catalog in the file.
     pub fn is_in_file(file: &Path) -> Result<bool> {
-        Ok(db::sqlite::probe(file)?.schema.is_some())
+        // SQLite reports a file that does not exist as one that it cannot open.
+        Ok(file.exists() && db::sqlite::probe(file)?.schema.is_some())
     }
 
     async fn open_postgres(url: &str) -> Result<Self> {
