@@ -34,7 +34,9 @@ test-rgw: setup ## run the tests of buckets against a Ceph gateway (installs it;
 check: setup lint ## format, clippy and documentation without a warning, then all tests
 	@scripts/test.sh
 
-lint: ## format, clippy, documentation and the encodings of the kernels without a warning
+lint: ## format, clippy, documentation, module cycles and the encodings of the kernels without a warning
+	scripts/check-modules.py --self-test
+	scripts/check-modules.py
 	cargo fmt --all --check
 	rustfmt --check --edition 2024 fuzz/fuzz_targets/*.rs
 	cargo clippy --workspace --all-targets -- -D warnings

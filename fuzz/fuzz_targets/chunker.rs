@@ -1,4 +1,4 @@
-//! Cuts of any bytes are those of the draft's loop, however the bytes arrive and however candidates are searched.
+//! Cuts of any bytes are those of the draft's loop, however the bytes arrive.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::Unstructured;
@@ -29,20 +29,17 @@ fuzz_target!(|input: &[u8]| {
 
     let borders = borders(data.len(), steps);
     let (mut chunker, mut cuts) = (Chunker::new(), Vec::new());
-    let mut found = Vec::new();
     for piece in borders.windows(2) {
-        let piece = piece[0]..piece[1];
-        chunker.push(&data[piece.clone()], &mut cuts);
+        chunker.push(&data[piece[0]..piece[1]], &mut cuts);
         assert_eq!(chunker.start(), cuts.last().copied().unwrap_or_default());
-        chunk::candidates(&data, piece, &mut found);
     }
     cuts.extend(chunker.finish());
     assert!(cuts.iter().copied().eq(expected.iter().map(|cut| *cut as u64)));
 
-    assert!(found.is_sorted_by(|a, b| a < b));
-    let first = chunk::first_candidate(&data);
-    assert_eq!(first, found.first().copied().filter(|at| *at <= 131_072));
-    assert_eq!(chunk::select(found, data.len()), expected);
+    // The first candidate decides the first cut, unless it falls before the shortest chunk ends.
+    if let Some(first) = chunk::first_candidate(&data).filter(|first| *first >= 8 * 1024) {
+        assert_eq!(Some(&first.min(131_072)), expected.first());
+    }
 });
 
 /// A long buffer from a short input: runs of bytes, of noise, of triggers, and repetitions of what is there.

@@ -9,8 +9,8 @@ use client::cas::http::HttpOptions;
 use client::hub::download::{self, DownloadOptions, download};
 use client::hub::pattern::Selection;
 use client::hub::settings::Settings;
-use client::hub::upload::{self, Locals, UploadOptions, Visibility, upload};
-use client::hub::{Commit, Entry, Hub, Place};
+use client::hub::upload::{self, SourceFiles, UploadOptions, Visibility, upload};
+use client::hub::{Commit, Entry, Hub, RepoPath};
 use client::pull::PullOptions;
 use client::push::PushOptions;
 use client::token::Token;
@@ -70,7 +70,7 @@ impl Inner {
         Ok(options)
     }
 
-    fn push_options(&self, to: &Place) -> PushOptions {
+    fn push_options(&self, to: &RepoPath) -> PushOptions {
         let mut options = PushOptions::default();
         options.memory_bytes = self.memory_bytes.unwrap_or(options.memory_bytes);
         // What one hub has, another may not; so each has a folder of its own.
@@ -104,8 +104,10 @@ impl Client {
             let message = "offline from where? say cache_dir";
             return Err(raise_client(&client::Error::new(client::ErrorKind::Invalid, message)));
         }
-        client::kernels::select_from_environment().map_err(|error| raise_client(&error))?;
-        let found = Settings::find(endpoint, token.map(Token::new)).map_err(|error| raise_client(&error))?;
+        client::kernels::select(std::env::var_os(client::kernels::VARIABLE).as_deref())
+            .map_err(|error| raise_client(&error))?;
+        let found = Settings::find(endpoint, token.map(Token::new), &|name| std::env::var_os(name))
+            .map_err(|error| raise_client(&error))?;
         let http = HttpOptions {
             token_in_clear,
             proxy,
@@ -157,9 +159,9 @@ impl Client {
             (Arc::new(Progress::default()), progress.map(|progress| progress.clone().unbind()));
         let mut failed = Vec::new();
         let uploaded = wait(py, &counters, told.as_ref(), async || {
-            let files = Locals::find(paths, to.path.as_deref(), Selection { include, exclude })?;
-            let mut each = |told: upload::Told<'_>| {
-                if let upload::Told::Failed(error) = told {
+            let files = SourceFiles::find(paths, to.path.as_deref(), Selection { include, exclude })?;
+            let mut each = |told: upload::FileOutcome<'_>| {
+                if let upload::FileOutcome::Failed(error) = told {
                     failed.push(error.to_string());
                 }
             };
@@ -194,8 +196,8 @@ impl Client {
         let downloaded = wait(py, &counters, told.as_ref(), async || {
             let selection = Selection { include, exclude };
             let options = DownloadOptions { pull: self.inner.pull_options(true)?, selection, dry_run: false };
-            let mut each = |told: download::Told<'_>| {
-                if let download::Told::Failed(path, error) = told {
+            let mut each = |told: download::FileOutcome<'_>| {
+                if let download::FileOutcome::Failed(path, error) = told {
                     failed.push(format!("{path}: {error}"));
                 }
             };
@@ -297,7 +299,7 @@ impl Client {
 /// Endpoint and token.
 type Address = (String, Option<String>);
 
-pub(crate) fn parse(place: &str) -> PyResult<Place> {
+pub(crate) fn parse(place: &str) -> PyResult<RepoPath> {
     place.parse().map_err(|error| raise_client(&error))
 }
 

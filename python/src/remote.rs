@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use client::hub::{Entry, Place, download};
+use client::hub::{Entry, RepoPath, download};
 use client::pull::Puller;
 use client::{Error, ErrorKind, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -29,7 +29,7 @@ pub(crate) struct RemoteFile {
 struct Opened {
     client: Arc<Inner>,
     /// Its revision is a commit, so what is read does not change.
-    place: Place,
+    place: RepoPath,
     entry: Entry,
     name: String,
     puller: PerProcess<Puller>,
@@ -38,7 +38,7 @@ struct Opened {
 }
 
 impl RemoteFile {
-    pub(crate) async fn find(client: &Arc<Inner>, place: Place, is_pack: bool) -> Result<Self> {
+    pub(crate) async fn find(client: &Arc<Inner>, place: RepoPath, is_pack: bool) -> Result<Self> {
         let name = place.to_string();
         let hub = client.hub()?;
         let commit = hub.commit_id(&place.repo, place.revision()).await?;
@@ -54,7 +54,7 @@ impl RemoteFile {
             }
             _ => None,
         };
-        let (client, place) = (Arc::clone(client), Place { revision: Some(commit), ..place });
+        let (client, place) = (Arc::clone(client), RepoPath { revision: Some(commit), ..place });
         let puller = PerProcess::new();
         Ok(Self { inner: Arc::new(Opened { client, place, entry, name, puller, kept }) })
     }
@@ -211,7 +211,8 @@ pub(crate) fn packs(
             let page = hub.tree(&place.repo, place.revision(), folder, false, next.as_deref()).await?;
             for entry in page.entries.into_iter().filter(|entry| entry.path.ends_with(".shardpack")) {
                 found.push(
-                    RemoteFile::find(client, Place { path: Some(entry.path), ..place.clone() }, true).await?,
+                    RemoteFile::find(client, RepoPath { path: Some(entry.path), ..place.clone() }, true)
+                        .await?,
                 );
             }
             next = page.next;
@@ -227,7 +228,7 @@ pub(crate) fn packs(
 }
 
 /// `[datasets/]NAMESPACE/NAME[@REVISION]/PATH` as a place.
-fn place_of(text: &str) -> Result<Place> {
+fn place_of(text: &str) -> Result<RepoPath> {
     let names =
         if ["datasets/", "models/", "spaces/"].iter().any(|kind| text.starts_with(kind)) { 3 } else { 2 };
     let mut parts = text.splitn(names + 1, '/');

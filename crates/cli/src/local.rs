@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use client::cas::{Batch, Cas, Growing, Xorb};
+use client::cas::{Batch, Cas, StreamingXorb, Xorb};
 use client::{Error, ErrorKind, Progress, Result};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
@@ -89,7 +89,7 @@ impl Cas for LocalCas {
         Ok(placed.map_err(translate)?.was_inserted)
     }
 
-    fn grow(&self) -> Option<Box<dyn Growing>> {
+    fn start_xorb(&self) -> Option<Box<dyn StreamingXorb>> {
         let xorb = self.store.grow(self.runtime.clone())?;
         Some(Box::new(LocalGrowing { store: self.store.clone(), grant: self.grant.clone(), xorb }))
     }
@@ -130,14 +130,14 @@ struct LocalGrowing {
 }
 
 #[async_trait]
-impl Growing for LocalGrowing {
+impl StreamingXorb for LocalGrowing {
     fn write(&mut self, records: &[u8]) {
         self.xorb.write(records);
     }
 
-    fn take_back(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn Growing>> {
+    fn reclaim(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn StreamingXorb>> {
         let Self { store, grant, xorb } = *self;
-        xorb.take_back().map_err(|xorb| Box::new(Self { store, grant, xorb }) as Box<dyn Growing>)
+        xorb.take_back().map_err(|xorb| Box::new(Self { store, grant, xorb }) as Box<dyn StreamingXorb>)
     }
 
     async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool> {

@@ -22,6 +22,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let drystone = cmd::Drystone::parse();
-    let chosen = client::kernels::select_from_environment().map_err(output::CliError::from);
+    let chosen = client::kernels::select(std::env::var_os(client::kernels::VARIABLE).as_deref())
+        .map_err(output::CliError::from);
     chosen.and_then(|()| drystone.run()).unwrap_or_else(|error| output::end(&error))
 }

@@ -51,7 +51,7 @@ impl HubArgs {
     }
 
     pub(crate) fn settings(&self) -> Result<Settings, CliError> {
-        Ok(Settings::find(self.endpoint.clone(), self.token.clone())?)
+        Ok(Settings::find(self.endpoint.clone(), self.token.clone(), &|name| std::env::var_os(name))?)
     }
 
     pub(crate) fn options(&self) -> HttpOptions {

@@ -20,6 +20,7 @@ use xet::plan::PlanTerm;
 use xet::{FileHash, XorbHash};
 
 use crate::error::{Error, Result};
+use crate::temp_name;
 
 pub(crate) use entry::{CachedRange, Recorder};
 
@@ -76,7 +77,7 @@ impl Cache {
         Some(found)
     }
 
-    /// Whether these chunks are there, as far as names tell.
+    /// Whether these chunks are there, by the names of the entries.
     pub(crate) fn has(&self, xorb: &XorbHash, chunks: Range<u32>) -> bool {
         let Ok(entries) = fs::read_dir(self.folder_of(xorb)) else { return false };
         let mut spans: Vec<_> =
@@ -130,7 +131,7 @@ impl Cache {
     }
 
     fn staged(&self) -> PathBuf {
-        self.folder.join(STAGED).join(crate::pull::unique())
+        self.folder.join(STAGED).join(temp_name::unique())
     }
 
     /// Counts bytes that were added and makes room when there are too many.

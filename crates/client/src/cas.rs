@@ -1,10 +1,11 @@
-//! What a push or a pull asks of a content-addressed store, wherever it is.
+//! The content-addressed store that a push or a pull works on: a server, or a local directory.
 //!
 //! *Contract.* Every call may be repeated: a second upload of the same thing is a success. An answer means durable: a
 //! xorb or shard that was acknowledged is there after a crash. Calls may run at the same time. Implementations retry
 //! what is worth retrying by themselves; an error that comes out is final, except [`ErrorKind::Expired`], after which
 //! the caller asks for a new URL.
 
+mod connect;
 pub mod http;
 
 use std::fmt;
@@ -21,6 +22,9 @@ use xet::{ChunkHash, FileHash, XorbHash};
 
 use crate::error::Result;
 use crate::progress::Progress;
+
+pub use connect::connect;
+pub(crate) use connect::connect_with;
 
 #[cfg(doc)]
 use crate::ErrorKind;
@@ -47,7 +51,7 @@ pub trait Cas: Send + Sync + fmt::Debug {
     /// what is left of the range can then be asked for.
     async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>>;
 
-    /// A shard, with its footer, that knows an eligible chunk and its neighbours; `None` when nobody does.
+    /// A shard, with its footer, that lists an eligible chunk and its neighbours; `None` when there is none.
     async fn dedup(&self, chunk: ChunkHash) -> Result<Option<Bytes>>;
 
     /// Stores a xorb. True when it was new.
@@ -55,11 +59,11 @@ pub trait Cas: Send + Sync + fmt::Debug {
 
     /// Room for the records of a xorb that has no name yet, where the store can take them as they are made; else `None`,
     /// and they are kept in memory for [`put_xorb`](Self::put_xorb). Blocks, as its writes do.
-    fn grow(&self) -> Option<Box<dyn Growing>> {
+    fn start_xorb(&self) -> Option<Box<dyn StreamingXorb>> {
         None
     }
 
-    /// Registers a shard in upload form. Its xorbs must be stored. How far the other side is shows in `progress`.
+    /// Registers a shard in upload form. Its xorbs must be stored. The progress of the server shows in `progress`.
     async fn put_shard(&self, shard: Bytes, progress: &Progress) -> Result<()>;
 
     /// The chunks of a file with their raw lengths, in order, where the store offers that; else `None`.
@@ -68,12 +72,12 @@ pub trait Cas: Send + Sync + fmt::Debug {
 
 /// A xorb that is written while it is made. Dropped unfinished, it leaves nothing behind.
 #[async_trait]
-pub trait Growing: Send + fmt::Debug {
-    /// Appends records. A failure is told by [`finish`](Self::finish).
+pub trait StreamingXorb: Send + fmt::Debug {
+    /// Appends records. A failure is returned by [`finish`](Self::finish).
     fn write(&mut self, records: &[u8]);
 
     /// Gives up, and gives the records back, to be a part of another xorb; itself, if it cannot. Blocks.
-    fn take_back(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn Growing>>;
+    fn reclaim(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn StreamingXorb>>;
 
     /// All records were written, and this is what they are. True when the xorb was new.
     async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool>;

@@ -5,8 +5,10 @@
 //! (see [`xet::chunk`]). The result is exactly that of reading from the start.
 
 mod blocks;
+pub(crate) mod cutter;
 mod join;
 mod pool;
+pub(crate) mod reader;
 mod run;
 
 use std::fs::File;
@@ -35,7 +37,7 @@ impl Default for CutOptions {
     }
 }
 
-/// What is known of a file once it was read.
+/// A file that was read and hashed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CutFile {
     /// As named by the caller.
@@ -48,7 +50,7 @@ pub struct CutFile {
     pub sha256: Option<Sha256>,
 }
 
-/// Counters that anyone may read while work goes on.
+/// Counters that any thread may read while work goes on.
 #[derive(Debug, Default)]
 pub struct Progress {
     bytes: AtomicU64,
@@ -104,7 +106,7 @@ pub fn read_chunks<X: From<crate::Error>>(
 ) -> std::result::Result<(), X> {
     let file = File::open(path).map_err(|error| crate::Error::io(path, error))?;
     let mut result = Ok(());
-    let cut = blocks::Scratch::default().cut(0, blocks::stream(file), |chunk, raw| {
+    let cut = blocks::Scratch::default().cut(0, reader::Source::from(file), |chunk, raw| {
         result = each(chunk.hash, raw);
         if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });

@@ -1,4 +1,4 @@
-//! What went wrong and what to do next.
+//! Errors: a kind, which is advice, a message and a cause.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use xet::FormatError;
 
-/// What the caller should do next. The message is for people and may change.
+/// Advice to the caller. The message is for users and may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -17,7 +17,7 @@ pub enum ErrorKind {
     Denied,
     /// A URL is too old. Ask for a new one.
     Expired,
-    /// This program is wrong. Tell whoever makes it.
+    /// A bug of this program. Report it.
     Internal,
     /// The file or the request is not what it should be. Look at it; the same again will not help.
     Invalid,
@@ -25,7 +25,7 @@ pub enum ErrorKind {
     Io,
     /// There is no such thing. Check the name.
     NotFound,
-    /// The other side does not answer, answers nonsense, or is too busy. Try again later.
+    /// The server does not answer, answers nonsense, or is too busy. Try again later.
     Unavailable,
 }
 
@@ -71,13 +71,13 @@ impl Error {
         Self::caused(kind, path.display().to_string(), source)
     }
 
-    /// The same error, with the time after which the other side wants to be asked again.
+    /// The same error, with the time after which the server accepts another request.
     pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;
         self
     }
 
-    /// The same error, with the name the other side gave to the request: its keeper finds it in the logs.
+    /// The same error, with the request id of the server: its administrator finds it in the logs.
     pub fn with_request_id(mut self, id: Option<String>) -> Self {
         self.request_id = id;
         self
@@ -88,12 +88,12 @@ impl Error {
         self.kind
     }
 
-    /// When the other side wants to be asked again, if it said so.
+    /// The time after which the server accepts another request, if it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The name the other side gave to the request that failed.
+    /// The request id of the server for the request that failed.
     pub fn request_id(&self) -> Option<&str> {
         self.request_id.as_deref()
     }

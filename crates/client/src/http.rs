@@ -21,18 +21,18 @@ use tokio::sync::Semaphore;
 use url::{Host, Url};
 use xet::wire::HttpRange;
 
+use crate::budget::{self, Bandwidth};
 use crate::error::{Error, ErrorKind, Result};
-use crate::permits::{self, Bandwidth};
 use crate::progress::Counter;
 use crate::retry::RetryPolicy;
 use crate::token::{Token, Tokens};
 use answer::{broken, read_all, refuse, unreached};
 use body::{Pieces, Watch};
 
-/// How to speak to a server.
+/// How to connect to a server.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Sends the token also over plain HTTP to other machines, where anyone on the way can read it.
+    /// Sends the token also over plain HTTP to other machines, where anybody on the network can read it.
     pub token_in_clear: bool,
     /// A proxy for everything; by default what the environment says (`HTTPS_PROXY`, `NO_PROXY`).
     pub proxy: Option<String>,
@@ -44,7 +44,7 @@ pub struct HttpOptions {
     pub stall_timeout: Duration,
     /// What a body must move in each [`HttpOptions::stall_timeout`].
     pub floor_bytes: u64,
-    /// How long the other side may think after it has everything.
+    /// Longest wait for an answer after the server has the whole request.
     pub answer_timeout: Duration,
     /// How often to try.
     pub retry: RetryPolicy,
@@ -73,7 +73,7 @@ impl Default for HttpOptions {
 
 /// One request.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct Request<'a> {
     method: Method,
     /// Below the server's address.
     path: &'a str,
@@ -82,7 +82,7 @@ pub(crate) struct Ask<'a> {
     pass: fn(StatusCode) -> bool,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> Request<'a> {
     pub(crate) fn get(path: &'a str) -> Self {
         Self { method: Method::GET, path, headers: Vec::new(), body: None, pass: |_| false }
     }
@@ -98,7 +98,7 @@ impl<'a> Ask<'a> {
     }
 
     /// Which refusals are answers to the caller.
-    pub(crate) fn pass(mut self, pass: fn(StatusCode) -> bool) -> Self {
+    pub(crate) fn accept_status(mut self, pass: fn(StatusCode) -> bool) -> Self {
         self.pass = pass;
         self
     }
@@ -144,7 +144,7 @@ impl Http {
             base: endpoint.trim_end_matches('/').to_owned(),
             client,
             tokens,
-            connections: Arc::new(Semaphore::new(permits::connections(options.connections_max))),
+            connections: Arc::new(Semaphore::new(budget::connections(options.connections_max))),
             up: bandwidth(),
             down: bandwidth(),
             reached: AtomicBool::new(false),
@@ -159,13 +159,14 @@ impl Http {
     }
 
     /// One request, tried as often as it is worth; answers below 400 and those it lets pass come back.
-    pub(crate) async fn call(&self, ask: &Ask<'_>) -> Result<Response> {
-        self.with_retries(|| self.once(ask)).await
+    pub(crate) async fn send(&self, request: &Request<'_>) -> Result<Response> {
+        self.with_retries(|| self.send_once(request)).await
     }
 
-    /// The same, and its whole answer of at most so many bytes.
-    pub(crate) async fn answer(&self, ask: &Ask<'_>, bytes_max: u64) -> Result<Bytes> {
-        self.with_retries(|| async { self.small(ask.path, self.once(ask).await?, bytes_max).await }).await
+    /// Sends a request and reads its whole answer of at most `bytes_max` bytes.
+    pub(crate) async fn send_and_read(&self, request: &Request<'_>, bytes_max: u64) -> Result<Bytes> {
+        let work = || async { self.read_body(request.path, self.send_once(request).await?, bytes_max).await };
+        self.with_retries(work).await
     }
 
     /// Does `work` as often as it is worth. A server that never answered is tried for a second or two only: its URL is wrong,
@@ -190,50 +191,50 @@ impl Http {
     }
 
     /// One request, once.
-    pub(crate) async fn once(&self, ask: &Ask<'_>) -> Result<Response> {
+    pub(crate) async fn send_once(&self, request: &Request<'_>) -> Result<Response> {
         let _connection = self.connections.acquire().await.expect("the semaphore is never closed");
-        self.exchange(ask).await
+        self.send_with_token(request).await
     }
 
-    async fn exchange(&self, ask: &Ask<'_>) -> Result<Response> {
-        let url = format!("{}{}", self.base, ask.path);
+    async fn send_with_token(&self, request: &Request<'_>) -> Result<Response> {
+        let url = format!("{}{}", self.base, request.path);
         let token = match &self.tokens {
             Some(tokens) => tokens.current().await?,
             None => None,
         };
-        let mut answer = self.attempt(&url, ask, token.as_ref()).await?;
+        let mut answer = self.attempt(&url, request, token.as_ref()).await?;
         // A token may have been taken back, or our clock may be wrong: once, with another.
         if answer.status() == StatusCode::UNAUTHORIZED
             && let (Some(tokens), Some(refused)) = (&self.tokens, &token)
             && let Some(other) = tokens.instead_of(refused).await?
         {
-            answer = self.attempt(&url, ask, Some(&other)).await?;
+            answer = self.attempt(&url, request, Some(&other)).await?;
         }
         match answer.status() {
-            status if status.is_success() || (ask.pass)(status) => Ok(answer),
-            _ => Err(refuse(ask.path, answer).await),
+            status if status.is_success() || (request.pass)(status) => Ok(answer),
+            _ => Err(refuse(request.path, answer).await),
         }
     }
 
-    async fn attempt(&self, url: &str, ask: &Ask<'_>, token: Option<&Token>) -> Result<Response> {
-        let mut request = self.client.request(ask.method.clone(), url);
-        for (name, value) in &ask.headers {
-            request = request.header(name, value);
+    async fn attempt(&self, url: &str, request: &Request<'_>, token: Option<&Token>) -> Result<Response> {
+        let mut builder = self.client.request(request.method.clone(), url);
+        for (name, value) in &request.headers {
+            builder = builder.header(name, value);
         }
         if let Some(token) = token {
             let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
                 .map_err(|_| Error::new(ErrorKind::Denied, "the token has characters no token has"))?;
             value.set_sensitive(true);
-            request = request.header(AUTHORIZATION, value);
+            builder = builder.header(AUTHORIZATION, value);
         }
-        let watch = Watch::new(ask.body.as_ref().map_or(0, Pieces::bytes));
-        if let Some(body) = &ask.body {
+        let watch = Watch::new(request.body.as_ref().map_or(0, Pieces::bytes));
+        if let Some(body) = &request.body {
             let stream = body.stream(watch.clone(), self.up.clone());
-            request = request.header(CONTENT_LENGTH, body.bytes()).body(reqwest::Body::wrap_stream(stream));
+            builder = builder.header(CONTENT_LENGTH, body.bytes()).body(reqwest::Body::wrap_stream(stream));
         }
         let options = &self.options;
         tokio::select! {
-            sent = request.send() => match sent {
+            sent = builder.send() => match sent {
                 Ok(answer) => {
                     self.reached.store(true, Ordering::Relaxed);
                     Ok(answer)
@@ -249,7 +250,7 @@ impl Http {
     }
 
     /// A small answer, whole.
-    pub(crate) async fn small(&self, path: &str, answer: Response, bytes_max: u64) -> Result<Bytes> {
+    pub(crate) async fn read_body(&self, path: &str, answer: Response, bytes_max: u64) -> Result<Bytes> {
         read_all(path, answer, bytes_max, self.options.stall_timeout).await
     }
 
@@ -262,9 +263,9 @@ impl Http {
         let Some(range) = HttpRange::from_half_open(&wanted) else {
             return Ok(Box::pin(futures::stream::empty()));
         };
-        let ask = Ask::get(path).header(RANGE, format!("bytes={range}"));
+        let request = Request::get(path).header(RANGE, format!("bytes={range}"));
         let connection = self.connections.clone().acquire_owned().await.expect("never closed");
-        let answer = self.exchange(&ask).await?;
+        let answer = self.send_with_token(&request).await?;
         Ok(body::received(path.to_owned(), answer, wanted, &self.options, self.down.clone(), connection))
     }
 

@@ -3,19 +3,20 @@
 //! Small files go into a commit as they are; large ones are pushed to the content store first and named in the commit by
 //! their SHA-256. [`upload`] and [`download`] do that for many files; [`Hub`] has the single calls.
 
+mod answer_cache;
 mod calls;
 pub mod commit;
 mod digest;
 pub mod download;
 pub mod pattern;
-pub mod place;
-mod recall;
+pub mod repo_path;
 pub mod settings;
 pub mod upload;
 
 pub use calls::{Candidate, Committed, Decided, Entry, Mode, Page};
 pub use commit::Commit;
-pub use place::{Place, Repo, RepoKind};
+pub use repo_path::RepoPath;
+pub use xet::wire::{RepoKind, RepoName};
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,42 +25,43 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use xet::wire::routes::{TokenScope, segment, token};
 
-use recall::Recall;
+use answer_cache::AnswerCache;
 
 use crate::cache::Cache;
+use crate::cas::connect_with;
 use crate::cas::http::{HttpCas, HttpOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Http;
-use crate::token::{Token, Tokens, connect_with};
+use crate::token::{Token, Tokens};
 
-/// A hub, and who asks it.
+/// A hub, and the token for it.
 #[derive(Debug, Clone)]
 pub struct Hub {
     http: Arc<Http>,
-    recall: Option<Recall>,
+    answers: Option<AnswerCache>,
 }
 
 impl Hub {
     /// The hub at `endpoint`, such as `https://hub.example.com`. Without a token, what is public.
     pub fn new(endpoint: &str, personal: Option<Token>, options: HttpOptions) -> Result<Self> {
         let tokens = personal.map(|token| Arc::new(Tokens::fixed(token)));
-        Ok(Self { http: Arc::new(Http::new(endpoint, tokens, options)?), recall: None })
+        Ok(Self { http: Arc::new(Http::new(endpoint, tokens, options)?), answers: None })
     }
 
     /// The same, keeping in `cache` what it says of files that are read. `offline`, it is not asked, and what it said before holds.
     pub fn with_cache(self, cache: Arc<Cache>, offline: bool) -> Self {
-        let recall = Recall::new(cache, offline, self.endpoint());
-        Self { recall: Some(recall), ..self }
+        let answers = AnswerCache::new(cache, offline, self.endpoint());
+        Self { answers: Some(answers), ..self }
     }
 
     /// Whether it is not asked.
     pub fn is_offline(&self) -> bool {
-        self.recall.as_ref().is_some_and(|recall| recall.offline)
+        self.answers.as_ref().is_some_and(|answers| answers.offline)
     }
 
     /// What it said before, if that is all there is.
-    fn offline(&self) -> Option<&Recall> {
-        self.recall.as_ref().filter(|recall| recall.offline)
+    fn offline(&self) -> Option<&AnswerCache> {
+        self.answers.as_ref().filter(|answers| answers.offline)
     }
 
     /// Where it is.
@@ -73,7 +75,7 @@ impl Hub {
     }
 
     /// The content store behind a repository. Its tokens are fetched again before they expire.
-    pub async fn cas(&self, repo: &Repo, revision: &str, scope: TokenScope) -> Result<HttpCas> {
+    pub async fn cas(&self, repo: &RepoName, revision: &str, scope: TokenScope) -> Result<HttpCas> {
         let path = token(repo.kind.plural(), &repo.id(), scope, Some(revision));
         connect_with(&self.http, &path).await
     }
@@ -81,7 +83,7 @@ impl Hub {
     /// Bytes of a file as they arrive: exactly those, or an error at the end. One request, made once.
     pub async fn read(
         &self,
-        repo: &Repo,
+        repo: &RepoName,
         revision: &str,
         path: &str,
         bytes: Range<u64>,
@@ -91,13 +93,13 @@ impl Hub {
 }
 
 /// A path of the API about a repository.
-fn api(repo: &Repo, rest: &str) -> String {
+fn api(repo: &RepoName, rest: &str) -> String {
     let (kind, namespace, name) = (repo.kind.plural(), segment(&repo.namespace), segment(&repo.name));
     format!("/api/{kind}/{namespace}/{name}{rest}")
 }
 
 /// A file's path on the web.
-fn web(repo: &Repo, what: &str, revision: &str, path: &str) -> String {
+fn web(repo: &RepoName, what: &str, revision: &str, path: &str) -> String {
     let prefix = match repo.kind {
         RepoKind::Model => String::new(),
         kind => format!("/{}", kind.plural()),
@@ -107,7 +109,7 @@ fn web(repo: &Repo, what: &str, revision: &str, path: &str) -> String {
 }
 
 /// Nothing is there.
-fn no_entry(repo: &Repo, revision: &str, path: &str) -> Error {
+fn no_entry(repo: &RepoName, revision: &str, path: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("{repo}: no file or folder {path:?} at {revision}"))
 }
 

@@ -1,8 +1,8 @@
-//! Counters that anyone may read while a transfer goes on.
+//! Counters that any thread may read while a transfer goes on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only one side changes and anyone may read.
+/// A number that any thread may read while it changes.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -46,7 +46,7 @@ pub struct Progress {
     pub leftovers: Counter,
     /// Requests that were made again.
     pub retries: Counter,
-    /// Terms of the shard at hand that the other side has proven.
+    /// Terms of the shard at hand that the server has proven.
     pub terms_verified: Counter,
     /// Terms of the shard at hand.
     pub terms_total: Counter,

@@ -4,15 +4,16 @@
 //! it arrives and written to a temporary name. Every chunk is hashed, and the file hash is computed over the chunks as they were
 //! delivered, never by cutting again. Only a file whose hash is right gets its name.
 
-mod batch;
+mod concurrency;
+mod cpu_pool;
 mod decode;
 mod engine;
 mod fetch;
-mod gate;
 mod journal;
-mod one;
-mod pool;
-mod source;
+mod many_files;
+mod old_version;
+mod planner;
+mod single_file;
 mod stream;
 mod write;
 
@@ -23,19 +24,18 @@ use std::time::Duration;
 
 use xet::{FileHash, Sha256};
 
+use crate::budget::{self, MemoryBudget};
 use crate::cache::Cache;
 use crate::cas::Cas;
 use crate::cut::CutOptions;
 use crate::error::{Error, ErrorKind, Result};
-use crate::permits::{self, Memory};
 use crate::progress::Progress;
-use gate::Gate;
-use pool::Pool;
+use concurrency::ConcurrencyLimit;
+use cpu_pool::CpuPool;
 
-pub(crate) use decode::Chunk;
 pub use fetch::Patience;
-pub(crate) use one::place_of;
-pub(crate) use write::{Stage, remove_leftover};
+pub(crate) use single_file::place_of;
+pub(crate) use write::{StagingDir, remove_leftover};
 
 /// How to pull.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ pub struct PullOptions {
 impl Default for PullOptions {
     fn default() -> Self {
         Self {
-            memory_bytes_max: permits::memory_of_transfer(),
+            memory_bytes_max: budget::memory_of_transfer(),
             connections_max: 32,
             threads: CutOptions::default().threads,
             sync: true,
@@ -106,11 +106,11 @@ pub struct Puller {
     cas: Option<Arc<dyn Cas>>,
     options: PullOptions,
     cache: Option<Arc<Cache>>,
-    memory: Memory,
-    gate: Gate,
-    pool: Pool,
+    memory: MemoryBudget,
+    concurrency: ConcurrencyLimit,
+    pool: CpuPool,
     progress: Arc<Progress>,
-    /// The chunks of the file that was last read by ranges, where the hub told them.
+    /// The chunks of the file that was last read by ranges, where the hub lists them.
     last_list: tokio::sync::Mutex<Option<(FileHash, Option<Arc<write::Expected>>)>>,
 }
 
@@ -129,9 +129,9 @@ impl Puller {
         Self {
             cas,
             cache: options.cache.clone(),
-            memory: Memory::new(options.memory_bytes_max),
-            gate: Gate::new(permits::connections(options.connections_max)),
-            pool: Pool::new(options.threads.get()),
+            memory: MemoryBudget::new(options.memory_bytes_max),
+            concurrency: ConcurrencyLimit::new(budget::connections(options.connections_max)),
+            pool: CpuPool::new(options.threads.get()),
             progress: Arc::default(),
             last_list: tokio::sync::Mutex::default(),
             options,
@@ -144,7 +144,7 @@ impl Puller {
         self
     }
 
-    /// Counters that anyone may read while work goes on.
+    /// Counters that any thread may read while work goes on.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
@@ -152,10 +152,10 @@ impl Puller {
     /// Pulls one file. When it fails or is dropped, what was fetched stays beside the target as `NAME.part`, and the next pull
     /// of the same file goes on from there.
     pub async fn file(&self, wanted: &Wanted) -> Result<Pulled> {
-        self.in_time(one::pull(self, wanted)).await
+        self.in_time(single_file::pull(self, wanted)).await
     }
 
-    /// Pulls many files, small ones together. Each result is told with its place in the list as soon as it is known; one that
+    /// Pulls many files, small ones together. Each result is reported with its place in the list as soon as it is known; one that
     /// fails does not stop the others. Small files are staged in a folder in `root`, which must be on the same file system as
     /// the targets.
     pub async fn files(
@@ -164,11 +164,11 @@ impl Puller {
         root: &Path,
         each: &mut (dyn FnMut(usize, Result<Pulled>) + Send),
     ) -> Result<()> {
-        self.in_time(batch::pull(self, wanted, root, each)).await
+        self.in_time(many_files::pull(self, wanted, root, each)).await
     }
 
     /// Writes the bytes `range` of a file to `out`, in order, and returns how many there were. An end past the file is the end
-    /// of the file. The whole file is verified by its hash, at the end; a part chunk by chunk, where the hub tells the chunks.
+    /// of the file. The whole file is verified by its hash, at the end; a part chunk by chunk, where the hub lists the chunks.
     pub async fn stream<W: std::io::Write + ?Sized>(
         &self,
         file: FileHash,
@@ -185,7 +185,7 @@ impl Puller {
         ranges: &[std::ops::Range<u64>],
         target: &Path,
     ) -> Result<u64> {
-        self.in_time(one::pull_sparse(self, file, ranges, target)).await
+        self.in_time(single_file::pull_sparse(self, file, ranges, target)).await
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -196,11 +196,6 @@ impl Puller {
         };
         tokio::time::timeout(deadline, work).await.map_err(late)?
     }
-}
-
-/// Text that no other process has.
-pub(crate) fn unique() -> String {
-    write::unique()
 }
 
 #[cfg(test)]

@@ -2,20 +2,20 @@
 //!
 //! Each file is read once, from start to end, by one worker, which cuts, hashes and places its chunks while they are in
 //! the cache; short files are taken together, and compressing is shared with workers that have nothing to read. Xorbs are
-//! sent while reading goes on, or written while they are made where the other side is a folder.
+//! sent while reading goes on, or written while they are made where the store is a local directory.
 //! A file is registered only after every xorb it is made of was acknowledged.
 
-mod base;
-mod bins;
-mod draft;
-mod guard;
-mod known;
-mod lane;
-mod pool;
-mod record;
-mod rooms;
-mod send;
+mod buffer_pool;
+mod compress;
+mod dedup_index;
+mod file_draft;
+mod fragmentation;
+mod open_xorb;
+mod previous_versions;
+mod reader;
+mod sender;
 mod shard_cache;
+mod workers;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use xet::compress::Policy;
 use xet::{FileHash, Sha256};
 
+use crate::budget;
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
-use crate::permits;
 use crate::progress::Progress;
 
 /// How to push.
@@ -41,18 +41,18 @@ pub struct PushOptions {
     pub sends_max: usize,
     /// How to compress.
     pub compression: Policy,
-    /// Where it is remembered which chunks the other side has. Without it nothing is, and a push that was killed starts
+    /// Directory of the shard cache. Without it a push that was killed starts
     /// from the beginning.
     pub cache: Option<PathBuf>,
     /// What the cache may hold.
     pub cache_bytes_max: u64,
-    /// Whether to ask the other side for chunks.
+    /// Whether to query the server for chunks.
     pub query: bool,
-    /// Files of the other side that these may be new versions of: their chunks need not be sent.
+    /// Files of the server that these may be new versions of: their chunks need not be sent.
     pub bases: Vec<FileHash>,
     /// Whether to compute and register the SHA-256 of each file; repositories need it.
     pub sha256: bool,
-    /// Whether to leave out everything that changes the other side.
+    /// Whether to leave out everything that changes the server.
     pub dry_run: bool,
 }
 
@@ -61,7 +61,7 @@ impl Default for PushOptions {
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         Self {
             threads,
-            memory_bytes: permits::memory_default(threads.get()),
+            memory_bytes: budget::memory_default(threads.get()),
             sends_max: 8,
             compression: Policy::Auto,
             cache: None,
@@ -87,7 +87,7 @@ pub struct PushedFile {
     pub sha256: Option<Sha256>,
 }
 
-/// What a push came to.
+/// Summary of a push.
 #[derive(Debug, Default)]
 pub struct Pushed {
     /// The files, in the order of their paths.
@@ -121,8 +121,8 @@ pub async fn push(
 ) -> Result<Pushed> {
     let start = Instant::now();
     let mut pushed = match push_once(cas.clone(), paths.clone(), options.clone(), progress.clone()).await {
-        // The other side swept what the cache remembers. It may be wrong about that only once.
-        Err(Failure::Refused { borrowed: true, error }) if error.kind() == ErrorKind::Invalid => {
+        // The server deleted xorbs that the cache lists. Once, the push is repeated without the cache.
+        Err(PushFailure::Refused { borrowed: true, error }) if error.kind() == ErrorKind::Invalid => {
             if let Some(cache) = &options.cache {
                 shard_cache::forget(cache);
             }
@@ -131,7 +131,7 @@ pub async fn push(
         }
         done => done,
     }
-    .map_err(Failure::into_error)?;
+    .map_err(PushFailure::into_error)?;
     pushed.elapsed = start.elapsed();
     Ok(pushed)
 }
@@ -141,17 +141,17 @@ async fn push_once(
     paths: Vec<PathBuf>,
     options: PushOptions,
     progress: Arc<Progress>,
-) -> std::result::Result<Pushed, Failure> {
+) -> std::result::Result<Pushed, PushFailure> {
     let before = (progress.new_bytes.value(), progress.known_bytes.value());
-    let mut known = known::Known::load(options.cache.as_deref(), options.cache_bytes_max);
-    base::learn(&*cas, &options.bases, &mut known).await;
-    let (placed, sealed) = send::channel();
+    let mut known = dedup_index::DedupIndex::load(options.cache.as_deref(), options.cache_bytes_max);
+    previous_versions::learn(&*cas, &options.bases, &mut known).await;
+    let (placed, sealed) = sender::channel();
     // Threads read, cut, hash, place and compress; what is sealed comes over the channel, in memory it has reserved.
-    let reading = pool::start(cas.clone(), paths, known, &options, progress.clone(), placed);
-    let sent = send::all(&cas, sealed, &options, &progress).await;
+    let reading = workers::start(cas.clone(), paths, known, &options, progress.clone(), placed);
+    let sent = sender::all(&cas, sealed, &options, &progress).await;
     let read = reading.join().await;
     let mut pushed = sent?;
-    let read = read.map_err(Failure::Failed)?;
+    let read = read.map_err(PushFailure::Failed)?;
     pushed.unread = read.unread;
     pushed.new_bytes = progress.new_bytes.value() - before.0;
     pushed.deduplicated_bytes = progress.known_bytes.value() - before.1;
@@ -161,7 +161,7 @@ async fn push_once(
 
 /// Why a push ended early.
 #[derive(Debug)]
-enum Failure {
+enum PushFailure {
     /// A shard was refused; `borrowed` when it relied on xorbs this push did not send.
     Refused {
         error: Error,
@@ -170,7 +170,7 @@ enum Failure {
     Failed(Error),
 }
 
-impl Failure {
+impl PushFailure {
     fn into_error(self) -> Error {
         match self {
             Self::Refused { error, .. } | Self::Failed(error) => error,
@@ -178,7 +178,7 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for PushFailure {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }

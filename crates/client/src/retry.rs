@@ -15,7 +15,7 @@ pub struct RetryPolicy {
     pub wait: Duration,
     /// No wait of our own is longer.
     pub wait_max: Duration,
-    /// The longest wait the other side may ask for with `Retry-After`; if it asks for more, we give up.
+    /// The longest wait that a server may demand with `Retry-After`; if it demands more, the request fails.
     pub retry_after_max: Duration,
 }
 

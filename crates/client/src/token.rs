@@ -1,10 +1,5 @@
 //! The token of the CAS routes: kept out of sight, and fetched again before it expires.
 
-mod route;
-
-pub use route::connect;
-pub(crate) use route::connect_with;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,7 +17,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// A token that works until somebody says otherwise.
+    /// A token without a known expiry.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), expires: None }
     }
@@ -49,7 +44,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Gets a new token from whoever gives them.
+/// Fetches a new token.
 pub type Refresh = Arc<dyn Fn() -> BoxFuture<'static, Result<Token>> + Send + Sync>;
 
 /// The token in use, and where the next one comes from. Many requests share it; one at a time refreshes.
@@ -70,7 +65,7 @@ impl Tokens {
     }
 
     /// The same, with a first token that was asked for already.
-    fn starting_with(mut self, token: Token) -> Self {
+    pub(crate) fn starting_with(mut self, token: Token) -> Self {
         *self.current.get_mut() = Some(token);
         self
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use xet::shard::{FileEntry, Footing, Form, ShardBuilder, Term};
+use xet::shard::{FileEntry, Form, ShardBuilder, StoredOptions, Term};
 use xet::xorb::{XorbInfo, XorbScanner};
 use xet::{ChunkHash, RangeHash, ShardHash, XorbHash};
 
@@ -218,7 +218,7 @@ impl Store {
         builder.flag_file_starts();
         let now_s = self.clock.now_s();
         // Dated: one without a date may be on its way out.
-        let footing = Footing { created_s: now_s.max(1), ..Footing::LOCAL };
+        let footing = StoredOptions { created_s: now_s.max(1), ..StoredOptions::LOCAL };
         let sealed = self.workers.run(move || {
             builder.encode(&Form::Stored(footing)).map(|bytes| (ShardHash::of(&bytes), Bytes::from(bytes)))
         });

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use xet::hash::HashKey;
-use xet::shard::keyed::{self, AnswerOptions};
-use xet::shard::{ChunkEntry, XorbEntry};
+use xet::shard::XorbEntry;
+use xet::shard::dedup_response::{self, DedupResponseOptions};
 use xet::xorb::XorbInfo;
 use xet::{ChunkHash, XorbHash};
 
@@ -175,7 +175,7 @@ impl Store {
             let message = format!("chunk {chunk} is not where the catalog says, in xorb {}", info.hash());
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
-        let options = AnswerOptions {
+        let options = DedupResponseOptions {
             key: self.dedup.key(now_s),
             created_s: now_s,
             expires_s: now_s.saturating_add(self.dedup.answer_s),
@@ -188,7 +188,8 @@ impl Store {
                 told.push((info, row.object_bytes));
             }
         }
-        let told = move || keyed::answer(told.iter().map(|(info, bytes)| entry(info, *bytes)), &options);
+        let told =
+            move || dedup_response::encode(told.iter().map(|(info, bytes)| entry(info, *bytes)), &options);
         let answer = self.workers.run(told).await?;
         let answer = answer.map_err(|source| Error::corrupt("dedup answer", source))?;
         Ok(Some(answer.into()))
@@ -329,22 +330,8 @@ pub(crate) fn gather(catalog: &Arc<Catalog>) -> Gather<(Reach, ChunkHash), Dedup
 
 /// A stored xorb as shards list it.
 pub(crate) fn entry(info: &XorbInfo, object_bytes: u64) -> XorbEntry {
-    let mut raw_start = 0;
-    let chunk = |place: &xet::xorb::ChunkPlace| {
-        let entry =
-            ChunkEntry { hash: place.hash, raw_start, raw_bytes: place.raw_end - raw_start, flags: 0 };
-        raw_start = place.raw_end;
-        entry
-    };
-    let chunks = info.chunks().iter().map(chunk).collect();
-    let narrow = |bytes: u64| u32::try_from(bytes).expect("a xorb is far less than 4 GiB");
-    XorbEntry {
-        hash: info.hash(),
-        flags: 0,
-        raw_bytes: narrow(info.raw_bytes()),
-        stored_bytes: narrow(object_bytes),
-        chunks,
-    }
+    let stored_bytes = u32::try_from(object_bytes).expect("a xorb is far less than 4 GiB");
+    XorbEntry { stored_bytes, ..XorbEntry::from(info) }
 }
 
 #[cfg(test)]

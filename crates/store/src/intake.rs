@@ -3,7 +3,6 @@
 //! So a file that came by plain HTTP shares its chunks with all others. What is found again is not stored again, and the
 //! shard that tells of the file is proven like anybody's.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -11,12 +10,10 @@ use futures::{Stream, StreamExt as _, stream};
 use sha2::Digest as _;
 use xet::chunk::Chunker;
 use xet::compress::Policy;
-use xet::hash::RangeHash;
-use xet::merkle::MerkleBuilder;
-use xet::shard::build::Form as ShardForm;
-use xet::shard::{ChunkEntry, FileEntry, ShardBuilder, Term, XorbEntry};
-use xet::xorb::{Form, SealedXorb, XorbBuilder};
-use xet::{ChunkHash, FileHash, Sha256, XorbHash};
+use xet::pack::{ChunkLocation, FilePacker, Packer};
+use xet::shard::Form as ShardForm;
+use xet::xorb::{Form, SealedXorb};
+use xet::{ChunkHash, FileHash, Sha256};
 
 use crate::Store;
 use crate::access::Grant;
@@ -39,8 +36,6 @@ pub const FILE_BYTES_MAX: u64 = CHUNKS_MAX as u64 * xet::limits::CHUNK_BYTES_MAX
 const CHUNKS_MAX: usize = 1_000_000;
 /// Raw bytes of the xorbs made here: fewer than may be, as each is in memory twice.
 const XORB_BYTES: u64 = 16 * 1024 * 1024;
-/// Chunks of other xorbs that are remembered.
-const KNOWN_CHUNKS_MAX: usize = 200_000;
 
 /// How far an intake is. Anyone may look.
 #[derive(Debug, Default)]
@@ -120,7 +115,7 @@ impl Store {
             cutter = back;
             intake = self.place_chunks(grant, intake, chunks).await?;
             progress.received_bytes.fetch_add(segment_bytes, Ordering::Relaxed);
-            progress.new_bytes.store(intake.new_bytes + intake.growing.raw_bytes(), Ordering::Relaxed);
+            progress.new_bytes.store(intake.new_bytes + intake.packer.open_bytes(), Ordering::Relaxed);
         }
         let (found, last) = self.workers.run(move || cutter.finish()).await?;
         intake = self.place_chunks(grant, intake, last).await?;
@@ -132,8 +127,10 @@ impl Store {
         }
         intake = self.store_xorb(grant, intake).await?;
         let new_bytes = intake.new_bytes;
-        let (file, shard) = self.workers.run(move || intake.shard(sha256)).await?;
-        let shard = shard.map_err(|source| Error::invalid("shard", source))?;
+        let packed = intake.file.finish();
+        let file = packed.hash;
+        let shard = move || intake.packer.finish([(packed, Some(sha256))]).encode(&ShardForm::Upload);
+        let shard = self.workers.run(shard).await?.map_err(|source| Error::invalid("shard", source))?;
         let declared = Some(shard.len() as u64);
         let pieces = stream::iter([Ok(Bytes::from(shard))]);
         self.register(grant, declared, pieces, &Progress::default()).await?;
@@ -141,20 +138,27 @@ impl Store {
         Ok(TakenIn { file, sha256, bytes, new_bytes })
     }
 
-    /// Finds a place for each chunk: where it is already, or in the xorb that grows.
+    /// Finds a location for each chunk: where it is already, or in the xorb that grows.
     async fn place_chunks(&self, grant: &Grant, mut intake: Intake, chunks: Vec<Chunk>) -> Result<Intake> {
-        for chunk in chunks {
+        for Chunk { hash, bytes } in chunks {
             // Where a run of known chunks ends, the next one may begin another xorb: those can be found.
-            let may_be_found =
-                intake.chunks.is_empty() || intake.last_was_known || chunk.hash.is_dedup_eligible();
-            if may_be_found && !intake.knows(&chunk.hash) {
-                self.look_up(grant, &mut intake, chunk.hash).await?;
+            let may_be_found = intake.chunks == 0 || intake.last_was_known || hash.is_dedup_eligible();
+            if may_be_found && intake.packer.find(&hash).is_none() {
+                self.look_up(grant, &mut intake, hash).await?;
             }
-            let is_full = intake.growing.raw_bytes() + chunk.bytes.len() as u64 > XORB_BYTES;
-            if is_full && !intake.knows(&chunk.hash) {
-                intake = self.store_xorb(grant, intake).await?;
-            }
-            intake.push(&chunk)?;
+            let found = intake.packer.find(&hash);
+            intake.last_was_known = found.is_some();
+            let location = match found {
+                Some(location) => location,
+                None => {
+                    if intake.packer.is_full(bytes.len()) {
+                        intake = self.store_xorb(grant, intake).await?;
+                    }
+                    let added = intake.packer.add(hash, &bytes);
+                    added.map_err(|source| Error::caused(ErrorKind::Internal, "a xorb", source))?
+                }
+            };
+            intake.push(location, hash, bytes.len())?;
         }
         Ok(intake)
     }
@@ -162,44 +166,26 @@ impl Store {
     /// Asks for a chunk as clients do, and learns the other chunks of the xorb that has it.
     async fn look_up(&self, grant: &Grant, intake: &mut Intake, chunk: ChunkHash) -> Result<()> {
         let Some(reach) = self.dedup_policy(grant.scope()).await?.reach(grant.scope()) else { return Ok(()) };
-        if intake.known.len() > KNOWN_CHUNKS_MAX {
-            intake.known.clear();
-        }
         for hit in self.catalog().dedup(&reach, &[chunk]).await? {
             let hash = hit.xorb.key.hash;
-            // Sweep must not take it before the shard refers to it.
+            // Garbage collection must not delete it before the shard refers to it.
             if self.catalog().touch_xorbs(&[hash], self.clock.now_s()).await?.is_empty() {
                 continue;
             }
             let info = self.footers.of(&hit.xorb.laid()).await?;
-            for (index, place) in (0..).zip(info.chunks()) {
-                intake.known.entry(place.hash).or_insert((Place::Stored(hash), index));
-            }
+            intake.packer.learn(&info);
         }
         Ok(())
     }
 
     /// Stores the xorb that grew, if anything is in it.
     async fn store_xorb(&self, grant: &Grant, mut intake: Intake) -> Result<Intake> {
-        if intake.growing.is_empty() {
+        let Some(SealedXorb { info, bytes }) = intake.packer.seal(Form::Footerless) else {
             return Ok(intake);
-        }
-        let sealed = intake.growing.seal(Form::Footerless);
-        let SealedXorb { info, bytes } =
-            sealed.map_err(|_| Error::new(ErrorKind::Internal, "an empty xorb"))?;
+        };
         let declared = Some(bytes.len() as u64);
         let pieces = stream::iter([Ok(Bytes::from(bytes))]).boxed();
         self.ingest(grant, info.hash(), declared, pieces).await?;
-        let mut raw_start = 0;
-        let chunk = |place: &xet::xorb::ChunkPlace| {
-            let raw_bytes = place.raw_end - raw_start;
-            let entry = ChunkEntry { hash: place.hash, raw_start, raw_bytes, flags: 0 };
-            raw_start = place.raw_end;
-            entry
-        };
-        let chunks = info.chunks().iter().map(chunk).collect();
-        let raw_bytes = u32::try_from(info.raw_bytes()).unwrap_or(u32::MAX);
-        intake.xorbs.push(XorbEntry { hash: info.hash(), flags: 0, raw_bytes, stored_bytes: 0, chunks });
         intake.new_bytes += info.raw_bytes();
         Ok(intake)
     }
@@ -254,23 +240,12 @@ impl Chunk {
     }
 }
 
-/// Where a chunk is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Stored(XorbHash),
-    /// In the xorb of this number among those made here.
-    Made(usize),
-}
-
-/// What is known of the file so far.
+/// A file on its way into the store.
 struct Intake {
-    known: HashMap<ChunkHash, (Place, u32)>,
-    /// Chunks of xorbs made here; unlike `known` never forgotten.
-    made: HashMap<ChunkHash, (Place, u32)>,
-    growing: XorbBuilder,
-    xorbs: Vec<XorbEntry>,
-    /// Every chunk of the file: its hash, length and place.
-    chunks: Vec<(ChunkHash, u32, Place, u32)>,
+    packer: Packer,
+    file: FilePacker,
+    /// Chunks of the file so far.
+    chunks: usize,
     last_was_known: bool,
     new_bytes: u64,
 }
@@ -278,11 +253,9 @@ struct Intake {
 impl Default for Intake {
     fn default() -> Self {
         Self {
-            known: HashMap::new(),
-            made: HashMap::new(),
-            growing: XorbBuilder::new(Policy::default()),
-            xorbs: Vec::new(),
-            chunks: Vec::new(),
+            packer: Packer::new(Policy::default(), XORB_BYTES),
+            file: FilePacker::default(),
+            chunks: 0,
             last_was_known: false,
             new_bytes: 0,
         }
@@ -290,63 +263,13 @@ impl Default for Intake {
 }
 
 impl Intake {
-    fn knows(&self, chunk: &ChunkHash) -> bool {
-        self.made.contains_key(chunk) || self.known.contains_key(chunk)
-    }
-
-    fn push(&mut self, chunk: &Chunk) -> Result<()> {
-        if self.chunks.len() >= CHUNKS_MAX {
+    fn push(&mut self, location: ChunkLocation, hash: ChunkHash, bytes: usize) -> Result<()> {
+        if self.chunks >= CHUNKS_MAX {
             let message = "the file is too large to be sent whole: send it with a client that speaks XET";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let found = self.made.get(&chunk.hash).or_else(|| self.known.get(&chunk.hash)).copied();
-        self.last_was_known = found.is_some();
-        let (place, index) = match found {
-            Some(found) => found,
-            None => {
-                let at = (Place::Made(self.xorbs.len()), self.growing.chunk_count());
-                let pushed = self.growing.push(chunk.hash, &chunk.bytes);
-                pushed.map_err(|source| Error::caused(ErrorKind::Internal, "a xorb", source))?;
-                self.made.insert(chunk.hash, at);
-                at
-            }
-        };
-        let bytes = u32::try_from(chunk.bytes.len()).unwrap_or(u32::MAX);
-        self.chunks.push((chunk.hash, bytes, place, index));
+        self.chunks += 1;
+        self.file.push(location, hash, u32::try_from(bytes).unwrap_or(u32::MAX));
         Ok(())
-    }
-
-    /// The shard that tells of the file.
-    fn shard(self, sha256: Sha256) -> (FileHash, std::result::Result<Vec<u8>, xet::FormatError>) {
-        let xorb_of = |place: Place| match place {
-            Place::Stored(hash) => hash,
-            Place::Made(n) => self.xorbs.get(n).map_or(XorbHash::ZERO, |xorb| xorb.hash),
-        };
-        let mut merkle = MerkleBuilder::default();
-        let mut terms: Vec<Term> = Vec::new();
-        let mut hashes: Vec<Vec<ChunkHash>> = Vec::new();
-        for (hash, bytes, place, index) in &self.chunks {
-            merkle.push(*hash, u64::from(*bytes));
-            let xorb = xorb_of(*place);
-            match terms.last_mut().zip(hashes.last_mut()) {
-                Some((term, hashes)) if term.xorb == xorb && term.chunks.end == *index => {
-                    term.chunks.end += 1;
-                    term.raw_bytes += bytes;
-                    hashes.push(*hash);
-                }
-                _ => {
-                    terms.push(Term { xorb, flags: 0, raw_bytes: *bytes, chunks: *index..index + 1 });
-                    hashes.push(vec![*hash]);
-                }
-            }
-        }
-        let file = merkle.finish_file();
-        let verification = Some(hashes.iter().map(RangeHash::of).collect());
-        let mut builder = ShardBuilder::default();
-        builder.push_file(FileEntry { hash: file, terms, verification, sha256: Some(sha256) });
-        for xorb in self.xorbs {
-            builder.push_xorb(xorb);
-        }
-        (file, builder.encode(&ShardForm::Upload))
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use moka::future::Cache;
-use xet::plan::{self, BatchPlan, Fetch, FetchRange, Plan, PlanTerm, XorbEnds};
-use xet::{FileHash, XorbHash};
+use xet::plan::{self, BatchPlan, Fetch, Plan, PlanTerm, RecipeTerm, XorbEnds};
+use xet::{FileHash, FormatError, XorbHash};
 
 use crate::Store;
 use crate::access::{Grant, Scope};
@@ -59,37 +59,24 @@ impl Store {
     pub async fn plan(&self, grant: &Grant, file: FileHash, range: Option<Range<u64>>) -> Result<Planned> {
         let layout = self.layout(grant, file).await?;
         let file_bytes = layout.file_bytes();
-        let asked = range.unwrap_or(0..u64::MAX);
-        if asked.start >= file_bytes && asked.start > 0 {
-            return Ok(Planned::PastEnd { file_bytes });
+        let terms = layout.terms.iter().map(|term| recipe_term(&layout, term));
+        let mut ends = HashMap::new();
+        for xorb in plan::clipped_xorbs(terms.clone(), range.as_ref()) {
+            let laid =
+                layout.xorbs.iter().find(|laid| laid.key.hash == xorb).ok_or_else(|| wrong_layout(xorb))?;
+            let info = self.footers.of(laid).await?;
+            let stored: Vec<_> = info.chunks().iter().map(|place| place.stored_end).collect();
+            let raw: Vec<_> = info.chunks().iter().map(|place| place.raw_end).collect();
+            ends.insert(xorb, (stored, raw));
         }
-        let wanted = asked.start..asked.end.min(file_bytes);
-        let mut plan = Plan::default();
-        let mut fetches = Fetches::default();
-        let mut at = 0;
-        for term in &layout.terms {
-            let span = at..at + u64::from(term.raw_bytes);
-            at = span.end;
-            if span.start >= wanted.end {
-                break;
+        let ends = |xorb: &XorbHash| ends.get(xorb).map(|(stored, raw)| XorbEnds { stored, raw });
+        match plan::plan_recipe(terms, range, ends).map_err(|source| corrupt(file, source))? {
+            plan::Planned::PastEnd { file_bytes } => Ok(Planned::PastEnd { file_bytes }),
+            plan::Planned::Covered(plan) => {
+                let keys = keys_of(&plan.fetches, [&*layout]);
+                Ok(Planned::Covered(Reconstruction { file_bytes, plan, keys }))
             }
-            let inside = wanted.start.max(span.start)..wanted.end.min(span.end);
-            if inside.is_empty() {
-                continue;
-            }
-            let piece = match inside == span {
-                true => Piece::whole(&layout, term),
-                false => self.clip(&layout, term, inside.start - span.start..inside.end - span.start).await?,
-            };
-            if plan.terms.is_empty() {
-                plan.offset_into_first_range = piece.offset;
-            }
-            fetches.push(layout.xorb_of(term).key, piece.fetch);
-            plan.terms.push(piece.term);
         }
-        let (fetches, keys) = fetches.finish();
-        plan.fetches = fetches;
-        Ok(Planned::Covered(Reconstruction { file_bytes, plan, keys }))
     }
 
     /// Plans several whole files at once: what two of them share is fetched once. Each must be there.
@@ -108,21 +95,15 @@ impl Store {
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
         }
-        let mut batch = BatchPlan::default();
-        let mut fetches = Fetches::default();
-        for file in files {
+        let recipes = files.iter().map(|file| {
             let layout = layouts.get(file).ok_or_else(|| unknown(file))?;
-            let mut terms = Vec::with_capacity(layout.terms.len());
-            for term in &layout.terms {
-                let piece = Piece::whole(layout, term);
-                fetches.push(layout.xorb_of(term).key, piece.fetch);
-                terms.push(piece.term);
-            }
-            batch.files.push((*file, terms));
-        }
-        let (fetches, keys) = fetches.finish();
-        batch.fetches = fetches;
-        Ok(BatchReconstruction { plan: batch, keys })
+            Ok((*file, layout.terms.iter().map(|term| recipe_term(layout, term))))
+        });
+        let recipes = recipes.collect::<Result<Vec<_>>>()?;
+        let plan =
+            plan::plan_recipe_batch(recipes).map_err(|source| Error::corrupt("a batch of files", source))?;
+        let keys = keys_of(&plan.fetches, layouts.values());
+        Ok(BatchReconstruction { plan, keys })
     }
 
     /// Raw bytes of a file the grant's repository may read.
@@ -149,23 +130,6 @@ impl Store {
     pub(crate) async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Arc<Layout>> {
         let asked = (grant.scope().clone(), file);
         self.layouts.of(asked, self.clock.now_s()).await?.ok_or_else(|| unknown(&file))
-    }
-
-    /// The part of a term that covers `wanted`, raw bytes counted from the term's start.
-    async fn clip(&self, layout: &Layout, term: &LaidTerm, wanted: Range<u64>) -> Result<Piece> {
-        let xorb = layout.xorb_of(term);
-        let info = self.footers.of(xorb).await?;
-        let stored: Vec<_> = info.chunks().iter().map(|place| place.stored_end).collect();
-        let raw: Vec<_> = info.chunks().iter().map(|place| place.raw_end).collect();
-        let ends = XorbEnds { stored: &stored, raw: &raw };
-        let whole = Piece::whole(layout, term).term;
-        let wrong = || Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", whole.xorb));
-        let planned = plan::plan(std::slice::from_ref(&whole), Some(wanted), |_| Some(ends));
-        let planned = planned.map_err(|source| Error::corrupt(format!("xorb {}", whole.xorb), source))?;
-        let plan::Planned::Covered(mut clipped) = planned else { return Err(wrong()) };
-        let fetch = clipped.fetches.pop().and_then(|mut fetch| fetch.ranges.pop());
-        let (term, fetch) = clipped.terms.pop().zip(fetch).ok_or_else(wrong)?;
-        Ok(Piece { offset: clipped.offset_into_first_range, term, fetch })
     }
 }
 
@@ -234,65 +198,30 @@ fn gather(catalog: &Arc<Catalog>) -> Gather<(Scope, FileHash), Arc<Layout>> {
     })
 }
 
-/// The part of one term that a plan needs.
-struct Piece {
-    /// Bytes of the first chunk that are not wanted.
-    offset: u64,
-    term: PlanTerm,
-    fetch: FetchRange,
+fn recipe_term(layout: &Layout, term: &LaidTerm) -> RecipeTerm {
+    let (xorb, chunks) = (layout.xorb_of(term).key.hash, term.chunks.clone());
+    let stored_bytes = u64::from(term.stored.start)..u64::from(term.stored.end);
+    RecipeTerm { term: PlanTerm { xorb, chunks, raw_bytes: term.raw_bytes }, stored_bytes }
 }
 
-impl Piece {
-    fn whole(layout: &Layout, term: &LaidTerm) -> Self {
-        let (xorb, chunks) = (layout.xorb_of(term).key.hash, term.chunks.clone());
-        let stored_bytes = u64::from(term.stored.start)..u64::from(term.stored.end);
-        Self {
-            offset: 0,
-            fetch: FetchRange { chunks: chunks.clone(), stored_bytes },
-            term: PlanTerm { xorb, chunks, raw_bytes: term.raw_bytes },
+/// The object of each fetch. A xorb has one stored form for as long as any file needs it.
+fn keys_of<'l>(fetches: &[Fetch], layouts: impl IntoIterator<Item = &'l Layout>) -> Vec<XorbKey> {
+    let mut keys: HashMap<XorbHash, Option<XorbKey>> =
+        fetches.iter().map(|fetch| (fetch.xorb, None)).collect();
+    for xorb in layouts.into_iter().flat_map(|layout| &layout.xorbs) {
+        if let Some(key) = keys.get_mut(&xorb.key.hash) {
+            key.get_or_insert(xorb.key);
         }
     }
+    fetches.iter().filter_map(|fetch| *keys.get(&fetch.xorb)?).collect()
 }
 
-/// Collects what to fetch, by xorb, in the order they are first needed. A xorb has one stored form for as long as any
-/// file needs it.
-#[derive(Default)]
-struct Fetches {
-    places: HashMap<XorbHash, usize>,
-    objects: Vec<(XorbKey, Vec<FetchRange>)>,
+fn wrong_layout(xorb: XorbHash) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {xorb}"))
 }
 
-impl Fetches {
-    fn push(&mut self, key: XorbKey, range: FetchRange) {
-        let place = *self.places.entry(key.hash).or_insert(self.objects.len());
-        match self.objects.get_mut(place) {
-            Some((_, ranges)) => ranges.push(range),
-            None => self.objects.push((key, vec![range])),
-        }
-    }
-
-    fn finish(self) -> (Vec<Fetch>, Vec<XorbKey>) {
-        let fetch = |(key, ranges): (XorbKey, _)| (Fetch { xorb: key.hash, ranges: merge(ranges) }, key);
-        self.objects.into_iter().map(fetch).unzip()
-    }
-}
-
-/// Sorts ranges and joins those that overlap or touch: neighbouring chunks are neighbours in the object too.
-fn merge(mut ranges: Vec<FetchRange>) -> Vec<FetchRange> {
-    ranges.sort_unstable_by_key(|range| (range.chunks.start, range.chunks.end));
-    let mut merged: Vec<FetchRange> = Vec::new();
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.chunks.start <= last.chunks.end => {
-                if range.chunks.end > last.chunks.end {
-                    last.chunks.end = range.chunks.end;
-                    last.stored_bytes.end = range.stored_bytes.end;
-                }
-            }
-            _ => merged.push(range),
-        }
-    }
-    merged
+fn corrupt(file: FileHash, source: FormatError) -> Error {
+    Error::corrupt(format!("file {file}"), source)
 }
 
 fn unknown(file: &FileHash) -> Error {

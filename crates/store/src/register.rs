@@ -19,7 +19,7 @@ use futures::Stream;
 use tokio::time::Instant;
 use xet::limits::SHARD_BYTES_MAX;
 use xet::shard::check::check_xorb;
-use xet::shard::{FileEntry, Footing, Form, Shard, ShardBuilder, XorbEntry};
+use xet::shard::{FileEntry, Form, Shard, ShardBuilder, StoredOptions, XorbEntry};
 use xet::{ChunkHash, FileHash, FormatError, Sha256, ShardHash, XorbHash};
 
 use crate::Store;
@@ -334,7 +334,7 @@ fn seal(shard: &Shard, named: &NamedXorbs, created_s: u64) -> std::result::Resul
         builder.push_xorb(XorbEntry { stored_bytes, ..xorb.clone() });
     }
     builder.flag_file_starts();
-    builder.encode(&Form::Stored(Footing { created_s, ..Footing::LOCAL }))
+    builder.encode(&Form::Stored(StoredOptions { created_s, ..StoredOptions::LOCAL }))
 }
 
 /// The digests the uploader claims. That of the empty file we know, and genuine clients send zeros for it.

@@ -5,15 +5,13 @@
 //! things follow, and this module is made of them:
 //!
 //! - the first 8 KiB less 64 bytes of a chunk need not be hashed;
-//! - candidates can be searched anywhere, in any order, on any number of cores ([`candidates`]), and the cuts chosen
-//!   afterwards from about one candidate in 64 KiB ([`select`]);
-//! - a cutter that starts in the middle of a stream agrees with the true cuts as soon as they have one cut in common.
+//! - a block can be searched for candidates by several lanes at once, and the cuts chosen from those afterwards;
+//! - a cutter that starts in the middle of a stream, at a candidate ([`first_candidate`]), agrees with the true cuts as soon as
+//!   they have one cut in common.
 
 mod gear;
 
-use std::ops::Range;
-
-use crate::suite::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GEAR_WINDOW};
+use crate::constants::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GEAR_WINDOW};
 
 /// Cuts a stream that arrives in pieces of any size, holding none of it.
 #[derive(Debug, Clone, Default)]
@@ -101,48 +99,10 @@ pub fn cut(data: &[u8]) -> Vec<usize> {
     cuts
 }
 
-/// Appends the candidates that the bytes `range` of `data` end to `found`, ascending: every place (the end of a byte)
-/// where the hash of the 64 bytes before it allows a cut. So a place between two parts belongs to the first.
-///
-/// Parts of one buffer may be searched on several cores and the results joined for [`select`]. Places closer than
-/// 64 bytes to the beginning of `data` are not judged: no cut can fall there.
-///
-/// # Panics
-///
-/// When `range` does not lie in `0..=data.len()`.
-pub fn candidates(data: &[u8], range: Range<usize>, found: &mut Vec<usize>) {
-    assert!(range.start <= range.end && range.end <= data.len(), "{range:?} lies in the buffer");
-    let from = range.start.max(GEAR_WINDOW - 1);
-    if from < range.end {
-        gear::candidates(data, from, range.end, found);
-    }
-}
-
 /// The first candidate of `data` in its first 128 KiB: a likely cut of the stream that these bytes are a part of.
 pub fn first_candidate(data: &[u8]) -> Option<usize> {
     let head = data.get(..CHUNK_BYTES_MAX).unwrap_or(data);
     head.get(GEAR_WINDOW..).and_then(|_| gear::first(head, GEAR_WINDOW - 1, head.len()))
-}
-
-/// Chooses the cuts of a buffer of `len` bytes from all its candidates, ascending. The last cut is `len`.
-pub fn select(candidates: impl IntoIterator<Item = usize>, len: usize) -> Vec<usize> {
-    let mut cuts = Vec::new();
-    let mut start = 0;
-    for candidate in candidates {
-        while candidate >= start + CHUNK_BYTES_MAX {
-            start += CHUNK_BYTES_MAX;
-            cuts.push(start);
-        }
-        if candidate >= start + CHUNK_BYTES_MIN && candidate < len {
-            start = candidate;
-            cuts.push(start);
-        }
-    }
-    while start < len {
-        start = len.min(start + CHUNK_BYTES_MAX);
-        cuts.push(start);
-    }
-    cuts
 }
 
 /// The search that this processor would use.

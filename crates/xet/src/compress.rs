@@ -253,7 +253,7 @@ impl Decompressor {
         Self::default()
     }
 
-    /// Fills exactly `raw`, as long as the chunk header says, or tells why `stored` does not: `at` is its offset.
+    /// Fills exactly `raw`, as long as the chunk header says, or says why `stored` does not decode: `at` is its offset.
     /// After an error the content of `raw` means nothing.
     pub fn decompress(
         &mut self,

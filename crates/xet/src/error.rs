@@ -1,6 +1,6 @@
 //! What is wrong with bytes: where, expected, found.
 
-use crate::hash::Hash;
+use crate::raw_hash::Hash;
 
 /// Why bytes are not what they claim to be. Every variant knows the offset it speaks of, counted from the first
 /// byte the reader was given.

@@ -4,78 +4,13 @@
 //! hexadecimal of the bytes. [`Sha256`] is the exception in spirit: its *field* in a shard is stored so that the
 //! string form of the field reads like the ordinary digest.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::constants;
 use crate::error::FormatError;
-use crate::suite;
 
-/// Any 32-byte hash, without saying of what. Orders as the shard format does: by four little-endian words.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Hash([u8; 32]);
-
-impl Hash {
-    /// 32 zero bytes: the hash of nothing.
-    pub const ZERO: Self = Self([0; 32]);
-
-    /// Takes raw bytes.
-    pub const fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The raw bytes.
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// The four little-endian words that order and print a hash.
-    pub fn words(&self) -> [u64; 4] {
-        let (words, _) = self.0.as_chunks::<8>();
-        let mut out = [0; 4];
-        for (out, word) in out.iter_mut().zip(words) {
-            *out = u64::from_le_bytes(*word);
-        }
-        out
-    }
-
-    /// The first word: the truncated hash of lookup tables.
-    pub fn prefix(&self) -> u64 {
-        let [first, ..] = self.words();
-        first
-    }
-
-    /// The last word: decides Merkle groups and dedup eligibility.
-    pub fn suffix(&self) -> u64 {
-        let [.., last] = self.words();
-        last
-    }
-
-    /// The 64 digits of the string form, without allocating.
-    pub fn hex(&self) -> [u8; 64] {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or_default();
-        let mut out = [0; 64];
-        let (pairs, _) = out.as_chunks_mut::<2>();
-        let bytes = self.words().into_iter().flat_map(u64::to_be_bytes);
-        for (pair, byte) in pairs.iter_mut().zip(bytes) {
-            *pair = [digit(byte >> 4), digit(byte & 15)];
-        }
-        out
-    }
-}
-
-impl Ord for Hash {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.words().cmp(&other.words())
-    }
-}
-
-impl PartialOrd for Hash {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
+pub use crate::raw_hash::Hash;
 
 /// Plain hexadecimal of bytes in their order, in lower case.
 pub fn hex(bytes: &[u8]) -> String {
@@ -108,21 +43,6 @@ pub fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-impl fmt::Display for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for word in self.words() {
-            write!(f, "{word:016x}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl FromStr for Hash {
     type Err = FormatError;
 
@@ -138,7 +58,7 @@ impl FromStr for Hash {
             let digits = text.get(16 * i..16 * (i + 1)).ok_or_else(refuse)?;
             *word = u64::from_str_radix(digits, 16).map_err(|_| refuse())?.to_le_bytes();
         }
-        Ok(Self(bytes))
+        Ok(Self::new(bytes))
     }
 }
 
@@ -215,7 +135,7 @@ hash_of! {
     FileHash
 }
 hash_of! {
-    /// Proves that whoever made a term knew the hashes of its chunks.
+    /// Proves that the maker of a term knew the hashes of its chunks.
     RangeHash
 }
 hash_of! {
@@ -226,12 +146,12 @@ hash_of! {
 impl ChunkHash {
     /// The hash of a chunk's raw bytes.
     pub fn of(chunk: &[u8]) -> Self {
-        Self::new(*blake3::keyed_hash(&suite::CHUNK_KEY, chunk).as_bytes())
+        Self::new(*blake3::keyed_hash(&constants::CHUNK_KEY, chunk).as_bytes())
     }
 
     /// Whether the hash alone makes the chunk eligible for global dedup. The first chunk of a file always is.
     pub fn is_dedup_eligible(&self) -> bool {
-        self.0.suffix().is_multiple_of(suite::DEDUP_MODULUS)
+        self.0.suffix().is_multiple_of(constants::DEDUP_MODULUS)
     }
 
     /// The hash as a dedup answer under `key` shows it. A zero key means unprotected.
@@ -246,7 +166,7 @@ impl ChunkHash {
 impl RangeHash {
     /// The hash over the chunk hashes of one term, in order.
     pub fn of<'a>(chunks: impl IntoIterator<Item = &'a ChunkHash>) -> Self {
-        let mut hasher = blake3::Hasher::new_keyed(&suite::RANGE_KEY);
+        let mut hasher = blake3::Hasher::new_keyed(&constants::RANGE_KEY);
         for chunk in chunks {
             hasher.update(chunk.as_bytes());
         }
@@ -257,7 +177,7 @@ impl RangeHash {
 impl ShardHash {
     /// The hash of a whole shard, footer included where it has one.
     pub fn of(shard: &[u8]) -> Self {
-        Self::new(*blake3::keyed_hash(&suite::CHUNK_KEY, shard).as_bytes())
+        Self::new(*blake3::keyed_hash(&constants::CHUNK_KEY, shard).as_bytes())
     }
 }
 

@@ -1,81 +1,14 @@
-//! Kernels: which implementations the hot loops run.
+//! Kernels: the hot loops, each with its portable twin, for comparing and measuring them.
 //!
 //! A kernel for some processors has a portable twin that gives the same bytes. Programs may choose the twins once, when they start
-//! ([`select`]): where a kernel is slower than its twin, or is suspected of being wrong. Like the detection of processor features,
-//! that is state of the process; it changes speed, and never a result.
-
-use std::fmt;
-use std::str::FromStr;
-use std::sync::OnceLock;
+//! ([`select`]): where a kernel is slower than its twin, or is suspected of being wrong.
 
 use crate::chunk;
-use crate::compress::{Compressor, Policy, Scheme, bg4};
+use crate::compress::{Compressor, Policy, Scheme};
 use crate::hash::ChunkHash;
 use crate::sha256;
 
-/// Which implementations run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Choice {
-    /// What the processor has instructions for.
-    Native,
-    /// The portable twins.
-    Portable,
-}
-
-impl Choice {
-    const ALL: [Self; 2] = [Self::Native, Self::Portable];
-
-    /// The name in settings and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Portable => "portable",
-        }
-    }
-}
-
-/// What runs unless a program says otherwise. With the feature `portable` the tests run the twins.
-const DEFAULT: Choice = if cfg!(feature = "portable") { Choice::Portable } else { Choice::Native };
-
-static CHOICE: OnceLock<Choice> = OnceLock::new();
-
-/// Chooses for the whole process. Only the first choice counts: later ones return it as an error when it was another.
-pub fn select(choice: Choice) -> Result<(), Choice> {
-    match *CHOICE.get_or_init(|| choice) {
-        first if first == choice => Ok(()),
-        first => Err(first),
-    }
-}
-
-/// What was chosen, or the default.
-pub fn choice() -> Choice {
-    CHOICE.get().copied().unwrap_or(DEFAULT)
-}
-
-/// Whether kernels for this processor may be used.
-pub(crate) fn use_native() -> bool {
-    choice() == Choice::Native
-}
-
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Choice {
-    type Err = ChoiceError;
-
-    fn from_str(text: &str) -> Result<Self, ChoiceError> {
-        let known = Self::ALL.into_iter().find(|choice| choice.name() == text);
-        known.ok_or_else(|| ChoiceError(text.chars().take(80).collect()))
-    }
-}
-
-/// Text that names no choice.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("should be native or portable, found {0:?}")]
-pub struct ChoiceError(String);
+pub use crate::kernel_choice::{Choice, ChoiceError, choice, select};
 
 /// A hot loop, for comparing a kernel with its twin. Each function goes over all bytes once and returns a number that depends on
 /// the result; the choice of the process does not matter to them.
@@ -92,7 +25,7 @@ pub struct Kernel {
 }
 
 /// All of them.
-pub fn all() -> [Kernel; 5] {
+pub fn all() -> [Kernel; 4] {
     [
         Kernel {
             name: "gear search",
@@ -106,12 +39,6 @@ pub fn all() -> [Kernel; 5] {
             run_native: |bytes| sum_of_digests(bytes, true),
             run_portable: Some(|bytes| sum_of_digests(bytes, false)),
         },
-        Kernel {
-            name: "byte grouping",
-            native: bg4::native_grouping(),
-            run_native: |bytes| sum_of_groups(bytes, true),
-            run_portable: Some(|bytes| sum_of_groups(bytes, false)),
-        },
         Kernel { name: "LZ4", native: "lz4_flex", run_native: sum_of_lz4, run_portable: None },
         Kernel { name: "BLAKE3", native: "blake3", run_native: sum_of_hashes, run_portable: None },
     ]
@@ -121,20 +48,6 @@ fn sum_of_digests(bytes: &[u8], native: bool) -> u64 {
     let messages: Vec<&[u8]> = bytes.chunks(MESSAGE_BYTES).collect();
     let digests = sha256::digest_all_with(&messages, native);
     digests.iter().map(|digest| sum_of_words(digest.as_bytes(), 8)).fold(0, u64::wrapping_add)
-}
-
-fn sum_of_groups(bytes: &[u8], native: bool) -> u64 {
-    let mut grouped = vec![0; MESSAGE_BYTES];
-    let mut raw = vec![0; MESSAGE_BYTES];
-    let sum = |chunk: &[u8]| {
-        let (Some(grouped), Some(raw)) = (grouped.get_mut(..chunk.len()), raw.get_mut(..chunk.len())) else {
-            return 0;
-        };
-        bg4::group_with(chunk, grouped, native);
-        bg4::ungroup_with(grouped, raw, native);
-        sum_of_words(grouped, 1024).wrapping_add(sum_of_words(raw, 1024))
-    };
-    bytes.chunks(MESSAGE_BYTES).map(sum).fold(0, u64::wrapping_add)
 }
 
 fn sum_of_lz4(bytes: &[u8]) -> u64 {
@@ -173,25 +86,5 @@ mod tests {
                 assert_eq!((kernel.run_native)(&data), portable(&data), "{}, {len} bytes", kernel.name);
             }
         }
-    }
-
-    #[test]
-    fn choices_have_names_and_others_are_refused() {
-        for choice in Choice::ALL {
-            assert_eq!(choice.to_string().parse(), Ok(choice));
-        }
-        let error = "Portable".parse::<Choice>().unwrap_err();
-        assert_eq!(error.to_string(), "should be native or portable, found \"Portable\"");
-    }
-
-    /// Every test is a process of its own: what this one chooses concerns no other.
-    #[test]
-    fn the_first_choice_counts() {
-        assert_eq!(choice(), DEFAULT);
-        assert_eq!(select(Choice::Portable), Ok(()));
-        assert_eq!(choice(), Choice::Portable);
-        assert_eq!(select(Choice::Portable), Ok(()));
-        assert_eq!(select(Choice::Native), Err(Choice::Portable));
-        assert_eq!(crate::chunk::cut(&noise(1, 1 << 20)), testkit::twin::cuts(&noise(1, 1 << 20)));
     }
 }

@@ -6,16 +6,19 @@
 
 pub mod chunk;
 pub mod compress;
+pub mod constants;
 pub mod cursor;
 pub mod error;
 pub mod hash;
+mod kernel_choice;
 pub mod kernels;
 pub mod limits;
 pub mod merkle;
+pub mod pack;
 pub mod plan;
+mod raw_hash;
 pub mod sha256;
 pub mod shard;
-pub mod suite;
 pub mod wire;
 pub mod xorb;
 

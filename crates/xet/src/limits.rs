@@ -1,11 +1,11 @@
 //! What we accept from strangers. Every number from outside is compared with one of these before it sizes
 //! anything.
 
-use crate::suite;
+use crate::constants;
 
 /// Raw bytes of one chunk.
 pub const CHUNK_BYTES_MAX: u32 = 128 * 1024;
-const _: () = assert!(CHUNK_BYTES_MAX as usize == suite::CHUNK_BYTES_MAX);
+const _: () = assert!(CHUNK_BYTES_MAX as usize == constants::CHUNK_BYTES_MAX);
 
 /// Stored bytes of one chunk. The draft says 128 KiB; the reference reads up to twice that, because an encoder that
 /// does not fall back to raw storage may expand what it cannot shrink. We write less than the raw length.

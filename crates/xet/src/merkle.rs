@@ -8,10 +8,10 @@ mod subtree;
 
 use std::io::Write;
 
+use crate::constants;
 use crate::hash::{ChunkHash, FileHash, Hash, XorbHash};
-use crate::suite;
 
-pub use subtree::subtree;
+pub use subtree::{MerkleHashSubtree, SubtreeNode, subtree};
 
 /// Builds the tree while leaves arrive, keeping at most nine nodes a level.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,7 @@ impl MerkleBuilder {
 
     /// The hash of the file made of these chunks.
     pub fn finish_file(self) -> FileHash {
-        self.finish_file_salted(&suite::FILE_KEY)
+        self.finish_file_salted(&constants::FILE_KEY)
     }
 
     /// The file hash in a deployment with its own salt. An empty file is zeros whatever the salt.
@@ -102,26 +102,26 @@ fn build(chunks: impl IntoIterator<Item = (ChunkHash, u64)>) -> MerkleBuilder {
 
 fn ends_group(open: &[(Hash, u64)]) -> bool {
     let by_hash =
-        open.last().is_some_and(|(hash, _)| hash.suffix().is_multiple_of(suite::NODE_CHILDREN_MEAN));
-    open.len() >= suite::NODE_CHILDREN_MAX || open.len() >= suite::NODE_CHILDREN_MIN && by_hash
+        open.last().is_some_and(|(hash, _)| hash.suffix().is_multiple_of(constants::NODE_CHILDREN_MEAN));
+    open.len() >= constants::NODE_CHILDREN_MAX || open.len() >= constants::NODE_CHILDREN_MIN && by_hash
 }
 
 /// One node over a group: the keyed hash of a line `<hash> : <bytes>` per child, and the sum of the bytes.
 fn merge(group: &[(Hash, u64)]) -> (Hash, u64) {
     // 64 digits, three characters, at most 20 digits, a line end.
-    let mut text = [0; suite::NODE_CHILDREN_MAX * 88];
+    let mut text = [0; constants::NODE_CHILDREN_MAX * 88];
     let mut rest = text.as_mut_slice();
     let mut total = 0u64;
     for (hash, bytes) in group {
         rest.write_all(&hash.hex())
             .and_then(|()| writeln!(rest, " : {bytes}"))
             .expect("a group fits its buffer");
-        // Lengths of real chunks cannot overflow; sizes invented by a stranger may, and the reference wraps.
+        // Lengths of real chunks cannot overflow; untrusted sizes may, and the reference wraps.
         total = total.wrapping_add(*bytes);
     }
     let left = rest.len();
     let lines = text.get(..text.len() - left).unwrap_or_default();
-    (Hash::new(*blake3::keyed_hash(&suite::NODE_KEY, lines).as_bytes()), total)
+    (Hash::new(*blake3::keyed_hash(&constants::NODE_KEY, lines).as_bytes()), total)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! decodes it, concatenates the terms, and drops [`Plan::offset_into_first_range`] bytes from the front. What a
 //! byte range leaves over at the end of the last term is for the reader to drop: it knows what it asked for.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::error::{FormatError, expect_number, expect_range};
@@ -20,6 +20,15 @@ pub struct PlanTerm {
     pub chunks: Range<u32>,
     /// Raw bytes of those chunks.
     pub raw_bytes: u32,
+}
+
+/// A term of a stored file, with the stored bytes of its chunks: only where it is clipped do the ends of chunks matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecipeTerm {
+    /// The term.
+    pub term: PlanTerm,
+    /// Bytes of its chunks in the stored xorb, half-open.
+    pub stored_bytes: Range<u64>,
 }
 
 /// Where the chunks of one xorb end, counted from the xorb's start: one number for each chunk, ascending.
@@ -97,19 +106,23 @@ pub struct BatchPlan {
 }
 
 /// Raw bytes of the file that `terms` make; an error when a number on the way is impossible.
-pub fn file_bytes(terms: &[PlanTerm]) -> Result<u64, FormatError> {
-    let mut sum = 0_u64;
-    for term in terms {
-        check_chunks(&term.chunks)?;
-        sum = sum.checked_add(u64::from(term.raw_bytes)).ok_or(FormatError::Range {
-            at: sum,
-            what: "file bytes",
-            min: 0,
-            max: u64::MAX,
-            found: u64::MAX,
-        })?;
-    }
+pub fn file_bytes<'t>(terms: impl IntoIterator<Item = &'t PlanTerm>) -> Result<u64, FormatError> {
+    let mut sum = 0;
+    terms.into_iter().try_for_each(|term| add_term(&mut sum, term))?;
     Ok(sum)
+}
+
+fn add_term(sum: &mut u64, term: &PlanTerm) -> Result<(), FormatError> {
+    check_chunks(&term.chunks)?;
+    let (what, max) = ("file bytes", u64::MAX);
+    *sum = sum.checked_add(u64::from(term.raw_bytes)).ok_or(FormatError::Range {
+        at: *sum,
+        what,
+        min: 0,
+        max,
+        found: max,
+    })?;
+    Ok(())
 }
 
 /// Plans the bytes `range` of the file that `terms` make, or all of it.
@@ -125,36 +138,45 @@ pub fn plan<'a>(
     range: Option<Range<u64>>,
     mut ends: impl FnMut(&XorbHash) -> Option<XorbEnds<'a>>,
 ) -> Result<Planned, FormatError> {
-    let file_bytes = file_bytes(terms)?;
-    let asked = range.unwrap_or(0..u64::MAX);
-    if asked.start >= file_bytes && asked.start > 0 {
-        return Ok(Planned::PastEnd { file_bytes });
-    }
-    let wanted = asked.start..asked.end.min(file_bytes);
+    plan_pieces(
+        terms.iter(),
+        |term| term,
+        range,
+        |at, term, inside| {
+            let xorb = checked(at, term, &mut ends)?;
+            clip(term, xorb, inside)
+        },
+    )
+}
 
-    let mut plan = Plan::default();
-    let mut fetches = FetchSet::default();
-    let mut at = 0_u64;
-    for term in terms {
-        let span = at..at.saturating_add(u64::from(term.raw_bytes));
-        at = span.end;
-        if span.start >= wanted.end {
-            break;
-        }
-        let inside = wanted.start.max(span.start)..wanted.end.min(span.end);
-        if inside.is_empty() {
-            continue;
-        }
-        let xorb = checked(span.start, term, &mut ends)?;
-        let (offset, clipped) = clip(term, xorb, inside.start - span.start..inside.end - span.start)?;
-        if plan.terms.is_empty() {
-            plan.offset_into_first_range = offset;
-        }
-        fetches.add(&clipped, xorb);
-        plan.terms.push(clipped);
-    }
-    plan.fetches = fetches.finish()?;
-    Ok(Planned::Covered(plan))
+/// Plans the bytes `range` of a stored file, or all of it, as [`plan`] does. `ends` is asked only for terms that the range
+/// cuts, which are those of [`clipped_xorbs`].
+pub fn plan_recipe<'a>(
+    terms: impl Iterator<Item = RecipeTerm> + Clone,
+    range: Option<Range<u64>>,
+    mut ends: impl FnMut(&XorbHash) -> Option<XorbEnds<'a>>,
+) -> Result<Planned, FormatError> {
+    plan_pieces(
+        terms,
+        |term| &term.term,
+        range,
+        |at, RecipeTerm { term, stored_bytes }, inside| {
+            if inside == (0..u64::from(term.raw_bytes)) {
+                return Ok(Piece::whole(term, stored_bytes));
+            }
+            let xorb = checked(at, &term, &mut ends)?;
+            clip(&term, xorb, inside)
+        },
+    )
+}
+
+/// The xorbs, at most two, whose chunk ends [`plan_recipe`] needs: those in which the range begins and ends.
+pub fn clipped_xorbs(terms: impl Iterator<Item = RecipeTerm>, range: Option<&Range<u64>>) -> Vec<XorbHash> {
+    let Some(range) = range else { return Vec::new() };
+    let is_clipped =
+        |(term, inside): &(RecipeTerm, Touched)| inside.bytes != (0..u64::from(term.term.raw_bytes));
+    let clipped = touched(terms, |term| &term.term, range).filter(is_clipped);
+    clipped.map(|(term, _)| term.term.xorb).collect()
 }
 
 /// Plans several whole files at once: chunks that two of them share are downloaded once.
@@ -168,13 +190,103 @@ pub fn plan_batch<'a, 't>(
         let mut at = 0_u64;
         for term in terms {
             check_chunks(&term.chunks)?;
-            fetches.add(term, checked(at, term, &mut ends)?);
+            let stored_bytes = checked(at, term, &mut ends)?.stored_range(&term.chunks)?;
+            fetches.add(term.xorb, FetchRange { chunks: term.chunks.clone(), stored_bytes });
             at = at.saturating_add(u64::from(term.raw_bytes));
         }
         batch.files.push((file, terms.to_vec()));
     }
     batch.fetches = fetches.finish()?;
     Ok(batch)
+}
+
+/// Plans several whole stored files at once.
+pub fn plan_recipe_batch<T: Iterator<Item = RecipeTerm>>(
+    files: impl IntoIterator<Item = (FileHash, T)>,
+) -> Result<BatchPlan, FormatError> {
+    let mut batch = BatchPlan::default();
+    let mut fetches = FetchSet::default();
+    for (file, recipe) in files {
+        let mut terms = Vec::new();
+        for RecipeTerm { term, stored_bytes } in recipe {
+            check_chunks(&term.chunks)?;
+            let Piece { term, fetch, .. } = Piece::whole(term, stored_bytes);
+            fetches.add(term.xorb, fetch);
+            terms.push(term);
+        }
+        batch.files.push((file, terms));
+    }
+    batch.fetches = fetches.finish()?;
+    Ok(batch)
+}
+
+/// The part of one term that a plan needs.
+struct Piece {
+    /// Bytes of the first chunk before the wanted ones.
+    offset: u64,
+    term: PlanTerm,
+    fetch: FetchRange,
+}
+
+impl Piece {
+    fn whole(term: PlanTerm, stored_bytes: Range<u64>) -> Self {
+        Self { offset: 0, fetch: FetchRange { chunks: term.chunks.clone(), stored_bytes }, term }
+    }
+}
+
+/// Plans `range` of the file of these terms; `piece` takes what the range touches of one, which begins at a place in the file.
+fn plan_pieces<T>(
+    terms: impl Iterator<Item = T> + Clone,
+    term_of: impl Fn(&T) -> &PlanTerm,
+    range: Option<Range<u64>>,
+    mut piece: impl FnMut(u64, T, Range<u64>) -> Result<Piece, FormatError>,
+) -> Result<Planned, FormatError> {
+    let mut file_bytes = 0;
+    terms.clone().try_for_each(|term| add_term(&mut file_bytes, term_of(&term)))?;
+    let asked = range.unwrap_or(0..u64::MAX);
+    if asked.start >= file_bytes && asked.start > 0 {
+        return Ok(Planned::PastEnd { file_bytes });
+    }
+    let mut plan = Plan::default();
+    let mut fetches = FetchSet::default();
+    for (term, Touched { at, bytes }) in touched(terms, term_of, &asked) {
+        let Piece { offset, term, fetch } = piece(at, term, bytes)?;
+        if plan.terms.is_empty() {
+            plan.offset_into_first_range = offset;
+        }
+        fetches.add(term.xorb, fetch);
+        plan.terms.push(term);
+    }
+    plan.fetches = fetches.finish()?;
+    Ok(Planned::Covered(plan))
+}
+
+/// A part of a term that a range touches.
+struct Touched {
+    /// Where the term begins in the file.
+    at: u64,
+    /// Raw bytes, counted from the term's start.
+    bytes: Range<u64>,
+}
+
+/// The terms that `range` touches.
+fn touched<T>(
+    terms: impl Iterator<Item = T>,
+    term_of: impl Fn(&T) -> &PlanTerm,
+    range: &Range<u64>,
+) -> impl Iterator<Item = (T, Touched)> {
+    let Range { start, end } = *range;
+    let mut next = 0_u64;
+    let spans = terms.map(move |term| {
+        let at = next;
+        next = at.saturating_add(u64::from(term_of(&term).raw_bytes));
+        (term, at..next)
+    });
+    spans.take_while(move |(_, span)| span.start < end).filter_map(move |(term, span)| {
+        let inside = start.max(span.start)..end.min(span.end);
+        let bytes = inside.start.saturating_sub(span.start)..inside.end.saturating_sub(span.start);
+        (!inside.is_empty()).then_some((term, Touched { at: span.start, bytes }))
+    })
 }
 
 /// The ends of a term's xorb, once the term agrees with them. `at` is where the term begins in the file.
@@ -191,9 +303,8 @@ fn checked<'a>(
     Ok(xorb)
 }
 
-/// Clips a checked term to the chunks that cover `wanted`, raw bytes counted from the term's start. Also says how
-/// many bytes of the first kept chunk come before the wanted ones.
-fn clip(term: &PlanTerm, xorb: XorbEnds<'_>, wanted: Range<u64>) -> Result<(u64, PlanTerm), FormatError> {
+/// Clips a checked term to the chunks that cover `wanted`, raw bytes counted from the term's start.
+fn clip(term: &PlanTerm, xorb: XorbEnds<'_>, wanted: Range<u64>) -> Result<Piece, FormatError> {
     let base = xorb.raw_range(&term.chunks)?.start;
     let first = index(term.chunks.start);
     let ends = xorb.raw.get(first..index(term.chunks.end)).unwrap_or_default();
@@ -206,47 +317,50 @@ fn clip(term: &PlanTerm, xorb: XorbEnds<'_>, wanted: Range<u64>) -> Result<(u64,
     let raw = xorb.raw_range(&chunks)?;
     let raw_bytes = u32::try_from(raw.end - raw.start).expect("both ends of the span are 32-bit numbers");
     let offset = (base + wanted.start).checked_sub(raw.start).ok_or(ENDS_DESCEND)?;
-    Ok((offset, PlanTerm { xorb: term.xorb, chunks, raw_bytes }))
+    let fetch = FetchRange { stored_bytes: xorb.stored_range(&chunks)?, chunks: chunks.clone() };
+    Ok(Piece { offset, term: PlanTerm { xorb: term.xorb, chunks, raw_bytes }, fetch })
 }
 
-/// Collects the chunk runs of terms, by xorb, in the order xorbs first appear.
+/// Collects what to download, by xorb, in the order xorbs first appear.
 #[derive(Default)]
-struct FetchSet<'a> {
-    places: BTreeMap<XorbHash, usize>,
-    xorbs: Vec<(XorbHash, XorbEnds<'a>, Vec<Range<u32>>)>,
+struct FetchSet {
+    places: HashMap<XorbHash, usize>,
+    xorbs: Vec<Fetch>,
 }
 
-impl<'a> FetchSet<'a> {
-    fn add(&mut self, term: &PlanTerm, ends: XorbEnds<'a>) {
-        let place = *self.places.entry(term.xorb).or_insert(self.xorbs.len());
+impl FetchSet {
+    fn add(&mut self, xorb: XorbHash, range: FetchRange) {
+        let place = *self.places.entry(xorb).or_insert(self.xorbs.len());
         match self.xorbs.get_mut(place) {
-            Some((_, _, runs)) => runs.push(term.chunks.clone()),
-            None => self.xorbs.push((term.xorb, ends, vec![term.chunks.clone()])),
+            Some(fetch) => fetch.ranges.push(range),
+            None => self.xorbs.push(Fetch { xorb, ranges: vec![range] }),
         }
     }
 
-    fn finish(self) -> Result<Vec<Fetch>, FormatError> {
-        let fetch = |(xorb, ends, runs): (XorbHash, XorbEnds<'_>, Vec<Range<u32>>)| {
-            let ranges = merge(runs)
-                .into_iter()
-                .map(|chunks| Ok(FetchRange { stored_bytes: ends.stored_range(&chunks)?, chunks }));
-            Ok(Fetch { xorb, ranges: ranges.collect::<Result<_, FormatError>>()? })
-        };
-        self.xorbs.into_iter().map(fetch).collect()
+    fn finish(mut self) -> Result<Vec<Fetch>, FormatError> {
+        for fetch in &mut self.xorbs {
+            fetch.ranges = merge(std::mem::take(&mut fetch.ranges))?;
+        }
+        Ok(self.xorbs)
     }
 }
 
-/// Sorts runs and joins those that overlap or touch.
-fn merge(mut runs: Vec<Range<u32>>) -> Vec<Range<u32>> {
-    runs.sort_unstable_by_key(|run| (run.start, run.end));
-    let mut merged: Vec<Range<u32>> = Vec::new();
-    for run in runs {
+/// Sorts ranges and joins those that overlap or touch: neighbouring chunks are neighbours in the stored xorb, too.
+fn merge(mut ranges: Vec<FetchRange>) -> Result<Vec<FetchRange>, FormatError> {
+    ranges.sort_unstable_by_key(|range| (range.chunks.start, range.chunks.end));
+    let mut merged: Vec<FetchRange> = Vec::new();
+    for range in ranges {
         match merged.last_mut() {
-            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
-            _ => merged.push(run),
+            Some(last) if range.chunks.start <= last.chunks.end => {
+                if range.chunks.end > last.chunks.end {
+                    (last.chunks.end, last.stored_bytes.end) = (range.chunks.end, range.stored_bytes.end);
+                }
+            }
+            _ => merged.push(range),
         }
     }
-    merged
+    let ascend = merged.iter().all(|range| range.stored_bytes.start <= range.stored_bytes.end);
+    if ascend { Ok(merged) } else { Err(ENDS_DESCEND) }
 }
 
 /// The bytes of a run of chunks, by the ends of all chunks.

@@ -14,7 +14,7 @@ mod tests;
 use sha2::Digest;
 
 use crate::hash::Sha256;
-use crate::kernels::use_native;
+use crate::kernel_choice::use_native;
 
 /// The digest of each message, in the order of the messages.
 pub fn digest_all(messages: &[&[u8]]) -> Vec<Sha256> {

@@ -15,17 +15,15 @@
 //! and everything the footer says is checked: [`Shard::parse_stored`]. A *dedup answer* is a stored shard without files
 //! whose chunk hashes are keyed.
 //!
-//! The stations: [`record`] and [`footer`] are the bytes; [`build`] writes; [`parse`] reads, whole or in pieces;
-//! [`lookup`] finds one thing without reading everything; [`keyed`] makes dedup answers; [`merge`] joins and divides;
-//! [`check`] compares what a shard says with what follows from it.
+//! [`record`] and [`footer`] are the bytes; [`build`] writes; `parse` reads; [`lookup`] finds one block without reading
+//! everything; [`dedup_response`] makes dedup answers; [`check`] compares a shard with what follows from its content.
 
 use std::ops::Range;
 
-pub use build::{Footing, Form, ShardBuilder, TableChoice};
+pub use build::{Form, LookupTables, ShardBuilder, StoredOptions};
 pub use check::{FileProof, verify_stored, verify_upload};
 pub use footer::{ChunkTableEntry, Footer, TableEntry};
 pub use lookup::{DedupMatch, ShardView};
-pub use parse::{Event, ShardParser};
 pub use record::Header;
 pub use tables::Tables;
 
@@ -34,11 +32,10 @@ use record::RECORD_LEN;
 
 pub mod build;
 pub mod check;
+pub mod dedup_response;
 pub mod footer;
-pub mod keyed;
 pub mod lookup;
-pub mod merge;
-pub mod parse;
+mod parse;
 pub mod record;
 pub mod tables;
 #[cfg(test)]
@@ -142,12 +139,12 @@ impl Shard {
     /// The form these bytes had.
     pub fn form(&self) -> Form {
         let Some(footer) = &self.footer else { return Form::Upload };
-        let tables = self.tables.as_ref().map_or(TableChoice::NONE, |tables| TableChoice {
+        let tables = self.tables.as_ref().map_or(LookupTables::NONE, |tables| LookupTables {
             files: !tables.files.is_empty(),
             xorbs: !tables.xorbs.is_empty(),
             chunks: !tables.chunks.is_empty(),
         });
-        Form::Stored(Footing {
+        Form::Stored(StoredOptions {
             tables,
             key: footer.key,
             created_s: footer.created_s,

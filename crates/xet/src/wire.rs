@@ -10,22 +10,25 @@ pub mod edits;
 pub mod multipart;
 pub mod range;
 pub mod reconstruction;
+pub mod repo;
 pub mod routes;
 pub mod shards;
 
 pub use answers::{Telemetry, TokenAnswer, XorbUploaded};
 pub use code::{ErrorBody, ErrorCode};
-pub use edits::{DirtyWindow, FileChunkHashes, MerkleHashSubtree, SubtreeNode};
+pub use edits::{DirtyWindow, FileChunkHashes};
 pub use range::{ContentRange, HttpRange, RangeSpec};
 pub use reconstruction::{Batch, Reconstruction, ReconstructionV1, ReconstructionV2};
+pub use repo::{RepoKind, RepoName};
 pub use shards::{Frame, FrameReader, ShardUploaded};
 
 use crate::error::FormatError;
+pub use crate::merkle::{MerkleHashSubtree, SubtreeNode};
 
-/// Parses one JSON value. Whoever read the bytes has limited their number.
+/// Parses one JSON value. The caller has limited their number.
 pub fn parse_json<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, FormatError> {
     serde_json::from_slice(bytes).map_err(|error| {
-        // The reason may quote a stranger's text, so it is cut.
+        // The reason may quote untrusted input, so it is cut.
         let reason = error.to_string().chars().take(200).collect();
         FormatError::Payload { at: offset_of(bytes, &error), reason }
     })

@@ -68,7 +68,7 @@ impl ChunkHeader {
         let scheme = Scheme::parse(at + 4, scheme)?;
         let chunk_len = u32::from_le_bytes([c0, c1, c2, 0]);
 
-        // Checked before anyone allocates: both lengths come from a stranger.
+        // Checked before anything is allocated: both lengths are untrusted input.
         let stored_max = u64::from(limits::CHUNK_STORED_BYTES_MAX);
         expect_range(at + 1, "stored length of a chunk", 1, stored_max, u64::from(stored_len))?;
         let chunk_max = u64::from(limits::CHUNK_BYTES_MAX);
@@ -106,7 +106,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Bytes of the footer of so many chunks, its own length field included.
+    /// Bytes of the footer of a xorb of `chunks` chunks, its own length field included.
     pub const fn footer_bytes(self, chunks: u32) -> u64 {
         match self {
             Self::Footerless => 0,

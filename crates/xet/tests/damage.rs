@@ -10,13 +10,11 @@ use testkit::{corpus, damage};
 use xet::chunk::Chunker;
 use xet::compress::{Compressor, Decompressor, Policy, Scheme};
 use xet::cursor::Reader;
-use xet::shard::{
-    self, Event, FileEntry, Shard, ShardParser, ShardView, Term, build, verify_stored, verify_upload,
-};
+use xet::shard::{self, Shard, ShardView, verify_stored, verify_upload};
 use xet::wire::multipart::{self, Boundary};
 use xet::wire::{self, Frame, FrameReader, Reconstruction, ReconstructionV1, ReconstructionV2, range};
 use xet::xorb::{self, ChunkDecoder, ChunkReader, Footer, Form, XorbBuilder};
-use xet::{ChunkHash, FileHash, FormatError, Hash, Sha256, XorbHash};
+use xet::{ChunkHash, FormatError, Hash, Sha256};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -240,28 +238,23 @@ fn shards_endure_damage() {
     }
 }
 
-/// A shard of 2 MiB in pieces, one file at a time: what is held is one file, whatever came before.
+/// A count that could be true allocates nothing by itself; only the records that follow do.
 #[test]
-fn a_shard_parser_holds_one_block() {
-    let terms = vec![Term { xorb: XorbHash::ZERO, flags: 0, raw_bytes: 1, chunks: 0..1 }; 16];
-    let file = |n: u64| {
-        let mut hash = [0; 32];
-        hash[..8].copy_from_slice(&n.to_le_bytes());
-        FileEntry { hash: FileHash::new(hash), terms: terms.clone(), verification: None, sha256: None }
+fn a_large_count_in_a_shard_allocates_nothing() {
+    let head = |count: u32, flags: u32| {
+        let mut record = [7; 48];
+        record[32..36].copy_from_slice(&flags.to_le_bytes());
+        record[36..40].copy_from_slice(&count.to_le_bytes());
+        record
     };
-    let files: Vec<_> = (0..2500).map(file).collect();
-    let bytes = build::encode(&files, &[], &shard::Form::Upload).expect("it is small");
-    assert!(bytes.len() > 2_000_000);
-    let (seen, peak) = measure(|| {
-        let mut parser = ShardParser::default();
-        let mut seen = 0;
-        for piece in bytes.chunks(1000) {
-            parser
-                .push(piece, |event| seen += u64::from(matches!(event, Event::File { .. })))
-                .expect("it is sound");
-        }
-        seen
-    });
-    assert_eq!(seen, 2500);
-    assert!(peak.bytes < 8 << 10, "{peak:?}");
+    let header = shard::Header::UPLOAD.encode();
+    let bookend = [[0xff; 48]];
+    let files = [&header[..], &head(600_000, 1 << 31)].concat();
+    let xorbs = [&header[..], &bookend.concat(), &head(1_300_000, 0)].concat();
+    for (bytes, at) in [(files, 96), (xorbs, 144)] {
+        let (error, peak) = measure(|| Shard::parse_upload(&bytes).expect_err("the records are missing"));
+        assert!(matches!(error, FormatError::Truncated { .. }), "{error}");
+        assert_eq!(error.at(), at);
+        assert!(peak.bytes < 1 << 10, "{peak:?}");
+    }
 }

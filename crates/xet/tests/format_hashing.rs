@@ -1,6 +1,6 @@
 //! The pages on hashing and chunking say what the code does: their tables, their examples, their algorithm.
 
-use xet::{ChunkHash, FileHash, Hash, HashKey, RangeHash, chunk, merkle, suite};
+use xet::{ChunkHash, FileHash, Hash, HashKey, RangeHash, chunk, constants, merkle};
 
 const HASHING: &str = include_str!("../../../docs/format/hashing.md");
 const CHUNKING: &str = include_str!("../../../docs/format/chunking.md");
@@ -8,15 +8,15 @@ const CHUNKING: &str = include_str!("../../../docs/format/chunking.md");
 #[test]
 fn the_parameters_of_hashing_are_the_ones_of_the_suite() {
     let parameters = [
-        ("NAME", suite::NAME.to_owned()),
-        ("CHUNK_KEY", hex(&suite::CHUNK_KEY)),
-        ("NODE_KEY", hex(&suite::NODE_KEY)),
-        ("FILE_KEY", hex(&suite::FILE_KEY)),
-        ("RANGE_KEY", hex(&suite::RANGE_KEY)),
-        ("NODE_CHILDREN_MEAN", suite::NODE_CHILDREN_MEAN.to_string()),
-        ("NODE_CHILDREN_MIN", suite::NODE_CHILDREN_MIN.to_string()),
-        ("NODE_CHILDREN_MAX", suite::NODE_CHILDREN_MAX.to_string()),
-        ("DEDUP_MODULUS", suite::DEDUP_MODULUS.to_string()),
+        ("NAME", constants::NAME.to_owned()),
+        ("CHUNK_KEY", hex(&constants::CHUNK_KEY)),
+        ("NODE_KEY", hex(&constants::NODE_KEY)),
+        ("FILE_KEY", hex(&constants::FILE_KEY)),
+        ("RANGE_KEY", hex(&constants::RANGE_KEY)),
+        ("NODE_CHILDREN_MEAN", constants::NODE_CHILDREN_MEAN.to_string()),
+        ("NODE_CHILDREN_MIN", constants::NODE_CHILDREN_MIN.to_string()),
+        ("NODE_CHILDREN_MAX", constants::NODE_CHILDREN_MAX.to_string()),
+        ("DEDUP_MODULUS", constants::DEDUP_MODULUS.to_string()),
     ];
     assert_eq!(table(HASHING, "name"), owned(parameters));
 }
@@ -24,11 +24,11 @@ fn the_parameters_of_hashing_are_the_ones_of_the_suite() {
 #[test]
 fn the_parameters_of_chunking_are_the_ones_of_the_suite() {
     let parameters = [
-        ("CHUNK_BYTES_MIN", suite::CHUNK_BYTES_MIN.to_string()),
-        ("CHUNK_BYTES_TARGET", suite::CHUNK_BYTES_TARGET.to_string()),
-        ("CHUNK_BYTES_MAX", suite::CHUNK_BYTES_MAX.to_string()),
-        ("GEAR_MASK", format!("{:#018x}", suite::GEAR_MASK)),
-        ("GEAR_WINDOW", suite::GEAR_WINDOW.to_string()),
+        ("CHUNK_BYTES_MIN", constants::CHUNK_BYTES_MIN.to_string()),
+        ("CHUNK_BYTES_TARGET", constants::CHUNK_BYTES_TARGET.to_string()),
+        ("CHUNK_BYTES_MAX", constants::CHUNK_BYTES_MAX.to_string()),
+        ("GEAR_MASK", format!("{:#018x}", constants::GEAR_MASK)),
+        ("GEAR_WINDOW", constants::GEAR_WINDOW.to_string()),
     ];
     assert_eq!(table(CHUNKING, "name"), owned(parameters));
 }
@@ -39,7 +39,7 @@ fn the_gear_table_is_the_one_of_the_suite() {
         .split_whitespace()
         .map(|word| u64::from_str_radix(word, 16).unwrap())
         .collect();
-    assert_eq!(printed, suite::GEAR_TABLE);
+    assert_eq!(printed, constants::GEAR_TABLE);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_examples_of_hashing_hold() {
     let leaf = (chunk, data.len() as u64);
 
     let node = block(HASHING, "node");
-    let root = Hash::new(*blake3::keyed_hash(&suite::NODE_KEY, node.as_bytes()).as_bytes());
+    let root = Hash::new(*blake3::keyed_hash(&constants::NODE_KEY, node.as_bytes()).as_bytes());
     let leaves = node.lines().map(|line| {
         let (hash, bytes) = line.split_once(" : ").unwrap();
         (hash.parse::<ChunkHash>().unwrap(), bytes.parse::<u64>().unwrap())
@@ -110,10 +110,10 @@ fn bytes_that_never_match_are_cut_at_the_maximum() {
 fn cut_as_the_page_says(data: &[u8]) -> Vec<usize> {
     let (mut cuts, mut start, mut h) = (Vec::new(), 0, 0_u64);
     for (i, byte) in data.iter().enumerate() {
-        h = (h << 1).wrapping_add(suite::GEAR_TABLE[usize::from(*byte)]);
+        h = (h << 1).wrapping_add(constants::GEAR_TABLE[usize::from(*byte)]);
         let end = i + 1;
-        let matches = end - start >= suite::CHUNK_BYTES_MIN && h & suite::GEAR_MASK == 0;
-        if matches || end - start == suite::CHUNK_BYTES_MAX {
+        let matches = end - start >= constants::CHUNK_BYTES_MIN && h & constants::GEAR_MASK == 0;
+        if matches || end - start == constants::CHUNK_BYTES_MAX {
             cuts.push(end);
             (start, h) = (end, 0);
         }

@@ -7,8 +7,8 @@ use xet::hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, XorbHash}
 use xet::merkle;
 use xet::shard::record::{FileHead, Header, RECORD_LEN, Record, XorbHead};
 use xet::shard::{
-    ChunkEntry, ChunkTableEntry, FileEntry, Footer, Footing, Form, Shard, ShardBuilder, TableEntry, Term,
-    XorbEntry, verify_stored,
+    ChunkEntry, ChunkTableEntry, FileEntry, Footer, Form, Shard, ShardBuilder, StoredOptions, TableEntry,
+    Term, XorbEntry, verify_stored,
 };
 
 const PAGE: &str = include_str!("../../../docs/format/shard.md");
@@ -146,7 +146,7 @@ fn the_example_decodes_to_what_the_page_says_of_it() {
         let digits = rest.split("  ").next().unwrap();
         bytes.extend(digits.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()));
     }
-    let expected = example().encode(&Form::Stored(Footing::LOCAL)).unwrap();
+    let expected = example().encode(&Form::Stored(StoredOptions::LOCAL)).unwrap();
     if bytes != expected {
         for (n, line) in expected.chunks(16).enumerate() {
             let digits: Vec<_> = line.iter().map(|byte| format!("{byte:02x}")).collect();

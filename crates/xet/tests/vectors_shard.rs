@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use testkit::vectors::model::{AdversarialKind, Expect, Shard as Group, ShardFile};
 use testkit::vectors::{Kind, Vectors};
 use xet::hash::HashKey;
-use xet::shard::keyed::{self, AnswerOptions};
+use xet::shard::dedup_response::{self, DedupResponseOptions};
 use xet::shard::{
-    ChunkEntry, FileEntry, Footer, Footing, Form, Shard, ShardBuilder, ShardView, TableChoice, Term,
+    ChunkEntry, FileEntry, Footer, Form, LookupTables, Shard, ShardBuilder, ShardView, StoredOptions, Term,
     XorbEntry, build, verify_stored, verify_upload,
 };
 use xet::{ChunkHash, FileHash, Hash, XorbHash};
@@ -54,13 +54,13 @@ fn every_form_follows_from_the_upload() {
         let key = form.hmac_key.as_deref().map_or(HashKey::ZERO, key);
         let created_s = listed.footer.as_ref().map_or(0, |footer| footer.shard_creation_timestamp);
         let expires_s = created_s + u64::try_from(form.valid_for.unwrap_or_default()).unwrap();
-        let bare = Footing { tables: TableChoice::NONE, key: HashKey::ZERO, created_s, expires_s: 0 };
+        let bare = StoredOptions { tables: LookupTables::NONE, key: HashKey::ZERO, created_s, expires_s: 0 };
         let built = match form.kind.as_str() {
             "upload" => {
                 assert_eq!(builder.upload_bytes(), bytes.len() as u64);
                 builder.encode(&Form::Upload)
             }
-            "stored" => builder.encode(&Form::Stored(Footing::LOCAL)),
+            "stored" => builder.encode(&Form::Stored(StoredOptions::LOCAL)),
             "minimal" => {
                 builder.flag_file_starts();
                 if form.with_verification == Some(false) {
@@ -78,11 +78,19 @@ fn every_form_follows_from_the_upload() {
             "dedup" => {
                 builder.flag_file_starts();
                 let tables = form.chunk_lookup == Some(true);
-                keyed::answer(builder.finish().1, &AnswerOptions { key, created_s, expires_s, tables })
+                dedup_response::encode(
+                    builder.finish().1,
+                    &DedupResponseOptions { key, created_s, expires_s, tables },
+                )
             }
             "keyed_full" => {
                 builder.key_chunks(&key);
-                builder.encode(&Form::Stored(Footing { tables: TableChoice::ALL, key, created_s, expires_s }))
+                builder.encode(&Form::Stored(StoredOptions {
+                    tables: LookupTables::ALL,
+                    key,
+                    created_s,
+                    expires_s,
+                }))
             }
             other => panic!("a form nobody knows: {other}"),
         };
@@ -135,7 +143,7 @@ fn dedup_queries_are_answered_as_the_reference_answers_them() {
         let plain = xorbs(upload_of(group));
         let shard = Shard::parse_stored(bytes).unwrap();
         let Form::Stored(footing) = shard.form() else { panic!("a stored shard") };
-        let bare = Form::Stored(Footing { tables: TableChoice::NONE, ..footing });
+        let bare = Form::Stored(StoredOptions { tables: LookupTables::NONE, ..footing });
         let bare = build::encode(&shard.files, &shard.xorbs, &bare).unwrap();
         for query in queries {
             let first: ChunkHash = query.first_chunk_hash.parse().unwrap();
@@ -200,8 +208,8 @@ fn published_shards_are_understood() {
     // The answer follows from the upload, and finds its chunks.
     let dedup = shard("shard.dedupe");
     let Footer { created_s, expires_s, .. } = Shard::parse_stored(&dedup).unwrap().footer.unwrap();
-    let options = AnswerOptions { key: key(&ev.dedupe_hmac_key), created_s, expires_s, tables: false };
-    assert!(keyed::answer(upload.xorbs.clone(), &options).unwrap() == dedup);
+    let options = DedupResponseOptions { key: key(&ev.dedupe_hmac_key), created_s, expires_s, tables: false };
+    assert!(dedup_response::encode(upload.xorbs.clone(), &options).unwrap() == dedup);
     let hashes: Vec<_> = upload.xorbs[0].chunks.iter().map(|chunk| chunk.hash).collect();
     let found = ShardView::new(&dedup).unwrap().dedup(&hashes[100..]).unwrap().unwrap();
     assert_eq!((found.chunks, found.matched), (100..796, 696));

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use client::Cas;
 use client::cas::http::HttpCas;
 use client::hub::settings::Settings;
-use client::token::{self, Tokens};
+use client::token::Tokens;
 use server::house::Opening;
 use server::{RepoKind, Repository};
 use store::Scope;
@@ -106,7 +106,7 @@ impl Target {
                 let id = format!("{}/{}", repo.namespace, repo.name);
                 let revision = (repo.kind != RepoKind::Buckets).then_some("main");
                 let path = xet::wire::routes::token(repo.kind.segment(), &id, scope, revision);
-                token::connect(&endpoint, &path, token, options).await?
+                client::cas::connect(&endpoint, &path, token, options).await?
             }
             (None, token) => {
                 HttpCas::new(&endpoint, token.map(|token| Arc::new(Tokens::fixed(token))), options)?

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use client::Progress;
-use client::hub::{Place, download};
+use client::hub::{RepoPath, download};
 use client::pull::PullOptions;
 
 use super::cas::parse_range;
@@ -22,7 +22,7 @@ use crate::transfer;
 pub(crate) struct Cat {
     /// The file: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION]:PATH")]
-    from: Place,
+    from: RepoPath,
 
     /// Only the bytes from A up to and without B; B may be left out
     #[arg(long, value_name = "A-B", value_parser = parse_range)]

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Args;
-use client::hub::{Entry, Hub, Place};
+use client::hub::{Entry, Hub, RepoPath};
 use serde::Serialize;
 
 use crate::output::CliError;
@@ -20,7 +20,7 @@ use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
 pub(crate) struct Ls {
     /// Repository or path: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
-    place: Place,
+    place: RepoPath,
 
     /// Everything below, not only what is in the folder itself
     #[arg(short, long)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use client::Progress;
-use client::hub::Place;
-use client::hub::download::{DownloadOptions, Downloaded, Told, download};
+use client::hub::RepoPath;
+use client::hub::download::{DownloadOptions, Downloaded, FileOutcome, download};
 use client::hub::pattern::Selection;
 use indicatif::BinaryBytes;
 use serde::Serialize;
@@ -31,7 +31,7 @@ use crate::transfer;
 pub(crate) struct Pull {
     /// Repository, revision or path: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
-    from: Place,
+    from: RepoPath,
 
     /// Target directory or file
     #[arg(value_name = "DEST")]
@@ -101,11 +101,11 @@ impl Pull {
         let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
         let options = DownloadOptions { pull, selection, dry_run: self.dry_run };
         let tells = self.dry_run && !self.json;
-        let mut each = |told: Told<'_>| match told {
-            Told::Pulled(entry) if tells => {
+        let mut each = |told: FileOutcome<'_>| match told {
+            FileOutcome::Pulled(entry) if tells => {
                 let _ = writeln!(io::stdout(), "{} {}", entry.bytes, entry.path);
             }
-            Told::Failed(path, error) => complain(&format_args!("{path}: {error}")),
+            FileOutcome::Failed(path, error) => complain(&format_args!("{path}: {error}")),
             _ => {}
         };
         Ok(download(&hub, &self.from, &self.to, &options, progress, &mut each).await?)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use client::hub::pattern::Selection;
-use client::hub::upload::{Locals, Told, UploadOptions, Uploaded, Visibility, upload};
-use client::hub::{Committed, Place};
+use client::hub::upload::{FileOutcome, SourceFiles, UploadOptions, Uploaded, Visibility, upload};
+use client::hub::{Committed, RepoPath};
 use client::push::PushOptions;
 use client::{ErrorKind, Progress};
 use indicatif::BinaryBytes;
@@ -36,7 +36,7 @@ pub(crate) struct Push {
 
     /// Target repository: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(required = true, value_name = "REPO[@REVISION][:PATH]")]
-    to: Place,
+    to: RepoPath,
 
     /// Only files that match; `*` matches slashes too
     #[arg(long, value_name = "PATTERN")]
@@ -120,7 +120,7 @@ impl Push {
     async fn upload(&self, progress: &Arc<Progress>) -> Result<Uploaded, CliError> {
         let hub = self.hub.hub()?;
         let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
-        let files = Locals::find(self.paths.clone(), self.to.path.as_deref(), selection)?;
+        let files = SourceFiles::find(self.paths.clone(), self.to.path.as_deref(), selection)?;
         let mut push = PushOptions { dry_run: self.dry_run, ..PushOptions::default() };
         push.cache = self.cache_dir.store_dir(&format!("{} {}", hub.endpoint(), self.to.repo));
         push.threads = self.threads.unwrap_or(push.threads);
@@ -133,11 +133,11 @@ impl Push {
             create: self.create.then_some(visibility),
         };
         let tells = self.dry_run && !self.json;
-        let mut each = |told: Told<'_>| match told {
-            Told::Put(local) if tells => {
+        let mut each = |told: FileOutcome<'_>| match told {
+            FileOutcome::Put(local) if tells => {
                 let _ = writeln!(io::stdout(), "{} {}", local.bytes, local.to);
             }
-            Told::Failed(error) => complain(error),
+            FileOutcome::Failed(error) => complain(error),
             _ => {}
         };
         let uploaded = upload(&hub, &self.to, files, &options, progress, &mut each).await;

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
-use client::hub::{Commit, Committed, Hub, Place};
+use client::hub::{Commit, Committed, Hub, RepoPath};
 use serde::Serialize;
 
 use crate::output::CliError;
@@ -19,7 +19,7 @@ use crate::remote::HubArgs;
 pub(crate) struct Rm {
     /// Files to delete, all of one repository and branch: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(required = true, value_name = "REPO[@REVISION]:PATH")]
-    places: Vec<Place>,
+    places: Vec<RepoPath>,
 
     /// Folders too, with everything in them
     #[arg(short, long)]

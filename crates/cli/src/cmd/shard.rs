@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Subcommand, ValueEnum};
 use xet::compress::Policy;
-use xet::shard::{Footing, Form, ShardBuilder, TableChoice};
+use xet::shard::{Form, LookupTables, ShardBuilder, StoredOptions};
 use xet::{HashKey, ShardHash};
 
 use super::inspect::{describe_shard, print_json};
@@ -163,10 +163,10 @@ impl Build {
     fn form(&self, described: Form, builder: &mut ShardBuilder) -> Result<Form, CliError> {
         let had = match &described {
             Form::Stored(footing) => footing.clone(),
-            Form::Upload => Footing::LOCAL,
+            Form::Upload => StoredOptions::LOCAL,
         };
         let footing = |tables| {
-            Form::Stored(Footing {
+            Form::Stored(StoredOptions {
                 tables,
                 key: self.key.unwrap_or(had.key),
                 created_s: self.created.unwrap_or(had.created_s),
@@ -182,16 +182,16 @@ impl Build {
             }
             (Some(FormChoice::Upload), _) => Form::Upload,
             (None, Form::Upload) if !self.needs_footer() => Form::Upload,
-            (Some(FormChoice::Stored), _) => footing(TableChoice::ALL),
+            (Some(FormChoice::Stored), _) => footing(LookupTables::ALL),
             (Some(FormChoice::Dedup), _) => {
                 builder.flag_file_starts();
                 builder.drop_files();
-                footing(TableChoice::NONE)
+                footing(LookupTables::NONE)
             }
             (None, Form::Stored(_)) => footing(had.tables),
             (Some(FormChoice::Minimal), _) | (None, Form::Upload) => {
                 builder.flag_file_starts();
-                footing(TableChoice::NONE)
+                footing(LookupTables::NONE)
             }
         })
     }

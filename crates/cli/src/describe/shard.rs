@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use xet::shard::record::{FILE_WITH_METADATA, FILE_WITH_VERIFICATION};
 use xet::shard::{
-    ChunkEntry, FileEntry, Footing, Form, Shard, ShardBuilder, TableChoice, TableEntry, Tables, Term,
+    ChunkEntry, FileEntry, Form, LookupTables, Shard, ShardBuilder, StoredOptions, TableEntry, Tables, Term,
     XorbEntry,
 };
 use xet::{ChunkHash, FileHash, FormatError, Hash, HashKey, RangeHash, Sha256, XorbHash};
@@ -138,13 +138,13 @@ impl ShardDescription {
 
     fn form(&self) -> Result<Form, FormatError> {
         let Some(footer) = &self.footer else { return Ok(Form::Upload) };
-        let tables = self.tables.as_ref().map_or(TableChoice::NONE, |tables| TableChoice {
+        let tables = self.tables.as_ref().map_or(LookupTables::NONE, |tables| LookupTables {
             files: !tables.files.is_empty(),
             xorbs: !tables.xorbs.is_empty(),
             chunks: !tables.chunks.is_empty(),
         });
         let key = parse_key(&footer.chunk_hash_key)?;
-        Ok(Form::Stored(Footing { tables, key, created_s: footer.created, expires_s: footer.expires }))
+        Ok(Form::Stored(StoredOptions { tables, key, created_s: footer.created, expires_s: footer.expires }))
     }
 
     pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {

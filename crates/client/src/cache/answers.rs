@@ -1,7 +1,7 @@
 //! What a hub said, and small files it gave, kept so that a repository that was pulled once needs no hub at all.
 //!
 //! An answer is a checksum (CRC-32C, little-endian) and the bytes it is of. It is named by the digest of the question. A blob is
-//! the file itself, named by its digest, by which whoever reads it checks it.
+//! the file itself, named by its digest, by which readers check it.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -36,7 +36,7 @@ impl Cache {
         }
     }
 
-    /// A small file. Whoever reads it checks it, and calls [`forget_blob`](Self::forget_blob) where it is wrong.
+    /// A small file. Callers check it, and call [`forget_blob`](Self::forget_blob) where it is wrong.
     pub(crate) fn blob(&self, name: &str) -> Option<File> {
         let path = self.blob_path(name);
         let file = File::open(&path).ok()?;

@@ -24,7 +24,7 @@ use xet::cursor::Reader;
 use xet::{ChunkHash, FormatError, XorbHash, limits};
 
 use super::{Cache, parse_span, rename, span_name, touch};
-use crate::pull::Chunk;
+use crate::chunk::Chunk;
 
 /// Chunks of an entry, ready to be read.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl CachedRange {
         self.stored.end - self.stored.start
     }
 
-    /// The next records, at most so many bytes; none at the end.
+    /// The next records, at most `bytes_max` bytes; none at the end.
     pub(crate) fn read(&mut self, bytes_max: usize) -> std::io::Result<Bytes> {
         let wanted = self.stored_bytes().min(bytes_max as u64);
         let mut piece = vec![0; usize::try_from(wanted).unwrap_or(bytes_max)];

@@ -8,7 +8,7 @@ use walkdir::WalkDir;
 
 use super::STAGED;
 
-/// Removes entries until at most nine tenths of `bytes_max` are left, if there are more than `bytes_max`; tells how many
+/// Removes entries until at most nine tenths of `bytes_max` are left, if there are more than `bytes_max`; returns how many
 /// bytes are left.
 pub(super) fn down_to(folder: &Path, bytes_max: u64) -> u64 {
     let mut entries = list(folder);
@@ -21,7 +21,7 @@ pub(super) fn down_to(folder: &Path, bytes_max: u64) -> u64 {
         if total <= bytes_max / 10 * 9 {
             break;
         }
-        // Somebody may read it now, and goes on reading; or may have removed it, and then it is gone as well.
+        // Another process may read it now, and goes on reading; or may have removed it, and then it is gone as well.
         let _ = fs::remove_file(&entry.path);
         if let Some(parent) = entry.path.parent() {
             let _ = fs::remove_dir(parent); // unless others are in it

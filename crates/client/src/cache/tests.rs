@@ -6,7 +6,7 @@ use testkit::corpus::noise;
 use xet::ChunkHash;
 
 use super::*;
-use crate::pull::Chunk;
+use crate::chunk::Chunk;
 
 /// Records of chunks with these numbers: the bytes mean nothing here, only that they come back.
 fn record(n: u32) -> (Vec<u8>, Chunk) {

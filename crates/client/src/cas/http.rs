@@ -22,7 +22,7 @@ use super::{Cas, Xorb};
 use crate::cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::answer::{self, broken, is_missing_route};
-use crate::http::{Ask, Http};
+use crate::http::{Http, Request};
 use crate::progress::Progress;
 use crate::token::Tokens;
 
@@ -58,8 +58,8 @@ impl HttpCas {
     }
 
     async fn put_shard_v1(&self, shard: &Bytes) -> Result<()> {
-        let ask = Ask::post(routes::SHARDS_V1, vec![shard.clone()]);
-        let bytes = self.http.answer(&ask, SMALL_BYTES_MAX).await?;
+        let request = Request::post(routes::SHARDS_V1, vec![shard.clone()]);
+        let bytes = self.http.send_and_read(&request, SMALL_BYTES_MAX).await?;
         let _: ShardUploaded =
             parse_json(&bytes).map_err(|source| Error::invalid(routes::SHARDS_V1, source))?;
         Ok(())
@@ -68,10 +68,10 @@ impl HttpCas {
     /// `false` when the server does not know the route.
     async fn put_shard_v2(&self, shard: &Bytes, progress: &Progress) -> Result<bool> {
         let path = routes::SHARDS_V2;
-        let ask = Ask::post(path, vec![shard.clone()]).pass(is_missing_route);
+        let request = Request::post(path, vec![shard.clone()]).accept_status(is_missing_route);
         // The outcome is in the answer's body, so an attempt ends with that.
         let work = || async {
-            let answer = self.http.once(&ask).await?;
+            let answer = self.http.send_once(&request).await?;
             if is_missing_route(answer.status()) {
                 return Ok(false);
             }
@@ -143,23 +143,23 @@ impl Cas for HttpCas {
         if !self.old_reconstructions.load(Ordering::Relaxed) {
             let path = routes::reconstruction_v2(&file);
             let pass = |status| is_past_end(status) || is_missing_route(status);
-            let answer = self.http.call(&ranged(&path, range.as_deref()).pass(pass)).await?;
+            let answer = self.http.send(&ranged(&path, range.as_deref()).accept_status(pass)).await?;
             if is_past_end(answer.status()) {
                 return Ok(None);
             }
             if !is_missing_route(answer.status()) {
-                let bytes = self.http.small(&path, answer, JSON_BYTES_MAX).await?;
+                let bytes = self.http.read_body(&path, answer, JSON_BYTES_MAX).await?;
                 let parsed: ReconstructionV2 =
                     parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
                 return parsed.try_into().map(Some).map_err(|source| Error::invalid(path, source));
             }
         }
         let path = routes::reconstruction_v1(&file);
-        let answer = self.http.call(&ranged(&path, range.as_deref()).pass(is_past_end)).await?;
+        let answer = self.http.send(&ranged(&path, range.as_deref()).accept_status(is_past_end)).await?;
         if is_past_end(answer.status()) {
             return Ok(None);
         }
-        let bytes = self.http.small(&path, answer, JSON_BYTES_MAX).await?;
+        let bytes = self.http.read_body(&path, answer, JSON_BYTES_MAX).await?;
         let parsed: ReconstructionV1 = parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
         self.old_reconstructions.store(true, Ordering::Relaxed);
         parsed.try_into().map(Some).map_err(|source| Error::invalid(path, source))
@@ -172,16 +172,17 @@ impl Cas for HttpCas {
     async fn dedup(&self, chunk: ChunkHash) -> Result<Option<Bytes>> {
         let path = routes::chunk(PREFIX_DEFAULT, &chunk);
         let missing = |status| status == StatusCode::NOT_FOUND;
-        let answer = self.http.call(&Ask::get(&path).pass(missing)).await?;
+        let answer = self.http.send(&Request::get(&path).accept_status(missing)).await?;
         if missing(answer.status()) {
             return Ok(None);
         }
-        self.http.small(&path, answer, limits::SHARD_BYTES_MAX).await.map(Some)
+        self.http.read_body(&path, answer, limits::SHARD_BYTES_MAX).await.map(Some)
     }
 
     async fn put_xorb(&self, xorb: &Xorb) -> Result<bool> {
         let path = routes::xorb(&xorb.hash());
-        let bytes = self.http.answer(&Ask::post(&path, xorb.records.clone()), SMALL_BYTES_MAX).await?;
+        let bytes =
+            self.http.send_and_read(&Request::post(&path, xorb.records.clone()), SMALL_BYTES_MAX).await?;
         let uploaded: XorbUploaded = parse_json(&bytes).map_err(|source| Error::invalid(path, source))?;
         Ok(uploaded.was_inserted)
     }
@@ -201,13 +202,13 @@ impl Cas for HttpCas {
             files.iter().map(|hash| FileKey { prefix: prefix.to_owned(), hash: *hash }).collect();
         // What the server does not know, and files it does not have, are both 404: the caller asks one by one.
         let pass = |status| is_missing_route(status) || status == StatusCode::METHOD_NOT_ALLOWED;
-        let ask = Ask::post(routes::BATCH, vec![encode_json(&keys).into()]);
-        let ask = ask.header(CONTENT_TYPE, routes::content_type::JSON).pass(pass);
-        let answer = self.http.call(&ask).await?;
+        let request = Request::post(routes::BATCH, vec![encode_json(&keys).into()]);
+        let request = request.header(CONTENT_TYPE, routes::content_type::JSON).accept_status(pass);
+        let answer = self.http.send(&request).await?;
         if pass(answer.status()) {
             return Ok(None);
         }
-        let bytes = self.http.small(routes::BATCH, answer, JSON_BYTES_MAX).await?;
+        let bytes = self.http.read_body(routes::BATCH, answer, JSON_BYTES_MAX).await?;
         let wrong = |source| Error::invalid(routes::BATCH, source);
         let batch: Batch = parse_json(&bytes).map_err(wrong)?;
         let mut terms = Vec::new();
@@ -225,12 +226,12 @@ impl Cas for HttpCas {
         let mut chunks = Vec::new();
         loop {
             let path = routes::chunk_list(&file, chunks.len() as u64);
-            let answer = self.http.call(&Ask::get(&path).pass(is_missing_route)).await?;
+            let answer = self.http.send(&Request::get(&path).accept_status(is_missing_route)).await?;
             // Other servers have no such route, and that is all there is to it.
             if is_missing_route(answer.status()) {
                 return Ok(None);
             }
-            let page = self.http.small(&path, answer, chunk_list::PAGE_BYTES_MAX).await?;
+            let page = self.http.read_body(&path, answer, chunk_list::PAGE_BYTES_MAX).await?;
             let page = chunk_list::parse(&page).map_err(|source| Error::invalid(path, source))?;
             let is_last = page.len() < chunk_list::PAGE_CHUNKS_MAX;
             chunks.extend(page);
@@ -245,10 +246,10 @@ impl Cas for HttpCas {
 }
 
 /// A question about a range, or about everything.
-fn ranged<'a>(path: &'a str, range: Option<&str>) -> Ask<'a> {
+fn ranged<'a>(path: &'a str, range: Option<&str>) -> Request<'a> {
     match range {
-        Some(range) => Ask::get(path).header(RANGE, range),
-        None => Ask::get(path),
+        Some(range) => Request::get(path).header(RANGE, range),
+        None => Request::get(path),
     }
 }
 

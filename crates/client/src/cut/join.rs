@@ -7,10 +7,11 @@ use std::ops::ControlFlow;
 use xet::merkle::MerkleBuilder;
 use xet::{ChunkHash, FileHash};
 
-use super::blocks::{Chunk, Scratch, reader};
+use super::blocks::{Chunk, Scratch};
+use super::reader::FileRange;
 use super::run::Run;
 
-/// Takes chunks in file order: makes the file hash and shows each to whoever asked.
+/// Takes chunks in file order: computes the file hash and hands each to the sink.
 pub(super) struct Join<'a> {
     end: u64,
     merkle: MerkleBuilder,
@@ -44,7 +45,7 @@ impl<'a> Join<'a> {
     ) -> io::Result<()> {
         if self.end < run.end() && run.chunks_from(self.end).is_none() {
             let start = self.end;
-            scratch.cut(start, reader(file, start, bytes), |chunk, _| {
+            scratch.cut(start, FileRange::new(file, start, bytes), |chunk, _| {
                 self.push(chunk);
                 let met = chunk.end >= run.end() || run.chunks_from(chunk.end).is_some();
                 if met { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

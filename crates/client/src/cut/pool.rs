@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use sha2::Digest;
-use xet::suite::CHUNK_BYTES_MAX;
+use xet::constants::CHUNK_BYTES_MAX;
 use xet::{FileHash, Sha256};
 
-use super::blocks::{Scratch, reader, stream};
+use super::blocks::Scratch;
 use super::join::{Join, Sink};
+use super::reader::{FileRange, Source};
 use super::run::{self, Run};
 use super::{CutFile, CutOptions, Progress};
 use crate::error::{Error, Result};
@@ -164,7 +165,7 @@ where
     fn cut_path(&self, index: usize, path: PathBuf, sink: Option<Sink<'a>>, scratch: &mut Scratch) {
         if path == Path::new("-") {
             self.opened(None);
-            return self.finish(index, self.cut_whole(path, stream(io::stdin().lock()), sink, scratch));
+            return self.finish(index, self.cut_whole(path, Source::Stdin(io::stdin()), sink, scratch));
         }
         match File::open(&path).and_then(|file| file.metadata().map(|metadata| (file, metadata))) {
             Err(error) => {
@@ -176,7 +177,7 @@ where
             }
             Ok((file, _)) => {
                 self.opened(None);
-                self.finish(index, self.cut_whole(path, stream(file), sink, scratch));
+                self.finish(index, self.cut_whole(path, file.into(), sink, scratch));
             }
         }
     }
@@ -197,21 +198,17 @@ where
     fn cut_whole(
         &self,
         path: PathBuf,
-        mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
+        source: Source,
         sink: Option<Sink<'a>>,
         scratch: &mut Scratch,
     ) -> Result<CutFile> {
         let mut digest = self.options.sha256.then(sha2::Sha256::new);
-        let read = |buffer: &mut [u8]| {
-            let bytes = read(buffer)?;
-            if let Some(digest) = &mut digest {
-                digest.update(&buffer[..bytes]);
-            }
-            Ok(bytes)
-        };
         let mut join = Join::new(sink);
-        let cut = scratch.cut(0, read, |chunk, _| {
+        let cut = scratch.cut(0, source, |chunk, raw| {
             join.push(chunk);
+            if let Some(digest) = &mut digest {
+                digest.update(raw);
+            }
             self.progress.add_bytes(u64::from(chunk.bytes));
             ControlFlow::Continue(())
         });
@@ -276,13 +273,14 @@ where
             }
         }
         self.leave(large, state);
-        drop(lock(&self.todo)); // whoever is about to wait, waits now and is woken
+        drop(lock(&self.todo)); // a worker between its check and `wait()` cannot miss the notification
         self.moved.notify_all();
     }
 
     fn digest(&self, large: &Large<'a>, scratch: &mut Scratch) {
         let mut digest = sha2::Sha256::new();
-        let read = scratch.each_block(reader(&large.file, 0, large.bytes), |block| digest.update(block));
+        let read =
+            scratch.each_block(FileRange::new(&large.file, 0, large.bytes), |block| digest.update(block));
         let mut state = lock(&large.state);
         match read {
             Ok(()) => state.digest = Some(Sha256::new(digest.finalize().into())),

@@ -5,8 +5,9 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 
 use super::Progress;
-use super::blocks::{Chunk, Scratch, reader};
-use xet::suite::CHUNK_BYTES_MAX;
+use super::blocks::{Chunk, Scratch};
+use super::reader::FileRange;
+use xet::constants::CHUNK_BYTES_MAX;
 
 /// Chunks cut from `start` on. They are chunks of the file if `start`, or the end of one of them, is a true cut; from
 /// there on all are.
@@ -42,13 +43,14 @@ pub(super) fn cut(
 ) -> io::Result<Run> {
     // Most candidates are cuts. Where there is none in reach, runs begin at multiples of the maximum, which is where data
     // without candidates is cut.
-    let candidate = if range.start == 0 { None } else { scratch.first_candidate(file, range.start)? };
+    let candidate =
+        if range.start == 0 { None } else { scratch.first_candidate(file, range.start, file_bytes)? };
     let start = candidate.unwrap_or(range.start);
     let mut chunks = Vec::new();
     // A chunk that begins in the range ends within this.
     let end = file_bytes.min(range.end + CHUNK_BYTES_MAX as u64);
     if start < range.end {
-        scratch.cut(start, reader(file, start, end), |chunk, _| {
+        scratch.cut(start, FileRange::new(file, start, end), |chunk, _| {
             chunks.push(chunk);
             progress.add_bytes(u64::from(chunk.bytes));
             if chunk.end < range.end { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -27,9 +27,8 @@ fn runs_on_many_threads_give_what_one_reader_gives() {
     let random = noise(1, 9_000_001);
     let mut crowded = noise(2, 6 << 20);
     let trigger = {
-        let mut found = Vec::new();
-        xet::chunk::candidates(&random, 0..random.len(), &mut found);
-        random[found[0] - 64..found[0]].to_vec()
+        let found = xet::chunk::first_candidate(&random).unwrap();
+        random[found - 64..found].to_vec()
     };
     // A candidate every 5000 bytes: most are too early to be cuts, so a run starts out of step.
     for place in (0..crowded.len() - 64).step_by(5000) {

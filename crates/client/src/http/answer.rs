@@ -1,4 +1,4 @@
-//! What an answer means: which error a status is, and a body read whole within its limit.
+//! Answers: the error of a status, and a body read whole within its limit.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use xet::wire::{ErrorBody, code, parse_json};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A server without a route says 404 or 501; then there is an older route to ask.
+/// A server without a route says 404 or 501; then there is an older route to try.
 pub(crate) fn is_missing_route(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED)
 }
@@ -79,7 +79,7 @@ fn kind_of_failure(source: &reqwest::Error, reason: &str) -> ErrorKind {
     }
 }
 
-/// A body of at most so many bytes.
+/// A body of at most `bytes_max` bytes.
 pub(crate) async fn read_all(
     what: &str,
     mut answer: Response,

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::HttpOptions;
 use super::answer::broken;
+use crate::budget::Bandwidth;
 use crate::error::{Error, ErrorKind, Result};
-use crate::permits::Bandwidth;
 
 /// A body to send, as often as need be.
 #[derive(Debug, Clone)]

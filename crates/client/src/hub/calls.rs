@@ -9,11 +9,11 @@ use xet::wire::routes::{content_type, segment};
 use xet::wire::{encode_json, parse_json};
 use xet::{FileHash, Sha256};
 
+use super::answer_cache::CacheKey;
 use super::commit::Commit;
-use super::recall::Question;
-use super::{Hub, Repo, RepoKind, api, no_entry, segments};
+use super::{Hub, RepoKind, RepoName, api, no_entry, segments};
 use crate::error::{Error, ErrorKind, Result};
-use crate::http::Ask;
+use crate::http::Request;
 
 /// A file or folder of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -91,7 +91,7 @@ pub struct Committed {
 
 impl Hub {
     /// Makes a repository. False when it is there already.
-    pub async fn create_repo(&self, repo: &Repo, private: bool) -> Result<bool> {
+    pub async fn create_repo(&self, repo: &RepoName, private: bool) -> Result<bool> {
         #[derive(Serialize)]
         struct Create<'a> {
             name: &'a str,
@@ -113,54 +113,54 @@ impl Hub {
     }
 
     /// Makes a branch that begins where `main` is. False when it is there already.
-    pub async fn create_branch(&self, repo: &Repo, branch: &str) -> Result<bool> {
+    pub async fn create_branch(&self, repo: &RepoName, branch: &str) -> Result<bool> {
         self.create(&api(repo, &format!("/branch/{}", segment(branch))), &Empty {}).await
     }
 
     async fn create(&self, path: &str, body: &impl Serialize) -> Result<bool> {
-        let ask = json(path, body).pass(|status| status == StatusCode::CONFLICT);
-        let answer = self.http.call(&ask).await?;
+        let request = json(path, body).accept_status(|status| status == StatusCode::CONFLICT);
+        let answer = self.http.send(&request).await?;
         Ok(answer.status() != StatusCode::CONFLICT)
     }
 
     /// The id of the commit that a revision is now.
-    pub async fn commit_id(&self, repo: &Repo, revision: &str) -> Result<String> {
+    pub async fn commit_id(&self, repo: &RepoName, revision: &str) -> Result<String> {
         #[derive(Deserialize)]
         struct Info {
             sha: String,
         }
-        if let Some(recall) = self.offline() {
-            return recall.commit_id(repo, revision);
+        if let Some(answers) = self.offline() {
+            return answers.commit_id(repo, revision);
         }
         // Only the id: by itself the answer would list every file.
         let path = api(repo, &format!("/revision/{}?expand=sha", segment(revision)));
-        let info: Info = self.parsed(&Ask::get(&path), &path).await?;
-        self.keep(repo, &Question::Commit(revision), &info.sha);
+        let info: Info = self.parsed(&Request::get(&path), &path).await?;
+        self.keep(repo, &CacheKey::Commit(revision), &info.sha);
         Ok(info.sha)
     }
 
     /// A page of the entries in a folder, or of everything below it. `next` is of the page before.
     pub async fn tree(
         &self,
-        repo: &Repo,
+        repo: &RepoName,
         revision: &str,
         folder: &str,
         recursive: bool,
         next: Option<&str>,
     ) -> Result<Page> {
-        if let Some(recall) = self.offline() {
-            return recall.page(repo, revision, folder, recursive, next);
+        if let Some(answers) = self.offline() {
+            return answers.page(repo, revision, folder, recursive, next);
         }
-        let question = Question::Page(revision, folder, recursive, next);
+        let question = CacheKey::Page(revision, folder, recursive, next);
         let folder = if folder.is_empty() { String::new() } else { format!("/{}", segments(folder)) };
         let path = api(repo, &format!("/tree/{}{folder}", segment(revision)));
         let asked = match next {
             Some(query) => format!("{path}?{query}"),
             None => format!("{path}?recursive={recursive}&expand=false"),
         };
-        let answer = self.http.call(&Ask::get(&asked)).await?;
+        let answer = self.http.send(&Request::get(&asked)).await?;
         let link = answer.headers().get(LINK).and_then(|link| link.to_str().ok()).and_then(next_query);
-        let bytes = self.http.small(&path, answer, JSON_BYTES_MAX).await?;
+        let bytes = self.http.read_body(&path, answer, JSON_BYTES_MAX).await?;
         let rows: Vec<Row> = parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
         let entries = rows.into_iter().map(Row::into_entry).collect::<Result<_>>()?;
         let page = Page { entries, next: link };
@@ -169,7 +169,7 @@ impl Hub {
     }
 
     /// What is at these paths; paths without anything are left out.
-    pub async fn paths_info(&self, repo: &Repo, revision: &str, paths: &[&str]) -> Result<Vec<Entry>> {
+    pub async fn paths_info(&self, repo: &RepoName, revision: &str, paths: &[&str]) -> Result<Vec<Entry>> {
         #[derive(Serialize)]
         struct Paths<'a> {
             paths: &'a [&'a str],
@@ -181,25 +181,30 @@ impl Hub {
     }
 
     /// What is at this path.
-    pub async fn entry(&self, repo: &Repo, revision: &str, path: &str) -> Result<Entry> {
-        if let Some(recall) = self.offline() {
-            return recall.entry(repo, revision, path);
+    pub async fn entry(&self, repo: &RepoName, revision: &str, path: &str) -> Result<Entry> {
+        if let Some(answers) = self.offline() {
+            return answers.entry(repo, revision, path);
         }
         let found = self.paths_info(repo, revision, &[path]).await?;
         let found = found.into_iter().find(|entry| entry.path == path);
         let entry = found.ok_or_else(|| no_entry(repo, revision, path))?;
-        self.keep(repo, &Question::Entry(revision, path), &entry);
+        self.keep(repo, &CacheKey::Entry(revision, path), &entry);
         Ok(entry)
     }
 
-    fn keep<T: Serialize>(&self, repo: &Repo, question: &Question<'_>, answer: &T) {
-        if let Some(recall) = &self.recall {
-            recall.keep(repo, question, answer);
+    fn keep<T: Serialize>(&self, repo: &RepoName, question: &CacheKey<'_>, answer: &T) {
+        if let Some(answers) = &self.answers {
+            answers.keep(repo, question, answer);
         }
     }
 
     /// Asks how files get into a repository.
-    pub async fn preupload(&self, repo: &Repo, revision: &str, files: &[Candidate]) -> Result<Vec<Decided>> {
+    pub async fn preupload(
+        &self,
+        repo: &RepoName,
+        revision: &str,
+        files: &[Candidate],
+    ) -> Result<Vec<Decided>> {
         #[derive(Serialize)]
         struct Files<'a> {
             files: &'a [Candidate],
@@ -214,20 +219,20 @@ impl Hub {
     }
 
     /// Makes a commit on a branch: all of it or nothing. Repeated, it changes nothing more.
-    pub async fn commit(&self, repo: &Repo, revision: &str, commit: Commit) -> Result<Committed> {
+    pub async fn commit(&self, repo: &RepoName, revision: &str, commit: Commit) -> Result<Committed> {
         let path = api(repo, &format!("/commit/{}", segment(revision)));
-        let ask = Ask::post(&path, commit.into_lines()).header(CONTENT_TYPE, content_type::NDJSON);
-        self.parsed(&ask, &path).await
+        let request = Request::post(&path, commit.into_lines()).header(CONTENT_TYPE, content_type::NDJSON);
+        self.parsed(&request, &path).await
     }
 
-    async fn parsed<T: DeserializeOwned>(&self, ask: &Ask<'_>, path: &str) -> Result<T> {
-        let bytes = self.http.answer(ask, JSON_BYTES_MAX).await?;
+    async fn parsed<T: DeserializeOwned>(&self, request: &Request<'_>, path: &str) -> Result<T> {
+        let bytes = self.http.send_and_read(request, JSON_BYTES_MAX).await?;
         parse_json(&bytes).map_err(|source| Error::invalid(path, source))
     }
 }
 
-fn json<'a>(path: &'a str, body: &impl Serialize) -> Ask<'a> {
-    Ask::post(path, vec![encode_json(body).into()]).header(CONTENT_TYPE, content_type::JSON)
+fn json<'a>(path: &'a str, body: &impl Serialize) -> Request<'a> {
+    Request::post(path, vec![encode_json(body).into()]).header(CONTENT_TYPE, content_type::JSON)
 }
 
 #[derive(Serialize)]

@@ -19,7 +19,7 @@ pub(super) enum Expected {
     Sha256(Sha256),
     /// SHA-1 of the git object, in hexadecimal, and the length, which is part of that.
     Blob(String, u64),
-    /// The hub does not tell.
+    /// The hub names no digest.
     Anything,
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn unchanged(files: Vec<(PathBuf, Expected)>, threads: NonZeroU
                 files.get(place).map(|file| (place, file))
             } {
                 let same = is_same(path, expected, &mut buffer);
-                found.lock().expect("nobody panics with the lock")[place] = same;
+                found.lock().expect("no thread panics while it holds the lock")[place] = same;
             }
         };
         std::thread::scope(|scope| {
@@ -93,7 +93,7 @@ pub(super) async fn unchanged(files: Vec<(PathBuf, Expected)>, threads: NonZeroU
             }
             look();
         });
-        found.into_inner().expect("nobody panics with the lock")
+        found.into_inner().expect("no thread panics while it holds the lock")
     };
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|source| Error::caused(ErrorKind::Internal, "comparing files", source))

@@ -3,7 +3,7 @@
 //! One commit is pulled, whatever happens to the branch meanwhile. Large files come from the content store, chunk by chunk; small
 //! ones, and those of hubs without one, as they are. Only a file with the right digest gets its name.
 
-mod plain;
+mod plain_files;
 
 use std::io::Write;
 use std::ops::Range;
@@ -15,11 +15,11 @@ use xet::wire::routes::TokenScope;
 
 use super::digest::{Expected, unchanged};
 use super::pattern::Selection;
-use super::place::is_path;
-use super::{Entry, Hub, Place, Repo, below};
+use super::repo_path::is_path;
+use super::{Entry, Hub, RepoName, RepoPath, below};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use crate::pull::{PullOptions, Puller, Stage, Wanted, place_of, remove_leftover};
+use crate::pull::{PullOptions, Puller, StagingDir, Wanted, place_of, remove_leftover};
 
 /// How to download.
 #[derive(Debug, Clone, Default)]
@@ -28,13 +28,13 @@ pub struct DownloadOptions {
     pub pull: PullOptions,
     /// Which files.
     pub selection: Selection,
-    /// Whether only to tell what would be done.
+    /// Whether to only report what would be done.
     pub dry_run: bool,
 }
 
-/// What became of a file.
+/// Outcome of a file.
 #[derive(Debug)]
-pub enum Told<'a> {
+pub enum FileOutcome<'a> {
     /// It is here now; or would be, of a dry run.
     Pulled(&'a Entry),
     /// It was here.
@@ -43,7 +43,7 @@ pub enum Told<'a> {
     Failed(&'a str, &'a Error),
 }
 
-/// What a download came to.
+/// Summary of a download.
 #[derive(Debug, Clone, Default)]
 pub struct Downloaded {
     /// The commit that was pulled.
@@ -58,17 +58,17 @@ pub struct Downloaded {
     pub bytes: u64,
 }
 
-/// Pulls a repository, or the file or folder of it that is named, and tells of each file what became of it.
+/// Pulls a repository, or the file or folder of it that is named, and reports the outcome of each.
 ///
 /// What is in a folder gets below `to`. A single file gets that name, or its own in `to` where that is a folder or ends in a
 /// slash. Can be repeated: what is here is not fetched again, and files that an earlier try left half done are gone on with.
 pub async fn download(
     hub: &Hub,
-    from: &Place,
+    from: &RepoPath,
     to: &Path,
     options: &DownloadOptions,
     progress: &Arc<Progress>,
-    each: &mut (dyn FnMut(Told<'_>) + Send),
+    each: &mut (dyn FnMut(FileOutcome<'_>) + Send),
 ) -> Result<Downloaded> {
     let commit = hub.commit_id(&from.repo, from.revision()).await?;
     let downloaded = Downloaded { commit: commit.clone(), ..Downloaded::default() };
@@ -118,11 +118,11 @@ pub async fn download(
     }
 }
 
-/// Writes a file's bytes, or a range of them, in order, and tells how many. What is written was verified, chunk by chunk where
-/// the hub tells the chunks; a small file is verified at its end.
+/// Writes a file's bytes, or a range of them, in order, and returns how many. What is written was verified, chunk by chunk where
+/// the hub lists the chunks; a small file is verified at its end.
 pub async fn cat<W: Write + Send>(
     hub: &Hub,
-    from: &Place,
+    from: &RepoPath,
     range: Range<u64>,
     options: PullOptions,
     out: &mut W,
@@ -146,13 +146,15 @@ pub async fn cat<W: Write + Send>(
                 out.write_all(piece)
                     .map_err(|error| Error::caused(ErrorKind::Io, "writing what was pulled", error))
             };
-            plain::read(hub, &from.repo, from.revision(), &entry, range, write).await.map(|read| read.bytes())
+            plain_files::read(hub, &from.repo, from.revision(), &entry, range, write)
+                .await
+                .map(|read| read.bytes())
         }
     }
 }
 
 /// Pulls large files of a repository: from the hub's content store, or from the cache alone.
-pub async fn puller(hub: &Hub, repo: &Repo, revision: &str, options: PullOptions) -> Result<Puller> {
+pub async fn puller(hub: &Hub, repo: &RepoName, revision: &str, options: PullOptions) -> Result<Puller> {
     if hub.is_offline() {
         return Ok(Puller::offline(options));
     }
@@ -168,11 +170,11 @@ fn file_target(to: &Path, path: &str) -> PathBuf {
 
 struct Download<'a> {
     hub: &'a Hub,
-    repo: &'a Repo,
+    repo: &'a RepoName,
     commit: &'a str,
     options: &'a DownloadOptions,
     progress: &'a Arc<Progress>,
-    each: &'a mut (dyn FnMut(Told<'_>) + Send),
+    each: &'a mut (dyn FnMut(FileOutcome<'_>) + Send),
     /// Made when the first large file comes.
     puller: Option<Puller>,
     downloaded: Downloaded,
@@ -183,7 +185,7 @@ type Targets = Vec<(Entry, PathBuf)>;
 impl Download<'_> {
     /// Takes a file that is wanted, to where it shall be.
     fn choose(&mut self, entry: Entry, folder: &str, to: &Path, batch: &mut Targets) {
-        // The hub's word for a path is a stranger's: it must not lead out of the folder.
+        // Paths of the hub are untrusted input: they must not lead out of the directory.
         match below(folder, &entry.path).filter(|path| is_path(path)) {
             Some(path) if !self.options.selection.takes(path) => {}
             Some(path) => {
@@ -229,7 +231,7 @@ impl Download<'_> {
                     self.progress.reused_bytes.add(entry.bytes);
                     self.progress.leftovers.add(u64::from(remove_leftover(&target)));
                     self.progress.files.add(1);
-                    (self.each)(Told::Unchanged(&entry));
+                    (self.each)(FileOutcome::Unchanged(&entry));
                 }
                 false => rest.push((entry, target)),
             }
@@ -284,13 +286,13 @@ impl Download<'_> {
         if plain.is_empty() {
             return Ok(());
         }
-        let stage = Stage::new(root)?;
+        let stage = StagingDir::new(root)?;
         self.progress.leftovers.add(stage.removed());
         let (hub, repo, commit, progress) = (self.hub, self.repo, self.commit, self.progress);
         let fetches = plain.into_iter().map(|(entry, target)| {
             let staged = stage.next();
             async move {
-                let result = plain::fetch(hub, repo, commit, &entry, &staged, progress).await;
+                let result = plain_files::fetch(hub, repo, commit, &entry, &staged, progress).await;
                 (entry, target, staged, result)
             }
         });
@@ -306,7 +308,7 @@ impl Download<'_> {
         for (entry, target, staged, result) in fetched {
             // A link stays, and nothing but a regular file is replaced.
             let named =
-                result.and_then(|()| place_of(&target)).and_then(|place| plain::name(&staged, &place));
+                result.and_then(|()| place_of(&target)).and_then(|place| plain_files::name(&staged, &place));
             match named {
                 Ok(()) => {
                     self.progress.files.add(1);
@@ -322,12 +324,12 @@ impl Download<'_> {
     fn done(&mut self, entry: &Entry) {
         self.downloaded.files += 1;
         self.downloaded.bytes += entry.bytes;
-        (self.each)(Told::Pulled(entry));
+        (self.each)(FileOutcome::Pulled(entry));
     }
 
     fn fail(&mut self, path: &str, error: &Error) {
         self.downloaded.failed += 1;
-        (self.each)(Told::Failed(path, error));
+        (self.each)(FileOutcome::Failed(path, error));
     }
 }
 

@@ -1,5 +1,6 @@
-//! Which hub and which token, where nobody says: the environment, then a file.
+//! Endpoint and token: the arguments of the caller, else environment variables, else a configuration file.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use crate::error::{Error, ErrorKind, Result};
 use crate::token::Token;
 
-/// A hub, and who asks it.
+/// Endpoint and token of a hub.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where the hub is.
@@ -18,19 +19,22 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What was said, else what `DRYSTONE_ENDPOINT` and `DRYSTONE_TOKEN` say, else `HF_ENDPOINT` and `HF_TOKEN`, else the
-    /// file [`file`](fn@file) names. Its token goes to its own hub alone.
-    pub fn find(endpoint: Option<String>, token: Option<Token>) -> Result<Self> {
-        let file = file().map_or(Ok(File::default()), |path| read(&path))?;
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    /// The arguments, else `DRYSTONE_ENDPOINT` and `DRYSTONE_TOKEN`, else `HF_ENDPOINT` and `HF_TOKEN` of `variables`, else the
+    /// file that [`file`](fn@file) names. The token of the file is sent to the hub of the file only.
+    pub fn find(endpoint: Option<String>, token: Option<Token>, variables: &Variables<'_>) -> Result<Self> {
+        let file = file(variables).map_or(Ok(File::default()), |path| read(&path))?;
+        let variable = |name: &str| variables(name)?.into_string().ok().filter(|value| !value.is_empty());
         choose(endpoint, token, &variable, file)
     }
 }
 
-/// Where settings are kept: `drystone/client.toml` in the user's configuration folder.
-pub fn file() -> Option<PathBuf> {
-    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let root = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")));
+/// The environment of the program, by name.
+pub type Variables<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+
+/// The configuration file: `drystone/client.toml` in the user's configuration directory.
+pub fn file(variables: &Variables<'_>) -> Option<PathBuf> {
+    let directory = |name| variables(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let root = directory("XDG_CONFIG_HOME").or_else(|| directory("HOME").map(|home| home.join(".config")));
     Some(root?.join("drystone").join("client.toml"))
 }
 
@@ -66,7 +70,7 @@ fn choose(
 ) -> Result<Settings> {
     let named = endpoint.or_else(|| variable("DRYSTONE_ENDPOINT")).or_else(|| variable("HF_ENDPOINT"));
     let endpoint = named.or_else(|| file.endpoint.clone()).ok_or_else(|| {
-        let message = "which hub? say --endpoint URL, or set DRYSTONE_ENDPOINT";
+        let message = "no endpoint configured; pass --endpoint URL or set DRYSTONE_ENDPOINT";
         Error::new(ErrorKind::Invalid, message)
     })?;
     let same = |other: &String| other.trim_end_matches('/') == endpoint.trim_end_matches('/');

@@ -3,7 +3,7 @@
 //! Files are taken in batches, and a batch is committed before the next one is looked at, so that neither memory nor what a
 //! killed upload has to do again grows with their number. A file that the repository has already is not sent.
 
-pub mod local;
+pub mod source_files;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,28 +18,28 @@ use xet::wire::routes::TokenScope;
 
 use super::calls::CANDIDATES_MAX;
 use super::digest::{Expected, unchanged};
-use super::{Candidate, Commit, Committed, Entry, Hub, Mode, Place, Repo};
+use super::{Candidate, Commit, Committed, Entry, Hub, Mode, RepoName, RepoPath};
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::push::{PushOptions, PushedFile, push};
 
-pub use local::{Local, Locals};
+pub use source_files::{SourceFile, SourceFiles};
 
 /// How to upload.
 #[derive(Debug, Clone, Default)]
 pub struct UploadOptions {
     /// How large files are pushed.
     pub push: PushOptions,
-    /// What the commit says; by default what it has.
+    /// The commit message; by default it counts the files.
     pub message: Option<String>,
-    /// What the commit says besides.
+    /// The description of the commit.
     pub description: String,
     /// Whether to make the repository, and the branch, where they are missing; and then whether only some may see it.
     pub create: Option<Visibility>,
 }
 
-/// Who may see a new repository.
+/// Visibility of a new repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
     /// Everyone.
@@ -48,31 +48,31 @@ pub enum Visibility {
     Private,
 }
 
-/// What became of a file.
+/// Outcome of a file.
 #[derive(Debug)]
-pub enum Told<'a> {
+pub enum FileOutcome<'a> {
     /// It is in the repository now; or would be, of a dry run.
-    Put(&'a Local),
+    Put(&'a SourceFile),
     /// The repository had it.
-    Unchanged(&'a Local),
+    Unchanged(&'a SourceFile),
     /// The repository does not want it.
-    Ignored(&'a Local),
+    Ignored(&'a SourceFile),
     /// It could not be read. The others go on.
     Failed(&'a Error),
 }
 
-/// What an upload came to.
+/// Summary of an upload.
 #[derive(Debug, Default)]
 pub struct Uploaded {
     /// Files that were put.
     pub files: u64,
-    /// Files that were there.
+    /// Files that the repository had already.
     pub unchanged: u64,
     /// Files the repository does not want.
     pub ignored: u64,
     /// Files that could not be read.
     pub failed: u64,
-    /// Bytes of all files, put or there.
+    /// Bytes of all files, uploaded or in the repository already.
     pub logical_bytes: u64,
     /// Bytes that were nowhere before.
     pub new_bytes: u64,
@@ -86,17 +86,17 @@ pub struct Uploaded {
     pub elapsed: Duration,
 }
 
-/// Puts files into a repository, in the order they come, and tells of each what became of it.
+/// Puts files into a repository, in the order they come, and reports the outcome of each.
 ///
-/// Up to [`COMMIT_FILES_MAX`] files are one commit; more are several. Can be repeated: what is there is not sent again, also
+/// Up to [`COMMIT_FILES_MAX`] files are one commit; more are several. Can be repeated: what the repository has is not sent again, also
 /// when an earlier upload was killed halfway.
 pub async fn upload(
     hub: &Hub,
-    to: &Place,
-    files: Locals,
+    to: &RepoPath,
+    files: SourceFiles,
     options: &UploadOptions,
     progress: &Arc<Progress>,
-    each: &mut (dyn FnMut(Told<'_>) + Send),
+    each: &mut (dyn FnMut(FileOutcome<'_>) + Send),
 ) -> Result<Uploaded> {
     let started = Instant::now();
     let mut upload = Upload {
@@ -113,7 +113,7 @@ pub async fn upload(
     let mut files = Some(files);
     while let Some(mut left) = files.take() {
         let take = move || {
-            let batch = local::batch(&mut left, COMMIT_FILES_MAX, BATCH_BYTES_MAX);
+            let batch = source_files::batch(&mut left, COMMIT_FILES_MAX, BATCH_BYTES_MAX);
             (!batch.is_empty()).then_some((batch, left))
         };
         if let Some((batch, left)) = blocking(take).await? {
@@ -127,12 +127,12 @@ pub async fn upload(
 }
 
 /// Makes what is missing, if that is wanted. True when it is missing still, because of a dry run.
-async fn prepare(hub: &Hub, to: &Place, options: &UploadOptions) -> Result<bool> {
+async fn prepare(hub: &Hub, to: &RepoPath, options: &UploadOptions) -> Result<bool> {
     let Some(visibility) = options.create else { return Ok(false) };
     let revision = to.revision();
     let missing = match hub.commit_id(&to.repo, revision).await {
         Ok(_) => return Ok(false),
-        // A hub says the same of what is not there and of what is none of our business.
+        // A hub says the same of a repository that does not exist and of one that we may not see.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => error,
         Err(error) => return Err(error),
     };
@@ -151,28 +151,28 @@ async fn prepare(hub: &Hub, to: &Place, options: &UploadOptions) -> Result<bool>
 
 struct Upload<'a> {
     hub: &'a Hub,
-    to: &'a Place,
+    to: &'a RepoPath,
     options: &'a UploadOptions,
     progress: &'a Arc<Progress>,
-    each: &'a mut (dyn FnMut(Told<'_>) + Send),
+    each: &'a mut (dyn FnMut(FileOutcome<'_>) + Send),
     /// Opened when the first large file comes.
     cas: Option<Arc<dyn Cas>>,
-    /// There is no repository to ask: everything is new.
+    /// The repository does not exist: everything is new.
     is_missing: bool,
     commit: Commit,
     uploaded: Uploaded,
 }
 
 /// A file that is to be put.
-struct Todo {
-    local: Local,
+struct PlannedFile {
+    local: SourceFile,
     mode: Mode,
     /// What is at its place now.
     base: Option<FileHash>,
 }
 
 impl Upload<'_> {
-    async fn batch(&mut self, batch: Vec<Result<Local>>) -> Result<()> {
+    async fn batch(&mut self, batch: Vec<Result<SourceFile>>) -> Result<()> {
         let mut locals = Vec::new();
         for local in batch {
             match local {
@@ -183,33 +183,37 @@ impl Upload<'_> {
         let bytes: u64 = locals.iter().map(|local| local.bytes).sum();
         self.progress.total_bytes.add(bytes);
         let todo = match self.is_missing {
-            true => locals.into_iter().map(|local| Todo { local, mode: Mode::Lfs, base: None }).collect(),
+            true => {
+                locals.into_iter().map(|local| PlannedFile { local, mode: Mode::Lfs, base: None }).collect()
+            }
             false => self.sort(locals).await?,
         };
         let mut pushed = self.push(&todo).await?;
-        for Todo { local, mode, .. } in &todo {
+        for PlannedFile { local, mode, .. } in &todo {
             match (mode, pushed.remove(&local.path)) {
                 (Mode::Lfs, Some(file)) => self.put_large(local, &file),
                 (Mode::Regular, _) => self.put_small(local).await?,
-                // It could not be read, which was told.
+                // It could not be read, which was reported.
                 (Mode::Lfs, None) => {}
             }
         }
         self.finish_commit().await
     }
 
-    /// Asks how each file gets there and whether it is there already.
-    async fn sort(&mut self, locals: Vec<Local>) -> Result<Vec<Todo>> {
-        let groups: Vec<_> = locals.chunks(CANDIDATES_MAX).map(<[Local]>::to_vec).collect();
+    /// Asks how each file is to be uploaded, and whether the repository has it already.
+    async fn sort(&mut self, locals: Vec<SourceFile>) -> Result<Vec<PlannedFile>> {
+        let groups: Vec<_> = locals.chunks(CANDIDATES_MAX).map(<[SourceFile]>::to_vec).collect();
         let (hub, to) = (self.hub, self.to);
         let asked = futures::stream::iter(groups).map(|group| ask(hub, &to.repo, to.revision(), group));
-        let asked: Vec<Vec<Result<Asked>>> = asked.buffered(QUESTIONS_AT_ONCE).try_collect().await?;
+        let asked: Vec<Vec<Result<Preflight>>> = asked.buffered(QUESTIONS_AT_ONCE).try_collect().await?;
         let asked: Vec<_> = asked.into_iter().flatten().collect();
 
         let mut compare = Vec::new();
         for asked in asked.iter().filter_map(|asked| asked.as_ref().ok()) {
-            let same =
-                asked.there.as_ref().filter(|there| !there.is_folder && there.bytes == asked.local.bytes);
+            let same = asked
+                .existing
+                .as_ref()
+                .filter(|existing| !existing.is_folder && existing.bytes == asked.local.bytes);
             let expected = same.filter(|_| !asked.ignored).map_or(Expected::Anything, Expected::of);
             compare.push((asked.local.path.clone(), expected));
         }
@@ -217,7 +221,7 @@ impl Upload<'_> {
 
         let mut todo = Vec::new();
         for asked in asked {
-            let Asked { local, mode, ignored, there } = match asked {
+            let Preflight { local, mode, ignored, existing } = match asked {
                 Ok(asked) => asked,
                 Err(error) => {
                     self.fail(&error);
@@ -227,7 +231,7 @@ impl Upload<'_> {
             let is_same = same.next().unwrap_or(false);
             if ignored {
                 self.uploaded.ignored += 1;
-                (self.each)(Told::Ignored(&local));
+                (self.each)(FileOutcome::Ignored(&local));
                 continue;
             }
             self.uploaded.logical_bytes += local.bytes;
@@ -236,24 +240,25 @@ impl Upload<'_> {
                 self.progress.done_bytes.add(local.bytes);
                 self.progress.known_bytes.add(local.bytes);
                 self.progress.files.add(1);
-                (self.each)(Told::Unchanged(&local));
+                (self.each)(FileOutcome::Unchanged(&local));
                 continue;
             }
-            let base = there.and_then(|there| there.xet.filter(|_| there.bytes >= BASE_BYTES_MIN));
-            todo.push(Todo { local, mode, base });
+            let base =
+                existing.and_then(|existing| existing.xet.filter(|_| existing.bytes >= BASE_BYTES_MIN));
+            todo.push(PlannedFile { local, mode, base });
         }
         Ok(todo)
     }
 
     /// Pushes the large ones to the content store.
-    async fn push(&mut self, todo: &[Todo]) -> Result<HashMap<PathBuf, PushedFile>> {
-        let is_large = |todo: &&Todo| todo.mode == Mode::Lfs;
+    async fn push(&mut self, todo: &[PlannedFile]) -> Result<HashMap<PathBuf, PushedFile>> {
+        let is_large = |todo: &&PlannedFile| todo.mode == Mode::Lfs;
         let paths: Vec<_> = todo.iter().filter(is_large).map(|todo| todo.local.path.clone()).collect();
         if paths.is_empty() {
             return Ok(HashMap::new());
         }
         if self.is_missing {
-            return self.pretend(todo);
+            return self.count_as_new(todo);
         }
         let cas = match &self.cas {
             Some(cas) => cas.clone(),
@@ -273,29 +278,29 @@ impl Upload<'_> {
         Ok(pushed.files.into_iter().map(|file| (file.path.clone(), file)).collect())
     }
 
-    /// What a dry run into a repository that is not there yet would send: everything.
-    fn pretend(&mut self, todo: &[Todo]) -> Result<HashMap<PathBuf, PushedFile>> {
-        for Todo { local, .. } in todo {
+    /// What a dry run into a repository that does not exist yet would send: everything.
+    fn count_as_new(&mut self, todo: &[PlannedFile]) -> Result<HashMap<PathBuf, PushedFile>> {
+        for PlannedFile { local, .. } in todo {
             self.uploaded.files += 1;
             self.uploaded.logical_bytes += local.bytes;
             self.uploaded.new_bytes += local.bytes;
             self.uploaded.sent_bytes += local.bytes;
-            (self.each)(Told::Put(local));
+            (self.each)(FileOutcome::Put(local));
         }
         Ok(HashMap::new())
     }
 
-    fn put_large(&mut self, local: &Local, file: &PushedFile) {
+    fn put_large(&mut self, local: &SourceFile, file: &PushedFile) {
         if let Some(sha256) = &file.sha256 {
             self.commit.put_large(&local.to, sha256, file.bytes);
         }
         self.uploaded.files += 1;
-        (self.each)(Told::Put(local));
+        (self.each)(FileOutcome::Put(local));
     }
 
-    async fn put_small(&mut self, local: &Local) -> Result<()> {
+    async fn put_small(&mut self, local: &SourceFile) -> Result<()> {
         let path = local.path.clone();
-        let content = match blocking(move || local::read(&path, REGULAR_BYTES_MAX)).await? {
+        let content = match blocking(move || source_files::read(&path, REGULAR_BYTES_MAX)).await? {
             Ok(content) => content,
             Err(error) => {
                 self.fail(&error);
@@ -314,7 +319,7 @@ impl Upload<'_> {
         self.progress.new_bytes.add(bytes);
         self.progress.wire_bytes.add(bytes);
         self.progress.files.add(1);
-        (self.each)(Told::Put(local));
+        (self.each)(FileOutcome::Put(local));
         Ok(())
     }
 
@@ -336,25 +341,30 @@ impl Upload<'_> {
 
     fn fail(&mut self, error: &Error) {
         self.uploaded.failed += 1;
-        (self.each)(Told::Failed(error));
+        (self.each)(FileOutcome::Failed(error));
     }
 }
 
 /// A file, and what the hub said of it.
-struct Asked {
-    local: Local,
+struct Preflight {
+    local: SourceFile,
     mode: Mode,
     ignored: bool,
-    there: Option<Entry>,
+    existing: Option<Entry>,
 }
 
-async fn ask(hub: &Hub, repo: &Repo, revision: &str, group: Vec<Local>) -> Result<Vec<Result<Asked>>> {
-    let sample = move || -> Vec<(Local, Result<Candidate>)> {
-        let candidate = |local: &Local| {
-            let sample = STANDARD.encode(local::first_bytes(&local.path, SAMPLE_BYTES)?);
+async fn ask(
+    hub: &Hub,
+    repo: &RepoName,
+    revision: &str,
+    group: Vec<SourceFile>,
+) -> Result<Vec<Result<Preflight>>> {
+    let sample = move || -> Vec<(SourceFile, Result<Candidate>)> {
+        let candidate = |local: &SourceFile| {
+            let sample = STANDARD.encode(source_files::first_bytes(&local.path, SAMPLE_BYTES)?);
             Ok(Candidate { path: local.to.clone(), sample, size: local.bytes })
         };
-        let with_candidate = |local: Local| {
+        let with_candidate = |local: SourceFile| {
             let candidate = candidate(&local);
             (local, candidate)
         };
@@ -375,13 +385,13 @@ async fn ask(hub: &Hub, repo: &Repo, revision: &str, group: Vec<Local>) -> Resul
         return Ok(asked.into_iter().filter_map(|local| local.err().map(Err)).collect());
     }
     let paths: Vec<_> = candidates.iter().map(|candidate| candidate.path.as_str()).collect();
-    let (decided, there) = futures::future::try_join(
+    let (decided, existing) = futures::future::try_join(
         hub.preupload(repo, revision, &candidates),
         hub.paths_info(repo, revision, &paths),
     )
     .await?;
     let decided: HashMap<_, _> = decided.into_iter().map(|file| (file.path.clone(), file)).collect();
-    let mut there: HashMap<_, _> = there.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
+    let mut existing: HashMap<_, _> = existing.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
     let asked = asked.into_iter().map(|local| {
         let local = local?;
         let said = decided.get(&local.to).ok_or_else(|| {
@@ -393,9 +403,9 @@ async fn ask(hub: &Hub, repo: &Repo, revision: &str, group: Vec<Local>) -> Resul
             _ => said.upload_mode,
         };
         // A large file that the hub lists and does not name here is damaged there, and must come again.
-        let is_whole = |there: &Entry| there.sha256.is_none() || said.oid.is_some();
-        let there = there.remove(&local.to).filter(is_whole);
-        Ok(Asked { there, mode, ignored: said.should_ignore, local })
+        let is_whole = |existing: &Entry| existing.sha256.is_none() || said.oid.is_some();
+        let existing = existing.remove(&local.to).filter(is_whole);
+        Ok(Preflight { existing, mode, ignored: said.should_ignore, local })
     });
     Ok(asked.collect())
 }
@@ -409,12 +419,12 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 pub const COMMIT_FILES_MAX: usize = 10_000;
 /// Small files in one commit, as they are sent: in base64. Hubs hold a commit in memory, and so do we.
 const COMMIT_BYTES_MAX: usize = 24 << 20;
-/// After so many bytes a commit is made, so that a killed upload has something to go on from.
+/// Bytes after which a commit is made, so that a killed upload can resume from there.
 const BATCH_BYTES_MAX: u64 = 64 << 30;
 /// Larger files go to the content store, whatever the hub says.
 const REGULAR_BYTES_MAX: u64 = 10 << 20;
 /// Of shorter files, asking what the old version is made of costs more than it saves.
 const BASE_BYTES_MIN: u64 = 4 << 20;
 const QUESTIONS_AT_ONCE: usize = 4;
-/// By which hubs tell text from other files.
+/// Bytes by which hubs distinguish text from other files.
 const SAMPLE_BYTES: u64 = 512;

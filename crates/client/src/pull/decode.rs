@@ -15,14 +15,8 @@ use xet::xorb::ChunkHeader;
 use xet::{ChunkHash, FormatError, XorbHash};
 
 use crate::cache::Recorder;
+use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
-
-/// A chunk that was decoded: its hash, computed, and its raw length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    pub(crate) hash: ChunkHash,
-    pub(crate) bytes: u32,
-}
 
 /// Where decoded chunks go. Called from several threads at once, never twice for the same bytes at once.
 pub(crate) trait Sink: Send + Sync + fmt::Debug {
@@ -35,7 +29,7 @@ pub(crate) trait Sink: Send + Sync + fmt::Debug {
 
 /// One place that needs a run of a range's chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Use {
+pub(crate) struct Destination {
     /// Which file of those that are pulled together.
     pub(crate) file: usize,
     /// Chunk numbers in the xorb.
@@ -54,15 +48,15 @@ pub(crate) struct RangeDecoder {
     /// Chunks not yet decoded.
     left: Range<u32>,
     /// Ascending by first chunk.
-    uses: Vec<Use>,
+    uses: Vec<Destination>,
     /// Uses before this one are finished.
     first_open: usize,
     pieces: VecDeque<Bytes>,
     held_bytes: usize,
     /// What decoding costs no allocation for, from one chunk to the next.
-    tools: Tools,
+    scratch: Scratch,
     batch: Vec<Chunk>,
-    /// What of the tools' output is filled.
+    /// Filled bytes of the output buffer.
     filled: usize,
     recorder: Option<Recorder>,
     /// What the chunks must be, from a trusted place; in order of the range.
@@ -73,7 +67,7 @@ pub(crate) struct RangeDecoder {
 
 /// Buffers that outlive a range.
 #[derive(Debug, Default)]
-pub(crate) struct Tools {
+pub(crate) struct Scratch {
     decompressor: Decompressor,
     /// A record that lies in two pieces.
     joined: Vec<u8>,
@@ -88,7 +82,13 @@ impl fmt::Debug for RangeDecoder {
 
 impl RangeDecoder {
     /// Decodes the chunks `chunks` of a xorb, whose first record begins at `at`.
-    pub(crate) fn new(xorb: XorbHash, chunks: Range<u32>, at: u64, mut uses: Vec<Use>, tools: Tools) -> Self {
+    pub(crate) fn new(
+        xorb: XorbHash,
+        chunks: Range<u32>,
+        at: u64,
+        mut uses: Vec<Destination>,
+        scratch: Scratch,
+    ) -> Self {
         uses.sort_by_key(|place| (place.chunks.start, place.file, place.bytes.start));
         Self {
             xorb,
@@ -99,7 +99,7 @@ impl RangeDecoder {
             first_open: 0,
             pieces: VecDeque::new(),
             held_bytes: 0,
-            tools,
+            scratch,
             batch: Vec::new(),
             filled: 0,
             recorder: None,
@@ -149,10 +149,10 @@ impl RangeDecoder {
     }
 
     /// What was not written, and the buffers for the next range.
-    pub(crate) fn into_rest(self) -> (Vec<Use>, Tools) {
+    pub(crate) fn into_rest(self) -> (Vec<Destination>, Scratch) {
         let mut uses = self.uses;
         uses.retain(|place| !place.bytes.is_empty());
-        (uses, self.tools)
+        (uses, self.scratch)
     }
 
     fn decode_all(&mut self, sink: &dyn Sink) -> Result<()> {
@@ -184,8 +184,8 @@ impl RangeDecoder {
             piece = self.pieces.front_mut().map(|piece| piece.split_to(record_len)).unwrap_or_default();
             &piece
         } else {
-            join(&mut self.pieces, record_len, &mut self.tools.joined);
-            &self.tools.joined
+            join(&mut self.pieces, record_len, &mut self.scratch.joined);
+            &self.scratch.joined
         };
         while self.pieces.front().is_some_and(Bytes::is_empty) {
             self.pieces.pop_front();
@@ -193,7 +193,7 @@ impl RangeDecoder {
         self.held_bytes -= record_len;
 
         let chunk_len = header.chunk_len as usize;
-        let out = &mut self.tools.out;
+        let out = &mut self.scratch.out;
         if out.len() < self.filled + chunk_len {
             // Only until it has its size: zeroing is not free.
             out.resize((self.filled + chunk_len).max(OUT_BYTES + CHUNK_BYTES_MAX as usize), 0);
@@ -201,7 +201,7 @@ impl RangeDecoder {
         let raw = out.get_mut(self.filled..self.filled + chunk_len).unwrap_or_default();
         let stored = record.get(ChunkHeader::LEN..).unwrap_or_default();
         let payload_at = self.at + ChunkHeader::LEN as u64;
-        let decoded = self.tools.decompressor.decompress(payload_at, header.scheme, stored, raw);
+        let decoded = self.scratch.decompressor.decompress(payload_at, header.scheme, stored, raw);
         decoded.map_err(|source| wrong(&self.xorb, source))?;
         let chunk = Chunk { hash: ChunkHash::of(raw), bytes: header.chunk_len };
 
@@ -226,7 +226,7 @@ impl RangeDecoder {
         Ok(())
     }
 
-    /// Writes the decoded chunks to whoever uses them.
+    /// Writes the decoded chunks to their destinations.
     fn flush(&mut self, sink: &dyn Sink) -> Result<()> {
         let Some(count) = u32::try_from(self.batch.len()).ok().filter(|count| *count > 0) else {
             return Ok(());
@@ -270,7 +270,7 @@ impl RangeDecoder {
                 let source = FormatError::Number { at: self.at, what, expected: left, found: len as u64 };
                 return Err(wrong(&self.xorb, source));
             }
-            let raw = self.tools.out.get(at..at + len).unwrap_or_default();
+            let raw = self.scratch.out.get(at..at + len).unwrap_or_default();
             let chunks = self.batch.get(index(inside.start)..index(inside.end)).unwrap_or_default();
             sink.write(place.file, place.bytes.start, raw, chunks)?;
             place.bytes.start += len as u64;
@@ -376,13 +376,13 @@ mod tests {
         (chunks, sealed.bytes, ends)
     }
 
-    fn place(file: usize, chunks: Range<u32>, at: u64, all: &[Vec<u8>]) -> Use {
+    fn place(file: usize, chunks: Range<u32>, at: u64, all: &[Vec<u8>]) -> Destination {
         let len: usize = all[chunks.start as usize..chunks.end as usize].iter().map(Vec::len).sum();
-        Use { file, chunks, bytes: at..at + len as u64, failures: 0 }
+        Destination { file, chunks, bytes: at..at + len as u64, failures: 0 }
     }
 
     proptest! {
-        /// However the bytes arrive, and whoever shares them, every use gets its chunks.
+        /// However the bytes arrive and are shared, every destination gets its chunks.
         #[test]
         fn every_use_gets_its_chunks(
             lens in prop::collection::vec(1..60_000_usize, 1..24),
@@ -398,7 +398,7 @@ mod tests {
             }).collect();
             let at = if first == 0 { 0 } else { ends[first as usize - 1] };
             let files = Files::default();
-            let mut decoder = RangeDecoder::new(XorbHash::ZERO, first..last, at as u64, uses.clone(), Tools::default());
+            let mut decoder = RangeDecoder::new(XorbHash::ZERO, first..last, at as u64, uses.clone(), Scratch::default());
             let mut rest = Bytes::copy_from_slice(&records[at..]);
             for step in steps.iter().cycle() {
                 let pieces = vec![rest.split_to((*step).min(rest.len())), rest.split_to((step / 3).min(rest.len()))];
@@ -420,7 +420,7 @@ mod tests {
         let (chunks, records, ends) = xorb(&[5000; 9]);
         let uses = vec![place(0, 0..9, 0, &chunks), place(1, 2..4, 0, &chunks)];
         let files = Files::default();
-        let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..9, 0, uses, Tools::default());
+        let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..9, 0, uses, Scratch::default());
         decoder.push(vec![Bytes::copy_from_slice(&records[..ends[2] + 100])], &files).unwrap();
         assert_eq!(decoder.finish().unwrap_err().kind(), ErrorKind::Corrupt);
         let (rest, _) = decoder.into_rest();
@@ -435,19 +435,19 @@ mod tests {
     fn records_that_are_too_many_too_long_or_broken_are_corrupt() {
         let (chunks, records, _) = xorb(&[5000; 4]);
         let all = Bytes::from(records);
-        let decode = |bytes: Bytes, uses: Vec<Use>, count: u32| {
-            let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..count, 0, uses, Tools::default());
+        let decode = |bytes: Bytes, uses: Vec<Destination>, count: u32| {
+            let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..count, 0, uses, Scratch::default());
             decoder.push(vec![bytes], &Files::default()).and_then(|()| decoder.finish())
         };
         let whole = place(0, 0..4, 0, &chunks);
         decode(all.clone(), vec![whole.clone()], 4).unwrap();
         assert!(decode(all.clone(), vec![place(0, 0..3, 0, &chunks)], 3).is_err(), "a record too many");
-        let lying = Use { bytes: 0..19_999, ..whole.clone() };
+        let lying = Destination { bytes: 0..19_999, ..whole.clone() };
         assert!(decode(all.clone(), vec![lying], 4).is_err(), "a term that is longer than it says");
         let mut broken = all.to_vec();
         broken[4] = 9;
         assert!(decode(broken.into(), vec![whole.clone()], 4).is_err(), "no such scheme");
-        let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..4, 0, vec![whole], Tools::default())
+        let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..4, 0, vec![whole], Scratch::default())
             .expect(vec![Chunk { hash: ChunkHash::ZERO, bytes: 5000 }; 4]);
         assert!(decoder.push(vec![all], &Files::default()).is_err(), "not the chunk that is wanted");
     }

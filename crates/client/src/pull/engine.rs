@@ -16,13 +16,13 @@ use xet::wire::Reconstruction;
 use xet::{FileHash, XorbHash};
 
 use super::Puller;
-use super::decode::{Sink, Use};
-use super::fetch::{self, Fetched, Unit};
+use super::decode::{Destination, Sink};
+use super::fetch::{self, FetchJob, Fetched};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of a file that nobody has planned yet.
+/// Bytes of a file that are not planned yet.
 #[derive(Debug, Clone)]
-pub(super) struct Todo {
+pub(super) struct MissingRange {
     pub(super) file: usize,
     /// Half-open; an end of `u64::MAX` is wherever the file ends.
     pub(super) range: Range<u64>,
@@ -32,7 +32,7 @@ pub(super) struct Todo {
     failures: u32,
 }
 
-impl Todo {
+impl MissingRange {
     pub(super) fn new(file: usize, range: Range<u64>) -> Self {
         Self { file, range, wait: Duration::ZERO, failures: 0 }
     }
@@ -44,11 +44,11 @@ pub(super) struct Engine<'a> {
     puller: &'a Puller,
     sink: Arc<dyn Sink>,
     files: Vec<FileState>,
-    units: VecDeque<Unit>,
-    todo: VecDeque<Todo>,
+    units: VecDeque<FetchJob>,
+    todo: VecDeque<MissingRange>,
 }
 
-/// What is known of a file.
+/// State of a file.
 #[derive(Debug)]
 pub(super) struct FileState {
     pub(super) hash: FileHash,
@@ -56,12 +56,12 @@ pub(super) struct FileState {
     pub(super) size: Option<u64>,
     /// Why it cannot be had.
     pub(super) error: Option<Error>,
-    /// Terms seen, with where they begin, if anyone wants to know.
+    /// Terms seen, with their offsets in the file, where a cache keeps them.
     pub(super) terms: Vec<(u64, PlanTerm)>,
 }
 
 enum Event {
-    Planned(Todo, Result<Option<Reconstruction>>),
+    Planned(MissingRange, Result<Option<Reconstruction>>),
     Fetched(Fetched),
 }
 
@@ -77,18 +77,18 @@ impl<'a> Engine<'a> {
     }
 
     /// Adds bytes to get.
-    pub(super) fn want(&mut self, todo: Todo) {
+    pub(super) fn want(&mut self, todo: MissingRange) {
         if !todo.range.is_empty() {
             self.todo.push_back(todo);
         }
     }
 
     /// Adds something to fetch.
-    pub(super) fn push(&mut self, units: impl IntoIterator<Item = Unit>) {
+    pub(super) fn push(&mut self, units: impl IntoIterator<Item = FetchJob>) {
         self.units.extend(units);
     }
 
-    /// The state of a file, to tell what is known of it.
+    /// The state of a file.
     pub(super) fn file(&mut self, file: usize) -> Option<&mut FileState> {
         self.files.get_mut(file)
     }
@@ -113,7 +113,7 @@ impl<'a> Engine<'a> {
                     Event::Planned(todo, answer)
                 }));
             }
-            while fetches < puller.gate.limit_max()
+            while fetches < puller.concurrency.limit_max()
                 && let Some(unit) = self.units.pop_front()
             {
                 if unit.uses.iter().all(|place| self.has_failed(place.file)) {
@@ -143,8 +143,8 @@ impl<'a> Engine<'a> {
         self.files.get(file).is_none_or(|file| file.error.is_some())
     }
 
-    fn planned(&mut self, todo: Todo, answer: Result<Option<Reconstruction>>) {
-        let Todo { file, range, failures, .. } = todo;
+    fn planned(&mut self, todo: MissingRange, answer: Result<Option<Reconstruction>>) {
+        let MissingRange { file, range, failures, .. } = todo;
         let keeps_terms = self.puller.cache.is_some();
         let Some(state) = self.files.get_mut(file) else { return };
         let asked = window(&range);
@@ -163,7 +163,8 @@ impl<'a> Engine<'a> {
                     // Less than was asked for: there is no more.
                     state.size = Some(end);
                 } else if end < range.end {
-                    self.todo.push_front(Todo { failures, ..Todo::new(file, end..range.end) });
+                    self.todo
+                        .push_front(MissingRange { failures, ..MissingRange::new(file, end..range.end) });
                 }
                 if keeps_terms {
                     let mut at = start;
@@ -198,13 +199,13 @@ impl<'a> Engine<'a> {
                 (_, 0) | (ErrorKind::Expired, 1) => Duration::ZERO,
                 _ => error.retry_after().unwrap_or(WAIT_FIRST * (1 << failures.min(6))).min(WAIT_MAX),
             };
-            self.todo.push_front(Todo { file: place.file, range: place.bytes, wait, failures });
+            self.todo.push_front(MissingRange { file: place.file, range: place.bytes, wait, failures });
         }
     }
 }
 
 /// Asks how bytes are put together.
-async fn plan(puller: &Puller, file: FileHash, todo: &Todo) -> Result<Option<Reconstruction>> {
+async fn plan(puller: &Puller, file: FileHash, todo: &MissingRange) -> Result<Option<Reconstruction>> {
     if !todo.wait.is_zero() {
         tokio::time::sleep(todo.wait).await;
     }
@@ -221,19 +222,19 @@ fn window(range: &Range<u64>) -> Range<u64> {
     range.start..range.end.min(range.start.saturating_add(bytes))
 }
 
-/// What to fetch for terms of one or several files, each with its number and where its terms begin: every range once, whoever uses it.
+/// What to fetch for terms of one or several files, each with its number and where its terms begin: every range once, however many terms use it.
 pub(super) fn units<'t>(
     found: &Reconstruction,
     failures: u32,
     files: impl IntoIterator<Item = (usize, u64, &'t [PlanTerm])>,
-) -> Vec<Unit> {
-    let mut units: Vec<Unit> = Vec::new();
+) -> Vec<FetchJob> {
+    let mut units: Vec<FetchJob> = Vec::new();
     let mut places: HashMap<(XorbHash, u32), usize> = HashMap::new();
     for (file, mut at, terms) in files {
         for term in terms {
             let Some((url, range)) = found.find(term) else { continue };
             let place = *places.entry((term.xorb, range.chunks.start)).or_insert_with(|| {
-                units.push(Unit {
+                units.push(FetchJob {
                     xorb: term.xorb,
                     chunks: range.chunks.clone(),
                     stored: range.stored_bytes.clone(),
@@ -244,7 +245,7 @@ pub(super) fn units<'t>(
             });
             let end = at + u64::from(term.raw_bytes);
             if let Some(unit) = units.get_mut(place) {
-                unit.uses.push(Use { file, chunks: term.chunks.clone(), bytes: at..end, failures });
+                unit.uses.push(Destination { file, chunks: term.chunks.clone(), bytes: at..end, failures });
             }
             at = end;
         }
@@ -259,7 +260,7 @@ pub(super) fn again(error: &Error) -> Error {
 
 /// Reconstructions asked for at once.
 const PLANS_MAX: usize = 8;
-/// Units that wait; no more is planned while there are so many.
+/// Waiting fetch jobs above which no more is planned.
 const UNITS_AHEAD: usize = 256;
 /// Bytes of a file that are planned first, and then at a time. A plan is small; the first answer should come soon.
 const WINDOW_FIRST_BYTES: u64 = 256 << 20;

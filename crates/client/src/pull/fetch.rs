@@ -1,4 +1,4 @@
-//! Fetching: one range of a xorb, from the cache or from the other side, decoded while it arrives.
+//! Fetching: one range of a xorb, from the cache or from the server, decoded while it arrives.
 //!
 //! Nothing waits for ever. When a request gives no bytes for a while a second one is sent and the first to go on wins; when
 //! neither does, or bytes come too slowly, the range is given up and planned anew with fresh URLs.
@@ -14,8 +14,8 @@ use tokio::time::{sleep, timeout};
 use xet::XorbHash;
 
 use super::Puller;
-use super::decode::{RangeDecoder, Sink, Use};
-use super::pool::join;
+use super::cpu_pool::join;
+use super::decode::{Destination, RangeDecoder, Sink};
 use crate::cache::CachedRange;
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
@@ -46,27 +46,27 @@ impl Default for Patience {
 
 /// A range of a xorb to fetch, and who uses it.
 #[derive(Debug)]
-pub(super) struct Unit {
+pub(super) struct FetchJob {
     pub(super) xorb: XorbHash,
     pub(super) chunks: Range<u32>,
     pub(super) stored: Range<u64>,
     /// Where from; `None` when only the cache may have it.
     pub(super) url: Option<String>,
-    pub(super) uses: Vec<Use>,
+    pub(super) uses: Vec<Destination>,
 }
 
 /// What became of a unit.
 #[derive(Debug)]
 pub(super) struct Fetched {
     /// What was not written.
-    pub(super) rest: Vec<Use>,
-    /// Whether it was the cache that failed: what is wrong there is gone now, and nobody else is to blame.
+    pub(super) rest: Vec<Destination>,
+    /// Whether it was the cache that failed: the wrong entry is deleted, and it counts as no failure of the server.
     pub(super) by_cache: bool,
     pub(super) error: Option<Error>,
 }
 
 /// Fetches a unit and writes what it holds.
-pub(super) async fn unit(puller: &Puller, unit: Unit, sink: Arc<dyn Sink>) -> Fetched {
+pub(super) async fn unit(puller: &Puller, unit: FetchJob, sink: Arc<dyn Sink>) -> Fetched {
     let stored_bytes = unit.stored.end - unit.stored.start;
     let held_bytes = stored_bytes.min(2 * SEGMENT_BYTES as u64 + (1 << 20)) + (1 << 20);
     let _memory = puller.memory.reserve(held_bytes).await;
@@ -75,8 +75,8 @@ pub(super) async fn unit(puller: &Puller, unit: Unit, sink: Arc<dyn Sink>) -> Fe
     let result = work.run(unit).await;
     let (rest, error) = match (result, work.decoder.take()) {
         (result, Some(decoder)) => {
-            let (rest, tools) = decoder.into_rest();
-            puller.pool.return_tools(tools);
+            let (rest, scratch) = decoder.into_rest();
+            puller.pool.return_scratch(scratch);
             (rest, result.err())
         }
         // A thread that decoded is gone, and with it what it knew.
@@ -98,9 +98,9 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn run(&mut self, unit: Unit) -> Result<()> {
-        let Unit { xorb, chunks, stored, url, uses } = unit;
-        let tools = self.puller.pool.take_tools();
+    async fn run(&mut self, unit: FetchJob) -> Result<()> {
+        let FetchJob { xorb, chunks, stored, url, uses } = unit;
+        let scratch = self.puller.pool.take_scratch();
         let cached = match &self.puller.cache {
             Some(cache) => {
                 let (cache, wanted) = (cache.clone(), chunks.clone());
@@ -108,7 +108,7 @@ impl Work<'_> {
             }
             None => None,
         };
-        let decoder = RangeDecoder::new(xorb, chunks.clone(), stored.start, uses, tools);
+        let decoder = RangeDecoder::new(xorb, chunks.clone(), stored.start, uses, scratch);
         if let Some(ranges) = cached {
             let expected = ranges.iter().flat_map(|range| range.expected.iter().copied()).collect();
             self.decoder = Some(decoder.expect(expected));
@@ -123,10 +123,10 @@ impl Work<'_> {
         };
         let recorder = self.puller.cache.as_ref().and_then(|cache| cache.recorder(xorb, chunks));
         self.decoder = Some(decoder.record(recorder));
-        let _entry = self.puller.gate.enter().await;
+        let _entry = self.puller.concurrency.enter().await;
         let result = self.receive(cas, url, stored).await;
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
-            self.puller.gate.failed();
+            self.puller.concurrency.failed();
         }
         result
     }
@@ -167,7 +167,7 @@ impl Work<'_> {
     }
 
     async fn all_of(&mut self, cas: &dyn Cas, url: &str, stored: Range<u64>) -> Result<()> {
-        let mut flow = Flow::open(cas, url, stored, &self.puller.options.patience).await?;
+        let mut flow = WatchedStream::open(cas, url, stored, &self.puller.options.patience).await?;
         loop {
             let mut pieces = Vec::new();
             let mut bytes = 0;
@@ -177,7 +177,7 @@ impl Work<'_> {
                     Ok(Some(piece)) => {
                         bytes += piece.len();
                         self.puller.progress.wire_bytes.add(piece.len() as u64);
-                        self.puller.gate.received(piece.len() as u64, Instant::now());
+                        self.puller.concurrency.received(piece.len() as u64, Instant::now());
                         pieces.push(piece);
                         if bytes >= SEGMENT_BYTES {
                             break Ok(());
@@ -228,7 +228,7 @@ impl Work<'_> {
 }
 
 /// The bytes of one range, as they arrive, watched.
-struct Flow<'a> {
+struct WatchedStream<'a> {
     cas: &'a dyn Cas,
     url: &'a str,
     stored: Range<u64>,
@@ -239,14 +239,14 @@ struct Flow<'a> {
     since_look: u64,
 }
 
-impl<'a> Flow<'a> {
+impl<'a> WatchedStream<'a> {
     async fn open(
         cas: &'a dyn Cas,
         url: &'a str,
         stored: Range<u64>,
         patience: &'a Patience,
     ) -> Result<Self> {
-        // Whoever answers may have to be asked several times, which takes longer than one stall.
+        // Opening may take several attempts, which take longer than one stall.
         let opened = timeout(4 * patience.stall_after, cas.fetch(url, stored.clone())).await;
         let silent = |_| Error::new(ErrorKind::Unavailable, "a download did not begin in time");
         let stream = opened.map_err(silent)??;

@@ -15,7 +15,7 @@
 //! |      8 |    8 | where in the file the first of them begins   |
 //! |     16 |  36n | chunks: hash, raw length (4)                 |
 //!
-//! Numbers are little-endian. A record is appended after its bytes were written. It is a claim, not a proof: whoever goes on
+//! Numbers are little-endian. A record is appended after its bytes were written. It is a claim, not a proof: a pull that resumes
 //! hashes the bytes again, so a journal that lies, or is ahead of the disk after a power cut, costs a fetch and no more.
 
 use std::fs::{File, TryLockError};
@@ -26,7 +26,7 @@ use xet::cursor::Reader;
 use xet::limits::CHUNK_BYTES_MAX;
 use xet::{ChunkHash, FileHash, FormatError};
 
-use super::decode::Chunk;
+use crate::chunk::Chunk;
 
 /// Chunks of a file that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A file, or a range of it, in order: to standard output, or whoever reads.
+//! A file, or a range of it, in order: to standard output, or any other writer.
 //!
 //! Windows of the file are fetched into memory, each in parallel within itself, one while the one before it is written.
 
@@ -10,9 +10,11 @@ use futures::StreamExt as _;
 use xet::FileHash;
 
 use super::Puller;
-use super::decode::{Chunk, Sink};
-use super::engine::{Engine, Todo};
-use super::write::{Expected, Runs};
+use super::decode::Sink;
+use super::engine::{Engine, MissingRange};
+use super::planner::{Recipe, chunk_list, hash_mismatch};
+use super::write::{Expected, WrittenRanges};
+use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) async fn pull<W: Write + ?Sized>(
@@ -30,7 +32,7 @@ pub(super) async fn pull<W: Write + ?Sized>(
         fetch(puller, file, start..range.end.min(start.saturating_add(bytes)), expected.clone())
     });
     let mut windows = futures::stream::iter(windows).buffered(2);
-    let mut runs = Runs::default();
+    let mut runs = WrittenRanges::default();
     let mut written = 0;
     let mut size = None;
     while let Some(window) = windows.next().await {
@@ -50,9 +52,7 @@ pub(super) async fn pull<W: Write + ?Sized>(
         && let Some(size) = size
         && runs.file_hash(size) != Some(file)
     {
-        let message =
-            format!("file {file}: what the hub delivers has another hash; do not use what was written");
-        return Err(Error::new(ErrorKind::Corrupt, message));
+        return Err(hash_mismatch(&file, "do not use what was written"));
     }
     Ok(written)
 }
@@ -64,7 +64,7 @@ struct Window {
     end: Option<u64>,
 }
 
-/// The chunks a file must have, where the hub tells. Remembered: whoever reads ranges reads many of one file.
+/// The chunks a file must have, where the hub lists them. Cached for one file: a reader of ranges reads many of it.
 async fn expected(puller: &Puller, file: FileHash) -> Result<Option<Arc<Expected>>> {
     let mut last = puller.last_list.lock().await;
     if let Some((of, expected)) = &*last
@@ -72,7 +72,7 @@ async fn expected(puller: &Puller, file: FileHash) -> Result<Option<Arc<Expected
     {
         return Ok(expected.clone());
     }
-    let list = super::one::chunk_list(puller, file).await?;
+    let list = chunk_list(puller, file).await?;
     let expected = list.map(|list| Arc::new(Expected::new(&list)));
     *last = Some((file, expected.clone()));
     Ok(expected)
@@ -86,17 +86,14 @@ async fn fetch(
 ) -> Result<Window> {
     let buffer = Arc::new(Buffer { file, range: range.clone(), expected, filled: Mutex::default() });
     let mut engine = Engine::new(puller, [file], buffer.clone());
-    match puller.cache.as_ref().and_then(|cache| cache.recipe(&file)) {
-        Some(terms) => {
-            let (units, todo) = super::one::from_recipe(puller, &terms, std::slice::from_ref(&range));
-            engine.push(units);
-            todo.into_iter().for_each(|range| engine.want(Todo::new(0, range)));
+    match Recipe::find(puller, &file) {
+        Some(recipe) => {
+            engine.want_cached(puller, &recipe, 0, std::slice::from_ref(&range));
             if let Some(state) = engine.file(0) {
-                let size: u64 = terms.iter().map(|term| u64::from(term.raw_bytes)).sum();
-                state.size = (size <= range.end).then_some(size);
+                state.size = Some(recipe.size()).filter(|size| *size <= range.end);
             }
         }
-        None => engine.want(Todo::new(0, range.clone())),
+        None => engine.want(MissingRange::new(0, range.clone())),
     }
     let state = engine.run().await.pop();
     drop(engine);
@@ -107,7 +104,8 @@ async fn fetch(
         }
         end = state.size;
     }
-    let mut filled = std::mem::take(&mut *buffer.filled.lock().expect("nobody panics with the lock"));
+    let mut filled =
+        std::mem::take(&mut *buffer.filled.lock().expect("no thread panics while it holds the lock"));
     let wanted = end.unwrap_or(range.end).min(range.end).saturating_sub(range.start);
     let wanted = usize::try_from(wanted).expect("a window fits into memory");
     if filled.bytes.len() < wanted {
@@ -139,7 +137,7 @@ impl Sink for Buffer {
             expected.check(self.file, at, chunks)?;
         }
         let inside = at.max(self.range.start)..(at + raw.len() as u64).min(self.range.end);
-        let mut filled = self.filled.lock().expect("nobody panics with the lock");
+        let mut filled = self.filled.lock().expect("no thread panics while it holds the lock");
         if !inside.is_empty() {
             let place =
                 |byte: u64, base: u64| usize::try_from(byte - base).expect("a window fits into memory");

@@ -1,4 +1,4 @@
-mod shelf;
+mod memory_cas;
 
 use std::fs;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use testkit::corpus::noise;
 
 use super::*;
-use shelf::{Fault, Shelf};
+use memory_cas::{Fault, MemoryCas};
 
 /// Impatient, so that a test of waiting does not.
 fn quick() -> PullOptions {
@@ -43,7 +43,7 @@ fn mixed(seed: u64, len: usize) -> Vec<u8> {
 #[tokio::test]
 async fn files_of_every_size_come_back_whole_and_leave_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = Arc::new(Shelf::default());
+    let shelf = Arc::new(MemoryCas::default());
     let puller = Puller::new(shelf.clone(), quick());
     for size in [0, 1, 8191, 8192, 8193, 131_071, 131_072, 131_073, 5_000_000] {
         let data = mixed(size as u64, size);
@@ -78,7 +78,7 @@ async fn every_fault_ends_in_the_right_file_or_a_clear_error() {
     ] {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("file");
-        let shelf = Arc::new(Shelf::default());
+        let shelf = Arc::new(MemoryCas::default());
         let file = shelf.add(&data, 12);
         fs::write(&target, vec![1; 5_000_000]).unwrap();
         // Once or a few times: the pull gets over it.
@@ -119,7 +119,7 @@ async fn a_hub_that_rots_is_an_error_and_a_chunk_list_saves_the_rest() {
     for lists_chunks in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("file");
-        let shelf = Arc::new(Shelf { lists_chunks, ..Shelf::default() });
+        let shelf = Arc::new(MemoryCas { lists_chunks, ..MemoryCas::default() });
         let file = shelf.add(&data, 5);
         shelf.rot(&file);
         fs::write(&target, "old").unwrap();
@@ -128,7 +128,7 @@ async fn a_hub_that_rots_is_an_error_and_a_chunk_list_saves_the_rest() {
         assert_eq!(fs::read(&target).unwrap(), b"old");
     }
     // One flipped bit on the way, in data that no format protects: found by the file hash, fetched again alone.
-    let shelf = Arc::new(Shelf { lists_chunks: true, ..Shelf::default() });
+    let shelf = Arc::new(MemoryCas { lists_chunks: true, ..MemoryCas::default() });
     let data = noise(3, 4_000_000);
     let file = shelf.add(&data, 8);
     let dir = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ async fn a_hub_that_rots_is_an_error_and_a_chunk_list_saves_the_rest() {
 
 #[tokio::test]
 async fn an_older_version_gives_its_chunks_and_only_the_rest_is_fetched() {
-    let shelf = Arc::new(Shelf { lists_chunks: true, ..Shelf::default() });
+    let shelf = Arc::new(MemoryCas { lists_chunks: true, ..MemoryCas::default() });
     let old = mixed(4, 6_000_000);
     let mut new = old.clone();
     new.splice(2_000_000..2_000_100, noise(5, 50_000));
@@ -162,7 +162,7 @@ async fn an_older_version_gives_its_chunks_and_only_the_rest_is_fetched() {
 #[tokio::test]
 async fn a_stopped_pull_goes_on_and_fetches_little_again() {
     let data = mixed(6, 8_000_000);
-    let shelf = Arc::new(Shelf::default());
+    let shelf = Arc::new(MemoryCas::default());
     let file = shelf.add(&data, 10);
     let dir = tempfile::tempdir().unwrap();
     let wanted = Wanted::new(file, dir.path().join("file"));
@@ -197,7 +197,7 @@ async fn a_stopped_pull_goes_on_and_fetches_little_again() {
 #[tokio::test]
 async fn two_pulls_of_one_target_both_succeed() {
     let data = mixed(7, 3_000_000);
-    let shelf = Arc::new(Shelf::default());
+    let shelf = Arc::new(MemoryCas::default());
     let file = shelf.add(&data, 10);
     let dir = tempfile::tempdir().unwrap();
     let wanted = Wanted::new(file, dir.path().join("file"));
@@ -213,7 +213,7 @@ async fn two_pulls_of_one_target_both_succeed() {
 #[tokio::test]
 async fn ranges_stream_in_order_and_the_whole_is_verified() {
     let data = mixed(8, 5_000_000);
-    let shelf = Arc::new(Shelf::default());
+    let shelf = Arc::new(MemoryCas::default());
     let file = shelf.add(&data, 10);
     // Windows of a megabyte.
     let puller = Puller::new(shelf.clone(), PullOptions { memory_bytes_max: 4 << 20, ..quick() });
@@ -241,7 +241,7 @@ async fn ranges_stream_in_order_and_the_whole_is_verified() {
 #[tokio::test]
 async fn a_range_is_verified_where_the_hub_tells_the_chunks() {
     let data = noise(9, 2_000_000);
-    let shelf = Arc::new(Shelf { lists_chunks: true, ..Shelf::default() });
+    let shelf = Arc::new(MemoryCas { lists_chunks: true, ..MemoryCas::default() });
     let file = shelf.add(&data, 10);
     let puller = Puller::new(shelf.clone(), quick());
     let mut out = Vec::new();
@@ -258,7 +258,7 @@ async fn a_range_is_verified_where_the_hub_tells_the_chunks() {
 #[tokio::test]
 async fn sparse_ranges_are_where_they_belong() {
     let data = noise(9, 5_000_000);
-    let shelf = Arc::new(Shelf::default());
+    let shelf = Arc::new(MemoryCas::default());
     let file = shelf.add(&data, 10);
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
@@ -276,7 +276,7 @@ async fn sparse_ranges_are_where_they_belong() {
 #[tokio::test]
 async fn many_small_files_take_few_requests_and_fail_alone() {
     for answers_batches in [true, false] {
-        let shelf = Arc::new(Shelf { answers_batches, ..Shelf::default() });
+        let shelf = Arc::new(MemoryCas { answers_batches, ..MemoryCas::default() });
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("out");
         let files: Vec<Vec<u8>> = (0..300).map(|n| mixed(n, (n as usize * 7919) % 90_000)).collect();
@@ -332,7 +332,7 @@ async fn many_small_files_take_few_requests_and_fail_alone() {
 async fn what_is_cached_is_not_fetched_and_suffices_offline() {
     let data = mixed(10, 6_000_000);
     let small: Vec<Vec<u8>> = (20..40).map(|n| mixed(n, 30_000)).collect();
-    let shelf = Arc::new(Shelf { answers_batches: true, ..Shelf::default() });
+    let shelf = Arc::new(MemoryCas { answers_batches: true, ..MemoryCas::default() });
     let file = shelf.add(&data, 10);
     let dir = tempfile::tempdir().unwrap();
     let wanted: Vec<_> = (0..)
@@ -389,7 +389,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         runtime.block_on(async {
             let data = mixed(11, 2_000_000);
-            let shelf = Arc::new(Shelf::default());
+            let shelf = Arc::new(MemoryCas::default());
             let file = shelf.add(&data, 6);
             let dir = tempfile::tempdir().unwrap();
             let wanted = Wanted::new(file, dir.path().join("file"));

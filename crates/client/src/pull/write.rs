@@ -3,9 +3,9 @@
 //! A large file grows as `NAME.part` with a [journal](super::journal) beside it, and a later pull goes on with both. Small files are
 //! staged in one folder, verified there and renamed together. Until then whatever lies at the target stays as it is.
 
-mod leftover;
-mod runs;
-mod stage;
+mod leftovers;
+mod staging;
+mod written_ranges;
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -16,18 +16,18 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use sha2::Digest as _;
 use xet::{ChunkHash, FileHash, Sha256};
 
-use super::decode::{Chunk, Sink};
+use super::decode::Sink;
 use super::journal::{Journal, Opened, Run, is_still_at};
+use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
-pub(crate) use leftover::remove_leftover;
-pub(super) use runs::Runs;
-pub(crate) use stage::Stage;
-pub(super) use stage::unique;
+pub(crate) use leftovers::remove_leftover;
+pub(crate) use staging::StagingDir;
+pub(super) use written_ranges::WrittenRanges;
 
 /// A file that grows.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartFile {
     file: FileHash,
     target: PathBuf,
     path: PathBuf,
@@ -48,7 +48,7 @@ enum Place {
 
 #[derive(Debug, Default)]
 struct State {
-    runs: Runs,
+    runs: WrittenRanges,
     /// The first thing that went wrong with the disk. Others who share a fetch are not bothered by it.
     error: Option<Error>,
 }
@@ -90,8 +90,8 @@ impl Expected {
     }
 }
 
-impl Part {
-    /// Opens `NAME.part` of a target and tells what its journal claims is there. Where another pull is at it, takes a name of its own.
+impl PartFile {
+    /// Opens `NAME.part` of a target and returns what its journal claims is there. Where another pull holds it, takes a name of its own.
     pub(super) fn open(file_hash: FileHash, target: PathBuf) -> Result<(Self, Vec<Run>)> {
         let named = |error| Error::io(&target, error);
         if let Some(parent) = target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -106,9 +106,9 @@ impl Part {
                 Journal::open(&journal_path, file_hash).map_err(|error| Error::io(&journal_path, error))?
             }
         };
-        let abandoned = leftover::remove_abandoned(&target);
+        let abandoned = leftovers::remove_abandoned(&target);
         let Some(Opened { journal, claims }) = opened else {
-            let (path, file) = leftover::create_own(&target).map_err(named)?;
+            let (path, file) = leftovers::create_own(&target).map_err(named)?;
             let mut part = Self::new(file_hash, target, path, Place::Open { file, journal: None });
             part.leftovers = abandoned;
             return Ok((part, Vec::new()));
@@ -134,7 +134,7 @@ impl Part {
     }
 
     /// One of many small files.
-    pub(super) fn staged(file: FileHash, target: PathBuf, stage: &Stage) -> Self {
+    pub(super) fn staged(file: FileHash, target: PathBuf, stage: &StagingDir) -> Self {
         Self::new(file, target, stage.next(), Place::Staged)
     }
 
@@ -153,7 +153,7 @@ impl Part {
         reserve(file, end).map_err(|error| Error::io(&self.path, error))
     }
 
-    /// Looks whether claimed chunks are there and takes those that are; tells how many bytes.
+    /// Reads claimed chunks and keeps those that are right; returns how many bytes.
     pub(super) fn verify(&self, claim: &Run) -> Result<u64> {
         let Place::Open { file, .. } = &self.place else { return Ok(0) };
         let mut buffer = Vec::new();
@@ -188,11 +188,6 @@ impl Part {
         self.lock().runs.retain(|at, chunk| expected.has(at, chunk.hash));
     }
 
-    /// Where the last chunk that is there ends.
-    pub(super) fn reached(&self) -> u64 {
-        self.lock().runs.reached()
-    }
-
     /// What of the bytes up to `size` is not there yet.
     pub(super) fn missing(&self, size: u64) -> Vec<Range<u64>> {
         self.lock().runs.missing(size)
@@ -205,7 +200,7 @@ impl Part {
 
     /// Forgets everything that was written.
     pub(super) fn forget(&self) -> Result<()> {
-        self.lock().runs = Runs::default();
+        self.lock().runs = WrittenRanges::default();
         match &self.place {
             Place::Open { journal: Some((path, journal)), .. } => {
                 journal.lock().expect(NO_PANIC).clear().map_err(|error| Error::io(path, error))
@@ -249,7 +244,7 @@ impl Part {
     }
 
     /// Gives the file its length and makes it durable.
-    pub(super) fn settle(&self, size: u64, sync: bool) -> Result<()> {
+    pub(super) fn finalize(&self, size: u64, sync: bool) -> Result<()> {
         let named = |error| Error::io(&self.path, error);
         match &self.place {
             Place::Open { file, .. } => {
@@ -292,6 +287,18 @@ impl Part {
         Ok(())
     }
 
+    /// Gives the file its length, compares its digest where that is known, and gives it its name.
+    pub(super) fn finish(&self, size: u64, sync: bool, sha256: Option<Sha256>) -> Result<()> {
+        self.finalize(size, sync)?;
+        sha256.map_or(Ok(()), |sha256| self.check_sha256(sha256))?;
+        self.rename(sync)
+    }
+
+    /// Whether this is one of many small files.
+    pub(super) fn is_staged(&self) -> bool {
+        matches!(self.place, Place::Staged)
+    }
+
     fn write_at(&self, at: u64, raw: &[u8], chunks: &[Chunk]) -> io::Result<()> {
         match &self.place {
             Place::Open { file, journal } => {
@@ -317,8 +324,8 @@ impl Part {
     }
 }
 
-impl Drop for Part {
-    /// Removes what nobody could go on with. A part that was renamed is not there any more, and a stage goes as a whole.
+impl Drop for PartFile {
+    /// Removes a file that no later pull could resume. A part that was renamed is not there any more, and a stage goes as a whole.
     fn drop(&mut self) {
         if matches!(self.place, Place::Open { journal: None, .. }) {
             let _ = fs::remove_file(&self.path);
@@ -327,7 +334,7 @@ impl Drop for Part {
 }
 
 /// Files that are pulled together.
-impl Sink for Vec<Part> {
+impl Sink for Vec<PartFile> {
     fn write(&self, file: usize, at: u64, raw: &[u8], chunks: &[Chunk]) -> Result<()> {
         let Some(part) = self.get(file) else { return Ok(()) };
         if let Some(expected) = part.expected.get() {
@@ -427,7 +434,7 @@ pub(super) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut at: u64) -> 
     Ok(())
 }
 
-const NO_PANIC: &str = "nobody panics with the lock";
+const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,8 @@ mod vbmi;
 
 use std::ops::Range;
 
-use crate::kernels::use_native;
-use crate::suite::{GEAR_MASK, GEAR_TABLE, GEAR_WINDOW};
+use crate::constants::{GEAR_MASK, GEAR_TABLE, GEAR_WINDOW};
+use crate::kernel_choice::use_native;
 
 /// The hash after one more byte.
 pub(super) fn step(hash: u64, byte: u8) -> u64 {

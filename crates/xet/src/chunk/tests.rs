@@ -39,7 +39,6 @@ fn nothing_has_no_chunks_and_constant_bytes_cut_at_the_maximum() {
     let cuts: Vec<_> = (1..8).map(|i| i * 131_072).chain([1_000_000]).collect();
     assert_eq!(cut(&data), cuts);
     assert_eq!(pushed(&data, || 100_000), cuts);
-    assert_eq!(select([], data.len()), cuts);
 }
 
 #[test]
@@ -55,9 +54,8 @@ fn lengths_around_the_limits() {
 #[test]
 fn candidates_on_the_limits_cut_as_the_draft_says() {
     let random = noise(5, 1 << 20);
-    let mut found = Vec::new();
-    candidates(&random, 0..random.len(), &mut found);
-    let trigger = &random[found[0] - 64..found[0]];
+    let found = first_candidate(&random).unwrap();
+    let trigger = &random[found - 64..found];
     for plain in [false, true] {
         gear::tests::WITHOUT_BLOCKS.set(plain);
         for end in [64, 100, 8191, 8192, 8193, 8256, 131_071, 131_072, 131_073] {
@@ -68,20 +66,6 @@ fn candidates_on_the_limits_cut_as_the_draft_says() {
                 assert_eq!(pushed(&data, || 1000), twin(&data), "{end} of {len}");
             }
         }
-    }
-}
-
-/// A candidate on the border of two parts was once found by both.
-#[test]
-fn every_candidate_belongs_to_one_part() {
-    let data = noise(5, 1 << 20);
-    let mut whole = Vec::new();
-    candidates(&data, 0..data.len(), &mut whole);
-    for border in [0, 63, 64, whole[0] - 1, whole[0], whole[0] + 1, whole[1], data.len()] {
-        let mut found = Vec::new();
-        candidates(&data, 0..border, &mut found);
-        candidates(&data, border..data.len(), &mut found);
-        assert_eq!(found, whole, "{border}");
     }
 }
 
@@ -120,31 +104,4 @@ proptest! {
         prop_assert_eq!(pushed, expected.clone());
         prop_assert_eq!(cut, expected);
     }
-
-    /// Candidates found in parts, in any order, give the same cuts.
-    #[test]
-    fn parts_of_a_buffer_can_be_searched_apart(seed: u64, len in 0..2_000_000_usize, parts in 1..9_usize) {
-        let data = noise(seed, len);
-        let mut lists: Vec<(usize, Vec<usize>)> = (0..parts).rev().map(|part| {
-            let mut found = Vec::new();
-            candidates(&data, len * part / parts..len * (part + 1) / parts, &mut found);
-            (part, found)
-        }).collect();
-        lists.sort_unstable();
-        prop_assert_eq!(select(lists.into_iter().flat_map(|(_, found)| found), len), twin(&data));
-    }
-}
-
-/// Several cores on one buffer.
-#[test]
-fn threads_may_share_the_search() {
-    let data = noise(21, 8 << 20);
-    let mut lists = vec![Vec::new(); 4];
-    std::thread::scope(|scope| {
-        for (part, found) in lists.iter_mut().enumerate() {
-            let data = &data;
-            scope.spawn(move || candidates(data, part * (2 << 20)..(part + 1) * (2 << 20), found));
-        }
-    });
-    assert_eq!(select(lists.into_iter().flatten(), data.len()), cut(&data));
 }

@@ -2,33 +2,34 @@
 //!
 //! Group `g` holds bytes `g`, `g + 4`, `g + 8`, ... of the chunk. When the length is no multiple of four the first
 //! `len % 4` groups hold one byte more. In numbers the sign and exponent bytes then stand side by side, and repeat.
+//!
+//! Whole blocks go through arrays of fixed length, which the compiler turns into vector instructions; ADR 4 has the figures.
 
-mod portable;
-#[cfg(target_arch = "x86_64")]
-mod x86;
-
-use crate::kernels::use_native;
+use std::array;
+use std::iter::zip;
 
 /// Writes the bytes of `raw`, grouped, to `grouped`.
 ///
 /// # Panics
 /// When the lengths differ.
 pub fn group(raw: &[u8], grouped: &mut [u8]) {
-    group_with(raw, grouped, use_native());
-}
-
-/// The same, by the kernel of this processor or by the portable twin, whatever the process chose.
-pub(crate) fn group_with(raw: &[u8], grouped: &mut [u8], native: bool) {
     assert_eq!(raw.len(), grouped.len(), "grouping keeps the length");
-    let groups = groups_mut(grouped);
-    #[cfg(target_arch = "x86_64")]
-    let (raw, groups) = match x86::Level::avx512().or_else(x86::Level::avx2) {
-        Some(level) if native => level.group(raw, groups),
-        _ => (raw, groups),
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = native;
-    portable::group(raw, groups);
+    let (blocks, rest) = raw.as_chunks::<{ 4 * BLOCK }>();
+    // A group may have a whole block more than the others: it is cut where the last whole block of words ends.
+    let [a, b, c, d] = groups_mut(grouped).map(|group| group.split_at_mut(BLOCK * blocks.len()));
+    let [heads_a, heads_b, heads_c, heads_d] =
+        [a.0, b.0, c.0, d.0].map(|head| head.as_chunks_mut::<BLOCK>().0);
+    for (block, ((a, b), (c, d))) in zip(blocks, zip(zip(heads_a, heads_b), zip(heads_c, heads_d))) {
+        group_block(block, [a, b, c, d]);
+    }
+    let mut tails = [a.1, b.1, c.1, d.1];
+    for (word, bytes) in rest.chunks(4).enumerate() {
+        for (byte, group) in zip(bytes, &mut tails) {
+            if let Some(grouped) = group.get_mut(word) {
+                *grouped = *byte;
+            }
+        }
+    }
 }
 
 /// Undoes [`group`].
@@ -36,32 +37,45 @@ pub(crate) fn group_with(raw: &[u8], grouped: &mut [u8], native: bool) {
 /// # Panics
 /// When the lengths differ.
 pub fn ungroup(grouped: &[u8], raw: &mut [u8]) {
-    ungroup_with(grouped, raw, use_native());
-}
-
-/// The same, by the kernel of this processor or by the portable twin, whatever the process chose.
-pub(crate) fn ungroup_with(grouped: &[u8], raw: &mut [u8], native: bool) {
     assert_eq!(raw.len(), grouped.len(), "grouping keeps the length");
-    let groups = groups(grouped);
-    #[cfg(target_arch = "x86_64")]
-    let (groups, raw) = match x86::Level::avx2() {
-        Some(level) if native => level.ungroup(groups, raw),
-        _ => (groups, raw),
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = native;
-    portable::ungroup(groups, raw);
+    let (blocks, rest) = raw.as_chunks_mut::<{ 4 * BLOCK }>();
+    let [a, b, c, d] = groups(grouped).map(|group| group.split_at(BLOCK * blocks.len()));
+    let [heads_a, heads_b, heads_c, heads_d] = [a.0, b.0, c.0, d.0].map(|head| head.as_chunks::<BLOCK>().0);
+    for (block, ((a, b), (c, d))) in zip(blocks, zip(zip(heads_a, heads_b), zip(heads_c, heads_d))) {
+        ungroup_block([a, b, c, d], block);
+    }
+    let tails = [a.1, b.1, c.1, d.1];
+    for (word, bytes) in rest.chunks_mut(4).enumerate() {
+        for (byte, group) in zip(bytes, &tails) {
+            if let Some(grouped) = group.get(word) {
+                *byte = *grouped;
+            }
+        }
+    }
 }
 
-/// What this processor would use.
-pub(crate) fn native_grouping() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    match (x86::Level::avx512(), x86::Level::avx2()) {
-        (Some(_), _) => return "AVX-512 VBMI",
-        (None, Some(_)) => return "AVX2",
-        (None, None) => {}
+/// Words taken together.
+const BLOCK: usize = 64;
+
+#[allow(clippy::indexing_slicing, reason = "every index is below the length of its array")]
+fn group_block(block: &[u8; 4 * BLOCK], [a, b, c, d]: [&mut [u8; BLOCK]; 4]) {
+    let words: [u32; BLOCK] = array::from_fn(|i| {
+        u32::from_le_bytes([block[4 * i], block[4 * i + 1], block[4 * i + 2], block[4 * i + 3]])
+    });
+    *a = words.map(|word| word.to_le_bytes()[0]);
+    *b = words.map(|word| word.to_le_bytes()[1]);
+    *c = words.map(|word| word.to_le_bytes()[2]);
+    *d = words.map(|word| word.to_le_bytes()[3]);
+}
+
+/// Joins bytes to halves and halves to words: in two steps the compiler finds the vector instructions, in one it does not.
+#[allow(clippy::indexing_slicing, reason = "every index is below the length of its array")]
+fn ungroup_block([a, b, c, d]: [&[u8; BLOCK]; 4], block: &mut [u8; 4 * BLOCK]) {
+    let low: [u16; BLOCK] = array::from_fn(|i| u16::from_le_bytes([a[i], b[i]]));
+    let high: [u16; BLOCK] = array::from_fn(|i| u16::from_le_bytes([c[i], d[i]]));
+    for (word, (low, high)) in zip(block.as_chunks_mut::<4>().0, zip(low, high)) {
+        *word = (u32::from(low) | u32::from(high) << 16).to_le_bytes();
     }
-    "portable"
 }
 
 fn groups(grouped: &[u8]) -> [&[u8]; 4] {
@@ -92,77 +106,37 @@ mod tests {
     use testkit::corpus::noise;
     use testkit::twin::{byte_group_4, byte_ungroup_4};
 
-    /// Every way to group that runs here, by name.
-    fn all_grouped(raw: &[u8], into: &mut [u8]) -> Vec<(&'static str, Vec<u8>)> {
-        let mut all = vec![];
-        into.fill(0xa5);
-        group(raw, into);
-        all.push(("dispatched", into.to_vec()));
-        into.fill(0xa5);
-        portable::group(raw, groups_mut(into));
-        all.push(("portable", into.to_vec()));
-        #[cfg(target_arch = "x86_64")]
-        for (name, level) in [("avx2", x86::Level::avx2()), ("avx512", x86::Level::avx512())] {
-            let Some(level) = level else { continue };
-            into.fill(0xa5);
-            let (rest, groups) = level.group(raw, groups_mut(into));
-            portable::group(rest, groups);
-            all.push((name, into.to_vec()));
-        }
-        all
-    }
-
-    fn all_ungrouped(grouped: &[u8], into: &mut [u8]) -> Vec<(&'static str, Vec<u8>)> {
-        let mut all = vec![];
-        into.fill(0xa5);
-        ungroup(grouped, into);
-        all.push(("dispatched", into.to_vec()));
-        into.fill(0xa5);
-        portable::ungroup(groups(grouped), into);
-        all.push(("portable", into.to_vec()));
-        #[cfg(target_arch = "x86_64")]
-        for (name, level) in [("avx2", x86::Level::avx2()), ("avx512", x86::Level::avx512())] {
-            let Some(level) = level else { continue };
-            into.fill(0xa5);
-            let (groups, rest) = level.ungroup(groups(grouped), into);
-            portable::ungroup(groups, rest);
-            all.push((name, into.to_vec()));
-        }
-        all
-    }
-
     #[test]
-    fn every_kernel_groups_every_short_length_as_the_draft_does() {
-        let data = noise(1, 600);
-        let mut into = vec![0; 600];
-        for len in 0..=600 {
-            let expected = byte_group_4(&data[..len]);
-            for (name, grouped) in all_grouped(&data[..len], &mut into[..len]) {
-                assert_eq!(grouped, expected, "{name}, length {len}");
-            }
-            assert_eq!(byte_ungroup_4(&expected, len), &data[..len]);
-            for (name, raw) in all_ungrouped(&expected, &mut into[..len]) {
-                assert_eq!(raw, &data[..len], "{name}, length {len}");
-            }
+    fn every_short_length_is_grouped_as_the_draft_does() {
+        let data = noise(1, 1200);
+        let mut into = vec![0; 1200];
+        for len in 0..=1200 {
+            let (raw, into) = (&data[..len], &mut into[..len]);
+            let expected = byte_group_4(raw);
+            into.fill(0xa5);
+            group(raw, into);
+            assert!(into == expected, "length {len}");
+            assert_eq!(byte_ungroup_4(&expected, len), raw);
+            into.fill(0xa5);
+            ungroup(&expected, into);
+            assert!(into == raw, "length {len}");
         }
     }
 
     proptest! {
         #[test]
-        fn every_kernel_groups_as_the_draft_does_at_any_alignment(
+        fn any_bytes_are_grouped_as_the_draft_does_at_any_alignment(
             seed: u64, len in 0..5000_usize, from in 0..64_usize, to in 0..64_usize,
         ) {
             let data = noise(seed, from + len);
             let raw = &data[from..];
             let mut into = vec![0; to + len];
             let expected = byte_group_4(raw);
-            for (name, grouped) in all_grouped(raw, &mut into[to..]) {
-                prop_assert_eq!(&grouped, &expected, "{}", name);
-            }
+            group(raw, &mut into[to..]);
+            prop_assert!(into[to..] == expected);
             let shifted = [&data[..from], &expected].concat();
-            for (name, back) in all_ungrouped(&shifted[from..], &mut into[to..]) {
-                prop_assert_eq!(back.as_slice(), raw, "{}", name);
-            }
+            ungroup(&shifted[from..], &mut into[to..]);
+            prop_assert!(&into[to..] == raw);
         }
     }
 

@@ -14,7 +14,7 @@
 //! |        |   0,4 | xxHash32 of all raw bytes                                                |
 //!
 //! We write one independent block and no optional field, as the reference does. We read whatever the frame format
-//! allows, for other encoders exist, except dictionaries: nobody could send us one. A payload is one frame and
+//! allows, for other encoders exist, except dictionaries, which no peer could send us. A payload is one frame and
 //! nothing else.
 
 use std::fmt::Display;
@@ -76,7 +76,7 @@ pub(super) fn read(at: u64, stored: &[u8], raw: &mut [u8]) -> Result<(), FormatE
     }
 }
 
-/// What the frame header tells about the blocks.
+/// Fields of the frame header that concern the blocks.
 struct Header {
     independent: bool,
     has_block_sums: bool,

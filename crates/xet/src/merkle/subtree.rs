@@ -5,9 +5,32 @@
 //! whatever the rest is. Between the first and the last place of that kind groups are certain and are merged into the
 //! level above; what is left of and right of them stays as it is. So a run of any length takes a few nodes a level.
 
-use super::{merge, suite};
+use serde::{Deserialize, Serialize};
+
+use super::{constants, merge};
 use crate::hash::{ChunkHash, Hash};
-use crate::wire::{MerkleHashSubtree, SubtreeNode};
+
+/// A run of chunks, as the nodes of the tree that no neighbour of the run can change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MerkleHashSubtree {
+    /// The nodes on the left from the lowest level up, then those on the right from the highest down.
+    pub nodes: Vec<SubtreeNode>,
+    /// For each level from the chunks up, how many of its nodes stand on the left and on the right.
+    pub levels: Vec<[u64; 2]>,
+    /// Whether the run begins with the file's first chunk.
+    pub at_start: bool,
+    /// Whether the run ends with the file's last chunk.
+    pub at_end: bool,
+}
+
+/// One node of the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubtreeNode {
+    /// Its hash: of a chunk on the lowest level, of nodes above.
+    pub hash: Hash,
+    /// Raw bytes beneath it.
+    pub size: u64,
+}
 
 type Node = (Hash, u64);
 
@@ -63,7 +86,7 @@ fn promote(level: &mut Vec<Node>, is_first: bool, is_last: bool) -> (Vec<Node>, 
     let right = level.split_off(certain.end);
     let middle = level.split_off(certain.start);
     let mut above = Vec::new();
-    let mut open = Vec::with_capacity(suite::NODE_CHILDREN_MAX);
+    let mut open = Vec::with_capacity(constants::NODE_CHILDREN_MAX);
     for node in middle {
         open.push(node);
         if super::ends_group(&open) {
@@ -82,7 +105,7 @@ fn promote(level: &mut Vec<Node>, is_first: bool, is_last: bool) -> (Vec<Node>, 
 fn certain_end<'a>(nodes: impl Iterator<Item = &'a Node>) -> Option<usize> {
     let mut last_two = [None, None];
     for (place, (hash, _)) in nodes.enumerate() {
-        if !hash.suffix().is_multiple_of(suite::NODE_CHILDREN_MEAN) {
+        if !hash.suffix().is_multiple_of(constants::NODE_CHILDREN_MEAN) {
             continue;
         }
         if let [Some(first), Some(second)] = last_two
@@ -97,7 +120,7 @@ fn certain_end<'a>(nodes: impl Iterator<Item = &'a Node>) -> Option<usize> {
 }
 
 fn is_step(nodes: usize) -> bool {
-    (suite::NODE_CHILDREN_MIN..suite::NODE_CHILDREN_MAX - 1).contains(&nodes)
+    (constants::NODE_CHILDREN_MIN..constants::NODE_CHILDREN_MAX - 1).contains(&nodes)
 }
 
 #[cfg(test)]

@@ -279,3 +279,38 @@ proptest! {
         let _ = plan_batch([(FileHash::ZERO, &terms[..])], ends);
     }
 }
+
+fn recipe(xorbs: &[FakeXorb], terms: &[PlanTerm]) -> Vec<RecipeTerm> {
+    let stored = |term: &PlanTerm| look_up(xorbs)(&term.xorb).unwrap().stored_range(&term.chunks).unwrap();
+    terms.iter().map(|term| RecipeTerm { term: term.clone(), stored_bytes: stored(term) }).collect()
+}
+
+proptest! {
+    /// A recipe gives the plan that the ends of all chunks give, and looks only at the xorbs that the range cuts.
+    #[test]
+    fn a_recipe_is_planned_like_its_terms(
+        picks in prop::collection::vec((0..2_usize, 0..4_u32, 1..4_u32), 0..8),
+        start in 0..200_u64,
+        len in 0..200_u64,
+        whole: bool,
+    ) {
+        let xorbs = two_xorbs();
+        let terms: Vec<_> = picks
+            .iter()
+            .map(|(xorb, first, count)| {
+                let chunks = u32::try_from(xorbs[*xorb].chunks.len()).unwrap();
+                let first = first % chunks;
+                xorbs[*xorb].term(first..(first + count).min(chunks))
+            })
+            .collect();
+        let recipe = recipe(&xorbs, &terms);
+        let range = (!whole).then_some(start..start + len);
+        let clipped = clipped_xorbs(recipe.iter().cloned(), range.as_ref());
+        prop_assert!(clipped.len() <= 2);
+        let ends = |hash: &XorbHash| if clipped.contains(hash) { look_up(&xorbs)(hash) } else { None };
+        let found = plan_recipe(recipe.iter().cloned(), range.clone(), ends);
+        prop_assert_eq!(found, plan(&terms, range, look_up(&xorbs)));
+        let files = [(FileHash::ZERO, recipe.iter().cloned())];
+        prop_assert_eq!(plan_recipe_batch(files), plan_batch([(FileHash::ZERO, &terms[..])], look_up(&xorbs)));
+    }
+}

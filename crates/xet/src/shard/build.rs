@@ -19,31 +19,31 @@ pub enum Form {
     /// As clients send it: nothing.
     Upload,
     /// As stores keep it and dedup answers carry it: tables and a footer.
-    Stored(Footing),
+    Stored(StoredOptions),
 }
 
 /// What a footer says that does not follow from the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Footing {
+pub struct StoredOptions {
     /// Which tables to write.
-    pub tables: TableChoice,
-    /// What the chunk hashes *are* keyed with; encoding does not key them, see [`crate::shard::keyed`].
+    pub tables: LookupTables,
+    /// What the chunk hashes *are* keyed with; encoding does not key them, see [`crate::shard::dedup_response`].
     pub key: HashKey,
-    /// When the shard was made, Unix seconds; 0 when nobody noted it.
+    /// When the shard was made, Unix seconds; 0 when it is unknown.
     pub created_s: u64,
     /// After this Unix second the shard is no longer to be used.
     pub expires_s: u64,
 }
 
-impl Footing {
+impl StoredOptions {
     /// All tables, no key, no date, for ever: a shard in a store.
     pub const LOCAL: Self =
-        Self { tables: TableChoice::ALL, key: HashKey::ZERO, created_s: 0, expires_s: u64::MAX };
+        Self { tables: LookupTables::ALL, key: HashKey::ZERO, created_s: 0, expires_s: u64::MAX };
 }
 
 /// Which lookup tables a stored shard has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TableChoice {
+pub struct LookupTables {
     /// The file table.
     pub files: bool,
     /// The xorb table.
@@ -52,7 +52,7 @@ pub struct TableChoice {
     pub chunks: bool,
 }
 
-impl TableChoice {
+impl LookupTables {
     /// Every table.
     pub const ALL: Self = Self { files: true, xorbs: true, chunks: true };
     /// No table.
@@ -136,7 +136,7 @@ impl ShardBuilder {
         self.files.clear();
     }
 
-    /// Replaces every chunk hash by its keyed one. Encode with the same key in the [`Footing`].
+    /// Replaces every chunk hash by its keyed one. Encode with the same key in the [`StoredOptions`].
     pub fn key_chunks(&mut self, key: &HashKey) {
         for chunk in self.xorbs.values_mut().flat_map(|xorb| &mut xorb.chunks) {
             chunk.hash = chunk.hash.keyed(key);
@@ -228,11 +228,11 @@ fn encode_xorb(xorb: &XorbEntry, out: &mut Vec<u8>) -> Result<(), FormatError> {
 fn encode_footing(
     files: &[FileEntry],
     xorbs: &[XorbEntry],
-    footing: &Footing,
+    footing: &StoredOptions,
     xorb_section_offset: u64,
     out: &mut Vec<u8>,
 ) {
-    let tables = match footing.tables == TableChoice::NONE {
+    let tables = match footing.tables == LookupTables::NONE {
         true => Tables::default(),
         false => Tables::of(files, xorbs).chosen(footing.tables),
     };

@@ -175,11 +175,11 @@ mod tests {
     use super::*;
     use crate::hash::{FileHash, HashKey};
     use crate::shard::tests::sample;
-    use crate::shard::{Footing, Form, build};
+    use crate::shard::{Form, StoredOptions, build};
 
     fn shard() -> Shard {
         let (files, xorbs) = sample();
-        let bytes = build::encode(&files, &xorbs, &Form::Stored(Footing::LOCAL)).unwrap();
+        let bytes = build::encode(&files, &xorbs, &Form::Stored(StoredOptions::LOCAL)).unwrap();
         Shard::parse_stored(&bytes).unwrap()
     }
 

@@ -63,7 +63,7 @@ pub struct Footer {
     pub chunk_table_entries: u64,
     /// What the chunk hashes are keyed with.
     pub key: HashKey,
-    /// When the shard was made, Unix seconds; 0 when nobody noted it.
+    /// When the shard was made, Unix seconds; 0 when it is unknown.
     pub created_s: u64,
     /// After this Unix second the shard is no longer to be used.
     pub expires_s: u64,

@@ -1,8 +1,8 @@
 //! Finds one file, xorb or run of chunks in a stored shard, without parsing the rest.
 //!
 //! With a table a search takes a logarithm of its entries; without one, the section is read from its start. A view
-//! checks every offset it follows but believes the tables otherwise: a wrong table hides things or tells of blocks that
-//! are not there. Bytes from a stranger go through [`Shard::parse_stored`](crate::shard::Shard::parse_stored) first.
+//! checks every offset it follows but believes the tables otherwise: a wrong table hides things or names blocks that
+//! are not there. Untrusted input goes through [`Shard::parse_stored`](crate::shard::Shard::parse_stored) first.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number};
 use crate::hash::{ChunkHash, FileHash, HashKey, XorbHash};
 use crate::shard::footer::{ChunkTableEntry, Footer, TableEntry};
-use crate::shard::parse::{Event, ShardParser};
+use crate::shard::parse::BlockReader;
 use crate::shard::record::{FileHead, Header, RECORD_LEN, Record, XorbHead};
 use crate::shard::{ChunkEntry, FileEntry, XorbEntry};
 
@@ -18,14 +18,14 @@ use crate::shard::{ChunkEntry, FileEntry, XorbEntry};
 /// over the whole shard; the price of the limit is a shorter run.
 pub const CANDIDATES_MAX: usize = 1024;
 
-/// A stored shard in memory or mapped, with its footer read.
+/// A stored shard in memory, with its footer read.
 #[derive(Debug, Clone)]
-pub struct ShardView<'a> {
-    bytes: &'a [u8],
+pub struct ShardView<B> {
+    bytes: B,
     footer: Footer,
 }
 
-/// A run of chunks somebody has already.
+/// A run of chunks that is stored already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DedupMatch {
     /// The xorb that holds the run.
@@ -38,12 +38,13 @@ pub struct DedupMatch {
     pub matched: usize,
 }
 
-impl<'a> ShardView<'a> {
+impl<B: AsRef<[u8]>> ShardView<B> {
     /// Reads header and footer and checks that the footer's offsets fit together and the sections end in bookends.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, FormatError> {
-        let header = Header::parse(&mut Reader::new(bytes))?;
+    pub fn new(bytes: B) -> Result<Self, FormatError> {
+        let header = Header::parse(&mut Reader::new(bytes.as_ref()))?;
         expect_number(40, "footer size", Header::STORED.footer_bytes, header.footer_bytes)?;
-        let view = Self { bytes, footer: Footer::parse_at_end(bytes)? };
+        let footer = Footer::parse_at_end(bytes.as_ref())?;
+        let view = Self { bytes, footer };
         for end in [view.footer.xorb_section_offset, view.footer.file_table_offset] {
             let at = end - RECORD_LEN as u64;
             if !view.record(at)?.is_bookend() {
@@ -54,6 +55,11 @@ impl<'a> ShardView<'a> {
             }
         }
         Ok(view)
+    }
+
+    /// All bytes of the shard.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
     }
 
     /// The footer.
@@ -86,9 +92,31 @@ impl<'a> ShardView<'a> {
     /// The xorb of this hash.
     pub fn xorb(&self, hash: &XorbHash) -> Result<Option<XorbEntry>, FormatError> {
         let section = self.xorb_section();
-        let find = |at: u64| match self.record_in(&section, at)?.hash == hash.0 {
-            true => self.parse_xorb(&section, at),
-            false => Ok(None),
+        match self.xorb_head(hash)? {
+            Some((at, _)) => self.parse_xorb(&section, at),
+            None => Ok(None),
+        }
+    }
+
+    /// Number of chunks of the xorb of this hash.
+    pub fn chunk_count(&self, hash: &XorbHash) -> Result<Option<u32>, FormatError> {
+        Ok(self.xorb_head(hash)?.map(|(_, head)| head.chunks))
+    }
+
+    /// How many of these chunks, given by their plain hashes, the xorb has from its chunk `start` on.
+    pub fn follow(&self, xorb: &XorbHash, start: u32, chunks: &[ChunkHash]) -> Result<usize, FormatError> {
+        let Some((at, head)) = self.xorb_head(xorb)? else { return Ok(0) };
+        let (mut query, mut best) = (Query::new(chunks, self.footer.key), None);
+        self.extend(&self.xorb_section(), at, head, start, &mut query, &mut best)?;
+        Ok(best.map_or(0, |best| best.matched))
+    }
+
+    /// Head of the xorb of this hash, and its offset.
+    fn xorb_head(&self, hash: &XorbHash) -> Result<Option<(u64, XorbHead)>, FormatError> {
+        let section = self.xorb_section();
+        let find = |at: u64| {
+            let record = self.record_in(&section, at)?;
+            Ok((record.hash == hash.0 && !record.is_bookend()).then(|| (at, XorbHead::from(record))))
         };
         if self.footer.xorb_table_entries == 0 {
             return self
@@ -274,24 +302,14 @@ impl<'a> ShardView<'a> {
         })
     }
 
-    /// The file at `at`; none when that is the bookend.
+    /// The file at `at`; `None` when that is the bookend.
     fn parse_file(&self, section: &Range<u64>, at: u64) -> Result<Option<FileEntry>, FormatError> {
-        let mut parser = ShardParser::at_file(at);
-        match parser.next(&mut self.section_from(section, at))? {
-            Some(Event::File { file, .. }) => Ok(Some(file)),
-            Some(_) => Ok(None),
-            None => parser.finish().map(|_| None),
-        }
+        BlockReader::new(self.section_from(section, at), at).file()
     }
 
-    /// The xorb at `at`; none when that is the bookend.
+    /// The xorb at `at`; `None` when that is the bookend.
     fn parse_xorb(&self, section: &Range<u64>, at: u64) -> Result<Option<XorbEntry>, FormatError> {
-        let mut parser = ShardParser::at_xorb(at);
-        match parser.next(&mut self.section_from(section, at))? {
-            Some(Event::Xorb { xorb, .. }) => Ok(Some(xorb)),
-            Some(_) => Ok(None),
-            None => parser.finish().map(|_| None),
-        }
+        BlockReader::new(self.section_from(section, at), at).xorb()
     }
 
     fn file_section(&self) -> Range<u64> {
@@ -302,9 +320,9 @@ impl<'a> ShardView<'a> {
         self.footer.xorb_section_offset..self.footer.file_table_offset
     }
 
-    fn section_from(&self, section: &Range<u64>, at: u64) -> &'a [u8] {
+    fn section_from(&self, section: &Range<u64>, at: u64) -> &[u8] {
         let range = usize::try_from(at).ok().zip(usize::try_from(section.end).ok());
-        range.and_then(|(at, end)| self.bytes.get(at..end)).unwrap_or_default()
+        range.and_then(|(at, end)| self.bytes().get(at..end)).unwrap_or_default()
     }
 
     /// The record at `at`, which must lie in `section`.
@@ -321,8 +339,8 @@ impl<'a> ShardView<'a> {
         Ok(Record::parse(&self.reader(at)?.array("record")?))
     }
 
-    fn reader(&self, at: u64) -> Result<Reader<'a>, FormatError> {
-        match usize::try_from(at).ok().and_then(|at| self.bytes.get(at..)) {
+    fn reader(&self, at: u64) -> Result<Reader<'_>, FormatError> {
+        match usize::try_from(at).ok().and_then(|at| self.bytes().get(at..)) {
             Some(bytes) => Ok(Reader::at(bytes, at)),
             None => Err(FormatError::Truncated { at, what: "record", needed: 1, left: 0 }),
         }

@@ -6,7 +6,7 @@
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number};
 use crate::shard::footer::{ChunkTableEntry, Footer, TableEntry};
-use crate::shard::{FileEntry, TableChoice, XorbEntry};
+use crate::shard::{FileEntry, LookupTables, XorbEntry};
 
 /// The three tables. An empty one is an absent one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,7 +45,7 @@ impl Tables {
     }
 
     /// The same, without the tables not chosen.
-    pub fn chosen(mut self, choice: TableChoice) -> Self {
+    pub fn chosen(mut self, choice: LookupTables) -> Self {
         if !choice.files {
             self.files.clear();
         }
@@ -63,7 +63,7 @@ impl Tables {
         self.files.is_empty() && self.xorbs.is_empty() && self.chunks.is_empty()
     }
 
-    /// Reads the tables the footer tells of, and fails unless each is absent or exactly the table of these blocks.
+    /// Reads the tables that the footer lists, and fails unless each is absent or exactly the table of these blocks.
     pub(crate) fn parse(
         bytes: &[u8],
         footer: &Footer,

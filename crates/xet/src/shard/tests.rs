@@ -1,7 +1,6 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::merge::{merge, split};
 use super::record::{CHUNK_DEDUP_ELIGIBLE, RECORD_LEN};
 use super::*;
 use crate::error::FormatError;
@@ -59,7 +58,7 @@ fn upload() -> Vec<u8> {
 
 fn stored() -> Vec<u8> {
     let (files, xorbs) = sample();
-    build::encode(&files, &xorbs, &Form::Stored(Footing::LOCAL)).unwrap()
+    build::encode(&files, &xorbs, &Form::Stored(StoredOptions::LOCAL)).unwrap()
 }
 
 fn words(first: u64, last: u64) -> Hash {
@@ -116,27 +115,15 @@ fn any_content() -> impl Strategy<Value = (Vec<FileEntry>, Vec<XorbEntry>)> {
     (files, vec(any_xorb(), 0..4))
 }
 
-fn any_footing() -> impl Strategy<Value = Footing> {
+fn any_footing() -> impl Strategy<Value = StoredOptions> {
     any::<([bool; 3], [u8; 32], u64, u64)>().prop_map(
-        |([files, xorbs, chunks], key, created_s, expires_s)| Footing {
-            tables: TableChoice { files, xorbs, chunks },
+        |([files, xorbs, chunks], key, created_s, expires_s)| StoredOptions {
+            tables: LookupTables { files, xorbs, chunks },
             key: HashKey::new(key),
             created_s,
             expires_s,
         },
     )
-}
-
-/// Everything a parser tells of `bytes` in pieces of `step`, and how it ends.
-fn events(bytes: &[u8], step: usize) -> (Vec<Event>, Result<u64, FormatError>) {
-    let mut parser = ShardParser::default();
-    let mut events = Vec::new();
-    for piece in bytes.chunks(step) {
-        if let Err(error) = parser.push(piece, |event| events.push(event)) {
-            return (events, Err(error));
-        }
-    }
-    (events, parser.finish())
 }
 
 /// Reads bytes in every way there is; only panics matter here.
@@ -171,23 +158,6 @@ proptest! {
         prop_assert_eq!(shard.tables.clone().unwrap_or_default(), expected);
         let upload = Shard::parse_upload(&bytes).unwrap();
         prop_assert_eq!((&upload.files, &upload.xorbs), (&files, &xorbs));
-    }
-
-    #[test]
-    fn a_parser_sees_the_same_in_any_pieces((files, xorbs) in any_content(), step in 1..200_usize, cut in 0..3000_usize) {
-        let mut bytes = build::encode(&files, &xorbs, &Form::Stored(Footing::LOCAL)).unwrap();
-        prop_assert_eq!(events(&bytes, step), events(&bytes, usize::MAX));
-        bytes.truncate(cut);
-        prop_assert_eq!(events(&bytes, step), events(&bytes, usize::MAX));
-    }
-
-    #[test]
-    fn damage_is_met_the_same_in_any_pieces(at in 0..1500_usize, byte: u8, step in 1..100_usize) {
-        let mut bytes = stored();
-        let at = at % bytes.len();
-        bytes[at] = byte;
-        prop_assert_eq!(events(&bytes, step), events(&bytes, usize::MAX));
-        read_every_way(&bytes);
     }
 
     /// With tables and without, also where first words are equal.
@@ -300,18 +270,11 @@ fn every_lying_count_is_refused() {
 fn an_endless_row_of_empty_files_ends_at_the_limit() {
     let (files, _) = sample();
     let empty = build::encode(&files[2..3], &[], &Form::Upload).unwrap();
-    let block = &empty[48..48 + 96];
-    let mut parser = ShardParser::default();
-    parser.push(&empty[..48], |_| {}).unwrap();
-    let mut pushed = 48;
-    let error = loop {
-        match parser.push(block, |_| {}) {
-            Ok(()) => pushed += block.len() as u64,
-            Err(error) => break error,
-        }
-    };
+    let (header, block) = (&empty[..48], &empty[48..48 + 96]);
+    let blocks = usize::try_from(limits::SHARD_BYTES_MAX).unwrap() / block.len() + 1;
+    let error = Shard::parse_upload(&[header, &block.repeat(blocks)].concat()).unwrap_err();
     assert!(matches!(error, FormatError::Range { .. }), "{error}");
-    assert!(pushed <= limits::SHARD_BYTES_MAX && pushed + 96 > limits::SHARD_BYTES_MAX);
+    assert!(error.at() <= limits::SHARD_BYTES_MAX && error.at() + 96 > limits::SHARD_BYTES_MAX);
 }
 
 #[test]
@@ -402,8 +365,8 @@ fn a_dedup_query_finds_the_longest_run_under_any_key() {
     let query = [1, 2, 3, 4].map(chunk);
     for tables in [true, false] {
         for key in [HashKey::ZERO, HashKey::new([3; 32])] {
-            let options = keyed::AnswerOptions { key, created_s: 5, expires_s: 9, tables };
-            let bytes = keyed::answer(xorbs.clone(), &options).unwrap();
+            let options = dedup_response::DedupResponseOptions { key, created_s: 5, expires_s: 9, tables };
+            let bytes = dedup_response::encode(xorbs.clone(), &options).unwrap();
             let shard = verify_keyed(&bytes, key);
             assert!(shard.files.is_empty() && shard.tables.is_some() == tables);
             let view = ShardView::new(&bytes).unwrap();
@@ -412,6 +375,15 @@ fn a_dedup_query_finds_the_longest_run_under_any_key() {
             assert_eq!((found.raw_bytes, found.matched), (30, 3));
             assert_eq!(view.chunk(&chunk(9)).unwrap(), Some((XorbHash::new([1; 32]), 2)));
             assert_eq!(view.chunk(&chunk(8)).unwrap(), None);
+            let two = XorbHash::new([2; 32]);
+            assert_eq!(
+                (view.chunk_count(&two).unwrap(), view.chunk_count(&XorbHash::ZERO).unwrap()),
+                (Some(4), None)
+            );
+            assert_eq!(
+                [0, 1, 2, 4, 5].map(|start| view.follow(&two, start, &query).unwrap()),
+                [0, 3, 0, 0, 0]
+            );
             assert_eq!(view.dedup(&[]).unwrap(), None);
             assert!(!view.footer().is_expired(9) && view.footer().is_expired(10));
         }
@@ -421,36 +393,5 @@ fn a_dedup_query_finds_the_longest_run_under_any_key() {
 fn verify_keyed(bytes: &[u8], key: HashKey) -> Shard {
     let shard = Shard::parse_stored(bytes).unwrap();
     assert_eq!(shard.key(), key);
-    assert_eq!(merge([shard.clone()]).is_err(), !key.is_zero());
     shard
-}
-
-#[test]
-fn merging_keeps_everything_once_and_splitting_loses_nothing() {
-    let (files, xorbs) = sample();
-    let half = |files: &[FileEntry], xorbs: &[XorbEntry]| {
-        Shard::parse_upload(&build::encode(files, xorbs, &Form::Upload).unwrap()).unwrap()
-    };
-    let merged = merge([half(&files[..3], &xorbs[..1]), half(&files[1..], &xorbs)]).unwrap();
-    assert_eq!(merged.files().len(), files.len());
-    assert_eq!(merged.xorbs().len(), xorbs.len());
-
-    let whole = merged.upload_bytes();
-    assert_eq!(split(merged.clone(), whole).unwrap(), std::slice::from_ref(&merged));
-    let largest = 48 * (3 + files[0].records());
-    for bytes_max in largest..whole {
-        let parts = split(merged.clone(), bytes_max).unwrap();
-        assert!(parts.len() > 1);
-        let mut shards = Vec::new();
-        for part in parts {
-            assert!(part.upload_bytes() <= bytes_max);
-            let bytes = part.encode(&Form::Upload).unwrap();
-            assert!(bytes.len() as u64 <= bytes_max);
-            shards.push(verify_upload(&bytes).unwrap());
-        }
-        assert_eq!(merge(shards).unwrap(), merged);
-    }
-    let error = split(merged, largest - 1).unwrap_err();
-    assert!(matches!(error, FormatError::Range { what: "bytes of a file's block", .. }), "{error}");
-    assert_eq!(split(ShardBuilder::default(), 0).unwrap(), []);
 }

@@ -30,7 +30,7 @@ impl std::fmt::Debug for TokenAnswer {
     }
 }
 
-/// What a client tells about a transfer. Nothing depends on it.
+/// Report of a client about a transfer. Nothing depends on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Telemetry {
     /// When, as RFC 3339 text.

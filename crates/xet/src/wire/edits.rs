@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hash::{Hash, RangeHash};
+use crate::hash::RangeHash;
+use crate::merkle::MerkleHashSubtree;
 
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,26 +30,4 @@ pub struct FileChunkHashes {
 pub struct DirtyWindow {
     /// Start and end, half-open, both on chunk borders.
     pub dirty_byte_range: [u64; 2],
-}
-
-/// A run of chunks, as the nodes of the tree that whatever stands beside the run cannot change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MerkleHashSubtree {
-    /// The nodes on the left from the lowest level up, then those on the right from the highest down.
-    pub nodes: Vec<SubtreeNode>,
-    /// For each level from the chunks up, how many of its nodes stand on the left and on the right.
-    pub levels: Vec<[u64; 2]>,
-    /// Whether the run begins with the file's first chunk.
-    pub at_start: bool,
-    /// Whether the run ends with the file's last chunk.
-    pub at_end: bool,
-}
-
-/// One node of the tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubtreeNode {
-    /// Its hash: of a chunk on the lowest level, of nodes above.
-    pub hash: Hash,
-    /// Raw bytes beneath it.
-    pub size: u64,
 }

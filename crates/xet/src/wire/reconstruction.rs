@@ -224,7 +224,7 @@ impl Reconstruction {
         (term.chunks.end <= range.chunks.end).then_some((fetch.urls.get(*url)?.as_str(), range))
     }
 
-    /// Refuses what a server may not say, so that nobody downstream has to think of it. Offsets count terms.
+    /// Refuses what a server may not say, so that no later stage has to check it. Offsets count terms.
     fn checked(self) -> Result<Self, FormatError> {
         for range in self.fetches.values().flat_map(|fetch| &fetch.ranges).map(|at| &at.range) {
             check_chunks(0, &range.chunks)?;

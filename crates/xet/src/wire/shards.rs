@@ -1,6 +1,6 @@
 //! Answers to a shard upload: one small body in version 1, a stream of frames in version 2.
 //!
-//! A frame is one JSON object on a line of its own. Registering a shard may take minutes, and frames tell the client
+//! A frame is one JSON object on a line of its own. Registering a shard may take minutes, and frames show the client
 //! that work goes on. The stream ends after a `result` or an `error`; one that ends without either has failed.
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -138,7 +138,7 @@ pub struct FrameReader {
 pub struct StreamEnd {
     /// The frame on a last line without newline, if there was one.
     pub frame: Option<Frame>,
-    /// Whether the stream told its outcome. One that did not has failed, and it is unknown how far it came.
+    /// Whether the stream ended with an outcome. One that did not has failed, and it is unknown how far it came.
     pub terminated: bool,
 }
 

@@ -41,7 +41,7 @@ pub enum BuildError {
     Empty,
 }
 
-/// Makes the records of chunks, for whoever puts a xorb together from pieces made on several threads.
+/// Makes the records of chunks, for callers that put a xorb together from pieces made on several threads.
 #[derive(Debug)]
 pub struct RecordWriter {
     policy: Policy,

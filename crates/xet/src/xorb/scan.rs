@@ -21,7 +21,7 @@ pub struct XorbScanner {
     merkle: MerkleBuilder,
     places: Vec<ChunkPlace>,
     ended: Option<Ended>,
-    /// The first error, so that nobody gets past it by trying again.
+    /// The first error: later calls return it again.
     failed: Option<FormatError>,
 }
 
@@ -176,7 +176,7 @@ impl XorbScanner {
     }
 
     /// How long the record or footer is that begins so; `None` if it takes more bytes to know. Refuses what no limit
-    /// allows before anyone waits for it.
+    /// allows before waiting for it.
     fn whole_len(&self, start: &[u8]) -> Result<Option<usize>, FormatError> {
         let Some(head) = start.first_chunk::<{ ChunkHeader::LEN }>() else { return Ok(None) };
         if let [ident @ .., version] = head
@@ -217,7 +217,7 @@ impl XorbScanner {
 
     fn take_footer(&mut self, whole: &[u8]) -> Result<Ended, FormatError> {
         let info = self.seal()?;
-        // The scanner waited for exactly the footer of so many chunks: any other length is a lie.
+        // The scanner waited for exactly the footer of this number of chunks: any other length is wrong.
         let found = Footer::tail_bytes(whole, self.offset)?;
         let length_at = self.offset + whole.len() as u64 - footer::LENGTH_BYTES;
         let block_bytes = whole.len() as u64 - footer::LENGTH_BYTES;

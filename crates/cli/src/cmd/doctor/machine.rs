@@ -4,7 +4,7 @@ use std::io::{self, Seek as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use client::permits;
+use client::budget;
 use server::ServeConfig;
 use server::check::there;
 use server::disk::free_bytes;
@@ -112,7 +112,7 @@ async fn answers(config: &ServeConfig) -> Option<String> {
 /// Whether all connections that are allowed could be open at once.
 pub(super) fn open_files(config: &ServeConfig) -> Finding {
     let wanted = config.limits.connections_max as usize + FILES_BESIDE_CONNECTIONS;
-    match permits::open_files_max() {
+    match budget::open_files_max() {
         None => Finding::ok("open files", "the system does not tell a limit"),
         Some(limit) if limit < wanted => {
             let found = format!("{limit}, and {} connections are allowed", config.limits.connections_max);
@@ -127,7 +127,7 @@ pub(super) fn open_files(config: &ServeConfig) -> Finding {
 /// Whether the budget of the server is there.
 pub(super) fn memory(config: &ServeConfig) -> Finding {
     let budget = config.limits.memory_bytes;
-    let Some(machine) = permits::memory_of_machine() else {
+    let Some(machine) = budget::memory_of_machine() else {
         return Finding::ok("memory", "the system does not tell a limit");
     };
     let found = format!("memory_bytes is {}, the machine or container has {}", human(budget), human(machine));

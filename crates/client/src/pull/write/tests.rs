@@ -14,7 +14,7 @@ fn sample(len: usize) -> (Vec<u8>, Vec<Chunk>, FileHash) {
     (data, chunks, hash)
 }
 
-fn write(parts: &Vec<Part>, data: &[u8], chunks: &[Chunk], range: Range<usize>) {
+fn write(parts: &Vec<PartFile>, data: &[u8], chunks: &[Chunk], range: Range<usize>) {
     let at = range.start * 1000;
     let end = (range.end * 1000).min(data.len());
     parts.write(0, at as u64, &data[at..end], &chunks[range]).unwrap();
@@ -26,7 +26,7 @@ fn a_longer_file_at_the_target_leaves_no_tail() {
     let target = dir.path().join("file");
     fs::write(&target, vec![b'x'; 100_000]).unwrap();
     let (data, chunks, hash) = sample(9500);
-    let (part, claims) = Part::open(hash, target.clone()).unwrap();
+    let (part, claims) = PartFile::open(hash, target.clone()).unwrap();
     assert!(claims.is_empty());
     part.reserve(50_000).unwrap();
     let parts = vec![part];
@@ -36,7 +36,7 @@ fn a_longer_file_at_the_target_leaves_no_tail() {
     write(&parts, &data, &chunks, 0..5);
     assert!(parts[0].is_right(9500) && !parts[0].is_right(9501));
     assert_eq!(fs::read(&target).unwrap().len(), 100_000, "not touched yet");
-    parts[0].settle(9500, true).unwrap();
+    parts[0].finalize(9500, true).unwrap();
     parts[0].rename(true).unwrap();
     assert_eq!(fs::read(&target).unwrap(), data);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -47,7 +47,7 @@ fn a_later_pull_takes_what_is_there_and_not_what_is_only_claimed() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("deep/file");
     let (data, chunks, hash) = sample(20_000);
-    let (part, _) = Part::open(hash, target.clone()).unwrap();
+    let (part, _) = PartFile::open(hash, target.clone()).unwrap();
     let parts = vec![part];
     write(&parts, &data, &chunks, 0..6);
     write(&parts, &data, &chunks, 10..20);
@@ -59,11 +59,11 @@ fn a_later_pull_takes_what_is_there_and_not_what_is_only_claimed() {
     bytes.truncate(18_500);
     fs::write(&part_path, bytes).unwrap();
 
-    let (part, claims) = Part::open(hash, target).unwrap();
+    let (part, claims) = PartFile::open(hash, target).unwrap();
     let verified: u64 = claims.iter().map(|claim| part.verify(claim).unwrap()).sum();
     assert_eq!(verified, 6000 + 2000 + 5000);
     assert_eq!(part.missing(20_000), [6000..10_000, 12_000..13_000, 18_000..20_000]);
-    let (other, claims) = Part::open(hash, part.target.clone()).unwrap();
+    let (other, claims) = PartFile::open(hash, part.target.clone()).unwrap();
     assert!(claims.is_empty() && other.path != part.path, "two pulls do not share a part");
     let paths = (part.path.clone(), other.path.clone());
     drop((part, other));
@@ -74,7 +74,7 @@ fn a_later_pull_takes_what_is_there_and_not_what_is_only_claimed() {
 fn chunks_that_are_not_in_the_list_are_refused_before_they_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let (data, chunks, hash) = sample(5000);
-    let (part, _) = Part::open(hash, dir.path().join("file")).unwrap();
+    let (part, _) = PartFile::open(hash, dir.path().join("file")).unwrap();
     let list: Vec<_> = chunks.iter().map(|chunk| (chunk.hash, chunk.bytes)).collect();
     part.expect(Expected::new(&list));
     let parts = vec![part];
@@ -87,9 +87,10 @@ fn chunks_that_are_not_in_the_list_are_refused_before_they_are_written() {
 #[test]
 fn a_disk_that_fails_fails_one_file() {
     let dir = tempfile::tempdir().unwrap();
-    let stage = Stage::new(dir.path()).unwrap();
+    let stage = StagingDir::new(dir.path()).unwrap();
     let (data, chunks, hash) = sample(1000);
-    let parts: Vec<_> = (0..2).map(|n| Part::staged(hash, dir.path().join(n.to_string()), &stage)).collect();
+    let parts: Vec<_> =
+        (0..2).map(|n| PartFile::staged(hash, dir.path().join(n.to_string()), &stage)).collect();
     fs::create_dir(&parts[0].path).unwrap();
     for file in 0..2 {
         parts.write(file, 0, &data, &chunks).unwrap();
@@ -109,13 +110,13 @@ fn a_file_of_the_user_is_never_taken_for_a_part() {
         let own = dir.path().join(name);
         fs::write(&own, "precious").unwrap();
         let (data, chunks, hash) = sample(9500);
-        let (part, claims) = Part::open(hash, target.clone()).unwrap();
+        let (part, claims) = PartFile::open(hash, target.clone()).unwrap();
         assert!(claims.is_empty());
         let parts = vec![part];
         write(&parts, &data, &chunks, 0..chunks.len());
         let size = data.len() as u64;
         assert!(parts[0].is_right(size));
-        parts[0].settle(size, false).unwrap();
+        parts[0].finalize(size, false).unwrap();
         parts[0].rename(false).unwrap();
         drop(parts);
         assert_eq!(fs::read(&own).unwrap(), b"precious", "{name}");

@@ -1,7 +1,7 @@
 //! The plain loop: what every kernel must agree with, and what finishes a block where lanes end.
 
 use super::{is_candidate, step};
-use crate::suite::GEAR_WINDOW;
+use crate::constants::GEAR_WINDOW;
 
 /// See [`super::first`].
 pub(super) fn first(data: &[u8], from: usize, to: usize) -> Option<usize> {

@@ -13,7 +13,7 @@
 use std::arch::x86_64::*;
 
 use super::portable;
-use crate::suite::{GEAR_TABLE, GEAR_WINDOW};
+use crate::constants::{GEAR_TABLE, GEAR_WINDOW};
 
 /// Proof that the processor has what the kernel needs.
 #[derive(Debug, Clone, Copy)]
