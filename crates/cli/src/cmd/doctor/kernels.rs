@@ -130,7 +130,8 @@ mod tests {
     #[test]
     fn every_kernel_is_measured_and_gives_what_its_twin_gives() {
         let speeds = measure();
-        assert!(speeds.len() >= 6);
+        let names: Vec<_> = speeds.iter().map(|speed| speed.name).collect();
+        assert_eq!(names, ["gear search", "SHA-256 of many", "LZ4", "BLAKE3", "CRC-32C"]);
         for speed in speeds {
             assert!(speed.agree && speed.native_gb_per_s > 0.0, "{speed:?}");
         }
