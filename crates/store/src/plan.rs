@@ -149,12 +149,14 @@ pub(crate) struct Layouts {
 /// How long an answer counts, by the store's clock. A file that is no longer for the caller, or is made of other objects
 /// now, was so a moment ago; URLs that were handed out then count for longer.
 const KNOWN_S: u64 = 2;
+/// How long an answer that does not count any more stays in memory.
+const IDLE: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl Layouts {
     /// Asks this catalog, and keeps so many bytes.
     pub(crate) fn new(catalog: &Arc<Catalog>, bytes_max: u64) -> Self {
         let weigh = |_: &_, (layout, _): &(Arc<Layout>, u64)| layout.weight_bytes();
-        let known = Cache::builder().max_capacity(bytes_max).weigher(weigh).build();
+        let known = Cache::builder().max_capacity(bytes_max).weigher(weigh).time_to_idle(IDLE).build();
         Self { catalog: catalog.clone(), ask: gather(catalog), known }
     }
 
