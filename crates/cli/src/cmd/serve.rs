@@ -84,7 +84,7 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let house = House::new(&config.data);
     let OpenStore { objects, catalog, .. } =
         house.open_parts(&config, Opening::Create).await.map_err(CliError::message)?;
-    let keys = house.shared_keys(&config, &*catalog).await.map_err(CliError::message)?;
+    let keys = house.shared_keys(&config, &catalog).await.map_err(CliError::message)?;
     let store = House::store(&config, &keys, objects, catalog);
     let mut drafts = store.remove_drafts().await.map_err(CliError::message)?;
     drafts.append(&mut house.remove_leftovers().unwrap_or_default());

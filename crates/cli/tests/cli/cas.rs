@@ -127,7 +127,7 @@ fn a_store_whose_parts_are_elsewhere_is_named_part_by_part() {
     let (file, store, out) = (folder.put("file", noise(1, 100_000)), folder.at("store"), folder.at("out"));
     std::fs::create_dir(folder.at("objects")).unwrap();
     let (objects, catalog) =
-        (format!("file://{}", folder.at("objects")), format!("sqlite:{}?mode=rwc", folder.at("catalog.db")));
+        (format!("file://{}", folder.at("objects")), format!("sqlite:{}", folder.at("catalog.db")));
     let at = ["--no-cache", "--store", &store, "--objects", &objects, "--catalog", &catalog];
     let put = json(drystone([&["cas", "put", "--json", &file], &at[..]].concat()));
     let hash = text(&put["files"][0], "hash");

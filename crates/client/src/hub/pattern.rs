@@ -18,6 +18,7 @@ impl Selection {
 }
 
 /// `*` is anything, slashes too, `?` any one character; a slash at the end stands for everything below.
+/// In `globset` a `?` is one byte, so that it does not match `ä`.
 fn matches(pattern: &str, path: &str) -> bool {
     let mut pattern: Vec<char> = pattern.chars().collect();
     if pattern.last() == Some(&'/') {

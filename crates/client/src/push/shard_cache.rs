@@ -47,7 +47,7 @@ fn open(bytes: Vec<u8>) -> Option<ShardView<Vec<u8>>> {
         return Some(view);
     }
     let shard = Shard::parse_stored(view.bytes()).ok()?;
-    ShardView::new(with_tables(shard.xorbs, view.footer().clone())?).ok()
+    ShardView::new(with_tables(shard.xorbs, view.footer())?).ok()
 }
 
 /// Joins shards under one key that expire on the same day, in memory and on disk.
@@ -73,7 +73,7 @@ fn join_group(
     group: &[(PathBuf, ShardView<Vec<u8>>)],
 ) -> Option<(PathBuf, ShardView<Vec<u8>>)> {
     let footers = group.iter().map(|(_, shard)| shard.footer());
-    let first = footers.min_by_key(|footer| footer.expires_s).filter(|_| group.len() > 1)?.clone();
+    let first = footers.min_by_key(|footer| footer.expires_s).filter(|_| group.len() > 1)?;
     let mut xorbs = Vec::new();
     for (_, shard) in group {
         xorbs.extend(Shard::parse_stored(shard.bytes()).ok()?.xorbs);
@@ -87,12 +87,12 @@ fn join_group(
 }
 
 /// A stored shard of these xorbs with lookup tables, and with key and times of `footer`.
-fn with_tables(xorbs: Vec<XorbEntry>, footer: Footer) -> Option<Vec<u8>> {
+fn with_tables(xorbs: Vec<XorbEntry>, footer: &Footer) -> Option<Vec<u8>> {
     let mut builder = ShardBuilder::default();
     for xorb in xorbs {
         builder.push_xorb(xorb);
     }
-    let Footer { key, created_s, expires_s, .. } = footer;
+    let &Footer { key, created_s, expires_s, .. } = footer;
     builder.encode(&Form::Stored(StoredOptions { tables: TABLES, key, created_s, expires_s })).ok()
 }
 
@@ -100,7 +100,7 @@ fn with_tables(xorbs: Vec<XorbEntry>, footer: Footer) -> Option<Vec<u8>> {
 pub(super) fn keep(folder: &Path, bytes: &[u8], shard: &Shard) {
     let has_tables = shard.tables.as_ref().is_some_and(|tables| !tables.chunks.is_empty());
     let made = match (&shard.footer, has_tables) {
-        (Some(footer), false) => with_tables(shard.xorbs.clone(), footer.clone()),
+        (Some(footer), false) => with_tables(shard.xorbs.clone(), footer),
         _ => None,
     };
     let _ = write(folder, made.as_deref().unwrap_or(bytes));

@@ -101,7 +101,7 @@ impl Create {
         let now_s = now_s();
         let (token, row) = block_on(async {
             let catalog = self.place.open_catalog().await?;
-            let owner = self.owner(&*catalog).await?;
+            let owner = self.owner(&catalog).await?;
             let (token, mut row) = self.make(owner, now_s)?;
             self.spell(catalog.hub(), &mut row).await.map_err(CliError::message)?;
             match catalog.tokens().add(&row).await.map_err(CliError::message)? {
