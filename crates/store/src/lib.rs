@@ -170,6 +170,6 @@ impl Store {
 
     /// The catalog.
     pub fn catalog(&self) -> &Catalog {
-        &*self.catalog
+        &self.catalog
     }
 }

@@ -78,7 +78,7 @@ impl Store {
             let message = "the catalog is not empty: move it away, then rebuild";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        identity::begin_rebuild(&self.objects, &*self.catalog).await?;
+        identity::begin_rebuild(&self.objects, &self.catalog).await?;
         let mut rebuilt = Rebuilt::default();
         self.rebuild_xorbs(&mut rebuilt, progress).await?;
         self.rebuild_repos(&mut rebuilt, progress).await?;
@@ -86,7 +86,7 @@ impl Store {
         self.apply_records().await?;
         self.close_unknown_repos().await?;
         self.catalog.keep().recount_usage().await?;
-        identity::finish_rebuild(&self.objects, &*self.catalog).await?;
+        identity::finish_rebuild(&self.objects, &self.catalog).await?;
         Ok(rebuilt)
     }
 

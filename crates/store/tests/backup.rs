@@ -88,7 +88,7 @@ async fn what_went_unused_is_given_up_and_what_is_needed_is_named() {
     let house = House::new().await;
     let grant = writer("ann/a");
     let dest = tempfile::tempdir().unwrap();
-    identify(house.store.objects(), &*house.catalog, &names()).await.unwrap();
+    identify(house.store.objects(), &house.catalog, &names()).await.unwrap();
     let (used, unused) = (corpus::noise(1, 100_000), corpus::noise(2, 100_000));
     let used = Upload::of(&[&used], 100, Policy::Auto);
     house.upload(&grant, &used).await.unwrap();

@@ -82,7 +82,7 @@ impl House {
         let catalog = self.open_catalog(config).await?;
         let id = match opening {
             Opening::Rebuild => None,
-            _ => Some(identity::identify(&objects, &*catalog, &names).await?),
+            _ => Some(identity::identify(&objects, &catalog, &names).await?),
         };
         Ok(OpenStore { objects, catalog, id })
     }

@@ -81,14 +81,14 @@ mod tests {
         let catalog_url = Some(Secret::new("postgres://db/hub".to_owned()));
         let config = ServeConfig { catalog: catalog_url, ..ServeConfig::default() };
         let houses = ["a", "b"].map(|name| House::new(&folder.path().join(name)));
-        let a = houses[0].shared_keys(&config, &*catalog).await.unwrap();
-        let b = houses[1].shared_keys(&config, &*catalog).await.unwrap();
+        let a = houses[0].shared_keys(&config, &catalog).await.unwrap();
+        let b = houses[1].shared_keys(&config, &catalog).await.unwrap();
         assert_eq!(id(&a), id(&b));
         assert_eq!(id(&houses[1].keys().unwrap()), id(&a), "the folder has a copy for `token create`");
 
         let stranger = House::new(&folder.path().join("c"));
         let own = id(&stranger.keys_or_new().unwrap());
-        let error = stranger.shared_keys(&config, &*catalog).await.unwrap_err();
+        let error = stranger.shared_keys(&config, &catalog).await.unwrap_err();
         assert!(error.to_string().contains("remove the file"), "{error}");
         assert_eq!(id(&stranger.keys().unwrap()), own, "nothing was replaced");
     }
@@ -101,9 +101,9 @@ mod tests {
         let config = ServeConfig { catalog: catalog_url, ..ServeConfig::default() };
         let old = House::new(&folder.path().join("old"));
         let key = id(&old.keys_or_new().unwrap());
-        assert_eq!(id(&old.shared_keys(&config, &*catalog).await.unwrap()), key);
+        assert_eq!(id(&old.shared_keys(&config, &catalog).await.unwrap()), key);
         let new = House::new(&folder.path().join("new"));
-        assert_eq!(id(&new.shared_keys(&config, &*catalog).await.unwrap()), key);
+        assert_eq!(id(&new.shared_keys(&config, &catalog).await.unwrap()), key);
     }
 
     #[tokio::test]
@@ -113,10 +113,10 @@ mod tests {
         let file = folder.path().join("key");
         let config = ServeConfig { signing_key_file: Some(file.clone()), ..ServeConfig::default() };
         let house = House::new(&folder.path().join("data"));
-        assert!(house.shared_keys(&config, &*catalog).await.is_err());
+        assert!(house.shared_keys(&config, &catalog).await.is_err());
         assert!(!file.exists());
         fs::write(&file, hex(&[7; 32])).unwrap();
-        let keys = house.shared_keys(&config, &*catalog).await.unwrap();
+        let keys = house.shared_keys(&config, &catalog).await.unwrap();
         assert_eq!(id(&keys), id(&KeyRing::new(Key::new([7; 32]))));
         assert!(house.keys().is_err(), "it is kept in one place");
     }

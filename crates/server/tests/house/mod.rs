@@ -85,7 +85,7 @@ impl Place<'_> {
             (Some(postgres), true) => catalog::open_or_create(&postgres.fresh_database()).await.unwrap(),
             _ => Arc::new(store::Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap()),
         };
-        add_origin(&*catalog).await;
+        add_origin(&catalog).await;
         let store = House::store(&config, &keys, objects, catalog);
         let data_urls = DataUrls::choose(&config, &store).await.unwrap();
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap());

@@ -48,7 +48,7 @@ impl Hub {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let catalog = runtime.block_on(Catalog::open_file(&folder.path().join("catalog.db"))).unwrap();
         let catalog: Arc<Catalog> = Arc::new(catalog);
-        runtime.block_on(add_origin(&*catalog));
+        runtime.block_on(add_origin(&catalog));
         let objects = folder.path().join("objects");
         std::fs::create_dir_all(&objects).unwrap();
         let faults = Faults::default();

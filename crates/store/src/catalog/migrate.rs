@@ -3,7 +3,7 @@
 //! Both have the same tables and columns, so rows are copied as they are, whatever they mean: what a later version adds
 //! comes along. The file is held alone meanwhile; a server that has it open is an error, not a race.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -104,7 +104,7 @@ fn open_alone(file: &Path) -> Result<Connection> {
             let message = format!("{} is in use: stop the server first", file.display());
             Error::caused(ErrorKind::Conflict, message, source)
         }
-        _ => failed(&file.to_owned(), source),
+        _ => failed(file, source),
     })
 }
 
@@ -174,7 +174,7 @@ async fn continue_numbers(tx: &mut Tx, table: &Table) -> Result<()> {
     tx.run(Sql::new(next)).await.map(|_| ())
 }
 
-fn failed(file: &PathBuf, source: rusqlite::Error) -> Error {
+fn failed(file: &Path, source: rusqlite::Error) -> Error {
     let error = translated(source);
     Error::caused(error.kind(), format!("migrate {}", file.display()), error)
 }

@@ -166,7 +166,7 @@ async fn servers_that_start_at_once_agree_on_one_id() {
         let (url, objects) = (url.clone(), objects.clone());
         tokio::spawn(async move {
             let catalog = catalog::open(&url).await.unwrap();
-            identify(&objects, &*catalog, &names()).await.unwrap()
+            identify(&objects, &catalog, &names()).await.unwrap()
         })
     });
     let mut found = Vec::new();

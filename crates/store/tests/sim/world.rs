@@ -503,7 +503,7 @@ fn clash(one: &Deed, other: &Deed) -> bool {
 fn actor(catalog: &Arc<Catalog>, memory: &Arc<InMemory>, dates: &Dates, clock: &Arc<ManualClock>) -> Actor {
     let faults = Faults::default();
     let objects = FaultyObjects::dated(memory.clone(), faults.clone(), dates.clone());
-    let catalog = faulty_catalog(&catalog, &faults);
+    let catalog = faulty_catalog(catalog, &faults);
     let dedup = DedupOptions { answer_s: 600, ..DedupOptions::default() };
     let options = Options { threads: 1, dedup, trash_s: 3 * GRACE_S, ..Options::default() };
     let store = Store::new(Objects::new(Arc::new(objects)), catalog, clock.clone(), &options);

@@ -29,7 +29,7 @@ impl CareCatalog {
         if let Some(after) = after {
             query.push(" AND (s.namespace, s.repo, s.sha256, s.file) > (");
             query.push_bind(after.scope.namespace()).push(", ").push_bind(after.scope.repo()).push(", ");
-            query.push_bind(&after.sha256).push(", ").push_bind(&after.file).push(")");
+            query.push_bind(after.sha256).push(", ").push_bind(after.file).push(")");
         }
         query.push(" ORDER BY s.namespace, s.repo, s.sha256, s.file LIMIT ").push_bind(limit);
         self.db.read("find claimed digests", query).await
@@ -74,7 +74,7 @@ impl CareCatalog {
                     let delete = "DELETE FROM repo_sha256s WHERE namespace = $1 AND repo = $2 AND sha256 = $3 \
                         AND file = $4";
                     let delete = Sql::new(delete).bind(namespace).bind(repo);
-                    if tx.run(delete.bind(&claim.sha256).bind(&claim.file)).await? > 0 {
+                    if tx.run(delete.bind(claim.sha256).bind(claim.file)).await? > 0 {
                         removed.push(claim);
                     }
                 }

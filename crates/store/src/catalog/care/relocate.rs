@@ -31,7 +31,7 @@ impl CareCatalog {
 async fn try_relay(mut tx: Tx, relay: &Relay) -> Result<bool> {
     // Whoever registers a file of this xorb waits here, or this finds that file below.
     let held = hold_source(&mut tx, relay).await?;
-    let count = Sql::new("SELECT COUNT(*) FROM file_xorbs WHERE xorb = $1").bind(&relay.from.hash);
+    let count = Sql::new("SELECT COUNT(*) FROM file_xorbs WHERE xorb = $1").bind(relay.from.hash);
     let count: u64 = tx.row(count).await?.unwrap_or(0);
     if held == 0 || usize::try_from(count).unwrap_or(usize::MAX) != relay.files.len() {
         return Ok(false);
@@ -77,9 +77,9 @@ async fn add_shard(tx: &mut Tx, relay: &Relay) -> Result<bool> {
     let Some(shard) = &relay.shard else { return Ok(true) };
     let insert =
         "INSERT INTO shards (hash, object_bytes, created_s) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-    let insert = Sql::new(insert).bind(&shard.hash).bind(shard.object_bytes).bind(shard.created_s);
+    let insert = Sql::new(insert).bind(shard.hash).bind(shard.object_bytes).bind(shard.created_s);
     tx.run(insert).await?;
-    Ok(tx.run(Sql::new(REVIVE_SHARD).bind(&shard.hash)).await? > 0)
+    Ok(tx.run(Sql::new(REVIVE_SHARD).bind(shard.hash)).await? > 0)
 }
 
 /// Changes the layouts of the files; returns whether all of them were as they should be.
@@ -142,13 +142,13 @@ async fn try_move_file(
     for xorb in &to.xorbs {
         // Locked until the end, so that nobody gives it up meanwhile.
         let hold = "UPDATE xorbs SET state = state WHERE hash = $1 AND digest = $2 AND state = 0";
-        let hold = Sql::new(hold).bind(&xorb.key.hash).bind(xorb.key.digest.as_bytes());
+        let hold = Sql::new(hold).bind(xorb.key.hash).bind(xorb.key.digest.as_bytes());
         if tx.run(hold).await? == 0 {
             return Ok(false);
         }
     }
     let update = "UPDATE files SET layout = $1, shard = $2 WHERE hash = $3 AND layout = $4";
-    let update = Sql::new(update).bind(to.encode()).bind(&shard).bind(&file).bind(from.encode());
+    let update = Sql::new(update).bind(to.encode()).bind(shard).bind(file).bind(from.encode());
     if tx.run(update).await? == 0 {
         return Ok(false);
     }
@@ -157,7 +157,7 @@ async fn try_move_file(
         ("INSERT INTO file_xorbs (xorb, file) VALUES ($1, $2) ON CONFLICT DO NOTHING", to),
     ] {
         for xorb in &layout.xorbs {
-            tx.run(Sql::new(statement).bind(&xorb.key.hash).bind(&file)).await?;
+            tx.run(Sql::new(statement).bind(xorb.key.hash).bind(file)).await?;
         }
     }
     tx.commit().await?;

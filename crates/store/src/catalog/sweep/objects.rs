@@ -157,7 +157,7 @@ impl SweepCatalog {
             .bind(row.created_s)
             .bind(row.referenced_s)
             .bind(row.verified_s)
-            .bind(&row.key.hash);
+            .bind(row.key.hash);
         Ok(self.db.write_one("store a xorb again", update).await?.changed > 0)
     }
 
