@@ -487,4 +487,4 @@ const PAGES_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Pages of the database that a connection keeps in memory.
 const WRITE_CACHE_KIB: u32 = 32 * 1024;
-const READ_CACHE_KIB: u32 = 6 * 1024;
+const READ_CACHE_KIB: u32 = 2 * 1024;
