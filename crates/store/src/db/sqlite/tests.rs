@@ -71,10 +71,19 @@ async fn sixteen_threads_that_ask_at_once_leave_the_locks_of_the_database_alone(
     let db = open(&path).await;
     add(&db).await.unwrap();
     let inode = std::fs::metadata(folder.path().join("catalog.db-shm")).unwrap().ino();
-    // The byte that every process with the database open holds a lock on.
-    let is_held = || {
+    // The byte that every process with the database open holds a lock on. The list is read in pieces, and misses lines while
+    // other processes lock and unlock: what is not seen at once is looked for again. A lock that is gone stays gone.
+    let is_listed = || {
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
         locks.lines().any(|line| line.contains(&format!(":{inode} ")) && line.contains(" 128 128"))
+    };
+    let is_held = || {
+        (0..200).any(|_| {
+            is_listed() || {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                false
+            }
+        })
     };
     assert!(is_held());
     for _ in 0..50 {
