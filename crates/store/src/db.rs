@@ -1,7 +1,7 @@
 //! The one seam to the database: SQLite for one machine, PostgreSQL for many.
 //!
-//! SQL is written once, for both, beside the function that needs it, as a [`Sql`] with its arguments. [`Db::read`] runs one
-//! query, [`Db::write`] a transaction that is tried again when it collides with another. Timing, logging, retries and the
+//! SQL is written once, for both, beside the function that needs it, as a `Sql` with its arguments. `Db::read` runs one
+//! query, `Db::write` a transaction that is tried again when it collides with another. Timing, logging, retries and the
 //! faults of tests happen here and nowhere else.
 
 pub(crate) mod migrations;
@@ -94,7 +94,7 @@ pub(crate) struct Done {
     pub(crate) changed: u64,
 }
 
-/// Names a state of the database; see [`Engine::change_token`].
+/// Names a state of the database; see `Engine::change_token`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeToken {
     /// Counts the connections that were asked: versions of two of them cannot be compared.
@@ -118,7 +118,7 @@ const STORE_ID: &str = "SELECT value FROM secrets WHERE name = 'store_id'";
 
 /// What tests put around calls and statements.
 pub struct Hook {
-    /// Called before every call of [`Db::read`] and [`Db::write`], and may wait.
+    /// Called before every call of `Db::read` and `Db::write`, and may wait.
     pub before_call: Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
     /// Called before every statement and commit; an error keeps it from happening. Returns the number of the statement.
     pub before_statement: Box<dyn Fn() -> Result<u64> + Send + Sync>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::rate::network;
 
-/// Counts password attempts in windows of [`WINDOW`].
+/// Counts password attempts in windows of `WINDOW`.
 #[derive(Debug, Default)]
 pub struct SignInLimit {
     counts: Mutex<Counts>,
