@@ -34,9 +34,11 @@ test-rgw: setup ## run the tests of buckets against a Ceph gateway (installs it;
 check: setup lint ## format, clippy and documentation without a warning, then all tests
 	@scripts/test.sh
 
-lint: ## format, clippy, documentation, module cycles and the encodings of the kernels without a warning
+lint: ## format, clippy, documentation, module cycles, retired words and the encodings of the kernels without a warning
 	scripts/check-modules.py --self-test
 	scripts/check-modules.py
+	scripts/check-words.py --self-test
+	scripts/check-words.py
 	cargo fmt --all --check
 	rustfmt --check --edition 2024 fuzz/fuzz_targets/*.rs
 	cargo clippy --workspace --all-targets -- -D warnings
