@@ -1,4 +1,4 @@
-//! Manual pages, made from what the command line says of itself. Shared by both programs.
+//! Manual pages, generated from the definition of the command line. Shared by both programs.
 
 use std::io::{self, Write as _};
 use std::path::Path;

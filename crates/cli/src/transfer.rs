@@ -10,15 +10,15 @@ use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::output::{CliError, complain};
 
-/// Does `work`, until Ctrl-C. What `words` says of the progress stands beside the bar.
+/// Runs `work` until it ends or Ctrl-C; `describe` gives the text beside the progress bar.
 pub(crate) fn run<T>(
     progress: &Arc<Progress>,
-    words: fn(&Progress) -> String,
+    describe: fn(&Progress) -> String,
     work: impl Future<Output = Result<T, CliError>>,
 ) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {
-        let watching = io::stderr().is_terminal().then(|| tokio::spawn(watch(progress.clone(), words)));
+        let watching = io::stderr().is_terminal().then(|| tokio::spawn(watch(progress.clone(), describe)));
         let done = tokio::select! {
             done = work => done,
             _ = tokio::signal::ctrl_c() => {
@@ -82,7 +82,7 @@ pub(crate) fn saved_percent(all_bytes: u64, needed_bytes: u64) -> f64 {
     (1000.0 * (1.0 - needed.min(1.0))).round() / 10.0
 }
 
-async fn watch(progress: Arc<Progress>, words: fn(&Progress) -> String) {
+async fn watch(progress: Arc<Progress>, describe: fn(&Progress) -> String) {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let template = "{bar:20} {percent:>3}% {bytes}/{total_bytes} {msg}";
     let style = ProgressStyle::with_template(template).expect("the template is well formed");
@@ -99,7 +99,7 @@ async fn watch(progress: Arc<Progress>, words: fn(&Progress) -> String) {
         bar.0.set_position(done);
         bar.0.set_message(format!(
             "{}, {} files, {}/s{left}",
-            words(&progress),
+            describe(&progress),
             progress.files.value(),
             BinaryBytes(rate as u64)
         ));

@@ -56,8 +56,8 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let config = self.place.config()?;
-        let house = House::new(&config.data);
-        let source = source(&config, &house)?;
+        let data_dir = House::new(&config.data);
+        let source = source(&config, &data_dir)?;
         let folder = BackupFolder::open(&self.dest, &config)?;
         let objects_url = self.objects_url(&folder)?;
         let objects = folder.objects(&objects_url)?;
@@ -144,11 +144,11 @@ impl Backup {
 }
 
 /// The store these settings name, which must be there: nothing is made.
-fn source(config: &ServeConfig, house: &House) -> Result<BackupSource, CliError> {
+fn source(config: &ServeConfig, data_dir: &House) -> Result<BackupSource, CliError> {
     let data = config.data.display();
     let catalog = match &config.catalog {
         Some(url) => url.expose().clone(),
-        None if house.catalog_file().exists() => folder::sqlite_url(&house.catalog_file())?,
+        None if data_dir.catalog_file().exists() => folder::sqlite_url(&data_dir.catalog_file())?,
         None => {
             let message =
                 format!("{data}: no catalog of a server; name another directory with --data, or --catalog");
@@ -165,7 +165,7 @@ fn source(config: &ServeConfig, house: &House) -> Result<BackupSource, CliError>
             return Err(CliError::Message(message));
         }
     };
-    Ok(BackupSource { objects, catalog, names: house.names(config) })
+    Ok(BackupSource { objects, catalog, names: data_dir.names(config) })
 }
 
 pub(super) fn show_leftovers(out: &mut impl io::Write, leftovers: &[String]) -> io::Result<()> {

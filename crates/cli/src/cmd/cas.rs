@@ -74,7 +74,7 @@ pub(super) struct Target {
     pub(super) cache_dir: CacheDirArgs,
 }
 
-/// An open store, and the folder that remembers what it has.
+/// An open store and its cache directory.
 pub(super) struct Opened {
     pub(super) cas: Arc<dyn Cas>,
     pub(super) cache: Option<PathBuf>,

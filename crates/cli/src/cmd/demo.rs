@@ -23,7 +23,7 @@ use crate::transfer::saved_percent;
 /// it, and in the end what was saved. Nothing is left behind.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  drystone demo\n  drystone demo --keep demo    # then look around in it\n  drystone demo --files samples"
+    after_help = "Examples:\n  drystone demo\n  drystone demo --keep demo    # then look at its files\n  drystone demo --files samples"
 )]
 pub(crate) struct Demo {
     /// Work in this folder, which must be empty or new, and leave everything there
@@ -122,7 +122,7 @@ impl Demo {
             return Err(CliError::Message("what was pulled is not what was pushed".into()));
         }
 
-        session.say("Pictures with what is known of each become one pack:")?;
+        session.say("Pictures and their metadata become one pack:")?;
         session.run("shardpack create --input pictures --output pictures.shardpack").await?.shown()?;
         let push_pack = "drystone push --json --create pictures.shardpack datasets/demo/pictures";
         let third = push(session, push_pack, "pictures").await?;
@@ -136,7 +136,7 @@ impl Demo {
             if read.stdout != written {
                 return Err(CliError::Message(format!("record {number} is not pictures/{name}")));
             }
-            session.note(&format!("{} bytes, the same as pictures/{name}", written.len()))?;
+            session.print_note(&format!("{} bytes, the same as pictures/{name}", written.len()))?;
         }
         Ok(vec![first, second, third])
     }
@@ -145,7 +145,7 @@ impl Demo {
 /// Pushes, and queries what the hub stores after that.
 async fn push(session: &mut Session, command: &str, what: &'static str) -> Result<Row, CliError> {
     let pushed = session.run(command).await?.json()?;
-    session.note(&format!(
+    session.print_note(&format!(
         "{}: {} new, {} sent",
         human(number(&pushed, "logical_bytes")?),
         human(number(&pushed, "new_bytes")?),
@@ -154,7 +154,11 @@ async fn push(session: &mut Session, command: &str, what: &'static str) -> Resul
     let stats = session.run("drystone stats --data hub --json").await?.json()?;
     let (logical_bytes, stored_bytes) =
         (number(&stats, "repository_bytes")?, number(&stats, "stored_bytes")?);
-    session.note(&format!("{} in repositories, {} stored", human(logical_bytes), human(stored_bytes)))?;
+    session.print_note(&format!(
+        "{} in repositories, {} stored",
+        human(logical_bytes),
+        human(stored_bytes)
+    ))?;
     Ok(Row {
         what,
         pushed_bytes: number(&pushed, "logical_bytes")?,

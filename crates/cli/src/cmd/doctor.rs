@@ -1,4 +1,4 @@
-//! `drystone doctor`: would a server do well here, and what should be done about it?
+//! `drystone doctor`: checks of a server's surroundings, with advice.
 
 mod kernels;
 mod machine;
@@ -14,11 +14,11 @@ use server::ServeConfig;
 use super::serve::Serve;
 use crate::output::CliError;
 
-/// Look at everything a server needs, and say what to do about what is wrong
+/// Check everything a server needs, with advice for each problem
 ///
-/// Takes the settings of `drystone serve`. Looks at the data folder, its disk and how long that takes to keep something, the port, the clock,
-/// the catalog and its tables, the bucket (writes, reads by range and deletes an object of a few bytes), limits of files and memory, how fast the
-/// kernels of this processor are beside their portable twins, and the certificate. Works beside a running server. Ends with 1 if anything fails; what is only worth a thought is a warning.
+/// Takes the settings of `drystone serve`. Checks the data directory, its disk and the latency of fsync, the port, the clock,
+/// the catalog and its tables, the bucket (writes, reads by range and deletes an object of a few bytes), limits of files and memory, the speed of the
+/// CPU kernels beside the portable code, and the certificate. Works beside a running server. Exits with 1 if a check fails; warnings do not count.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone doctor --data /srv/drystone\n  \
                         drystone doctor --config /etc/drystone/drystone.toml\n  \
@@ -95,7 +95,7 @@ async fn examine(config: &ServeConfig, speeds: &[kernels::Speed]) -> Vec<Finding
     let (bucket, bucket_off_s) = services::objects(config).await;
     findings.push(catalog);
     findings.extend(bucket);
-    // What does not answer was named already.
+    // Reported above already.
     let is_down =
         |finding: &Finding| finding.state == State::Fail && ["catalog", "bucket"].contains(&finding.what);
     if !findings.iter().any(is_down) {

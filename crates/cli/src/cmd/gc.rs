@@ -114,7 +114,7 @@ impl Gc {
                 let store = self.place.open().await?;
                 store.compact(&options, &progress).await.map_err(CliError::message)
             },
-            || format!("{} xorbs looked at", progress.looked_at()),
+            || format!("{} xorbs examined", progress.looked_at()),
         )?;
         let mut out = io::stdout().lock();
         let Compacted { looked_at, rewritten, files, freed_bytes, busy } = compacted;

@@ -47,7 +47,7 @@ impl Inspect {
         if self.json { print_json(out, &description) } else { Ok(description.print(out)?) }
     }
 
-    /// A pack is a dataset and may be long: it is looked at in memory as long as that is reasonable.
+    /// A pack is a dataset and may be long: it is outlined in memory, up to a limit.
     fn show_pack(&self, out: &mut impl Write) -> Result<(), CliError> {
         let bytes = read_at_most(&self.file, PACK_BYTES_MAX, "a pack that is inspected in memory")?;
         let refuse =
@@ -83,7 +83,7 @@ impl Inspect {
 /// Every field of a shard, of whichever form.
 pub(super) fn describe_shard(path: &Path, bytes: &[u8]) -> Result<ShardDescription, CliError> {
     let refuse = |error| CliError::format(path, error);
-    // The header may announce a footer that is not there. What follows the sections can only be tables and footer.
+    // The header may announce a footer that is missing. What follows the sections can only be tables and footer.
     let mut shard = Shard::parse_upload(bytes).map_err(refuse)?;
     if bytes.len() as u64 > shard.sections_end() {
         shard = Shard::parse_stored(bytes).map_err(refuse)?;

@@ -45,7 +45,7 @@ pub(crate) struct Pull {
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
 
-    /// Tell what would be fetched, and change nothing
+    /// List what would be fetched, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -100,9 +100,9 @@ impl Pull {
         let pull = self.pull.options(cache);
         let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
         let options = DownloadOptions { pull, selection, dry_run: self.dry_run };
-        let tells = self.dry_run && !self.json;
-        let mut each = |told: FileOutcome<'_>| match told {
-            FileOutcome::Pulled(entry) if tells => {
+        let lists = self.dry_run && !self.json;
+        let mut each = |outcome: FileOutcome<'_>| match outcome {
+            FileOutcome::Pulled(entry) if lists => {
                 let _ = writeln!(io::stdout(), "{} {}", entry.bytes, entry.path);
             }
             FileOutcome::Failed(path, error) => complain(&format_args!("{path}: {error}")),

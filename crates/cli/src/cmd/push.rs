@@ -58,7 +58,7 @@ pub(crate) struct Push {
     #[arg(long, requires = "create")]
     private: bool,
 
-    /// Tell what would be sent, and change nothing
+    /// List what would be sent, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -132,9 +132,9 @@ impl Push {
             description: String::new(),
             create: self.create.then_some(visibility),
         };
-        let tells = self.dry_run && !self.json;
-        let mut each = |told: FileOutcome<'_>| match told {
-            FileOutcome::Put(local) if tells => {
+        let lists = self.dry_run && !self.json;
+        let mut each = |outcome: FileOutcome<'_>| match outcome {
+            FileOutcome::Put(local) if lists => {
                 let _ = writeln!(io::stdout(), "{} {}", local.bytes, local.to);
             }
             FileOutcome::Failed(error) => complain(error),

@@ -81,16 +81,18 @@ impl Serve {
 }
 
 async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
-    let house = House::new(&config.data);
+    let data_dir = House::new(&config.data);
     let OpenStore { objects, catalog, .. } =
-        house.open_parts(&config, Opening::Create).await.map_err(CliError::message)?;
-    let keys = house.shared_keys(&config, &catalog).await.map_err(CliError::message)?;
+        data_dir.open_parts(&config, Opening::Create).await.map_err(CliError::message)?;
+    let keys = data_dir.shared_keys(&config, &catalog).await.map_err(CliError::message)?;
     let store = House::store(&config, &keys, objects, catalog);
     let mut drafts = store.remove_drafts().await.map_err(CliError::message)?;
-    drafts.append(&mut house.remove_leftovers().unwrap_or_default());
+    drafts.append(&mut data_dir.remove_leftovers().unwrap_or_default());
     store.compute_digests_early();
-    let is_first =
-        house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(CliError::message)?;
+    let is_first = data_dir
+        .admit_admin(&config, &keys, &store, super::token::now_s())
+        .await
+        .map_err(CliError::message)?;
     let data_urls = DataUrls::choose(&config, &store).await.map_err(CliError::message)?;
     let tls = config.tls().as_ref().map(Tls::open).transpose().map_err(CliError::message)?;
     let listen = config.listen;
@@ -121,7 +123,7 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
         )?;
     }
     if is_first {
-        writeln!(out, "the admin token is in {}", house.admin_token_file().display())?;
+        writeln!(out, "the admin token is in {}", data_dir.admin_token_file().display())?;
     }
     if auth {
         let data = data.display();

@@ -35,7 +35,7 @@ enum Verb {
 
 /// Describe files, and the xorbs their chunks go into, in a shard
 ///
-/// Chunks that come again are stored once. With --xorbs the xorbs are written too: together they are what an upload sends. Prints the
+/// Repeated chunks are stored once. With --xorbs the xorbs are written too: together they are what an upload sends. Prints the
 /// shard hash.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone shard build -o up.shard --xorbs xorbs/ model.safetensors\n  \

@@ -78,7 +78,7 @@ struct Migrate {
     #[arg(long, value_name = "URL")]
     to: String,
 
-    /// Copy everything, then let go of it: shows that it would work
+    /// Copy everything, then discard the copy: proves that it would work
     #[arg(long)]
     dry_run: bool,
 

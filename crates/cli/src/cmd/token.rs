@@ -44,7 +44,7 @@ impl Token {
 
 /// A token as JSON: everything but what it is known by.
 #[derive(Debug, Serialize)]
-struct Shown<'a> {
+struct TokenJson<'a> {
     id: &'a str,
     label: &'a str,
     subject: &'a str,
@@ -60,7 +60,7 @@ struct Shown<'a> {
     revoked_s: Option<u64>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> TokenJson<'a> {
     fn new(row: &'a TokenRow, now_s: u64) -> Self {
         let (repo, namespace) = match &row.bound {
             Bound::Everywhere => (None, None),

@@ -12,7 +12,7 @@ use crate::output::Failure;
 /// Records in the order they are to be written.
 pub(crate) type Records<'a> = Box<dyn Iterator<Item = Result<Record, Failure>> + 'a>;
 
-/// Records, and what is known of them before they are read.
+/// Records, and their number and size where known in advance.
 pub(crate) struct Input<'a> {
     pub(crate) records: Records<'a>,
     /// Bytes to come; 0 where unknown.

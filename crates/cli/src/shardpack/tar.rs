@@ -74,7 +74,7 @@ impl<R: Read> Reader<R> {
             let max = self.member_bytes_max;
             return Err(io::Error::other(format!("a file of {size} bytes, more than the {max} allowed")));
         }
-        // Grows with what is there, not with what the header claims.
+        // Grows with the data read, not with the size in the header.
         let mut data = Vec::new();
         self.input.by_ref().take(size).read_to_end(&mut data)?;
         if (data.len() as u64) < size {

@@ -12,9 +12,9 @@ use crate::size;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum QuotaVerb {
-    /// Limit what a namespace or repository may take; limits that are not named are none
+    /// Limit the storage of a namespace or repository; limits that are left out are removed
     Set(SetQuota),
-    /// List all quotas, with what is taken of each
+    /// List all quotas with their usage
     List,
     /// Remove a quota
     Remove {
@@ -47,7 +47,7 @@ pub(super) struct SetQuota {
 }
 
 impl SetQuota {
-    /// As the admin API wants it.
+    /// Request body of the admin API.
     pub(super) fn body(&self) -> Value {
         json!({
             "of": self.of.to_string(), "logicalSoft": self.soft_logical, "logicalHard": self.logical,
@@ -64,10 +64,10 @@ pub(super) fn dedup_setting(text: &str) -> store::Result<DedupSetting> {
     DedupPolicy::parse_setting(text).map(DedupSetting)
 }
 
-/// Which deeds to tell.
+/// Range of the audit log.
 #[derive(Debug, Args)]
 pub(super) struct Audit {
-    /// Only those of this last time, such as 7d
+    /// Only events of this last period, such as 7d
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(super) since: Option<u64>,
 }
@@ -89,11 +89,11 @@ pub(super) struct Undelete {
     #[arg(required_unless_present_any = ["list", "revision"], conflicts_with_all = ["list", "revision"])]
     pub(super) path: Option<String>,
 
-    /// Show the revisions that branches and tags have left, and until when they can be had back
+    /// List restorable revisions, and until when each can be restored
     #[arg(long, conflicts_with_all = ["revision", "branch"])]
     pub(super) list: bool,
 
-    /// A revision that a branch or tag has left: make it lead there again
+    /// Point the branch or tag at this earlier revision again
     #[arg(long, value_name = "OID")]
     pub(super) revision: Option<Oid>,
 

@@ -27,7 +27,7 @@ impl Remote {
         let token = token.or_else(|| variable("DRYSTONE_TOKEN")).or_else(|| variable("HF_TOKEN"));
         let token = token
             .ok_or_else(|| CliError::message("this needs an admin token: --token, or DRYSTONE_TOKEN"))?;
-        // Under the rules of every other verb: whom a token may be sent to, and how an address looks.
+        // The rules of all verbs apply: the form of an endpoint, and where a token may be sent.
         Hub::new(endpoint, Some(Token::new(&token)), HttpOptions::default())?;
         let client = Client::builder().build().map_err(CliError::message)?;
         Ok(Self { client, endpoint: endpoint.trim_end_matches('/').to_owned(), token })
@@ -193,9 +193,9 @@ impl Remote {
         let mut next = Some(format!("{}{path}", self.endpoint));
         let mut all = Vec::new();
         while let Some(url) = next {
-            let (values, link) = self.ask(Method::GET, &url, &Value::Null).await?;
+            let (values, link) = self.request(Method::GET, &url, &Value::Null).await?;
             all.extend(values);
-            // The server may be known by another name here than it calls itself.
+            // The server may be reachable under another name than its own public URL.
             next =
                 link.and_then(|link| Some(format!("{}{}", self.endpoint, link.get(link.find("/api/")?..)?)));
         }
@@ -203,11 +203,11 @@ impl Remote {
     }
 
     async fn send(&self, method: Method, path: &str, body: Value) -> Values {
-        Ok(self.ask(method, &format!("{}{path}", self.endpoint), &body).await?.0)
+        Ok(self.request(method, &format!("{}{path}", self.endpoint), &body).await?.0)
     }
 
-    /// One answer, as a list, and where the next page is.
-    async fn ask(
+    /// Sends one request; returns its results and the address of the next page.
+    async fn request(
         &self,
         method: Method,
         url: &str,

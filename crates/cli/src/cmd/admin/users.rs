@@ -99,12 +99,12 @@ pub(super) fn read_password(name: &str, stdin: bool, remove: bool) -> Result<Opt
     if !terminal.is_term() {
         return Err(CliError::message("no terminal to read a password from: pass it by --stdin"));
     }
-    let ask = |prompt: &str| {
+    let prompt_for = |prompt: &str| {
         terminal.write_str(prompt)?;
         terminal.read_secure_line()
     };
-    let password = ask(&format!("New password of {name}: ")).map_err(CliError::message)?;
-    match ask("Once more: ").map_err(CliError::message)? == password {
+    let password = prompt_for(&format!("New password of {name}: ")).map_err(CliError::message)?;
+    match prompt_for("Once more: ").map_err(CliError::message)? == password {
         true => Ok(Some(password)),
         false => Err(CliError::message("the two passwords differ")),
     }

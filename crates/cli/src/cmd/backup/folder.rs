@@ -146,7 +146,7 @@ impl BackupFolder {
         }
     }
 
-    /// The objects of the backup, which are there.
+    /// Existing objects of the backup.
     pub(crate) fn objects_to_read(&self, url: &Option<String>) -> Result<Objects, CliError> {
         match url {
             Some(url) => server::house::open_existing_objects(url).map_err(CliError::message),

@@ -26,7 +26,7 @@ use crate::transfer;
 
 /// Download files by XET hash
 ///
-/// A file grows as NAME.part and gets its name when its hash is right; until then what is there stays as it is. Started again after an
+/// A file grows as NAME.part and gets its name when its hash is right; until then an existing file is left unchanged. Started again after an
 /// interruption, a download goes on where it stopped. Chunks that an older version at the same place has are not fetched.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone cas get --store data HASH -o model.safetensors\n  \

@@ -36,7 +36,7 @@ impl Session {
         let cache = folder.join("cache").display().to_string();
         let variables = vec![("DRYSTONE_CACHE_DIR", cache)];
         let session = Self { folder, programs, variables, server: None, commands: Vec::new(), quiet };
-        session.tell(&format!("$ cd {}", session.folder.display()))?;
+        session.print(&format!("$ cd {}", session.folder.display()))?;
         Ok(session)
     }
 
@@ -46,12 +46,12 @@ impl Session {
 
     /// A sentence before a step.
     pub(super) fn say(&self, what: &str) -> Result<(), CliError> {
-        self.tell(&format!("\n# {what}"))
+        self.print(&format!("\n# {what}"))
     }
 
     /// A line about what a command printed for programs.
-    pub(super) fn note(&self, what: &str) -> Result<(), CliError> {
-        self.tell(&format!("  {what}"))
+    pub(super) fn print_note(&self, what: &str) -> Result<(), CliError> {
+        self.print(&format!("  {what}"))
     }
 
     /// Prints a command and runs it to its end.
@@ -65,8 +65,8 @@ impl Session {
         match status.success() {
             true => Ok(Printed { stdout, quiet: self.quiet }),
             false => {
-                let said = String::from_utf8_lossy(&stderr);
-                Err(CliError::Message(format!("{line}: {status}: {}", said.trim_end())))
+                let message = String::from_utf8_lossy(&stderr);
+                Err(CliError::Message(format!("{line}: {status}: {}", message.trim_end())))
             }
         }
     }
@@ -86,9 +86,9 @@ impl Session {
         };
         let token_file = self.folder.join("hub/admin.token");
         let token = std::fs::read_to_string(&token_file).map_err(|error| CliError::io(&token_file, error))?;
-        self.note(&format!("listening on {url}"))?;
+        self.print_note(&format!("listening on {url}"))?;
         let line = format!("export DRYSTONE_ENDPOINT={url} DRYSTONE_TOKEN=$(cat hub/admin.token)");
-        self.tell(&format!("$ {line}"))?;
+        self.print(&format!("$ {line}"))?;
         self.commands.push(line);
         self.variables.push(("DRYSTONE_ENDPOINT", url.clone()));
         self.variables.push(("DRYSTONE_TOKEN", token.trim().to_owned()));
@@ -105,7 +105,7 @@ impl Session {
     }
 
     fn start(&mut self, line: &str, after: &str) -> Result<Running, CliError> {
-        self.tell(&format!("$ {line}{after}"))?;
+        self.print(&format!("$ {line}{after}"))?;
         self.commands.push(format!("{line}{after}"));
         let mut words = line.split(' ');
         let program = self.programs.join(words.next().unwrap_or_default());
@@ -121,7 +121,7 @@ impl Session {
         child.map(Running).map_err(|error| CliError::io(&program, error))
     }
 
-    fn tell(&self, line: &str) -> Result<(), CliError> {
+    fn print(&self, line: &str) -> Result<(), CliError> {
         match self.quiet {
             true => Ok(()),
             false => Ok(writeln!(io::stdout(), "{line}")?),

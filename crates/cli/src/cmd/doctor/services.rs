@@ -70,7 +70,7 @@ pub(super) async fn objects(config: &ServeConfig) -> (Vec<Finding>, Option<u64>)
     let Some(url) =
         config.objects.as_ref().map(server::Secret::expose).filter(|url| !url.starts_with("file:"))
     else {
-        // The disk was looked at already.
+        // The disk was checked already.
         return (Vec::new(), None);
     };
     let objects = match server::house::open_objects(url) {
@@ -119,7 +119,7 @@ async fn round_trip(objects: &Objects, key: &ObjectKey) -> store::Result<Finding
     })
 }
 
-/// Fetches a range as a client would: by a URL that the bucket checks. Tells how far the date of
+/// Fetches a range as a client would, by a URL that the bucket checks. Also returns how far the date of
 /// its answer is from ours.
 async fn signature(objects: &Objects, key: &ObjectKey) -> store::Result<(Option<Finding>, Option<u64>)> {
     let Some(urls) = objects.presign(key, &[PROBE_RANGE], Duration::from_secs(60)).await? else {

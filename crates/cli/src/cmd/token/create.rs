@@ -14,7 +14,7 @@ use store::catalog::tokens::{Bound, Rights, TokenRow};
 use store::repo::{NamespaceRow, NamespaceState, RepoName};
 use xet::wire::routes::TokenScope;
 
-use super::{Shown, StoreArgs, block_on, now_s};
+use super::{StoreArgs, TokenJson, block_on, now_s};
 use crate::output::{CliError, complain};
 
 /// Print a new token, this once
@@ -78,11 +78,11 @@ enum ScopeChoice {
 
 /// A token as JSON, with what was made of it.
 #[derive(Serialize)]
-struct Made<'a> {
+struct CreatedToken<'a> {
     token: &'a str,
     exp: Option<u64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    row: Option<Shown<'a>>,
+    row: Option<TokenJson<'a>>,
 }
 
 impl Create {
@@ -115,7 +115,7 @@ impl Create {
         })?;
         match (signer, &self.repo) {
             (Some(signer), Some(repo)) => self.sign(&signer, repo.clone(), &row),
-            _ => self.print(&token, row.expires_s, Some(Shown::new(&row, now_s))),
+            _ => self.print(&token, row.expires_s, Some(TokenJson::new(&row, now_s))),
         }
     }
 
@@ -212,12 +212,12 @@ impl Create {
         &self,
         token: &Secret<String>,
         exp: Option<u64>,
-        row: Option<Shown<'_>>,
+        row: Option<TokenJson<'_>>,
     ) -> Result<ExitCode, CliError> {
         let mut out = io::stdout().lock();
         match self.json {
             true => {
-                let made = Made { token: token.expose(), exp, row };
+                let made = CreatedToken { token: token.expose(), exp, row };
                 writeln!(out, "{}", serde_json::to_string(&made)?)?;
             }
             false => writeln!(out, "{}", token.expose())?,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use store::catalog::tokens::{Bound, TokenRow};
 
-use super::{Shown, StoreArgs, block_on, now_s, repo_text, state_of};
+use super::{StoreArgs, TokenJson, block_on, now_s, repo_text, state_of};
 use crate::output::CliError;
 
 /// List the tokens of a server, never what they are
@@ -36,7 +36,7 @@ impl List {
         let rows: Vec<_> = rows.iter().filter(|row| self.all || row.is_live(now_s)).collect();
         let mut out = io::stdout().lock();
         if self.json {
-            let shown: Vec<_> = rows.iter().map(|row| Shown::new(row, now_s)).collect();
+            let shown: Vec<_> = rows.iter().map(|row| TokenJson::new(row, now_s)).collect();
             writeln!(out, "{}", serde_json::to_string(&shown)?)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_their_largest_unit() {
+    fn times_are_printed_in_their_largest_unit() {
         for (seconds, text) in
             [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (172_800, "2 days")]
         {

@@ -7,7 +7,7 @@ use clap::Args;
 use server::House;
 use store::catalog::tokens::TokenRow;
 
-use super::{Shown, StoreArgs, block_on, now_s};
+use super::{StoreArgs, TokenJson, block_on, now_s};
 use crate::output::CliError;
 
 /// Take a token back
@@ -40,12 +40,12 @@ impl Revoke {
             let row = catalog.tokens().revoke(&id, now_s).await.map_err(CliError::message)?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))
         })?;
-        let house = House::new(&config.data);
-        let file = house.admin_token_file();
-        let removed = house.remove_admin_token(&row).map_err(|error| CliError::io(&file, error))?;
+        let data_dir = House::new(&config.data);
+        let file = data_dir.admin_token_file();
+        let removed = data_dir.remove_admin_token(&row).map_err(|error| CliError::io(&file, error))?;
         let mut out = io::stdout().lock();
         match self.json {
-            true => writeln!(out, "{}", serde_json::to_string(&Shown::new(&row, now_s))?)?,
+            true => writeln!(out, "{}", serde_json::to_string(&TokenJson::new(&row, now_s))?)?,
             false => {
                 writeln!(out, "revoked {} ({})", row.id, row.label)?;
                 if removed {

@@ -38,7 +38,7 @@ pub(crate) struct Extract {
     #[arg(long, num_args = 1..)]
     key: Vec<String>,
 
-    /// Replace files that are there
+    /// Replace existing files
     #[arg(long)]
     force: bool,
 

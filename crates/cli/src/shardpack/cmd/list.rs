@@ -15,7 +15,7 @@ use crate::output::{Failure, stdout};
 /// List the records of packs
 ///
 /// One key a line. --long adds number, offset, size and entries; --json prints one document for each pack. Headers are
-/// compared with their CRCs; `verify` looks at the data too.
+/// compared with their CRCs; `verify` checks the data too.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   shardpack list train.shardpack

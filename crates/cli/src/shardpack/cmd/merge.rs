@@ -156,7 +156,7 @@ impl Merge {
     }
 }
 
-/// Copies a record byte for byte and tells how many bytes that are.
+/// Copies a record byte for byte and returns its size.
 pub(super) fn copy(pack: &ShardPackReader, ordinal: u64, packs: &mut Rolling) -> Result<u64, Failure> {
     let mut block = Vec::new();
     pack.with_record(ordinal, |record| {
@@ -167,7 +167,7 @@ pub(super) fn copy(pack: &ShardPackReader, ordinal: u64, packs: &mut Rolling) ->
     Ok(block.len() as u64)
 }
 
-/// Metadata, column, grouping and alignment of the first pack: what a copy says of itself too.
+/// Metadata, column, grouping and alignment of the first pack: a copy keeps them.
 pub(super) fn options_like(packs: &[ShardPackReader]) -> WriteOptions {
     let mut options = WriteOptions { record_bytes_max: u64::MAX, ..WriteOptions::default() };
     if let Some(first) = packs.first() {

@@ -22,14 +22,14 @@ struct Shard {
     column_sizes: Vec<Option<u64>>,
     #[serde(default)]
     compression: Option<String>,
-    raw_data: Named,
+    raw_data: FileName,
     #[serde(default)]
-    zip_data: Option<Named>,
+    zip_data: Option<FileName>,
     samples: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct Named {
+struct FileName {
     basename: String,
 }
 

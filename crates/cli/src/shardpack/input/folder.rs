@@ -19,9 +19,9 @@ pub(crate) struct FolderOptions {
     pub(crate) content_types: ContentTypes,
 }
 
-/// A file that is to be an entry.
+/// A file that becomes an entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct FoundFile {
     key: String,
     entry: String,
     path: PathBuf,
@@ -30,11 +30,11 @@ struct Place {
 
 /// The records of a folder. All names are known before the first is read; contents are read one record at a time.
 pub(crate) fn records<'a>(root: &Path, options: &'a FolderOptions) -> Result<Input<'a>, Failure> {
-    let mut places = Vec::new();
-    walk(root, "", options, &mut places)?;
-    places.sort();
+    let mut files = Vec::new();
+    walk(root, "", options, &mut files)?;
+    files.sort();
     if let Some([first, second]) =
-        places.array_windows().find(|[a, b]| (&a.key, &a.entry) == (&b.key, &b.entry))
+        files.array_windows().find(|[a, b]| (&a.key, &a.entry) == (&b.key, &b.entry))
     {
         let (key, entry) = (&first.key, &first.entry);
         let (first, second) = (first.path.display(), second.path.display());
@@ -42,12 +42,12 @@ pub(crate) fn records<'a>(root: &Path, options: &'a FolderOptions) -> Result<Inp
             "{first} and {second} are both entry {entry:?} of record {key:?}; choose another --group",
         )));
     }
-    let total_bytes = places.iter().map(|place| place.bytes).sum();
-    let mut groups: Vec<Vec<Place>> = Vec::new();
-    for place in places {
+    let total_bytes = files.iter().map(|file| file.bytes).sum();
+    let mut groups: Vec<Vec<FoundFile>> = Vec::new();
+    for file in files {
         match groups.last_mut() {
-            Some(group) if group.first().is_some_and(|first| first.key == place.key) => group.push(place),
-            _ => groups.push(vec![place]),
+            Some(group) if group.first().is_some_and(|first| first.key == file.key) => group.push(file),
+            _ => groups.push(vec![file]),
         }
     }
     let record_count = Some(groups.len() as u64);
@@ -59,7 +59,7 @@ fn walk(
     folder: &Path,
     prefix: &str,
     options: &FolderOptions,
-    places: &mut Vec<Place>,
+    files: &mut Vec<FoundFile>,
 ) -> Result<(), Failure> {
     let name = |error| Failure::io(folder, error);
     for entry in fs::read_dir(folder).map_err(name)? {
@@ -87,25 +87,25 @@ fn walk(
                     path.display()
                 )));
             }
-            walk(&path, &relative, options, places)?;
+            walk(&path, &relative, options, files)?;
         } else if kind.is_file() {
             let (key, entry_name) = options.group.split(&relative);
             let bytes = fs::metadata(&path).map_err(|error| Failure::io(&path, error))?.len();
-            places.push(Place { key, entry: entry_name, path, bytes });
+            files.push(FoundFile { key, entry: entry_name, path, bytes });
         }
     }
     Ok(())
 }
 
-fn read(group: Vec<Place>, content_types: &ContentTypes) -> Result<Record, Failure> {
-    let key = group.first().map(|place| place.key.clone()).unwrap_or_default();
+fn read(group: Vec<FoundFile>, content_types: &ContentTypes) -> Result<Record, Failure> {
+    let key = group.first().map(|file| file.key.clone()).unwrap_or_default();
     let mut file_entries = Vec::with_capacity(group.len());
-    for place in group {
-        let data = fs::read(&place.path).map_err(|error| Failure::io(&place.path, error))?;
-        let base = place.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    for file in group {
+        let data = fs::read(&file.path).map_err(|error| Failure::io(&file.path, error))?;
+        let base = file.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         file_entries.push(FileEntry {
             content_type: content_types.of(&base).to_owned(),
-            file_name: place.entry,
+            file_name: file.entry,
             data,
             ..FileEntry::default()
         });

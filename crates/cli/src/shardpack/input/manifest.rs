@@ -21,19 +21,19 @@ struct Line {
     #[serde(default)]
     metadata: Option<serde_json::Value>,
     #[serde(default)]
-    files: Vec<Listed>,
+    files: Vec<FileSpec>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Listed {
+enum FileSpec {
     Path(PathBuf),
-    Full(Full),
+    Detailed(DetailedFile),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Full {
+struct DetailedFile {
     path: PathBuf,
     name: Option<String>,
     content_type: Option<String>,
@@ -79,8 +79,8 @@ fn read(line: Line, folder: &Path, content_types: &ContentTypes, place: &str) ->
     }
     for listed in line.files {
         let (path, name, content_type) = match listed {
-            Listed::Path(path) => (path, None, None),
-            Listed::Full(Full { path, name, content_type }) => (path, name, content_type),
+            FileSpec::Path(path) => (path, None, None),
+            FileSpec::Detailed(DetailedFile { path, name, content_type }) => (path, name, content_type),
         };
         let base = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let file_name = name.unwrap_or_else(|| base.clone());

@@ -18,8 +18,8 @@ use shardpack::sink::OutputFile;
 use super::KEY;
 use crate::output::Failure;
 
-/// Writes all records of a set to one file and tells of each that was read. Goes through the set twice: once for the names.
-pub(crate) fn write(set: &PackSet, path: &Path, mut told: impl FnMut(&Record)) -> Result<(), Failure> {
+/// Writes all records of a set to one file and calls `on_record` for each. Reads the set twice: once for the names.
+pub(crate) fn write(set: &PackSet, path: &Path, mut on_record: impl FnMut(&Record)) -> Result<(), Failure> {
     let columns = Columns::of(set)?;
     let failed = |error: ParquetError| Failure::io(path, io::Error::other(error));
     let level = ZstdLevel::try_new(3).map_err(failed)?;
@@ -36,7 +36,7 @@ pub(crate) fn write(set: &PackSet, path: &Path, mut told: impl FnMut(&Record)) -
     let (mut group, mut bytes) = (Vec::new(), 0);
     for record in set.iter_records() {
         let record = record?;
-        told(&record);
+        on_record(&record);
         bytes += record.file_entries.iter().map(|entry| entry.data.len()).sum::<usize>();
         group.push(record);
         if bytes >= GROUP_BYTES || group.len() >= GROUP_RECORDS_MAX {

@@ -1,4 +1,4 @@
-//! Keeping a store, from outside: gc, verify, rebuild and stats beside a real server and without; all of them killed.
+//! Maintenance from the command line: gc, verify, rebuild and stats, with and without a running server; all of them killed.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::{env, fs, thread};
 use serde_json::{Value, json};
 use testkit::command::Call;
 use testkit::corpus::{self, SplitMix64};
-use testkit::http::Sent;
+use testkit::http::RequestBody;
 use testkit::upload::{Cas, Failed, Upload};
 use xet::FileHash;
 use xet::compress::Policy;
@@ -24,30 +24,30 @@ fn a_store_is_swept_verified_healed_and_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let mut server = Server::start(&data);
-    keep(&data, ["admin", "repo", "create", "ann/model"]).ok();
+    maintain(&data, ["admin", "repo", "create", "ann/model"]).ok();
     let hub = Hub::new(&server, &data);
-    let (kept, lost) = (Upload::of(&[&corpus::noise(1, 200_000)], 2, Policy::Auto), upload(2));
-    hub.cas.upload(&kept, "/v1/shards").unwrap();
+    let (committed, lost) = (Upload::of(&[&corpus::noise(1, 200_000)], 2, Policy::Auto), upload(2));
+    hub.cas.upload(&committed, "/v1/shards").unwrap();
     hub.cas.upload(&lost, "/v1/shards").unwrap();
-    hub.commit("kept.bin", &kept).unwrap();
+    hub.commit("kept.bin", &committed).unwrap();
 
     // Beside the server.
-    assert_eq!(code(&keep(&data, ["verify"])), 0);
-    let stats = value(&keep(&data, ["stats", "--json"]));
+    assert_eq!(code(&maintain(&data, ["verify"])), 0);
+    let stats = value(&maintain(&data, ["stats", "--json"]));
     assert_eq!((&stats["files"], &stats["top"][0]["files"]), (&json!(2), &json!(2)), "{stats}");
-    let dry = value(&keep(&data, ["gc", "--dry-run", "--json"]));
+    let dry = value(&maintain(&data, ["gc", "--dry-run", "--json"]));
     assert_eq!((&dry["files"], &dry["reclaimable_bytes"]), (&json!(0), &json!(0)), "{dry}");
-    let short = keep(&data, ["gc", "--grace", "1s"]);
+    let short = maintain(&data, ["gc", "--grace", "1s"]);
     assert_eq!(short.code, 1);
     assert!(short.stderr.contains("too short beside servers"), "{}", short.stderr);
-    let swept = value(&keep(&data, ["gc", "--json"]));
+    let swept = value(&maintain(&data, ["gc", "--json"]));
     assert_eq!((&swept["files"], &swept["deleted"]), (&json!(0), &json!(0)), "all is young: {swept}");
 
-    // Nobody else is there: what was not committed goes at once.
+    // No other process uses the store: what was not committed is deleted at once.
     server.kill();
-    let dry = value(&keep(&data, ["gc", "--offline", "--grace", "0", "--dry-run", "--json"]));
+    let dry = value(&maintain(&data, ["gc", "--offline", "--grace", "0", "--dry-run", "--json"]));
     assert_eq!((&dry["files"], &dry["xorbs"]), (&json!(1), &json!(lost.xorbs.len())), "{dry}");
-    let swept = value(&keep(&data, ["gc", "--offline", "--grace", "0", "--json"]));
+    let swept = value(&maintain(&data, ["gc", "--offline", "--grace", "0", "--json"]));
     // Its xorbs and its shard.
     let gone = json!(lost.xorbs.len() + 1);
     assert_eq!(
@@ -55,24 +55,24 @@ fn a_store_is_swept_verified_healed_and_rebuilt() {
         (&json!(1), &gone, &gone),
         "{swept}"
     );
-    assert_eq!(code(&keep(&data, ["verify", "--deep"])), 0);
+    assert_eq!(code(&maintain(&data, ["verify", "--deep"])), 0);
 
     // One byte is flipped: it is named, and an upload heals it.
     let xorb = objects(&data, "xorbs").remove(0);
     let mut bytes = fs::read(&xorb).unwrap();
     bytes[100] ^= 1;
     fs::write(&xorb, &bytes).unwrap();
-    assert_eq!(code(&keep(&data, ["verify"])), 0, "a glance does not see it");
-    let found = keep(&data, ["verify", "--deep", "--repair", "--json"]);
+    assert_eq!(code(&maintain(&data, ["verify"])), 0, "a glance does not see it");
+    let found = maintain(&data, ["verify", "--deep", "--repair", "--json"]);
     assert_eq!(found.code, 1);
     let damage: Value = serde_json::from_str(found.stdout.lines().next().unwrap()).unwrap();
     assert!(xorb.to_str().unwrap().ends_with(damage["damaged"].as_str().unwrap()), "{damage}");
-    assert_eq!(damage["files"], json!([kept.files[0].hash.to_string()]));
+    assert_eq!(damage["files"], json!([committed.files[0].hash.to_string()]));
     assert_eq!(damage["repositories"], json!(["ann/models/model"]));
     let mut server = Server::start(&data);
     let hub = Hub::new(&server, &data);
-    hub.cas.upload(&kept, "/v1/shards").unwrap();
-    assert_eq!(code(&keep(&data, ["verify", "--deep"])), 0);
+    hub.cas.upload(&committed, "/v1/shards").unwrap();
+    assert_eq!(code(&maintain(&data, ["verify", "--deep"])), 0);
     server.kill();
 
     // The catalog is lost; tokens are lost with it, files and commits are not.
@@ -81,22 +81,22 @@ fn a_store_is_swept_verified_healed_and_rebuilt() {
             fs::remove_file(file).unwrap();
         }
     }
-    let rebuilt = value(&keep(&data, ["rebuild", "--json"]));
+    let rebuilt = value(&maintain(&data, ["rebuild", "--json"]));
     assert_eq!((&rebuilt["repositories"], &rebuilt["files"]), (&json!(1), &json!(1)), "{rebuilt}");
-    assert_eq!(code(&keep(&data, ["rebuild"])), 1, "the catalog is no longer empty");
-    assert_eq!(code(&keep(&data, ["verify", "--deep"])), 0);
+    assert_eq!(code(&maintain(&data, ["rebuild"])), 1, "the catalog is no longer empty");
+    assert_eq!(code(&maintain(&data, ["verify", "--deep"])), 0);
     let server = Server::start(&data);
     let hub = Hub::new(&server, &data);
-    assert_eq!(hub.cas.file(&kept.files[0].hash).unwrap().unwrap(), corpus::noise(1, 200_000));
+    assert_eq!(hub.cas.file(&committed.files[0].hash).unwrap().unwrap(), corpus::noise(1, 200_000));
     assert_eq!(hub.paths(), ["kept.bin"]);
 }
 
 #[test]
-fn quotas_deeds_and_what_was_deleted_by_command_and_from_afar() {
+fn quotas_audit_and_restoring_deleted_files_work_offline_and_over_http() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let server = Server::start(&data);
-    keep(&data, ["admin", "repo", "create", "ann/model"]).ok();
+    maintain(&data, ["admin", "repo", "create", "ann/model"]).ok();
     let hub = Hub::new(&server, &data);
     let lines = |ended: &Ended| {
         assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -120,7 +120,7 @@ fn quotas_deeds_and_what_was_deleted_by_command_and_from_afar() {
     hub.commit("a.bin", &first).unwrap();
     let set =
         ["admin", "quota", "set", "ann/model", "--logical", "40KB", "--soft-physical", "1KiB", "--json"];
-    let quota = lines(&keep(&data, set)).remove(0);
+    let quota = lines(&maintain(&data, set)).remove(0);
     assert_eq!((&quota["of"], &quota["logicalHard"]), (&json!("ann/model"), &json!(40_000)), "{quota}");
     // Servers remember quotas for some seconds; what came meanwhile would not be refused again.
     let mut uploads = (2..).map(upload);
@@ -130,34 +130,34 @@ fn quotas_deeds_and_what_was_deleted_by_command_and_from_afar() {
             Err(failed) => break failed,
         }
     };
-    let Failed::Refused { status: 413, said, .. } = refused else { panic!("{refused:?}") };
-    assert!(said.contains("quota of ann/model: 40000 logical bytes"), "{said}");
+    let Failed::Refused { status: 413, message, .. } = refused else { panic!("{refused:?}") };
+    assert!(message.contains("quota of ann/model: 40000 logical bytes"), "{message}");
     assert_eq!(lines(&afar(&["quota", "list"]))[0]["of"], json!("ann/model"));
-    let stats = value(&keep(&data, ["stats", "--json"]));
+    let stats = value(&maintain(&data, ["stats", "--json"]));
     assert_eq!(stats["quotas"][0]["logicalHard"], json!(40_000), "{stats}");
-    let shown = keep(&data, ["admin", "quota", "list"]).stdout;
+    let shown = maintain(&data, ["admin", "quota", "list"]).stdout;
     assert!(shown.starts_with("ann/model  logical ") && shown.contains("warns at 1.0 KiB"), "{shown}");
     afar(&["quota", "remove", "ann/model"]).ok();
-    assert_eq!(lines(&keep(&data, ["admin", "quota", "list", "--json"])), [] as [Value; 0]);
+    assert_eq!(lines(&maintain(&data, ["admin", "quota", "list", "--json"])), [] as [Value; 0]);
 
     // Squashed away and had back.
     hub.commit("b.bin", &first).unwrap();
     hub.squash().unwrap();
     let left = lines(&afar(&["undelete", "ann/model", "--list"])).remove(0);
     assert_eq!(left["ref"], json!("refs/heads/main"));
-    assert!(keep(&data, ["admin", "undelete", "ann/model", "--list"]).stdout.contains(" until 2"));
+    assert!(maintain(&data, ["admin", "undelete", "ann/model", "--list"]).stdout.contains(" until 2"));
     let old = left["revision"].as_str().unwrap();
-    keep(&data, ["admin", "undelete", "ann/model", "--revision", old, "--as", "old"]).ok();
-    let missing = keep(&data, ["admin", "undelete", "ann/model", "nothing.bin"]);
+    maintain(&data, ["admin", "undelete", "ann/model", "--revision", old, "--as", "old"]).ok();
+    let missing = maintain(&data, ["admin", "undelete", "ann/model", "nothing.bin"]);
     assert_eq!(missing.code, 1, "{}", missing.stdout);
 
     // Who did it.
-    let log = lines(&keep(&data, ["admin", "audit", "--since", "1h", "--json"]));
-    let deed =
+    let log = lines(&maintain(&data, ["admin", "audit", "--since", "1h", "--json"]));
+    let event =
         |action: &str| log.iter().find(|row| row["action"] == action).unwrap_or_else(|| panic!("{action}"));
-    assert_eq!(deed("quota.remove")["who"], json!("admin token \"first admin token\""));
-    assert!(deed("repo.create")["who"].as_str().unwrap().contains("command line"));
-    assert_eq!(deed("ref.create")["target"], json!("ann/model refs/heads/old"));
+    assert_eq!(event("quota.remove")["who"], json!("admin token \"first admin token\""));
+    assert!(event("repo.create")["who"].as_str().unwrap().contains("command line"));
+    assert_eq!(event("ref.create")["target"], json!("ann/model refs/heads/old"));
     assert_eq!(lines(&afar(&["audit"])), log);
 }
 
@@ -178,21 +178,21 @@ fn kills_in_the_middle_of_commits_and_sweeps_lose_nothing() {
     for round in 0..rounds {
         let mut server = Server::start(&data);
         if round == 0 {
-            keep(&data, ["admin", "repo", "create", "ann/model"]).ok();
+            maintain(&data, ["admin", "repo", "create", "ann/model"]).ok();
         }
         let hub = Hub::new(&server, &data);
         for (path, (file, content)) in &there {
             let found = hub.cas.file(file).unwrap();
             assert!(found == Some(content_of(*content)), "round {round}: {path} was acknowledged");
         }
-        let told = Mutex::new(HashMap::new());
+        let committed = Mutex::new(HashMap::new());
         let wait_ms = 30 + random.below(400);
         thread::scope(|scope| {
-            scope.spawn(|| work(&hub, random.word(), &told));
+            scope.spawn(|| work(&hub, random.word(), &committed));
             thread::sleep(Duration::from_millis(wait_ms));
             server.kill();
         });
-        there.extend(told.into_inner().unwrap());
+        there.extend(committed.into_inner().unwrap());
         // A sweep that is killed, then one that is not, most of the time.
         let mut sweep = Command::new(DRYSTONE)
             .args(["gc", "--offline", "--grace", "0", "--allow-large-deletion", "--json", "--data"])
@@ -203,16 +203,16 @@ fn kills_in_the_middle_of_commits_and_sweeps_lose_nothing() {
         thread::sleep(Duration::from_millis(random.below(80)));
         sweep.kill().unwrap();
         sweep.wait().unwrap();
-        let found = keep(&data, ["verify", "--deep"]);
+        let found = maintain(&data, ["verify", "--deep"]);
         assert_eq!(found.code, 0, "round {round}: {}{}", found.stdout, found.stderr);
         if random.below(3) > 0 {
             let gc = ["gc", "--offline", "--grace", "0", "--allow-large-deletion", "--json"];
-            let swept = value(&keep(&data, gc));
+            let swept = value(&maintain(&data, gc));
             assert_eq!(swept["skipped"], json!([]), "{swept}");
             deleted += swept["deleted"].as_u64().unwrap();
         }
     }
-    let found = keep(&data, ["verify", "--deep"]);
+    let found = maintain(&data, ["verify", "--deep"]);
     assert_eq!(found.code, 0, "{}{}", found.stdout, found.stderr);
     let server = Server::start(&data);
     let hub = Hub::new(&server, &data);
@@ -231,7 +231,7 @@ fn upload(seed: u64) -> Upload {
 }
 
 /// Commits to new paths, sends what is never committed, and squashes, until the server is gone.
-fn work(hub: &Hub, seed: u64, told: &Mutex<HashMap<String, (FileHash, u64)>>) {
+fn work(hub: &Hub, seed: u64, committed: &Mutex<HashMap<String, (FileHash, u64)>>) {
     let mut random = SplitMix64::new(seed);
     loop {
         let content = random.word();
@@ -244,11 +244,11 @@ fn work(hub: &Hub, seed: u64, told: &Mutex<HashMap<String, (FileHash, u64)>>) {
         });
         match done {
             Ok(true) => {
-                told.lock().unwrap().insert(path, (upload.files[0].hash, content));
+                committed.lock().unwrap().insert(path, (upload.files[0].hash, content));
             }
             Ok(false) => {}
             Err(Failed::Broken(_)) => return,
-            Err(Failed::Refused { status, said, .. }) => panic!("refused: {status} {said}"),
+            Err(Failed::Refused { status, message, .. }) => panic!("refused: {status} {message}"),
         }
     }
 }
@@ -274,10 +274,10 @@ impl Hub {
 
     fn post(&self, path: &str, body: &str) -> Result<Value, Failed> {
         let headers = [("authorization", self.admin.as_str()), ("content-type", "application/x-ndjson")];
-        let answer = self.cas.http.send("POST", path, &headers, Sent::Whole(body.as_bytes()))?;
+        let answer = self.cas.http.send("POST", path, &headers, RequestBody::Whole(body.as_bytes()))?;
         match answer.status {
             200 => Ok(serde_json::from_slice(&answer.body).unwrap_or(Value::Null)),
-            status => Err(Failed::Refused { status, retryable: false, said: answer.text() }),
+            status => Err(Failed::Refused { status, retryable: false, message: answer.text() }),
         }
     }
 
@@ -297,8 +297,11 @@ impl Hub {
 
     fn paths(&self) -> Vec<String> {
         let headers = [("authorization", self.admin.as_str())];
-        let answer =
-            self.cas.http.send("GET", "/api/models/ann/model/tree/main", &headers, Sent::Nothing).unwrap();
+        let answer = self
+            .cas
+            .http
+            .send("GET", "/api/models/ann/model/tree/main", &headers, RequestBody::Nothing)
+            .unwrap();
         let items: Vec<Value> = serde_json::from_slice(&answer.body).unwrap();
         let paths = items.iter().filter(|item| item["lfs"].is_object());
         paths.map(|item| item["path"].as_str().unwrap().to_owned()).collect()
@@ -318,7 +321,7 @@ impl Ended {
     }
 }
 
-fn keep<const N: usize>(data: &Path, args: [&str; N]) -> Ended {
+fn maintain<const N: usize>(data: &Path, args: [&str; N]) -> Ended {
     let mut command = Command::new(DRYSTONE);
     quiet(&mut command);
     let output = command.args(args).arg("--data").arg(data).output().unwrap();
