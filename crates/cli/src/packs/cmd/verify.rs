@@ -1,0 +1,140 @@
+//! `shardpack verify`: whether packs are sound.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use shardpack::check::{self, Report, VerifyOptions};
+use shardpack::{Error, ErrorKind};
+
+use super::{names, source};
+use crate::output::{CliError, complain, print_json, stdout};
+use crate::packs::http::Network;
+use crate::progress::Progress;
+
+/// Check packs: structure, every CRC, padding, index and digests against the records
+///
+/// Ends with 0 when all are sound, with 1 when one is damaged or cannot be read, with 2 when one is no pack at all.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  shardpack verify train.shardpack
+  shardpack verify 'train-*.shardpack' --quick
+  shardpack verify train.shardpack --json | jq '.faults[].key'")]
+pub(crate) struct Verify {
+    /// Packs, patterns or folders
+    #[arg(required = true)]
+    packs: Vec<String>,
+
+    /// Look at footer, index and sections only
+    #[arg(long)]
+    quick: bool,
+
+    /// Print JSON, one document for each pack
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Verified<'a> {
+    pack: &'a str,
+    sound: bool,
+    is_pack: bool,
+    bytes: u64,
+    records: u64,
+    fault_count: u64,
+    faults: Vec<FaultDescription>,
+}
+
+#[derive(Debug, Serialize)]
+struct FaultDescription {
+    offset: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<String>,
+    what: String,
+}
+
+impl Verify {
+    pub(crate) fn run(self, network: &Network) -> Result<ExitCode, CliError> {
+        let mut out = stdout();
+        let mut code = 0;
+        for name in names(&self.packs)? {
+            let ended = match self.verify(&name, network) {
+                Ok(report) => self.show(&name, &report, true, &mut out)?,
+                Err(CliError::Pack(error)) if error.kind() == ErrorKind::Invalid => {
+                    self.show_no_pack(&name, &error, &mut out)?
+                }
+                Err(failure @ CliError::Output(_)) => return Err(failure),
+                Err(failure) => {
+                    complain(&failure);
+                    1
+                }
+            };
+            code = code.max(ended);
+        }
+        out.flush()?;
+        Ok(ExitCode::from(code))
+    }
+
+    fn verify(&self, name: &str, network: &Network) -> Result<Report, CliError> {
+        let source = source(name, network)?;
+        let mut progress = Progress::new(source.size().unwrap_or(0));
+        let options = VerifyOptions { quick: self.quick, decode_bytes_max: 1 << 30 };
+        Ok(check::verify(&source, options, |bytes| progress.set(bytes))?)
+    }
+
+    fn show(&self, name: &str, report: &Report, is_pack: bool, out: &mut impl Write) -> Result<u8, CliError> {
+        let sound = report.is_sound();
+        if self.json {
+            let fault = |fault: &check::Fault| FaultDescription {
+                offset: fault.offset,
+                key: fault.key.clone(),
+                entry: fault.entry.clone(),
+                what: fault.what.clone(),
+            };
+            let faults = report.faults.iter().map(fault).collect();
+            let (bytes, records, fault_count) = (report.bytes, report.records, report.fault_count);
+            print_json(out, &Verified { pack: name, sound, is_pack, bytes, records, fault_count, faults })?;
+        } else if sound {
+            writeln!(out, "{name}: sound, {} records, {} bytes", report.records, report.bytes)?;
+        } else {
+            writeln!(
+                out,
+                "{name}: DAMAGED, {} faults, {} sound records",
+                report.fault_count, report.records
+            )?;
+            for fault in report.faults.iter().take(SHOWN_MAX) {
+                let record = fault.key.as_ref().map(|key| format!("record {key:?}: ")).unwrap_or_default();
+                let entry =
+                    fault.entry.as_ref().map(|entry| format!("entry {entry:?}: ")).unwrap_or_default();
+                let offset = if fault.what.starts_with("offset ") {
+                    String::new()
+                } else {
+                    format!("offset {}: ", fault.offset)
+                };
+                writeln!(out, "  {record}{entry}{offset}{}", fault.what)?;
+            }
+            if report.fault_count > SHOWN_MAX as u64 {
+                writeln!(
+                    out,
+                    "  and {} more; --json shows up to a thousand",
+                    report.fault_count - SHOWN_MAX as u64
+                )?;
+            }
+        }
+        Ok(u8::from(!sound))
+    }
+
+    fn show_no_pack(&self, name: &str, error: &Error, out: &mut impl Write) -> Result<u8, CliError> {
+        complain(error);
+        if self.json {
+            let report = Report { fault_count: 1, ..Report::default() };
+            self.show(name, &report, false, out)?;
+        }
+        Ok(2)
+    }
+}
+
+const SHOWN_MAX: usize = 20;
