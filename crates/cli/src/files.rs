@@ -7,7 +7,7 @@ use std::path::Path;
 use shardpack::sink::{Destination, OutputFile, remove_leftovers};
 use xet::limits;
 
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, fail};
 
 /// Bytes of one piece, where a file is read piece by piece.
 pub(crate) const PIECE_BYTES: usize = 256 * 1024;
@@ -27,7 +27,7 @@ pub(crate) fn read_at_most(path: &Path, max: u64, what: &str) -> Result<Vec<u8>,
     file.take(max + 1).read_to_end(&mut bytes).map_err(|error| CliError::io(path, error))?;
     if bytes.len() as u64 > max {
         let path = path.display();
-        return Err(CliError::Message(format!("{path}: offset {max}: more bytes than {what} can have")));
+        return fail(format!("{path}: offset {max}: more bytes than {what} can have"));
     }
     Ok(bytes)
 }

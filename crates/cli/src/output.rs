@@ -96,6 +96,25 @@ pub(crate) fn print_json_pretty(out: &mut impl Write, value: &impl Serialize) ->
     Ok(out.write_all(b"\n")?)
 }
 
+/// Prints the result of a command: one JSON document, or lines of text.
+pub(crate) fn print_result(
+    json: bool,
+    value: &impl Serialize,
+    lines: impl IntoIterator<Item = String>,
+) -> Result<(), CliError> {
+    let mut out = stdout();
+    match json {
+        true => print_json(&mut out, value)?,
+        false => lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?,
+    }
+    Ok(out.flush()?)
+}
+
+/// Exit code 0 if everything is well, else 1.
+pub(crate) fn exit_code(is_well: bool) -> ExitCode {
+    ExitCode::from(u8::from(!is_well))
+}
+
 /// Runs asynchronous work on the threads of a new runtime.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Runtime::new();
@@ -136,14 +155,14 @@ impl From<shardpack::Error> for CliError {
     }
 }
 
-impl From<client::Error> for CliError {
-    fn from(error: client::Error) -> Self {
-        Self::message(error)
-    }
+macro_rules! converted_to_messages {
+    ($($error:ty),*) => {$(
+        impl From<$error> for CliError {
+            fn from(error: $error) -> Self {
+                Self::message(error)
+            }
+        }
+    )*};
 }
 
-impl From<store::Error> for CliError {
-    fn from(error: store::Error) -> Self {
-        Self::message(error)
-    }
-}
+converted_to_messages!(client::Error, reqwest::Error, server::ConfigError, store::Error, String);

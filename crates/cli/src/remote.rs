@@ -13,7 +13,7 @@ use client::hub::settings::Settings;
 use client::pull::PullOptions;
 use client::token::Token;
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// The hub, and how to reach it.
 #[derive(Debug, Args)]
@@ -115,12 +115,10 @@ impl CacheArgs {
                 let bytes = self.cache_bytes.unwrap_or(CACHE_BYTES);
                 Ok(Some(Arc::new(Cache::open(&folder.join("chunks"), bytes)?)))
             }
-            None if self.cache_bytes.is_some() => {
-                Err(CliError::message("--cache-bytes needs a cache; pass --cache-dir DIR"))
+            None if self.cache_bytes.is_some() => fail("--cache-bytes needs a cache; pass --cache-dir DIR"),
+            None if self.offline => {
+                fail("--offline needs a cache; pass --cache-dir DIR or set DRYSTONE_CACHE_DIR")
             }
-            None if self.offline => Err(CliError::message(
-                "--offline needs a cache; pass --cache-dir DIR or set DRYSTONE_CACHE_DIR",
-            )),
             None => Ok(None),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use client::Progress;
 use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
 
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, fail};
 
 /// Runs `work` until it ends or Ctrl-C; `describe` gives the text beside the progress bar.
 pub(crate) fn run<T>(
@@ -22,7 +22,7 @@ pub(crate) fn run<T>(
         let done = tokio::select! {
             done = work => done,
             _ = tokio::signal::ctrl_c() => {
-                Err(CliError::Message("interrupted; run it again to go on where it stopped".into()))
+                fail("interrupted; run it again to go on where it stopped")
             }
         };
         if let Some(watching) = watching {

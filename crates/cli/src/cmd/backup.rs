@@ -13,7 +13,7 @@ use store::Objects;
 use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
 
 use super::store_args::{StoreArgs, human, now_s, with_spinner};
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use folder::{BackupFolder, Manifest};
 
 /// Copy a store to a directory, beside running servers, so that it can be restored
@@ -64,10 +64,10 @@ impl Backup {
         if objects.overlaps(&source.objects) {
             let message =
                 format!("{}: the objects of the backup would be those of the store", self.dest.display());
-            return Err(CliError::Message(message));
+            return fail(message);
         }
         if folder.catalog().exists() {
-            expect_unused(&folder.catalog()).map_err(CliError::message)?;
+            expect_unused(&folder.catalog())?;
         }
         let target = BackupTarget {
             objects,
@@ -102,7 +102,7 @@ impl Backup {
                     "{}: the objects of this backup are in {there}; name that, or another DEST",
                     self.dest.display()
                 );
-                Err(CliError::Message(message))
+                fail(message)
             }
             (Some(before), None) => Ok(before.objects),
             (_, url) => Ok(url.clone()),
@@ -152,17 +152,17 @@ fn source(config: &ServeConfig, data_dir: &House) -> Result<BackupSource, CliErr
         None => {
             let message =
                 format!("{data}: no catalog of a server; name another directory with --data, or --catalog");
-            return Err(CliError::Message(message));
+            return fail(message);
         }
     };
     let objects = config.data.join("objects");
     let objects = match &config.objects {
-        Some(url) => server::house::open_objects(url.expose()).map_err(CliError::message)?,
-        None if objects.is_dir() => Objects::local(&objects).map_err(CliError::message)?,
+        Some(url) => server::house::open_objects(url.expose())?,
+        None if objects.is_dir() => Objects::local(&objects)?,
         None => {
             let message =
                 format!("{data}: no objects of a server; name another directory with --data, or --objects");
-            return Err(CliError::Message(message));
+            return fail(message);
         }
     };
     Ok(BackupSource { objects, catalog, names: data_dir.names(config) })

@@ -123,6 +123,6 @@ impl Target {
             // That of a server without tokens.
             None => Scope::new("anyone", "cas"),
         };
-        scope.map_err(|error| CliError::Message(error.to_string()))
+        scope.map_err(CliError::message)
     }
 }

@@ -11,7 +11,7 @@ use client::hub::{RepoPath, download};
 use client::pull::PullOptions;
 
 use super::cas::parse_range;
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
 use crate::transfer;
 
@@ -45,7 +45,7 @@ pub(crate) struct Cat {
 impl Cat {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         if self.from.path.is_none() {
-            return Err(CliError::Message(format!("{}: which file? say {0}:PATH", self.from)));
+            return fail(format!("{}: which file? say {0}:PATH", self.from));
         }
         let progress = Arc::new(Progress::default());
         transfer::run(&progress, transfer::fetched, transfer::in_time(self.deadline, self.write()))?;

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use self::steps::Session;
 use super::store_args::human;
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use crate::transfer::saved_percent;
 
 /// Show what a hub does, on a temporary one
@@ -66,7 +66,7 @@ impl Demo {
             tokio::select! {
                 done = self.show() => done,
                 () = server::shutdown::asked_to_end() => {
-                    Err(CliError::Message("interrupted; the server is stopped".into()))
+                    fail("interrupted; the server is stopped")
                 }
             }
         })
@@ -119,7 +119,7 @@ impl Demo {
         let hash = |line: Option<&str>| line.and_then(|line| Some(line.split(' ').next()?.to_owned()));
         let mut lines = hashes.lines();
         if hash(lines.next()) != hash(lines.next()) {
-            return Err(CliError::Message("what was pulled is not what was pushed".into()));
+            return fail("what was pulled is not what was pushed");
         }
 
         session.say("Pictures and their metadata become one pack:")?;
@@ -134,7 +134,7 @@ impl Demo {
             let path = session.folder().join("pictures").join(&name);
             let written = std::fs::read(&path).map_err(|error| CliError::io(&path, error))?;
             if read.stdout != written {
-                return Err(CliError::Message(format!("record {number} is not pictures/{name}")));
+                return fail(format!("record {number} is not pictures/{name}"));
             }
             session.print_note(&format!("{} bytes, the same as pictures/{name}", written.len()))?;
         }
@@ -181,7 +181,7 @@ fn take(folder: &Path) -> Result<(), CliError> {
         None => Ok(()),
         Some(_) => {
             let folder = folder.display();
-            Err(CliError::Message(format!("{folder} is not empty; name a new folder with --keep")))
+            fail(format!("{folder} is not empty; name a new folder with --keep"))
         }
     }
 }

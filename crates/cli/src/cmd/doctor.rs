@@ -67,7 +67,7 @@ impl Finding {
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let config = ServeConfig::load(&self.serve.layers()?);
-        let config = config.map_err(|error| CliError::Message(error.to_string()))?;
+        let config = config.map_err(CliError::message)?;
         let runtime = tokio::runtime::Runtime::new();
         let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
         let speeds = kernels::measure();

@@ -13,7 +13,7 @@ use crate::describe::pack::PackDescription;
 use crate::describe::shard::ShardDescription;
 use crate::describe::xorb::{ChunkDescription, XorbDescription, print_chunks};
 use crate::files::{PIECE_BYTES, read_at_most, read_shard};
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// Show the structure of a xorb, a shard or a ShardPack file
 ///
@@ -139,5 +139,5 @@ fn recognise(path: &Path) -> Result<Kind, CliError> {
     if header.is_ok() || first.starts_with(&xet::shard::record::APPLICATION) {
         return Ok(if header.is_ok() { Kind::Xorb } else { Kind::Shard });
     }
-    Err(CliError::Message(format!("{}: not a xorb, a shard or a ShardPack file", path.display())))
+    fail(format!("{}: not a xorb, a shard or a ShardPack file", path.display()))
 }

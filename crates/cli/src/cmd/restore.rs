@@ -14,7 +14,7 @@ use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
 use super::backup::folder::{self, BackupFolder, Manifest};
 use super::backup::{show_leftovers, shown};
 use super::store_args::{StoreArgs, human, now_s, with_spinner};
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// Restore a backup to an empty data directory, or to an empty bucket and database
 ///
@@ -57,7 +57,7 @@ impl Restore {
         {
             if !is_resumed {
                 let message = format!("{} is there already: name a catalog that is not", file.display());
-                return Err(CliError::Message(message));
+                return fail(message);
             }
             // The catalog comes last: it was whole before the run was cut.
             folder::end(&partial)?;
@@ -68,22 +68,18 @@ impl Restore {
         let restored = with_spinner(
             async {
                 if let (false, CatalogTarget::Postgres { url, .. }) = (is_resumed, &catalog)
-                    && store::catalog::exists(url).await.map_err(CliError::message)?
+                    && store::catalog::exists(url).await?
                 {
-                    return Err(CliError::Message(
-                        "the database is not empty: restore to an empty one".to_owned(),
-                    ));
+                    return fail("the database is not empty: restore to an empty one");
                 }
                 let failed = |error| CliError::Io(config.data.display().to_string(), error);
                 folder::make_private(&config.data).map_err(failed)?;
                 let objects = match &config.objects {
-                    Some(url) => server::house::open_objects(url.expose()).map_err(CliError::message)?,
-                    None => Objects::local(&config.data.join("objects")).map_err(CliError::message)?,
+                    Some(url) => server::house::open_objects(url.expose())?,
+                    None => Objects::local(&config.data.join("objects"))?,
                 };
-                if !is_resumed && !objects.is_empty().await.map_err(CliError::message)? {
-                    return Err(CliError::Message(
-                        "the object store is not empty: restore to an empty one".to_owned(),
-                    ));
+                if !is_resumed && !objects.is_empty().await? {
+                    return fail("the object store is not empty: restore to an empty one");
                 }
                 let interrupted_s = folder::begin(&partial, now_s())?;
                 folder::copy_key(&backup.key(), &config.data.join(folder::KEY_FILE))?;
@@ -129,13 +125,11 @@ fn catalog_target(config: &ServeConfig) -> Result<CatalogTarget, CliError> {
     let Some(url) = &config.catalog else { return Ok(CatalogTarget::File(file)) };
     let url = url.expose();
     match url.split(':').next() {
-        Some("sqlite") => {
-            Ok(CatalogTarget::File(store::backup::sqlite_file(url).map_err(CliError::message)?))
-        }
+        Some("sqlite") => Ok(CatalogTarget::File(store::backup::sqlite_file(url)?)),
         Some("postgres" | "postgresql") => {
             Ok(CatalogTarget::Postgres { url: url.clone(), draft: file.with_extension("restoring") })
         }
-        _ => Err(CliError::Message("a catalog should be sqlite:… or postgres:…".to_owned())),
+        _ => fail("a catalog should be sqlite:… or postgres:…"),
     }
 }
 
@@ -148,10 +142,10 @@ fn expect_empty(folder: &Path) -> Result<(), CliError> {
             Ok(entry) if entry.depth() == 1 && entry.file_name() == PARTIAL_DRAFT => {}
             Ok(_) => {
                 let message = format!("{} is not empty: restore to an empty directory", folder.display());
-                return Err(CliError::Message(message));
+                return fail(message);
             }
             Err(error) if error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) => {}
-            Err(error) => return Err(CliError::message(error)),
+            Err(error) => return fail(error),
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use clap::Args;
 use client::hub::{Commit, Committed, Hub, RepoPath};
 use serde::Serialize;
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use crate::remote::HubArgs;
 
 /// Delete files of a repository, in one commit
@@ -61,7 +61,7 @@ impl Rm {
             if (&place.repo, place.revision()) != (&first.repo, first.revision()) {
                 let message =
                     format!("{place}: a commit is to one repository; delete from {first} by itself");
-                return Err(CliError::Message(message));
+                return fail(message);
             }
             let path = place.path.as_deref().map(|path| path.trim_end_matches('/'));
             paths.push(
@@ -77,16 +77,12 @@ impl Rm {
         for path in &paths {
             match there.iter().find(|entry| entry.path == *path) {
                 Some(entry) if entry.is_folder && !self.recursive => {
-                    return Err(CliError::Message(format!(
-                        "{repo}:{path}: is a folder; --recursive deletes it"
-                    )));
+                    return fail(format!("{repo}:{path}: is a folder; --recursive deletes it"));
                 }
                 Some(entry) if entry.is_folder => commit.delete_folder(path),
                 Some(_) => commit.delete(path),
                 None => {
-                    return Err(CliError::Message(format!(
-                        "{repo}: no file or folder {path:?} at {revision}"
-                    )));
+                    return fail(format!("{repo}: no file or folder {path:?} at {revision}"));
                 }
             }
         }

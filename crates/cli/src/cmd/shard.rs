@@ -17,7 +17,7 @@ use super::inspect::{describe_shard, print_json};
 use super::xorb::FooterChoice;
 use crate::describe::shard::{ShardDescription, parse_key};
 use crate::files::{leads_to_stdout, read_shard, write_whole};
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use packing::Packing;
 
 /// Make a shard, or take one apart
@@ -178,7 +178,7 @@ impl Build {
                 let text =
                     "its chunk hashes are keyed, and only a footer can say so: it cannot become an upload";
                 let from = self.from.as_deref().unwrap_or(Path::new("-"));
-                return Err(CliError::Message(format!("{}: {text}", from.display())));
+                return fail(format!("{}: {text}", from.display()));
             }
             (Some(FormChoice::Upload), _) => Form::Upload,
             (None, Form::Upload) if !self.needs_footer() => Form::Upload,

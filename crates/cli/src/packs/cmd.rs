@@ -26,7 +26,7 @@ use shardpack::write::Finished;
 use shardpack::{Method, ReadOptions, Source};
 
 use crate::manual::{Completions, Man};
-use crate::output::{CliError, print_json, stdout};
+use crate::output::{CliError, fail, print_json, stdout};
 use crate::packs::http::Network;
 use crate::size;
 
@@ -152,9 +152,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 fn check_output(output: &Path, json: bool) -> Result<Destination, CliError> {
     let destination = Destination::resolve(output).map_err(|error| CliError::io(output, error))?;
     if json && destination == Destination::Stdout {
-        return Err(CliError::message(
-            "--json: standard output takes what --output writes, and nothing else",
-        ));
+        return fail("--json: standard output takes what --output writes, and nothing else");
     }
     Ok(destination)
 }

@@ -19,10 +19,7 @@ pub(super) async fn run(place: &StoreArgs, verb: Verb) -> Values {
     match verb {
         Verb::User(UserVerb::Password { name, stdin, remove }) => {
             let hash = read_password(&name, stdin, remove)?.as_deref().map(password::hash).transpose();
-            store
-                .set_password(&name, hash.map_err(CliError::message)?.as_deref(), None)
-                .await
-                .map(|()| Vec::new())
+            store.set_password(&name, hash?.as_deref(), None).await.map(|()| Vec::new())
         }
         Verb::User(verb) => users(verb, &store).await,
         Verb::Org(verb) => organisations(verb, &store).await,

@@ -12,7 +12,7 @@ use xet::wire::routes::segment;
 use super::quota::{DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
 use super::{MemberVerb, RepoVerb, TrashVerb, Values, Verb};
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// A server and the token for it.
 pub(super) struct Remote {
@@ -29,7 +29,7 @@ impl Remote {
             .ok_or_else(|| CliError::message("this needs an admin token: --token, or DRYSTONE_TOKEN"))?;
         // The rules of all verbs apply: the form of an endpoint, and where a token may be sent.
         Hub::new(endpoint, Some(Token::new(&token)), HttpOptions::default())?;
-        let client = Client::builder().build().map_err(CliError::message)?;
+        let client = Client::builder().build()?;
         Ok(Self { client, endpoint: endpoint.trim_end_matches('/').to_owned(), token })
     }
 
@@ -110,7 +110,7 @@ impl Remote {
         let mut set = self.list(DEDUP).await?;
         set.retain(|value| value.get("of") == Some(&json!(name)));
         match set.is_empty() {
-            true => Err(CliError::message(format!("no dedup policy is set for {name}"))),
+            true => fail(format!("no dedup policy is set for {name}")),
             false => Ok(set),
         }
     }
@@ -153,7 +153,7 @@ impl Remote {
             }
             RepoVerb::Rename { from, to } => {
                 if from.kind != to.kind {
-                    return Err(CliError::message("through a server a repository keeps its kind"));
+                    return fail("through a server a repository keeps its kind");
                 }
                 let body = json!({"fromRepo": from.id(), "toRepo": to.id(), "type": from.kind.singular()});
                 self.send(Method::POST, "/api/repos/move", body).await?;
@@ -217,15 +217,15 @@ impl Remote {
         if !body.is_null() {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let answer = request.send().await.map_err(CliError::message)?;
+        let answer = request.send().await?;
         let status = answer.status();
         let link = answer.headers().get(header::LINK).and_then(|link| link.to_str().ok());
         let link = link.and_then(|link| Some(link.strip_prefix('<')?.split_once('>')?.0.to_owned()));
-        let text = answer.text().await.map_err(CliError::message)?;
+        let text = answer.text().await?;
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
         if !status.is_success() {
             let why = value.get("error").or_else(|| value.get("message")).and_then(Value::as_str);
-            return Err(CliError::Message(format!("{url}: {}", why.unwrap_or(status.as_str()))));
+            return fail(format!("{url}: {}", why.unwrap_or(status.as_str())));
         }
         Ok((if let Value::Array(values) = value { values } else { vec![value] }, link))
     }

@@ -19,7 +19,7 @@ use server::ServeConfig;
 use store::Objects;
 use store::backup::{BackedUp, copy_snapshot, remove_database};
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// Description of a backup, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ impl BackupFolder {
     /// Opens the directory to back up to, and makes it if need be.
     pub(super) fn open(folder: &Path, config: &ServeConfig) -> Result<Self, CliError> {
         let failed = |error| CliError::Io(folder.display().to_string(), error);
-        let refuse = |why: &str| Err(CliError::Message(format!("{}: {why}", folder.display())));
+        let refuse = |why: &str| fail(format!("{}: {why}", folder.display()));
         if is_in_store(folder, config).map_err(failed)? {
             return refuse("this is the store itself; name another directory for the backup");
         }
@@ -125,7 +125,7 @@ impl BackupFolder {
                     file.display(),
                     Manifest::VERSION
                 );
-                Err(CliError::Message(message))
+                fail(message)
             }
         }
     }
@@ -155,7 +155,7 @@ impl BackupFolder {
             }
             None => {
                 let message = format!("{}: the backup has no objects", self.folder.display());
-                Err(CliError::Message(message))
+                fail(message)
             }
         }
     }
@@ -177,7 +177,7 @@ impl BackupFolder {
 
     /// The backup is whole.
     pub(super) fn finish(&self, manifest: &Manifest) -> Result<(), CliError> {
-        let text = serde_json::to_string_pretty(manifest).map_err(CliError::message)? + "\n";
+        let text = serde_json::to_string_pretty(manifest)? + "\n";
         write_whole(&self.path(MANIFEST), text.as_bytes())?;
         end(&self.path(PARTIAL))
     }
@@ -205,8 +205,8 @@ impl SnapshotCopy {
         }
         let (folder, manifest) = BackupFolder::open_whole(folder)?;
         let draft = folder.path(VERIFIED);
-        remove_database(&draft).map_err(CliError::message)?;
-        copy_snapshot(&folder.catalog(), &draft, &manifest.catalog_sha256).map_err(CliError::message)?;
+        remove_database(&draft)?;
+        copy_snapshot(&folder.catalog(), &draft, &manifest.catalog_sha256)?;
         Ok(Some(Self { catalog: sqlite_url(&draft)?, objects: manifest.objects, folder }))
     }
 }
@@ -323,7 +323,7 @@ fn lock(folder: &Path) -> Result<File, CliError> {
         Ok(()) => Ok(lock),
         Err(fs::TryLockError::WouldBlock) => {
             let message = format!("{}: another backup or restore is running here", folder.display());
-            Err(CliError::Message(message))
+            fail(message)
         }
         Err(fs::TryLockError::Error(error)) => Err(failed(error)),
     }

@@ -20,7 +20,7 @@ use xet::wire::routes::TokenScope;
 use xet::{FileHash, Sha256};
 
 use super::Target;
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, fail};
 use crate::remote::{CacheArgs, PullArgs};
 use crate::transfer;
 
@@ -141,20 +141,18 @@ impl Get {
     fn destination(&self) -> Result<Destination, CliError> {
         if self.from_json.is_some() {
             return match self.output == Path::new("-") {
-                true => Err(CliError::Message(ONE_FILE.into())),
+                true => fail(ONE_FILE),
                 false => Ok(Destination::File(self.output.clone())),
             };
         }
         let destination =
             Destination::resolve(&self.output).map_err(|error| CliError::io(&self.output, error))?;
         if destination == Destination::Stdout && (self.json || self.sparse) {
-            return Err(CliError::Message(ONE_FILE.into()));
+            return fail(ONE_FILE);
         }
         if self.sparse && !matches!(destination, Destination::File(_)) {
             let path = self.output.display();
-            return Err(CliError::Message(format!(
-                "{path}: --sparse needs a regular file; a stream has no holes"
-            )));
+            return fail(format!("{path}: --sparse needs a regular file; a stream has no holes"));
         }
         Ok(destination)
     }
@@ -200,7 +198,7 @@ impl Get {
             let path = self.output.display();
             let message =
                 format!("{path}: the file has SHA-256 {found}, not {expected}; what was written is not it");
-            return Err(CliError::Message(message));
+            return fail(message);
         }
         out.finish(false).map_err(named)?;
         Ok(bytes)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// A folder in which commands run one after another, beside a server.
 pub(super) struct Session {
@@ -66,7 +66,7 @@ impl Session {
             true => Ok(Printed { stdout, quiet: self.quiet }),
             false => {
                 let message = String::from_utf8_lossy(&stderr);
-                Err(CliError::Message(format!("{line}: {status}: {}", message.trim_end())))
+                fail(format!("{line}: {status}: {}", message.trim_end()))
             }
         }
     }
@@ -82,7 +82,7 @@ impl Session {
             lines.map_while(Result::ok).find_map(|line| Some(line.strip_prefix("listening on ")?.to_owned()))
         });
         let Some(url) = listening.await.ok().flatten() else {
-            return Err(CliError::Message(format!("{line}: it ended before it listened")));
+            return fail(format!("{line}: it ended before it listened"));
         };
         let token_file = self.folder.join("hub/admin.token");
         let token = std::fs::read_to_string(&token_file).map_err(|error| CliError::io(&token_file, error))?;

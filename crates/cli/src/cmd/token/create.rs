@@ -15,7 +15,7 @@ use store::repo::{NamespaceRow, NamespaceState, RepoName};
 use xet::wire::routes::TokenScope;
 
 use super::{StoreArgs, TokenJson, block_on, now_s};
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, fail};
 
 /// Print a new token, this once
 ///
@@ -103,14 +103,11 @@ impl Create {
             let catalog = self.place.open_catalog().await?;
             let owner = self.owner(&catalog).await?;
             let (token, mut row) = self.make(owner, now_s)?;
-            self.spell(catalog.hub(), &mut row).await.map_err(CliError::message)?;
-            match catalog.tokens().add(&row).await.map_err(CliError::message)? {
+            self.spell(catalog.hub(), &mut row).await?;
+            match catalog.tokens().add(&row).await? {
                 // As it was stored: bound to the repository's id.
-                true => Ok((
-                    token,
-                    catalog.tokens().by_id(&row.id).await.map_err(CliError::message)?.unwrap_or(row),
-                )),
-                false => Err(CliError::Message("the new token's id is taken: try again".to_owned())),
+                true => Ok((token, catalog.tokens().by_id(&row.id).await?.unwrap_or(row))),
+                false => fail("the new token's id is taken: try again"),
             }
         })?;
         match (signer, &self.repo) {
@@ -125,19 +122,19 @@ impl Create {
             let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
             return Ok(owner.map_or("admin", String::as_str).to_owned());
         };
-        let subject = &spelled(catalog.hub(), subject).await.map_err(CliError::message)?;
-        let found = catalog.hub().namespace(subject).await.map_err(CliError::message)?;
+        let subject = &spelled(catalog.hub(), subject).await?;
+        let found = catalog.hub().namespace(subject).await?;
         match found {
-            Some(NamespaceRow { is_organisation: true, .. }) => Err(CliError::Message(format!(
+            Some(NamespaceRow { is_organisation: true, .. }) => fail(format!(
                 "{subject} is an organisation: name one of its members by --subject, or leave it out for a service token"
-            ))),
+            )),
             Some(row) if row.state == NamespaceState::Active => Ok(row.name),
-            Some(row) if row.state == NamespaceState::Disabled => Err(CliError::Message(format!(
+            Some(row) if row.state == NamespaceState::Disabled => fail(format!(
                 "{subject} is disabled, and so would be the token: enable them with `drystone admin user enable {subject}`"
-            ))),
-            _ => Err(CliError::Message(format!(
+            )),
+            _ => fail(format!(
                 "no user {subject}: add them with `drystone admin user create {subject}`, or leave out --subject"
-            ))),
+            )),
         }
     }
 
@@ -161,7 +158,7 @@ impl Create {
 
     fn make(&self, subject: String, now_s: u64) -> Result<(Secret<String>, TokenRow), CliError> {
         let bound = match (&self.repo, &self.namespace) {
-            (Some(repo), _) => Bound::Repo(repo.scope().map_err(CliError::message)?),
+            (Some(repo), _) => Bound::Repo(repo.scope()?),
             (None, Some(namespace)) => Bound::Namespace(namespace.clone()),
             (None, None) => Bound::Everywhere,
         };

@@ -8,7 +8,7 @@ use server::House;
 use store::catalog::tokens::TokenRow;
 
 use super::{StoreArgs, TokenJson, block_on, now_s};
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// Take a token back
 ///
@@ -36,8 +36,8 @@ impl Revoke {
         let config = self.place.config()?;
         let row = block_on(async {
             let catalog = self.place.open_catalog().await?;
-            let id = pick(&catalog.tokens().all().await.map_err(CliError::message)?, &self.which, now_s)?;
-            let row = catalog.tokens().revoke(&id, now_s).await.map_err(CliError::message)?;
+            let id = pick(&catalog.tokens().all().await?, &self.which, now_s)?;
+            let row = catalog.tokens().revoke(&id, now_s).await?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))
         })?;
         let data_dir = House::new(&config.data);
@@ -65,15 +65,10 @@ fn pick(rows: &[TokenRow], which: &str, now_s: u64) -> Result<String, CliError> 
     let labelled: Vec<_> = rows.iter().filter(|row| row.label == which && row.is_live(now_s)).collect();
     match labelled.as_slice() {
         [row] => Ok(row.id.clone()),
-        [] => Err(CliError::Message(format!(
-            "no live token has the id or label {which}: see `drystone token list`"
-        ))),
+        [] => fail(format!("no live token has the id or label {which}: see `drystone token list`")),
         several => {
             let ids: Vec<_> = several.iter().map(|row| row.id.as_str()).collect();
-            Err(CliError::Message(format!(
-                "several tokens are labelled {which}, name one: {}",
-                ids.join(", ")
-            )))
+            fail(format!("several tokens are labelled {which}, name one: {}", ids.join(", ")))
         }
     }
 }

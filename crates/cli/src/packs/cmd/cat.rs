@@ -7,7 +7,7 @@ use clap::Args;
 use shardpack::{ErrorKind, ReadOptions, ShardPackReader};
 
 use super::open_set;
-use crate::output::{CliError, print_json, stdout};
+use crate::output::{CliError, fail, print_json, stdout};
 use crate::packs::describe::RecordDescription;
 use crate::packs::http::Network;
 
@@ -49,7 +49,7 @@ impl Cat {
         let set = open_set(std::slice::from_ref(&self.pack), &options, network)?;
         let by_number = self.ordinal.is_some() || self.offset.is_some();
         if by_number && self.entry.is_some() {
-            return Err(CliError::message("with --ordinal or --offset only the entry is named"));
+            return fail("with --ordinal or --offset only the entry is named");
         }
         let (pack, ordinal) = match (self.ordinal, self.offset, &self.name) {
             (Some(ordinal), _, _) => set.locate(ordinal)?,
@@ -64,7 +64,7 @@ impl Cat {
                 set.locate(set.find(key)?.ok_or_else(missing)?)?
             }
             (None, None, None) => {
-                return Err(CliError::message("name the record: by key, --ordinal or --offset"));
+                return fail("name the record: by key, --ordinal or --offset");
             }
         };
         let entry = if by_number { &self.name } else { &self.entry };

@@ -12,7 +12,7 @@ use shardpack::sink::{Destination, Limits, Rolling, remove_leftovers};
 use shardpack::{ReadOptions, WriteOptions};
 
 use super::{Compression, check_output, create, extract, open_set, report};
-use crate::output::{CliError, report_leftovers};
+use crate::output::{CliError, fail, report_leftovers};
 use crate::packs::formats::{image_folder, mds, parquet, tfrecord};
 use crate::packs::http::Network;
 use crate::packs::input::group::Group;
@@ -121,11 +121,9 @@ impl Convert {
         }
         let other = self.from.is_some_and(|from| from != Origin::Shardpack);
         match (other, self.compression, self.json) {
-            (true, ..) => Err(CliError::message(
-                "--from: only packs become Parquet files or archives; convert to packs first",
-            )),
-            (_, Some(_), _) => Err(CliError::message("--compression: only for packs")),
-            (.., true) => Err(CliError::message("--json: only for packs")),
+            (true, ..) => fail("--from: only packs become Parquet files or archives; convert to packs first"),
+            (_, Some(_), _) => fail("--compression: only for packs"),
+            (.., true) => fail("--json: only for packs"),
             _ => Ok(()),
         }
     }
@@ -184,9 +182,7 @@ impl Convert {
 
     fn to_parquet(&self, network: &Network) -> Result<ExitCode, CliError> {
         if self.shard_size.is_some() {
-            return Err(CliError::message(
-                "--shard-size is for packs and archives; convert packs to Parquet one by one",
-            ));
+            return fail("--shard-size is for packs and archives; convert packs to Parquet one by one");
         }
         let (set, mut progress) = self.open_packs(network)?;
         report_leftovers(&remove_leftovers(&self.output, |_| false));
@@ -199,9 +195,7 @@ impl Convert {
     fn to_webdataset(&self, output: &Destination, network: &Network) -> Result<ExitCode, CliError> {
         if self.shard_size.is_some() && !matches!(output, Destination::File(_)) {
             let path = self.output.display();
-            return Err(CliError::message(format!(
-                "{path}: is a stream, and several archives need a file name to number"
-            )));
+            return fail(format!("{path}: is a stream, and several archives need a file name to number"));
         }
         let (set, mut progress) = self.open_packs(network)?;
         let (mut number, mut given) = (0, 0_u64);
@@ -259,6 +253,6 @@ fn guess(inputs: &[String]) -> Result<Origin, CliError> {
         Some("parquet") => Ok(Origin::Parquet),
         Some("tfrecord" | "tfrecords") => Ok(Origin::Tfrecord),
         Some("shardpack") => Ok(Origin::Shardpack),
-        _ => Err(CliError::message(format!("{first}: cannot tell what this is; use --from"))),
+        _ => fail(format!("{first}: cannot tell what this is; use --from")),
     }
 }

@@ -12,7 +12,7 @@ use shardpack::sink::{Limits, Rolling};
 use shardpack::{Record, WriteOptions};
 
 use super::{Compression, check_output, pair, report};
-use crate::output::{CliError, complain, report_leftovers};
+use crate::output::{CliError, complain, fail, report_leftovers};
 use crate::packs::input::folder::{self, FolderOptions};
 use crate::packs::input::group::Group;
 use crate::packs::input::{Input, manifest, webdataset};
@@ -158,10 +158,10 @@ impl Create {
         let input = match (&self.manifest, &self.input) {
             (Some(manifest), _) => return manifest::records(manifest, content_types),
             (None, Some(input)) => input,
-            (None, None) => return Err(CliError::message("give --input or --manifest")),
+            (None, None) => return fail("give --input or --manifest"),
         };
         if (self.hidden || self.follow_links) && !input.is_dir() {
-            return Err(CliError::message("--hidden and --follow-links are for folders"));
+            return fail("--hidden and --follow-links are for folders");
         }
         let extension = input.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let max = self.record_size_limit;
@@ -202,7 +202,7 @@ impl Create {
         let mut metadata = serde_json::Map::new();
         for (name, value) in &self.metadata {
             if metadata.insert(name.clone(), value.as_str().into()).is_some() {
-                return Err(CliError::message(format!("--metadata has {name} twice")));
+                return fail(format!("--metadata has {name} twice"));
             }
         }
         let metadata =
@@ -236,10 +236,10 @@ impl Create {
                 }
                 Ok(())
             }
-            Oversize::Error => Err(CliError::message(format!(
+            Oversize::Error => fail(format!(
                 "record {:?} has {bytes} bytes, more than --record-size-limit {}; raise it, or use --oversize skip or split",
                 record.key, self.record_size_limit
-            ))),
+            )),
         }
     }
 }
@@ -275,10 +275,10 @@ fn split(record: &Record, max: u64) -> Result<Vec<Record>, CliError> {
         next.file_entries.extend(entry);
         if record_bytes(&next) > max {
             let name = next.file_entries.first().map(|entry| entry.file_name.clone()).unwrap_or_default();
-            return Err(CliError::message(format!(
+            return fail(format!(
                 "entry {name:?} of record {:?} is larger than --record-size-limit {max} by itself",
                 record.key
-            )));
+            ));
         }
         if last.file_entries.is_empty() {
             *last = Record { key: last.key.clone(), ..next };

@@ -10,7 +10,7 @@ use shardpack::sink::Destination;
 use shardpack::{OnError, ReadOptions, Record};
 
 use super::open_set;
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, fail};
 use crate::packs::http::Network;
 use crate::packs::input::group::Group;
 use crate::packs::tar::Archive;
@@ -171,7 +171,7 @@ fn write_below(folder: &Path, name: &str, data: &[u8], force: bool) -> Result<()
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => {
                 let why = format!("{} is not a folder, so {name:?} cannot be below it", parent.display());
-                return Err(CliError::message(why));
+                return fail(why);
             }
             Err(_) => fs::create_dir(&parent).map_err(|error| CliError::io(&parent, error))?,
         }
@@ -179,7 +179,7 @@ fn write_below(folder: &Path, name: &str, data: &[u8], force: bool) -> Result<()
     if force && let Ok(metadata) = fs::symlink_metadata(&path) {
         if !metadata.is_file() {
             let why = "is no regular file, and only those are replaced";
-            return Err(CliError::message(format!("{}: {why}", path.display())));
+            return fail(format!("{}: {why}", path.display()));
         }
         fs::remove_file(&path).map_err(|error| CliError::io(&path, error))?;
     }

@@ -9,7 +9,7 @@ use shardpack::sink::{Limits, Rolling};
 use shardpack::{ReadOptions, ShardPackReader, WriteOptions};
 
 use super::{Compression, check_output, create, open_set, report};
-use crate::output::{CliError, report_leftovers};
+use crate::output::{CliError, fail, report_leftovers};
 use crate::packs::http::Network;
 use crate::progress::Progress;
 use crate::size;
@@ -142,9 +142,9 @@ impl Merge {
             && let Some([first, second]) = keys.array_windows().find(|[first, second]| first.0 == second.0)
         {
             let (key, first, second) = (&first.0, first.1, second.1);
-            return Err(CliError::message(format!(
+            return fail(format!(
                 "the key {key:?} is that of records {first} and {second}; use --apply for changes, or --allow-repeated"
-            )));
+            ));
         }
         let mut ordinals: Vec<u64> = keys.into_iter().map(|(_, ordinal)| ordinal).collect();
         if self.sort.is_none() {

@@ -11,7 +11,7 @@ use shardpack::repair::{RepairOptions, repair};
 use shardpack::sink::{Destination, remove_leftovers};
 
 use super::{check_output, source};
-use crate::output::{CliError, print_json, report_leftovers, stdout};
+use crate::output::{CliError, fail, print_json, report_leftovers, stdout};
 use crate::packs::http::Network;
 use crate::progress::Progress;
 
@@ -52,7 +52,7 @@ impl Repair {
         if let (Ok(from), Ok(to)) = (self.pack.canonicalize(), self.output.canonicalize())
             && from == to
         {
-            return Err(CliError::message("a pack is never repaired in place; give another --output"));
+            return fail("a pack is never repaired in place; give another --output");
         }
         let destination = check_output(&self.output, self.json)?;
         report_leftovers(&remove_leftovers(&self.output, |_| false));

@@ -10,7 +10,7 @@ use shardpack::ReadOptions;
 use shardpack::sink::{Limits, Rolling};
 
 use super::{check_output, merge, open_set, report};
-use crate::output::{CliError, report_leftovers};
+use crate::output::{CliError, fail, report_leftovers};
 use crate::packs::http::Network;
 use crate::progress::Progress;
 use crate::size;
@@ -71,9 +71,7 @@ impl Split {
         if let Some(rest) = &self.rest
             && check_output(rest, self.json)? == output
         {
-            return Err(CliError::message(
-                "--output and --rest are the same; give each pack a name of its own",
-            ));
+            return fail("--output and --rest are the same; give each pack a name of its own");
         }
         let set = open_set(&self.packs, &ReadOptions::default(), network)?;
         let limits =
@@ -101,9 +99,7 @@ impl Split {
         }
         drop(progress);
         if let Some(missing) = wanted.iter().flatten().min() {
-            return Err(CliError::message(format!(
-                "there is no record {missing:?}, which is in the list of keys"
-            )));
+            return fail(format!("there is no record {missing:?}, which is in the list of keys"));
         }
         let mut done = chosen.finish()?;
         if let Some(rest) = rest {

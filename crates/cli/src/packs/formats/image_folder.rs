@@ -7,7 +7,7 @@ use shardpack::content_type::ContentTypes;
 use shardpack::layout::MetaFormat;
 use shardpack::{FileEntry, Record};
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use crate::packs::input::Records;
 
 /// Each image is a record; its metadata says its class, the entry `cls` its number.
@@ -33,9 +33,7 @@ pub(crate) fn records<'a>(
         }
     }
     if images.is_empty() {
-        return Err(CliError::message(
-            "no folder with files in it; an ImageFolder has one folder for each class",
-        ));
+        return fail("no folder with files in it; an ImageFolder has one folder for each class");
     }
     images.sort();
     let read = move |(key, path, class, name): (String, PathBuf, usize, String)| {

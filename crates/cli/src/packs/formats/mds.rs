@@ -7,7 +7,7 @@ use serde::Deserialize;
 use shardpack::content_type::ContentTypes;
 use shardpack::{FileEntry, Record};
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use crate::packs::input::Records;
 
 #[derive(Debug, Deserialize)]
@@ -69,16 +69,16 @@ fn read(folder: &Path, shard: &Shard) -> Result<Vec<u8>, CliError> {
         return fs::read(&path).map_err(|error| CliError::io(&path, error));
     }
     let compression = shard.compression.as_deref().unwrap_or("none");
-    Err(CliError::message(format!(
+    fail(format!(
         "{}: is there only as {compression}; decompress the shards first, or keep the raw ones when writing them",
         path.display()
-    )))
+    ))
 }
 
 /// An index names files beside it, and no others.
 fn file_name(name: &str) -> Result<&str, CliError> {
     if name.contains(['/', '\\']) || name == ".." || name.is_empty() {
-        return Err(CliError::message(format!("the index names {name:?}, which is not a file beside it")));
+        return fail(format!("the index names {name:?}, which is not a file beside it"));
     }
     Ok(name)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use shardpack::content_type::ContentTypes;
 use shardpack::{FileEntry, Record};
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use crate::packs::input::Input;
 use crate::packs::input::group::Group;
 
@@ -38,9 +38,9 @@ pub(crate) fn records<'a>(root: &Path, options: &'a FolderOptions) -> Result<Inp
     {
         let (key, entry) = (&first.key, &first.entry);
         let (first, second) = (first.path.display(), second.path.display());
-        return Err(CliError::message(format!(
+        return fail(format!(
             "{first} and {second} are both entry {entry:?} of record {key:?}; choose another --group",
-        )));
+        ));
     }
     let total_bytes = files.iter().map(|file| file.bytes).sum();
     let mut groups: Vec<Vec<FoundFile>> = Vec::new();
@@ -66,7 +66,7 @@ fn walk(
         let entry = entry.map_err(name)?;
         let path = entry.path();
         let Some(base) = entry.file_name().to_str().map(str::to_owned) else {
-            return Err(CliError::message(format!("{}: the name is not UTF-8", path.display())));
+            return fail(format!("{}: the name is not UTF-8", path.display()));
         };
         if base.starts_with('.') && !options.hidden {
             continue;
@@ -82,10 +82,7 @@ fn walk(
         if kind.is_dir() {
             // A link that leads back to its own folder would be followed for ever.
             if relative.matches('/').count() >= DEPTH_MAX {
-                return Err(CliError::message(format!(
-                    "{}: more than {DEPTH_MAX} folders deep",
-                    path.display()
-                )));
+                return fail(format!("{}: more than {DEPTH_MAX} folders deep", path.display()));
             }
             walk(&path, &relative, options, files)?;
         } else if kind.is_file() {

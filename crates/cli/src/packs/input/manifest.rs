@@ -11,7 +11,7 @@ use shardpack::content_type::ContentTypes;
 use shardpack::layout::MetaFormat;
 use shardpack::{FileEntry, Record};
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use crate::packs::input::{Input, repeated_entry};
 
 #[derive(Debug, Deserialize)]
@@ -56,10 +56,7 @@ pub(crate) fn records<'a>(manifest: &Path, content_types: &'a ContentTypes) -> R
         let record = parse(&line, &place).and_then(|line| read(line, &folder, content_types, &place));
         Some(record.and_then(|record| {
             if let Some(first) = keys.insert(record.key.clone(), number) {
-                return Err(CliError::message(format!(
-                    "{place}: the key {:?} is on line {first} already",
-                    record.key
-                )));
+                return fail(format!("{place}: the key {:?} is on line {first} already", record.key));
             }
             Ok(record)
         }))
@@ -90,7 +87,7 @@ fn read(line: Line, folder: &Path, content_types: &ContentTypes, place: &str) ->
         record.file_entries.push(FileEntry { file_name, content_type, data, ..FileEntry::default() });
     }
     if let Some(name) = repeated_entry(&record) {
-        return Err(CliError::message(format!("{place}: the entry {name:?} comes twice")));
+        return fail(format!("{place}: the entry {name:?} comes twice"));
     }
     Ok(record)
 }

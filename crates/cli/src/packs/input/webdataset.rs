@@ -6,7 +6,7 @@ use std::io::Read;
 use shardpack::content_type::ContentTypes;
 use shardpack::{FileEntry, Record};
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 use crate::packs::input::group::Group;
 use crate::packs::input::{Input, repeated_entry};
 use crate::packs::tar;
@@ -82,16 +82,13 @@ impl<R: Read> Archive<'_, R> {
     fn check(&mut self, record: Record) -> Result<Record, CliError> {
         let name = &self.name;
         if let Some(entry) = repeated_entry(&record) {
-            return Err(CliError::message(format!(
-                "{name}: entry {entry:?} of record {:?} comes twice",
-                record.key
-            )));
+            return fail(format!("{name}: entry {entry:?} of record {:?} comes twice", record.key));
         }
         if !self.keys.insert(record.key.clone()) {
-            return Err(CliError::message(format!(
+            return fail(format!(
                 "{name}: files of record {:?} are not next to each other; sort the archive by name",
                 record.key
-            )));
+            ));
         }
         Ok(record)
     }

@@ -16,7 +16,7 @@ use shardpack::set::PackSet;
 use shardpack::sink::OutputFile;
 
 use super::KEY;
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// Writes all records of a set to one file and calls `on_record` for each. Reads the set twice: once for the names.
 pub(crate) fn write(set: &PackSet, path: &Path, mut on_record: impl FnMut(&Record)) -> Result<(), CliError> {
@@ -67,9 +67,7 @@ impl Columns {
                     _ => None,
                 };
                 if entry.file_name == KEY {
-                    return Err(CliError::message(format!(
-                        "an entry is called {KEY}, as the column of keys is"
-                    )));
+                    return fail(format!("an entry is called {KEY}, as the column of keys is"));
                 }
                 let known = columns.entry(entry.file_name).or_insert_with(|| logical.clone());
                 if *known != logical {
@@ -78,7 +76,7 @@ impl Columns {
             }
             if columns.len() > COLUMNS_MAX {
                 let why = "there are more than a thousand entry names, and each would be a column";
-                return Err(CliError::message(why));
+                return fail(why);
             }
         }
         Ok(Self(columns))
