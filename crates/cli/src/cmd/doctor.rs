@@ -4,15 +4,15 @@ mod kernels;
 mod machine;
 mod services;
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 use server::ServeConfig;
 
 use super::serve::Serve;
-use crate::output::CliError;
+use crate::output::{CliError, block_on, exit_code, print_result};
 
 /// Check everything a server needs, with advice for each problem
 ///
@@ -66,23 +66,13 @@ impl Finding {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let config = ServeConfig::load(&self.serve.layers()?);
-        let config = config.map_err(CliError::message)?;
-        let runtime = tokio::runtime::Runtime::new();
-        let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
+        let config = ServeConfig::load(&self.serve.layers()?)?;
         let speeds = kernels::measure();
-        let findings = runtime.block_on(examine(&config, &speeds));
+        let findings = block_on(async { Ok(examine(&config, &speeds).await) })?;
         let is_well = findings.iter().all(|finding| finding.state != State::Fail);
-        let mut out = io::stdout().lock();
-        match self.json {
-            true => writeln!(
-                out,
-                "{}",
-                serde_json::json!({"well": is_well, "findings": findings, "kernels": speeds})
-            )?,
-            false => print(&mut out, &findings)?,
-        }
-        Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        let value = json!({"well": is_well, "findings": findings, "kernels": speeds});
+        print_result(self.json, &value, lines(&findings))?;
+        Ok(exit_code(is_well))
     }
 }
 
@@ -106,18 +96,19 @@ async fn examine(config: &ServeConfig, speeds: &[kernels::Speed]) -> Vec<Finding
     findings
 }
 
-fn print(out: &mut impl io::Write, findings: &[Finding]) -> io::Result<()> {
+fn lines(findings: &[Finding]) -> Vec<String> {
+    let mut lines = Vec::new();
     for Finding { what, state, found, advice } in findings {
         let word = match state {
             State::Ok => "ok",
             State::Warn => "warn",
             State::Fail => "FAIL",
         };
-        writeln!(out, "{word:<5} {what}: {found}")?;
-        if let Some(advice) = advice {
-            writeln!(out, "      -> {advice}")?;
-        }
+        lines.push(format!("{word:<5} {what}: {found}"));
+        lines.extend(advice.map(|advice| format!("      -> {advice}")));
     }
     let count = |state| findings.iter().filter(|finding| finding.state == state).count();
-    writeln!(out, "{} ok, {} warnings, {} failed", count(State::Ok), count(State::Warn), count(State::Fail))
+    let (ok, warnings, failed) = (count(State::Ok), count(State::Warn), count(State::Fail));
+    lines.push(format!("{ok} ok, {warnings} warnings, {failed} failed"));
+    lines
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use client::hub::{Entry, Hub, RepoPath};
-use serde::Serialize;
+use serde_json::json;
 
-use crate::output::CliError;
+use crate::output::{CliError, block_on};
 use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
 
 /// List what is in a repository, or in a folder of it
@@ -40,24 +40,11 @@ pub(crate) struct Ls {
     cache: CacheArgs,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    r#type: &'static str,
-    path: &'a str,
-    size: u64,
-    oid: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sha256: Option<xet::Sha256>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hash: Option<xet::FileHash>,
-}
-
 impl Ls {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let cache = self.cache.cache(&self.cache_dir)?;
         let hub = self.cache.hub(&self.hub, cache.as_ref())?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.list(&hub)).map(|()| ExitCode::SUCCESS)
+        block_on(self.list(&hub)).map(|()| ExitCode::SUCCESS)
     }
 
     /// Page by page: a repository may have more files than there is memory.
@@ -95,20 +82,15 @@ impl<W: io::Write> Out<W> {
     fn line(&mut self, entry: &Entry) -> Result<(), CliError> {
         let Entry { path, is_folder, bytes, oid, sha256, xet } = entry;
         if self.json {
-            let line = Line {
-                r#type: if *is_folder { "directory" } else { "file" },
-                path,
-                size: *bytes,
-                oid,
-                sha256: *sha256,
-                hash: *xet,
-            };
-            write!(
-                self.to,
-                "{}{}",
-                if self.lines == 0 { "[" } else { ",\n " },
-                serde_json::to_string(&line)?
-            )?;
+            let kind = if *is_folder { "directory" } else { "file" };
+            let mut line = json!({"type": kind, "path": path, "size": bytes, "oid": oid});
+            if let Some(sha256) = sha256 {
+                line["sha256"] = json!(sha256);
+            }
+            if let Some(xet) = xet {
+                line["hash"] = json!(xet);
+            }
+            write!(self.to, "{}{line}", if self.lines == 0 { "[" } else { ",\n " })?;
         } else {
             writeln!(self.to, "{bytes:>14} {path}{}", if *is_folder { "/" } else { "" })?;
         }

@@ -12,22 +12,22 @@ use client::hub::RepoPath;
 use client::hub::download::{DownloadOptions, Downloaded, FileOutcome, download};
 use client::hub::pattern::Selection;
 use indicatif::BinaryBytes;
-use serde::Serialize;
+use serde_json::json;
 
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, exit_code, print_json};
 use crate::remote::{CacheArgs, CacheDirArgs, HubArgs, PullArgs};
 use crate::transfer;
 
 /// Download a repository, or a file or folder of it
 ///
-/// What is in a folder goes below DEST. A single file gets that name, or its own where DEST is a folder or ends in a slash. Files that
-/// are there are left as they are, of changed ones only new chunks are fetched, and what arrives is verified before it gets its name.
+/// What is in a folder goes below DEST. A single file gets that name, or its own where DEST is a folder or ends in a slash. Existing
+/// files stay, of changed ones only new chunks are fetched, and every file is verified before it gets its name.
 /// Started again after an interruption, a download goes on where it stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone pull ann/model model/\n  \
                         drystone pull datasets/ann/corpus@v1.0 corpus/ --include '*.parquet'\n  \
                         drystone pull ann/model:config.json .\n  \
-                        drystone pull --cache-dir kept ann/model model/ && drystone pull --cache-dir kept --offline ann/model again/")]
+                        drystone pull --cache-dir cache ann/model model/ && drystone pull --cache-dir cache --offline ann/model again/")]
 pub(crate) struct Pull {
     /// Repository, revision or path: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
@@ -66,24 +66,6 @@ pub(crate) struct Pull {
     pull: PullArgs,
 }
 
-#[derive(Serialize)]
-struct Totals<'a> {
-    repo: String,
-    revision: &'a str,
-    commit: &'a str,
-    files: u64,
-    unchanged: u64,
-    failed: u64,
-    bytes: u64,
-    fetched_bytes: u64,
-    from_cache_bytes: u64,
-    reused_bytes: u64,
-    resumed_files: u64,
-    leftovers_removed: u64,
-    saved_percent: f64,
-    seconds: f64,
-}
-
 impl Pull {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let started = Instant::now();
@@ -91,7 +73,7 @@ impl Pull {
         let work = transfer::in_time(self.pull.deadline, self.download(&progress));
         let downloaded = transfer::run(&progress, transfer::fetched, work)?;
         self.print(&downloaded, &progress, started.elapsed())?;
-        Ok(ExitCode::from(u8::from(downloaded.failed > 0)))
+        Ok(exit_code(downloaded.failed == 0))
     }
 
     async fn download(&self, progress: &Arc<Progress>) -> Result<Downloaded, CliError> {
@@ -112,37 +94,26 @@ impl Pull {
     }
 
     fn print(&self, downloaded: &Downloaded, progress: &Progress, elapsed: Duration) -> Result<(), CliError> {
-        let totals = Totals {
-            repo: self.from.repo.to_string(),
-            revision: self.from.revision(),
-            commit: &downloaded.commit,
-            files: downloaded.files,
-            unchanged: downloaded.unchanged,
-            failed: downloaded.failed,
-            bytes: downloaded.bytes,
-            fetched_bytes: progress.wire_bytes.value(),
-            from_cache_bytes: progress.known_bytes.value(),
-            reused_bytes: progress.reused_bytes.value(),
-            resumed_files: progress.resumed_files.value(),
-            leftovers_removed: progress.leftovers.value(),
-            saved_percent: transfer::saved_percent(downloaded.bytes, progress.wire_bytes.value()),
-            seconds: elapsed.as_secs_f64(),
-        };
+        let Downloaded { commit, files, unchanged, failed, bytes, .. } = downloaded;
+        let fetched_bytes = progress.wire_bytes.value();
+        let saved_percent = transfer::saved_percent(*bytes, fetched_bytes);
+        let seconds = elapsed.as_secs_f64();
         if self.json {
-            return Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?);
+            let totals = json!({
+                "repo": self.from.repo.to_string(), "revision": self.from.revision(), "commit": commit, "files": files,
+                "unchanged": unchanged, "failed": failed, "bytes": bytes, "fetched_bytes": fetched_bytes,
+                "from_cache_bytes": progress.known_bytes.value(), "reused_bytes": progress.reused_bytes.value(),
+                "resumed_files": progress.resumed_files.value(), "leftovers_removed": progress.leftovers.value(),
+                "saved_percent": saved_percent, "seconds": seconds,
+            });
+            return print_json(&mut io::stdout(), &totals);
         }
         transfer::report_leftovers(progress);
-        let failed = if totals.failed > 0 { format!(", {} failed", totals.failed) } else { String::new() };
-        complain(&format_args!(
-            "{} files, {} unchanged{failed}, {}: {} fetched, saved {} %; {:.1} s; commit {}",
-            totals.files,
-            totals.unchanged,
-            BinaryBytes(totals.bytes),
-            BinaryBytes(totals.fetched_bytes),
-            totals.saved_percent,
-            totals.seconds,
-            totals.commit,
-        ));
+        let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
+        let (bytes, fetched) = (BinaryBytes(*bytes), BinaryBytes(fetched_bytes));
+        let files = format!("{files} files, {unchanged} unchanged{failed}, {bytes}");
+        let saved = format!("{fetched} fetched, saved {saved_percent} %");
+        complain(&format_args!("{files}: {saved}; {seconds:.1} s; commit {commit}"));
         Ok(())
     }
 }

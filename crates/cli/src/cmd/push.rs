@@ -7,15 +7,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use client::hub::RepoPath;
 use client::hub::pattern::Selection;
 use client::hub::upload::{FileOutcome, SourceFiles, UploadOptions, Uploaded, Visibility, upload};
-use client::hub::{Committed, RepoPath};
 use client::push::PushOptions;
 use client::{ErrorKind, Progress};
 use indicatif::BinaryBytes;
-use serde::Serialize;
+use serde_json::json;
 
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, exit_code, print_json};
 use crate::remote::{CacheDirArgs, HubArgs};
 use crate::transfer;
 
@@ -85,23 +85,6 @@ pub(crate) struct Push {
     deadline: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct Totals<'a> {
-    repo: String,
-    revision: &'a str,
-    commit: Option<&'a Committed>,
-    commits: u64,
-    files: u64,
-    unchanged: u64,
-    ignored: u64,
-    failed: u64,
-    logical_bytes: u64,
-    new_bytes: u64,
-    sent_bytes: u64,
-    saved_percent: f64,
-    seconds: f64,
-}
-
 impl Push {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let progress = Arc::new(Progress::default());
@@ -110,11 +93,8 @@ impl Push {
             transfer::sent,
             transfer::in_time(self.deadline, self.upload(&progress)),
         )?;
-        match self.json {
-            true => self.print_json(&uploaded)?,
-            false => self.print(&uploaded)?,
-        }
-        Ok(ExitCode::from(u8::from(uploaded.failed > 0)))
+        self.print(&uploaded)?;
+        Ok(exit_code(uploaded.failed == 0))
     }
 
     async fn upload(&self, progress: &Arc<Progress>) -> Result<Uploaded, CliError> {
@@ -150,47 +130,28 @@ impl Push {
     }
 
     fn print(&self, uploaded: &Uploaded) -> Result<(), CliError> {
-        if let Some(commit) = &uploaded.commit {
+        let Uploaded { commit, commits, files, unchanged, ignored, failed, .. } = uploaded;
+        let Uploaded { logical_bytes, new_bytes, sent_bytes, elapsed, .. } = uploaded;
+        let saved_percent = transfer::saved_percent(*logical_bytes, *new_bytes);
+        let seconds = elapsed.as_secs_f64();
+        if self.json {
+            let totals = json!({
+                "repo": self.to.repo.to_string(), "revision": self.to.revision(), "commit": commit, "commits": commits,
+                "files": files, "unchanged": unchanged, "ignored": ignored, "failed": failed,
+                "logical_bytes": logical_bytes, "new_bytes": new_bytes, "sent_bytes": sent_bytes,
+                "saved_percent": saved_percent, "seconds": seconds,
+            });
+            return print_json(&mut io::stdout(), &totals);
+        }
+        if let Some(commit) = commit {
             writeln!(io::stdout(), "{}", commit.oid)?;
         }
-        let more = [
-            (uploaded.unchanged, "unchanged"),
-            (uploaded.ignored, "ignored by the repository"),
-            (uploaded.failed, "failed"),
-        ];
-        let more: String = more
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!(", {count} {what}"))
-            .collect();
-        complain(&format_args!(
-            "{} files{more}, {}: {} new, {} sent, saved {} %; {:.1} s",
-            uploaded.files,
-            BinaryBytes(uploaded.logical_bytes),
-            BinaryBytes(uploaded.new_bytes),
-            BinaryBytes(uploaded.sent_bytes),
-            transfer::saved_percent(uploaded.logical_bytes, uploaded.new_bytes),
-            uploaded.elapsed.as_secs_f64(),
-        ));
+        let more = [(unchanged, "unchanged"), (ignored, "ignored by the repository"), (failed, "failed")];
+        let more = more.iter().filter(|(count, _)| **count > 0);
+        let more: String = more.map(|(count, what)| format!(", {count} {what}")).collect();
+        let [all, new, sent] = [*logical_bytes, *new_bytes, *sent_bytes].map(BinaryBytes);
+        let saved = format!("{new} new, {sent} sent, saved {saved_percent} %");
+        complain(&format_args!("{files} files{more}, {all}: {saved}; {seconds:.1} s"));
         Ok(())
-    }
-
-    fn print_json(&self, uploaded: &Uploaded) -> Result<(), CliError> {
-        let totals = Totals {
-            repo: self.to.repo.to_string(),
-            revision: self.to.revision(),
-            commit: uploaded.commit.as_ref(),
-            commits: uploaded.commits,
-            files: uploaded.files,
-            unchanged: uploaded.unchanged,
-            ignored: uploaded.ignored,
-            failed: uploaded.failed,
-            logical_bytes: uploaded.logical_bytes,
-            new_bytes: uploaded.new_bytes,
-            sent_bytes: uploaded.sent_bytes,
-            saved_percent: transfer::saved_percent(uploaded.logical_bytes, uploaded.new_bytes),
-            seconds: uploaded.elapsed.as_secs_f64(),
-        };
-        Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?)
     }
 }

@@ -1,6 +1,6 @@
-//! `drystone restore`: a backup becomes a store again.
+//! `drystone restore`: turns a backup into a store.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,9 +12,9 @@ use store::backup::BackupProgress;
 use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
 
 use super::backup::folder::{self, BackupFolder, Manifest};
-use super::backup::{show_leftovers, shown};
-use super::store_args::{StoreArgs, human, now_s, with_spinner};
-use crate::output::{CliError, fail};
+use super::backup::progress_line;
+use super::store_args::{StoreArgs, human, leftover_lines, now_s, with_spinner};
+use crate::output::{CliError, exit_code, fail, print_result};
 
 /// Restore a backup to an empty data directory, or to an empty bucket and database
 ///
@@ -61,7 +61,7 @@ impl Restore {
             }
             // The catalog comes last: it was whole before the run was cut.
             folder::end(&partial)?;
-            return self.show(&config, &manifest, &Restored::default());
+            return self.print(&config, &manifest, &Restored::default());
         }
         let from = backup.objects_to_read(&manifest.objects)?;
         let progress = BackupProgress::default();
@@ -87,36 +87,32 @@ impl Restore {
                 let target = RestoreTarget { objects, catalog, catalog_sha256, interrupted_s };
                 restore(&from, &backup.catalog(), &target, now_s, &progress).await.map_err(CliError::message)
             },
-            || shown(&progress),
+            || progress_line(&progress),
         )?;
         folder::end(&partial)?;
-        self.show(&config, &manifest, &restored)
+        self.print(&config, &manifest, &restored)
     }
 
-    fn show(
+    fn print(
         &self,
         config: &ServeConfig,
         manifest: &Manifest,
         restored: &Restored,
     ) -> Result<ExitCode, CliError> {
         let Restored { objects, bytes, known, needed, damaged, leftovers } = restored;
-        let mut out = io::stdout().lock();
-        if self.json {
-            let value = json!({
-                "snapshot_s": manifest.snapshot_s, "objects": objects, "bytes": bytes, "known": known,
-                "needed": needed, "damaged": damaged, "leftovers": leftovers,
-            });
-            writeln!(out, "{value}")?;
-        } else {
-            show_leftovers(&mut out, leftovers)?;
-            match objects + known {
-                0 => writeln!(out, "everything was restored before")?,
-                all => writeln!(out, "restored {all} objects ({}) and the catalog", human(*bytes))?,
-            }
-            damaged.iter().try_for_each(|damaged| writeln!(out, "not in the backup: {damaged}"))?;
-            writeln!(out, "start it with: drystone serve --data {}", config.data.display())?;
-        }
-        Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        let value = json!({
+            "snapshot_s": manifest.snapshot_s, "objects": objects, "bytes": bytes, "known": known,
+            "needed": needed, "damaged": damaged, "leftovers": leftovers,
+        });
+        let mut lines: Vec<_> = leftover_lines(leftovers).collect();
+        lines.push(match objects + known {
+            0 => "everything was restored before".to_owned(),
+            all => format!("restored {all} objects ({}) and the catalog", human(*bytes)),
+        });
+        lines.extend(damaged.iter().map(|damaged| format!("not in the backup: {damaged}")));
+        lines.push(format!("start it with: drystone serve --data {}", config.data.display()));
+        print_result(self.json, &value, lines)?;
+        Ok(exit_code(damaged.is_empty()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod list;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,14 +13,14 @@ use clap::Args;
 use client::Progress;
 use client::pull::{Puller, Wanted};
 use indicatif::BinaryBytes;
-use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest as _, Sha256 as Sha2};
 use shardpack::sink::{Destination, OutputFile};
 use xet::wire::routes::TokenScope;
 use xet::{FileHash, Sha256};
 
 use super::Target;
-use crate::output::{CliError, complain, fail};
+use crate::output::{CliError, complain, exit_code, fail, print_json};
 use crate::remote::{CacheArgs, PullArgs};
 use crate::transfer;
 
@@ -71,20 +71,6 @@ pub(super) struct Get {
     json: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Totals {
-    files: u64,
-    failed: u64,
-    bytes: u64,
-    fetched_bytes: u64,
-    from_cache_bytes: u64,
-    reused_bytes: u64,
-    resumed_files: u64,
-    leftovers_removed: u64,
-    retries: u64,
-    seconds: f64,
-}
-
 /// Downloaded files, and the number of failures.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -105,27 +91,25 @@ impl Get {
         };
         let work = transfer::in_time(self.pull.deadline, work);
         let outcome = transfer::run(&progress, transfer::fetched, work)?;
-        let totals = Totals {
-            files: outcome.files,
-            failed: outcome.failed,
-            bytes: outcome.bytes,
-            fetched_bytes: progress.wire_bytes.value(),
-            from_cache_bytes: progress.known_bytes.value(),
-            reused_bytes: progress.reused_bytes.value(),
-            resumed_files: progress.resumed_files.value(),
-            leftovers_removed: progress.leftovers.value(),
-            retries: progress.retries.value(),
-            seconds: started.elapsed().as_secs_f64(),
-        };
-        match self.json {
-            true => writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?,
-            false if !to_stdout => {
-                transfer::report_leftovers(&progress);
-                say(&totals);
-            }
-            false => {}
+        let (seconds, failed) = (started.elapsed().as_secs_f64(), outcome.failed);
+        let [fetched, cached, reused] =
+            [&progress.wire_bytes, &progress.known_bytes, &progress.reused_bytes].map(|count| count.value());
+        if self.json {
+            let totals = json!({
+                "files": outcome.files, "failed": failed, "bytes": outcome.bytes, "fetched_bytes": fetched,
+                "from_cache_bytes": cached, "reused_bytes": reused, "resumed_files": progress.resumed_files.value(),
+                "leftovers_removed": progress.leftovers.value(), "retries": progress.retries.value(),
+                "seconds": seconds,
+            });
+            print_json(&mut io::stdout(), &totals)?;
+        } else if !to_stdout {
+            transfer::report_leftovers(&progress);
+            let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+            let [bytes, fetched, cached, reused] = [outcome.bytes, fetched, cached, reused].map(BinaryBytes);
+            let sources = format!("{fetched} fetched, {cached} from the cache, {reused} here already");
+            complain(&format_args!("{} files{failed}, {bytes}: {sources}; {seconds:.1} s", outcome.files));
         }
-        Ok(ExitCode::from(u8::from(totals.failed > 0)))
+        Ok(exit_code(failed == 0))
     }
 
     async fn puller(&self) -> Result<Puller, CliError> {
@@ -245,19 +229,6 @@ impl io::Write for Digested {
 }
 
 const ONE_FILE: &str = "standard output takes the bytes of one file, and nothing else";
-
-fn say(totals: &Totals) {
-    let failed = if totals.failed > 0 { format!(", {} failed", totals.failed) } else { String::new() };
-    complain(&format_args!(
-        "{} files{failed}, {}: {} fetched, {} from the cache, {} here already; {:.1} s",
-        totals.files,
-        BinaryBytes(totals.bytes),
-        BinaryBytes(totals.fetched_bytes),
-        BinaryBytes(totals.from_cache_bytes),
-        BinaryBytes(totals.reused_bytes),
-        totals.seconds,
-    ));
-}
 
 /// Reads `A-B` or `A-`.
 pub(crate) fn parse_range(text: &str) -> Result<Range<u64>, String> {
