@@ -1,5 +1,6 @@
 //! The commands `drystone` and `shardpack`.
 
+mod clock;
 mod cmd;
 mod describe;
 mod files;

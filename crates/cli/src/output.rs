@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use serde::Serialize;
+use serde_json::Value;
 use xet::FormatError;
 
 /// An error on its way to standard error.
@@ -94,6 +95,14 @@ pub(crate) fn print_json(out: &mut impl Write, value: &impl Serialize) -> Result
 pub(crate) fn print_json_pretty(out: &mut impl Write, value: &impl Serialize) -> Result<(), CliError> {
     serde_json::to_writer_pretty(&mut *out, value)?;
     Ok(out.write_all(b"\n")?)
+}
+
+/// The value without fields that are null.
+pub(crate) fn without_nulls(mut value: Value) -> Value {
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, field| !field.is_null());
+    }
+    value
 }
 
 /// Prints the result of a command: one JSON document, or lines of text.

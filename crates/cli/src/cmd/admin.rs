@@ -8,7 +8,6 @@ mod users;
 
 pub(super) use quota::text as quota_text;
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -16,7 +15,7 @@ use serde_json::Value;
 use store::repo::{RepoId, RepoName};
 
 use super::store_args::{StoreArgs, local_operator};
-use crate::output::CliError;
+use crate::output::{CliError, block_on, print_result};
 
 /// Manage users, organisations, members, repositories, the trash and quotas; read the audit log
 ///
@@ -176,22 +175,14 @@ enum TrashVerb {
 
 impl Admin {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let runtime = tokio::runtime::Runtime::new();
-        let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
         let Self { target, verb } = self;
-        let values = runtime.block_on(async {
+        let values = block_on(async {
             match &target.endpoint {
                 Some(endpoint) => remote::Remote::new(endpoint, target.token.clone())?.run(verb).await,
                 None => store::audit::by(local_operator(), local::run(&target.place, verb)).await,
             }
         })?;
-        let mut out = io::stdout().lock();
-        for value in values {
-            match target.json {
-                true => writeln!(out, "{value}")?,
-                false => writeln!(out, "{}", text(&value))?,
-            }
-        }
+        values.iter().try_for_each(|value| print_result(target.json, value, [text(value)]))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -11,7 +11,8 @@ use server::{House, ServeConfig};
 use store::Objects;
 use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
 
-use super::store_args::{StoreArgs, human, leftover_lines, now_s, with_spinner};
+use super::store_args::{StoreArgs, human, leftover_lines, with_spinner};
+use crate::clock::now_s;
 use crate::output::{CliError, exit_code, fail, print_result};
 use folder::{BackupFolder, Manifest};
 

@@ -91,7 +91,7 @@ async fn examine(config: &ServeConfig, speeds: &[kernels::Speed]) -> Vec<Finding
     if !findings.iter().any(is_down) {
         findings.push(services::store(config).await);
     }
-    findings.push(services::clock(super::store_args::now_s(), catalog_off_s, bucket_off_s));
+    findings.push(services::clock(crate::clock::now_s(), catalog_off_s, bucket_off_s));
     findings.extend(services::certificate(config));
     findings
 }

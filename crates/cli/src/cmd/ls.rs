@@ -7,7 +7,7 @@ use clap::Args;
 use client::hub::{Entry, Hub, RepoPath};
 use serde_json::json;
 
-use crate::output::{CliError, block_on};
+use crate::output::{CliError, block_on, without_nulls};
 use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
 
 /// List what is in a repository, or in a folder of it
@@ -83,13 +83,9 @@ impl<W: io::Write> Out<W> {
         let Entry { path, is_folder, bytes, oid, sha256, xet } = entry;
         if self.json {
             let kind = if *is_folder { "directory" } else { "file" };
-            let mut line = json!({"type": kind, "path": path, "size": bytes, "oid": oid});
-            if let Some(sha256) = sha256 {
-                line["sha256"] = json!(sha256);
-            }
-            if let Some(xet) = xet {
-                line["hash"] = json!(xet);
-            }
+            let line = without_nulls(json!({
+                "type": kind, "path": path, "size": bytes, "oid": oid, "sha256": sha256, "hash": xet,
+            }));
             write!(self.to, "{}{line}", if self.lines == 0 { "[" } else { ",\n " })?;
         } else {
             writeln!(self.to, "{bytes:>14} {path}{}", if *is_folder { "/" } else { "" })?;

@@ -13,7 +13,8 @@ use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
 
 use super::backup::folder::{self, BackupFolder, Manifest};
 use super::backup::progress_line;
-use super::store_args::{StoreArgs, human, leftover_lines, now_s, with_spinner};
+use super::store_args::{StoreArgs, human, leftover_lines, with_spinner};
+use crate::clock::now_s;
 use crate::output::{CliError, exit_code, fail, print_result};
 
 /// Restore a backup to an empty data directory, or to an empty bucket and database

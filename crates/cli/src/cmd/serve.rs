@@ -87,7 +87,7 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let mut drafts = store.remove_drafts().await?;
     drafts.append(&mut data_dir.remove_leftovers().unwrap_or_default());
     store.compute_digests_early();
-    let is_first = data_dir.admit_admin(&config, &keys, &store, super::token::now_s()).await?;
+    let is_first = data_dir.admit_admin(&config, &keys, &store, crate::clock::now_s()).await?;
     let data_urls = DataUrls::choose(&config, &store).await?;
     let tls = config.tls().as_ref().map(Tls::open).transpose().map_err(CliError::message)?;
     let listen = config.listen;

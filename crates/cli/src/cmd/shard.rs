@@ -13,11 +13,11 @@ use xet::compress::Policy;
 use xet::shard::{Form, LookupTables, ShardBuilder, StoredOptions};
 use xet::{HashKey, ShardHash};
 
-use super::inspect::{describe_shard, print_json};
+use super::inspect::describe_shard;
 use super::xorb::FooterChoice;
 use crate::describe::shard::{ShardDescription, parse_key};
 use crate::files::{leads_to_stdout, read_shard, write_whole};
-use crate::output::{CliError, fail};
+use crate::output::{CliError, fail, print_json_pretty};
 use packing::Packing;
 
 /// Make a shard, or take one apart
@@ -213,7 +213,7 @@ impl Dump {
     fn run(self) -> Result<ExitCode, CliError> {
         let description = describe_shard(&self.shard, &read_shard(&self.shard)?)?;
         let mut out = BufWriter::new(io::stdout());
-        print_json(&mut out, &description)?;
+        print_json_pretty(&mut out, &description)?;
         out.flush()?;
         Ok(ExitCode::SUCCESS)
     }

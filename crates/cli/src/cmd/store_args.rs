@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -166,10 +166,6 @@ pub(super) fn seconds(text: &str) -> Result<u64, String> {
     let number = digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let seconds = number.and_then(|number| number.checked_mul(factor));
     seconds.ok_or_else(|| "expected a time such as 22d, 36h or 90s".to_owned())
-}
-
-pub(super) fn now_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use serde_json::json;
 use store::verify::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
 
 use super::backup::folder::SnapshotCopy;
-use super::store_args::{StoreArgs, human, now_s, seconds, with_spinner};
+use super::store_args::{StoreArgs, human, seconds, with_spinner};
+use crate::clock::now_s;
 use crate::output::{CliError, exit_code, fail, print_result};
 
 /// Check that every object of a store exists, or with --deep read them all

@@ -7,6 +7,7 @@ use store::catalog::keep::QuotaOf;
 use store::repo::RepoName;
 use store::repo::oid::Oid;
 
+use crate::clock::now_s;
 use crate::cmd::store_args::{human, seconds};
 use crate::size;
 
@@ -74,7 +75,7 @@ pub(super) struct Audit {
 
 impl Audit {
     pub(super) fn since_s(&self) -> u64 {
-        self.since.map_or(0, |ago| crate::cmd::store_args::now_s().saturating_sub(ago))
+        self.since.map_or(0, |ago| now_s().saturating_sub(ago))
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 use xet::wire::routes::TokenScope;
 
 use super::Target;
-use crate::output::{CliError, complain, exit_code, print_json_pretty, stdout};
+use crate::output::{CliError, complain, exit_code, print_json_pretty, stdout, without_nulls};
 use crate::transfer;
 
 /// Upload files and print their XET hashes
@@ -100,11 +100,8 @@ impl Put {
 
 fn print_json(pushed: &Pushed, saved_percent: f64) -> Result<(), CliError> {
     let line = |file: &client::push::PushedFile| {
-        let mut line = json!({"path": file.path.to_string_lossy(), "hash": file.hash, "size": file.bytes});
-        if let Some(sha256) = file.sha256 {
-            line["sha256"] = json!(sha256);
-        }
-        line
+        let (path, sha256) = (file.path.to_string_lossy(), file.sha256);
+        without_nulls(json!({"path": path, "hash": file.hash, "size": file.bytes, "sha256": sha256}))
     };
     let report = json!({
         "files": pushed.files.iter().map(line).collect::<Vec<_>>(), "logical_bytes": pushed.logical_bytes,

@@ -7,8 +7,8 @@ use server::{House, Key, ServeConfig, Tls};
 use store::repo::RepoId;
 use store::{Digest, ObjectKey, Objects, catalog};
 
-use super::super::store_args::now_s;
 use super::Finding;
+use crate::clock::now_s;
 
 /// Whether the catalog answers, how old its tables are, and how far its clock is from ours, in seconds.
 pub(super) async fn catalog_of(config: &ServeConfig) -> (Finding, Option<u64>) {

@@ -1,10 +1,9 @@
 //! `drystone token create`.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use serde_json::{Value, json};
 use server::auth::Origin;
 use server::auth::personal::{self, Wanted};
 use server::{CasTokens, Claims, House, RepoKind, Repository, Secret};
@@ -14,8 +13,9 @@ use store::catalog::tokens::{Bound, Rights, TokenRow};
 use store::repo::{NamespaceRow, NamespaceState, RepoName};
 use xet::wire::routes::TokenScope;
 
-use super::{StoreArgs, TokenJson, block_on, now_s};
-use crate::output::{CliError, complain, fail};
+use super::{StoreArgs, run_as_operator, token_json};
+use crate::clock::now_s;
+use crate::output::{CliError, complain, fail, print_result};
 
 /// Print a new token, this once
 ///
@@ -76,15 +76,6 @@ enum ScopeChoice {
     Admin,
 }
 
-/// A token as JSON, with what was made of it.
-#[derive(Serialize)]
-struct CreatedToken<'a> {
-    token: &'a str,
-    exp: Option<u64>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    row: Option<TokenJson<'a>>,
-}
-
 impl Create {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let has_place = self.repo.is_some() || self.namespace.is_some();
@@ -99,7 +90,7 @@ impl Create {
         // Before anything is stored.
         let signer = self.cas.then(|| self.signer()).transpose()?;
         let now_s = now_s();
-        let (token, row) = block_on(async {
+        let (token, row) = run_as_operator(async {
             let catalog = self.place.open_catalog().await?;
             let owner = self.owner(&catalog).await?;
             let (token, mut row) = self.make(owner, now_s)?;
@@ -112,7 +103,7 @@ impl Create {
         })?;
         match (signer, &self.repo) {
             (Some(signer), Some(repo)) => self.sign(&signer, repo.clone(), &row),
-            _ => self.print(&token, row.expires_s, Some(TokenJson::new(&row, now_s))),
+            _ => self.print(&token, row.expires_s, token_json(&row)),
         }
     }
 
@@ -202,23 +193,19 @@ impl Create {
         let claims = Claims::new(&row.subject, Origin::Token(row.id.clone()), scope, repo, now_s, ttl_s);
         let claims = Claims { repo_id: row.repo_id, ..claims };
         let issued = signer.issue(&claims);
-        self.print(&issued.token, Some(issued.expires_s), None)
+        self.print(&issued.token, Some(issued.expires_s), json!({}))
     }
 
+    /// Prints a token, with --json with the fields of `value` too.
     fn print(
         &self,
         token: &Secret<String>,
         exp: Option<u64>,
-        row: Option<TokenJson<'_>>,
+        mut value: Value,
     ) -> Result<ExitCode, CliError> {
-        let mut out = io::stdout().lock();
-        match self.json {
-            true => {
-                let made = CreatedToken { token: token.expose(), exp, row };
-                writeln!(out, "{}", serde_json::to_string(&made)?)?;
-            }
-            false => writeln!(out, "{}", token.expose())?,
-        }
+        value["token"] = json!(token.expose());
+        value["exp"] = json!(exp);
+        print_result(self.json, &value, [token.expose().clone()])?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,13 +1,13 @@
 //! `drystone token list`.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
 use store::catalog::tokens::{Bound, TokenRow};
 
-use super::{StoreArgs, TokenJson, block_on, now_s, repo_text, state_of};
-use crate::output::CliError;
+use super::{StoreArgs, repo_text, run_as_operator, state_of, token_json};
+use crate::clock::now_s;
+use crate::output::{CliError, print_result};
 
 /// List the tokens of a server, never what they are
 #[derive(Debug, Args)]
@@ -30,22 +30,15 @@ pub(super) struct List {
 impl List {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let now_s = now_s();
-        let rows = block_on(async {
+        let rows = run_as_operator(async {
             self.place.open_catalog().await?.tokens().all().await.map_err(CliError::message)
         })?;
         let rows: Vec<_> = rows.iter().filter(|row| self.all || row.is_live(now_s)).collect();
-        let mut out = io::stdout().lock();
-        if self.json {
-            let shown: Vec<_> = rows.iter().map(|row| TokenJson::new(row, now_s)).collect();
-            writeln!(out, "{}", serde_json::to_string(&shown)?)?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        let values: Vec<_> = rows.iter().map(|row| token_json(row)).collect();
         let mut lines =
             vec![["id", "scope", "where", "whose", "state", "last used", "label"].map(str::to_owned)];
         lines.extend(rows.iter().map(|row| line(row, now_s)));
-        for line in aligned(&lines) {
-            writeln!(out, "{line}")?;
-        }
+        print_result(self.json, &values, aligned(&lines))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,16 +1,16 @@
 //! `drystone token revoke`.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
 use server::House;
 use store::catalog::tokens::TokenRow;
 
-use super::{StoreArgs, TokenJson, block_on, now_s};
-use crate::output::{CliError, fail};
+use super::{StoreArgs, run_as_operator, token_json};
+use crate::clock::now_s;
+use crate::output::{CliError, fail, print_result};
 
-/// Take a token back
+/// Revoke a token
 ///
 /// A running server refuses it within a few seconds. CAS tokens that were got with it stay good until they expire (`token_ttl_s`).
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ impl Revoke {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let now_s = now_s();
         let config = self.place.config()?;
-        let row = block_on(async {
+        let row = run_as_operator(async {
             let catalog = self.place.open_catalog().await?;
             let id = pick(&catalog.tokens().all().await?, &self.which, now_s)?;
             let row = catalog.tokens().revoke(&id, now_s).await?;
@@ -43,16 +43,9 @@ impl Revoke {
         let data_dir = House::new(&config.data);
         let file = data_dir.admin_token_file();
         let removed = data_dir.remove_admin_token(&row).map_err(|error| CliError::io(&file, error))?;
-        let mut out = io::stdout().lock();
-        match self.json {
-            true => writeln!(out, "{}", serde_json::to_string(&TokenJson::new(&row, now_s))?)?,
-            false => {
-                writeln!(out, "revoked {} ({})", row.id, row.label)?;
-                if removed {
-                    writeln!(out, "removed {}", file.display())?;
-                }
-            }
-        }
+        let mut lines = vec![format!("revoked {} ({})", row.id, row.label)];
+        lines.extend(removed.then(|| format!("removed {}", file.display())));
+        print_result(self.json, &token_json(&row), lines)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -8,7 +8,7 @@ use shardpack::{ErrorKind, ReadOptions, ShardPackReader};
 
 use super::open_set;
 use crate::output::{CliError, fail, print_json, stdout};
-use crate::packs::describe::RecordDescription;
+use crate::packs::describe;
 use crate::packs::http::Network;
 
 /// Write one entry to standard output, or one record as JSON
@@ -72,8 +72,8 @@ impl Cat {
         match entry {
             Some(entry) => out.write_all(&read_entry(pack, ordinal, entry)?)?,
             None => {
-                let description = pack
-                    .with_record(ordinal, |record| RecordDescription::of(record, ordinal, TEXT_BYTES_MAX))?;
+                let description =
+                    pack.with_record(ordinal, |record| describe::record(record, ordinal, TEXT_BYTES_MAX))?;
                 print_json(&mut out, &description)?;
             }
         }

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use shardpack::content_type::ContentTypes;
@@ -12,6 +11,7 @@ use shardpack::sink::{Limits, Rolling};
 use shardpack::{Record, WriteOptions};
 
 use super::{Compression, check_output, pair, report};
+use crate::clock::now_s;
 use crate::output::{CliError, complain, fail, report_leftovers};
 use crate::packs::input::folder::{self, FolderOptions};
 use crate::packs::input::group::Group;
@@ -214,7 +214,7 @@ impl Create {
             metadata,
             column: self.column.clone(),
             digests: self.digests,
-            created: self.timestamp.then(now),
+            created: self.timestamp.then(|| server::http::iso(now_s()).replace(".000Z", "Z")),
             group: Some(if self.manifest.is_some() { Group::Manifest } else { self.group }.name().to_owned()),
             record_bytes_max: self.record_size_limit,
         })
@@ -291,21 +291,4 @@ fn split(record: &Record, max: u64) -> Result<Vec<Record>, CliError> {
 
 pub(super) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// The time as `2026-01-31T12:00:00Z`.
-fn now() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days to a date by whole 400-year cycles that begin in March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }

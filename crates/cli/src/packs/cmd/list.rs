@@ -9,7 +9,7 @@ use shardpack::{ReadOptions, ShardPackReader, Verify};
 
 use super::open_set;
 use crate::output::{CliError, stdout};
-use crate::packs::describe::RecordDescription;
+use crate::packs::describe;
 use crate::packs::http::Network;
 
 /// List the records of packs
@@ -72,26 +72,18 @@ impl List {
         let mut ordinal = range.start;
         let mut records = pack.records(range);
         while let Some(seen) = records.next_with(|record| {
-            if self.long {
-                RecordDescription::of(record, ordinal, 0)
-                    .map(|description| (String::new(), Some(description)))
-            } else {
-                Ok((record.key().to_owned(), None))
+            if !self.long {
+                return Ok(record.key().to_owned());
             }
+            let mut entries = Vec::new();
+            for entry in record.entries() {
+                let entry = entry?;
+                entries.push(format!("{}:{}", entry.name(), entry.file_size()));
+            }
+            let (offset, size, key) = (record.offset(), record.block().len(), record.key());
+            Ok(format!("{ordinal:>8} {offset:>14} {size:>12}  {key}  {}", entries.join(" ")))
         }) {
-            match seen? {
-                (key, None) => writeln!(out, "{key}")?,
-                (_, Some(record)) => {
-                    let entries: Vec<_> =
-                        record.entries.iter().map(|entry| format!("{}:{}", entry.name, entry.size)).collect();
-                    let (key, entries) = (&record.key, entries.join(" "));
-                    writeln!(
-                        out,
-                        "{:>8} {:>14} {:>12}  {key}  {entries}",
-                        record.ordinal, record.offset, record.size
-                    )?;
-                }
-            }
+            writeln!(out, "{}", seen?)?;
             ordinal += 1;
         }
         Ok(())
@@ -110,7 +102,7 @@ fn list_json(pack: &ShardPackReader, range: Range<u64>, out: &mut impl Write) ->
     )?;
     let mut ordinal = range.start;
     let mut records = pack.records(range.clone());
-    while let Some(seen) = records.next_with(|record| RecordDescription::of(record, ordinal, 0)) {
+    while let Some(seen) = records.next_with(|record| describe::record(record, ordinal, 0)) {
         let record = seen?;
         if ordinal > range.start {
             out.write_all(b",\n")?;

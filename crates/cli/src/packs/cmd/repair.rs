@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::json;
 use shardpack::recover::Loss;
 use shardpack::repair::{RepairOptions, repair};
 use shardpack::sink::{Destination, remove_leftovers};
 
 use super::{check_output, source};
-use crate::output::{CliError, fail, print_json, report_leftovers, stdout};
+use crate::output::{CliError, fail, print_json, report_leftovers, stdout, without_nulls};
 use crate::packs::http::Network;
 use crate::progress::Progress;
 
@@ -38,15 +38,6 @@ pub(crate) struct Repair {
     json: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct LossDescription {
-    offset: u64,
-    bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    why: String,
-}
-
 impl Repair {
     pub(crate) fn run(self, network: &Network) -> Result<ExitCode, CliError> {
         if let (Ok(from), Ok(to)) = (self.pack.canonicalize(), self.output.canonicalize())
@@ -66,18 +57,17 @@ impl Repair {
             _ => Box::new(stdout()),
         };
         if self.json {
-            let loss = |loss: &Loss| LossDescription {
-                offset: loss.range.start,
-                bytes: loss.range.end - loss.range.start,
-                key: loss.key.clone(),
-                why: loss.why.clone(),
+            let loss = |loss: &Loss| {
+                let bytes = loss.range.end - loss.range.start;
+                without_nulls(
+                    json!({"offset": loss.range.start, "bytes": bytes, "key": loss.key, "why": loss.why}),
+                )
             };
             let lost: Vec<_> = repaired.lost.iter().map(loss).collect();
-            let output = self.output.display().to_string();
             let (kept, partial) = (repaired.kept, repaired.partial);
             print_json(
                 &mut out,
-                &serde_json::json!({ "pack": output, "kept": kept, "partial": partial, "lost": lost }),
+                &json!({"pack": self.output, "kept": kept, "partial": partial, "lost": lost}),
             )?;
         } else {
             let lost = repaired.lost.len();

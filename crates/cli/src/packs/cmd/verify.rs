@@ -4,12 +4,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::json;
 use shardpack::check::{self, Report, VerifyOptions};
 use shardpack::{Error, ErrorKind};
 
 use super::{names, source};
-use crate::output::{CliError, complain, print_json, stdout};
+use crate::output::{CliError, complain, print_json, stdout, without_nulls};
 use crate::packs::http::Network;
 use crate::progress::Progress;
 
@@ -33,27 +33,6 @@ pub(crate) struct Verify {
     /// Print JSON, one document for each pack
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Verified<'a> {
-    pack: &'a str,
-    sound: bool,
-    is_pack: bool,
-    bytes: u64,
-    records: u64,
-    fault_count: u64,
-    faults: Vec<FaultDescription>,
-}
-
-#[derive(Debug, Serialize)]
-struct FaultDescription {
-    offset: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entry: Option<String>,
-    what: String,
 }
 
 impl Verify {
@@ -88,40 +67,35 @@ impl Verify {
     fn show(&self, name: &str, report: &Report, is_pack: bool, out: &mut impl Write) -> Result<u8, CliError> {
         let sound = report.is_sound();
         if self.json {
-            let fault = |fault: &check::Fault| FaultDescription {
-                offset: fault.offset,
-                key: fault.key.clone(),
-                entry: fault.entry.clone(),
-                what: fault.what.clone(),
+            let fault = |fault: &check::Fault| {
+                let (key, entry) = (&fault.key, &fault.entry);
+                without_nulls(json!({"offset": fault.offset, "key": key, "entry": entry, "what": fault.what}))
             };
-            let faults = report.faults.iter().map(fault).collect();
-            let (bytes, records, fault_count) = (report.bytes, report.records, report.fault_count);
-            print_json(out, &Verified { pack: name, sound, is_pack, bytes, records, fault_count, faults })?;
+            let value = json!({
+                "pack": name, "sound": sound, "is_pack": is_pack, "bytes": report.bytes, "records": report.records,
+                "fault_count": report.fault_count, "faults": report.faults.iter().map(fault).collect::<Vec<_>>(),
+            });
+            print_json(out, &value)?;
         } else if sound {
             writeln!(out, "{name}: sound, {} records, {} bytes", report.records, report.bytes)?;
         } else {
-            writeln!(
-                out,
-                "{name}: DAMAGED, {} faults, {} sound records",
-                report.fault_count, report.records
-            )?;
-            for fault in report.faults.iter().take(SHOWN_MAX) {
-                let record = fault.key.as_ref().map(|key| format!("record {key:?}: ")).unwrap_or_default();
-                let entry =
-                    fault.entry.as_ref().map(|entry| format!("entry {entry:?}: ")).unwrap_or_default();
-                let offset = if fault.what.starts_with("offset ") {
-                    String::new()
-                } else {
-                    format!("offset {}: ", fault.offset)
-                };
-                writeln!(out, "  {record}{entry}{offset}{}", fault.what)?;
+            let Report { fault_count, records, faults, .. } = report;
+            writeln!(out, "{name}: DAMAGED, {fault_count} faults, {records} sound records")?;
+            for fault in faults.iter().take(SHOWN_MAX) {
+                let mut place = String::new();
+                if let Some(key) = &fault.key {
+                    place += &format!("record {key:?}: ");
+                }
+                if let Some(entry) = &fault.entry {
+                    place += &format!("entry {entry:?}: ");
+                }
+                if !fault.what.starts_with("offset ") {
+                    place += &format!("offset {}: ", fault.offset);
+                }
+                writeln!(out, "  {place}{}", fault.what)?;
             }
-            if report.fault_count > SHOWN_MAX as u64 {
-                writeln!(
-                    out,
-                    "  and {} more; --json shows up to a thousand",
-                    report.fault_count - SHOWN_MAX as u64
-                )?;
+            if let Some(more @ 1..) = fault_count.checked_sub(SHOWN_MAX as u64) {
+                writeln!(out, "  and {more} more; --json shows up to a thousand")?;
             }
         }
         Ok(u8::from(!sound))
