@@ -9,8 +9,10 @@ use clap::Args;
 use client::cache::Cache;
 use client::cas::http::HttpOptions;
 use client::hub::Hub;
+use client::hub::pattern::Selection;
 use client::hub::settings::Settings;
 use client::pull::PullOptions;
+use client::push::PushOptions;
 use client::token::Token;
 
 use crate::output::{CliError, fail};
@@ -122,14 +124,74 @@ impl CacheArgs {
             None => Ok(None),
         }
     }
+}
 
-    /// Connects to the hub through that cache.
-    pub(crate) fn hub(&self, hub: &HubArgs, cache: Option<&Arc<Cache>>) -> Result<Hub, CliError> {
-        let hub = hub.hub()?;
+/// The hub, read through a cache.
+#[derive(Debug, Args)]
+pub(crate) struct CachedHubArgs {
+    #[command(flatten)]
+    hub: HubArgs,
+
+    #[command(flatten)]
+    cache_dir: CacheDirArgs,
+
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+impl CachedHubArgs {
+    /// Connects to the hub through the cache, if there is one.
+    pub(crate) fn open(&self) -> Result<(Hub, Option<Arc<Cache>>), CliError> {
+        let cache = self.cache.cache(&self.cache_dir)?;
+        let hub = self.hub.hub()?;
         Ok(match cache {
-            Some(cache) => hub.with_cache(cache.clone(), self.offline),
-            None => hub,
+            Some(cache) => (hub.with_cache(cache.clone(), self.cache.offline), Some(cache)),
+            None => (hub, None),
         })
+    }
+}
+
+/// Files of a directory or repository.
+#[derive(Debug, Args)]
+pub(crate) struct SelectionArgs {
+    /// Only files that match; `*` matches slashes too
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+
+    /// No files that match
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+}
+
+impl SelectionArgs {
+    pub(crate) fn selection(&self) -> Selection {
+        Selection { include: self.include.clone(), exclude: self.exclude.clone() }
+    }
+}
+
+/// Options of uploads.
+#[derive(Debug, Args)]
+pub(crate) struct PushArgs {
+    /// Number of worker threads [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Memory limit in bytes for data in flight [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
+    #[arg(long = "memory", value_name = "BYTES")]
+    memory_bytes: Option<u64>,
+
+    /// Seconds after which to fail altogether
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) deadline: Option<u64>,
+}
+
+impl PushArgs {
+    /// Converts to options of the push engine, with this cache directory.
+    pub(crate) fn options(&self, cache: Option<PathBuf>, dry_run: bool) -> PushOptions {
+        let mut options = PushOptions { cache, dry_run, ..PushOptions::default() };
+        options.threads = self.threads.unwrap_or(options.threads);
+        options.memory_bytes = self.memory_bytes.unwrap_or(options.memory_bytes);
+        options
     }
 }
 

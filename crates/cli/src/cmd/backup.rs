@@ -97,11 +97,10 @@ impl Backup {
         match (folder.manifest()?, &self.objects_dest) {
             (Some(before), Some(url)) if before.objects.as_ref() != Some(url) => {
                 let there = before.objects.as_deref().unwrap_or("the directory itself");
-                let message = format!(
+                fail(format!(
                     "{}: the objects of this backup are in {there}; name that, or another DEST",
                     self.dest.display()
-                );
-                fail(message)
+                ))
             }
             (Some(before), None) => Ok(before.objects),
             (_, url) => Ok(url.clone()),

@@ -12,7 +12,7 @@ use client::pull::PullOptions;
 
 use super::cas::parse_range;
 use crate::output::{CliError, fail};
-use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
+use crate::remote::CachedHubArgs;
 use crate::transfer;
 
 /// Write a file of a repository, or a range of its bytes, to standard output
@@ -29,13 +29,7 @@ pub(crate) struct Cat {
     range: Option<Range<u64>>,
 
     #[command(flatten)]
-    hub: HubArgs,
-
-    #[command(flatten)]
-    cache_dir: CacheDirArgs,
-
-    #[command(flatten)]
-    cache: CacheArgs,
+    hub: CachedHubArgs,
 
     /// Seconds after which to give up
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -53,8 +47,7 @@ impl Cat {
     }
 
     async fn write(&self) -> Result<(), CliError> {
-        let cache = self.cache.cache(&self.cache_dir)?;
-        let hub = self.cache.hub(&self.hub, cache.as_ref())?;
+        let (hub, cache) = self.hub.open()?;
         let options = PullOptions { cache, ..PullOptions::default() };
         let range = self.range.clone().unwrap_or(0..u64::MAX);
         let mut out = Out { to: io::stdout(), broken: None };

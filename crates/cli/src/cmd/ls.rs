@@ -8,7 +8,7 @@ use client::hub::{Entry, Hub, RepoPath};
 use serde_json::json;
 
 use crate::output::{CliError, block_on, without_nulls};
-use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
+use crate::remote::CachedHubArgs;
 
 /// List what is in a repository, or in a folder of it
 ///
@@ -31,19 +31,12 @@ pub(crate) struct Ls {
     json: bool,
 
     #[command(flatten)]
-    hub: HubArgs,
-
-    #[command(flatten)]
-    cache_dir: CacheDirArgs,
-
-    #[command(flatten)]
-    cache: CacheArgs,
+    hub: CachedHubArgs,
 }
 
 impl Ls {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let cache = self.cache.cache(&self.cache_dir)?;
-        let hub = self.cache.hub(&self.hub, cache.as_ref())?;
+        let (hub, _) = self.hub.open()?;
         block_on(self.list(&hub)).map(|()| ExitCode::SUCCESS)
     }
 

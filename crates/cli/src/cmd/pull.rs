@@ -10,12 +10,11 @@ use clap::Args;
 use client::Progress;
 use client::hub::RepoPath;
 use client::hub::download::{DownloadOptions, Downloaded, FileOutcome, download};
-use client::hub::pattern::Selection;
 use indicatif::BinaryBytes;
 use serde_json::json;
 
 use crate::output::{CliError, complain, exit_code, print_json};
-use crate::remote::{CacheArgs, CacheDirArgs, HubArgs, PullArgs};
+use crate::remote::{CachedHubArgs, PullArgs, SelectionArgs};
 use crate::transfer;
 
 /// Download a repository, or a file or folder of it
@@ -37,13 +36,8 @@ pub(crate) struct Pull {
     #[arg(value_name = "DEST")]
     to: PathBuf,
 
-    /// Only files that match; `*` matches slashes too
-    #[arg(long, value_name = "PATTERN")]
-    include: Vec<String>,
-
-    /// No files that match
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
+    #[command(flatten)]
+    selection: SelectionArgs,
 
     /// List what would be fetched, without changing anything
     #[arg(long)]
@@ -54,13 +48,7 @@ pub(crate) struct Pull {
     json: bool,
 
     #[command(flatten)]
-    hub: HubArgs,
-
-    #[command(flatten)]
-    cache_dir: CacheDirArgs,
-
-    #[command(flatten)]
-    cache: CacheArgs,
+    hub: CachedHubArgs,
 
     #[command(flatten)]
     pull: PullArgs,
@@ -77,10 +65,9 @@ impl Pull {
     }
 
     async fn download(&self, progress: &Arc<Progress>) -> Result<Downloaded, CliError> {
-        let cache = self.cache.cache(&self.cache_dir)?;
-        let hub = self.cache.hub(&self.hub, cache.as_ref())?;
+        let (hub, cache) = self.hub.open()?;
         let pull = self.pull.options(cache);
-        let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
+        let selection = self.selection.selection();
         let options = DownloadOptions { pull, selection, dry_run: self.dry_run };
         let lists = self.dry_run && !self.json;
         let mut each = |outcome: FileOutcome<'_>| match outcome {

@@ -1,22 +1,19 @@
 //! `drystone push`: files into a repository.
 
 use std::io::{self, Write as _};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use client::hub::RepoPath;
-use client::hub::pattern::Selection;
 use client::hub::upload::{FileOutcome, SourceFiles, UploadOptions, Uploaded, Visibility, upload};
-use client::push::PushOptions;
 use client::{ErrorKind, Progress};
 use indicatif::BinaryBytes;
 use serde_json::json;
 
 use crate::output::{CliError, complain, exit_code, print_json};
-use crate::remote::{CacheDirArgs, HubArgs};
+use crate::remote::{CacheDirArgs, HubArgs, PushArgs, SelectionArgs};
 use crate::transfer;
 
 /// Upload files into a repository
@@ -38,13 +35,8 @@ pub(crate) struct Push {
     #[arg(required = true, value_name = "REPO[@REVISION][:PATH]")]
     to: RepoPath,
 
-    /// Only files that match; `*` matches slashes too
-    #[arg(long, value_name = "PATTERN")]
-    include: Vec<String>,
-
-    /// No files that match
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
+    #[command(flatten)]
+    selection: SelectionArgs,
 
     /// Commit message
     #[arg(short, long, value_name = "TEXT")]
@@ -72,17 +64,8 @@ pub(crate) struct Push {
     #[command(flatten)]
     cache_dir: CacheDirArgs,
 
-    /// Workers [default: one for each core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
-    #[arg(long = "memory", value_name = "BYTES")]
-    memory_bytes: Option<u64>,
-
-    /// Seconds after which to give up altogether
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    deadline: Option<u64>,
+    #[command(flatten)]
+    push: PushArgs,
 }
 
 impl Push {
@@ -91,7 +74,7 @@ impl Push {
         let uploaded = transfer::run(
             &progress,
             transfer::sent,
-            transfer::in_time(self.deadline, self.upload(&progress)),
+            transfer::in_time(self.push.deadline, self.upload(&progress)),
         )?;
         self.print(&uploaded)?;
         Ok(exit_code(uploaded.failed == 0))
@@ -99,15 +82,12 @@ impl Push {
 
     async fn upload(&self, progress: &Arc<Progress>) -> Result<Uploaded, CliError> {
         let hub = self.hub.hub()?;
-        let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
+        let selection = self.selection.selection();
         let files = SourceFiles::find(self.paths.clone(), self.to.path.as_deref(), selection)?;
-        let mut push = PushOptions { dry_run: self.dry_run, ..PushOptions::default() };
-        push.cache = self.cache_dir.store_dir(&format!("{} {}", hub.endpoint(), self.to.repo));
-        push.threads = self.threads.unwrap_or(push.threads);
-        push.memory_bytes = self.memory_bytes.unwrap_or(push.memory_bytes);
+        let cache = self.cache_dir.store_dir(&format!("{} {}", hub.endpoint(), self.to.repo));
         let visibility = if self.private { Visibility::Private } else { Visibility::Public };
         let options = UploadOptions {
-            push,
+            push: self.push.options(cache, self.dry_run),
             message: self.message.clone(),
             description: String::new(),
             create: self.create.then_some(visibility),

@@ -57,8 +57,7 @@ impl Restore {
             && file.exists()
         {
             if !is_resumed {
-                let message = format!("{} is there already: name a catalog that is not", file.display());
-                return fail(message);
+                return fail(format!("{} is there already: name a catalog that is not", file.display()));
             }
             // The catalog comes last: it was whole before the run was cut.
             folder::end(&partial)?;
@@ -73,7 +72,7 @@ impl Restore {
                 {
                     return fail("the database is not empty: restore to an empty one");
                 }
-                let failed = |error| CliError::Io(config.data.display().to_string(), error);
+                let failed = |error| CliError::io(&config.data, error);
                 folder::make_private(&config.data).map_err(failed)?;
                 let objects = match &config.objects {
                     Some(url) => server::house::open_objects(url.expose())?,
@@ -138,8 +137,7 @@ fn expect_empty(folder: &Path) -> Result<(), CliError> {
             Ok(entry) if entry.file_type().is_dir() || entry.file_name() == ".lock" => {}
             Ok(entry) if entry.depth() == 1 && entry.file_name() == PARTIAL_DRAFT => {}
             Ok(_) => {
-                let message = format!("{} is not empty: restore to an empty directory", folder.display());
-                return fail(message);
+                return fail(format!("{} is not empty: restore to an empty directory", folder.display()));
             }
             Err(error) if error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) => {}
             Err(error) => return fail(error),

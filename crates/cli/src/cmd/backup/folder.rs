@@ -75,7 +75,7 @@ pub(crate) struct BackupFolder {
 impl BackupFolder {
     /// Opens the directory to back up to, and makes it if need be.
     pub(super) fn open(folder: &Path, config: &ServeConfig) -> Result<Self, CliError> {
-        let failed = |error| CliError::Io(folder.display().to_string(), error);
+        let failed = |error| CliError::io(&folder, error);
         let refuse = |why: &str| fail(format!("{}: {why}", folder.display()));
         if is_in_store(folder, config).map_err(failed)? {
             return refuse("this is the store itself; name another directory for the backup");
@@ -113,20 +113,17 @@ impl BackupFolder {
         let file = self.path(MANIFEST);
         let text = match fs::read(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|error| CliError::Io(file.display().to_string(), error))?,
+            read => read.map_err(|error| CliError::io(&file, error))?,
         };
         let manifest: Manifest = serde_json::from_slice(&text)
             .map_err(|error| CliError::Message(format!("{}: {error}", file.display())))?;
         match manifest.version {
             Manifest::VERSION => Ok(Some(manifest)),
-            version => {
-                let message = format!(
-                    "{}: a backup of version {version}; this program reads version {}",
-                    file.display(),
-                    Manifest::VERSION
-                );
-                fail(message)
-            }
+            version => fail(format!(
+                "{}: a backup of version {version}; this program reads version {}",
+                file.display(),
+                Manifest::VERSION
+            )),
         }
     }
 
@@ -140,7 +137,7 @@ impl BackupFolder {
             Some(url) => server::house::open_objects(url).map_err(CliError::message),
             None => {
                 let folder = self.path("objects");
-                make_private(&folder).map_err(|error| CliError::Io(folder.display().to_string(), error))?;
+                make_private(&folder).map_err(|error| CliError::io(&folder, error))?;
                 Objects::local(&folder).map_err(CliError::message)
             }
         }
@@ -153,10 +150,7 @@ impl BackupFolder {
             None if self.path("objects").is_dir() => {
                 Objects::local(&self.path("objects")).map_err(CliError::message)
             }
-            None => {
-                let message = format!("{}: the backup has no objects", self.folder.display());
-                fail(message)
-            }
+            None => fail(format!("{}: the backup has no objects", self.folder.display())),
         }
     }
 
@@ -220,7 +214,7 @@ impl Drop for SnapshotCopy {
 
 /// Notes since when something is under way; tells since when it was, if it was cut before.
 pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
-    let failed = |error| CliError::Io(file.display().to_string(), error);
+    let failed = |error| CliError::io(&file, error);
     match fs::read_to_string(file) {
         // Whatever it says, something was cut.
         Ok(text) => Ok(Some(text.trim().parse().unwrap_or(0))),
@@ -234,9 +228,7 @@ pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
 /// It is no longer under way.
 pub(crate) fn end(file: &Path) -> Result<(), CliError> {
     match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(CliError::Io(file.display().to_string(), error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CliError::io(&file, error)),
         _ => Ok(()),
     }
 }
@@ -246,7 +238,7 @@ pub(crate) fn copy_key(from: &Path, to: &Path) -> Result<(), CliError> {
     match fs::read(from) {
         Ok(key) => write_whole(to, &key),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(CliError::Io(from.display().to_string(), error)),
+        Err(error) => Err(CliError::io(from, error)),
     }
 }
 
@@ -261,7 +253,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 
 /// The URL of a SQLite file.
 pub(super) fn sqlite_url(file: &Path) -> Result<String, CliError> {
-    let failed = |error| CliError::Io(file.display().to_string(), error);
+    let failed = |error| CliError::io(&file, error);
     store::backup::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(CliError::message)
 }
 
@@ -284,7 +276,7 @@ fn write_whole(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
             None => File::open(".")?.sync_all(),
         }
     };
-    write().map_err(|error| CliError::Io(file.display().to_string(), error))
+    write().map_err(|error| CliError::io(&file, error))
 }
 
 /// Whether a directory, there or not, is the data directory or in the objects.
@@ -317,13 +309,12 @@ fn lock_to_read(folder: &Path) -> Result<Option<File>, CliError> {
 
 fn lock(folder: &Path) -> Result<File, CliError> {
     let file = folder.join(LOCK);
-    let failed = |error| CliError::Io(file.display().to_string(), error);
+    let failed = |error| CliError::io(&file, error);
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&file).map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(fs::TryLockError::WouldBlock) => {
-            let message = format!("{}: another backup or restore is running here", folder.display());
-            fail(message)
+            fail(format!("{}: another backup or restore is running here", folder.display()))
         }
         Err(fs::TryLockError::Error(error)) => Err(failed(error)),
     }

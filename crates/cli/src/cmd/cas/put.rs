@@ -1,20 +1,20 @@
 //! `drystone cas put`: upload files and print their XET hashes.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use client::Progress;
-use client::push::{PushOptions, Pushed, push};
+use client::push::{Pushed, push};
 use indicatif::BinaryBytes;
 use serde_json::json;
 use xet::wire::routes::TokenScope;
 
 use super::Target;
 use crate::output::{CliError, complain, exit_code, print_json_pretty, stdout, without_nulls};
+use crate::remote::PushArgs;
 use crate::transfer;
 
 /// Upload files and print their XET hashes
@@ -40,17 +40,8 @@ pub(super) struct Put {
     #[arg(long)]
     dry_run: bool,
 
-    /// Workers [default: one for each core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
-    #[arg(long, value_name = "BYTES")]
-    memory: Option<u64>,
-
-    /// Seconds after which to give up altogether
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    deadline: Option<u64>,
+    #[command(flatten)]
+    push: PushArgs,
 }
 
 impl Put {
@@ -74,7 +65,7 @@ impl Put {
         let pushed = transfer::run(
             &progress,
             transfer::sent,
-            transfer::in_time(self.deadline, self.push(paths, &progress)),
+            transfer::in_time(self.push.deadline, self.push(paths, &progress)),
         )?;
         for error in &pushed.unread {
             complain(error);
@@ -90,10 +81,7 @@ impl Put {
 
     async fn push(&self, paths: Vec<PathBuf>, progress: &Arc<Progress>) -> Result<Pushed, CliError> {
         let opened = self.target.open(TokenScope::Write).await?;
-        let mut options =
-            PushOptions { cache: opened.cache, dry_run: self.dry_run, ..PushOptions::default() };
-        options.threads = self.threads.unwrap_or(options.threads);
-        options.memory_bytes = self.memory.unwrap_or(options.memory_bytes);
+        let options = self.push.options(opened.cache, self.dry_run);
         Ok(push(opened.cas, paths, options, progress.clone()).await?)
     }
 }

@@ -170,8 +170,7 @@ fn write_below(folder: &Path, name: &str, data: &[u8], force: bool) -> Result<()
         match fs::symlink_metadata(&parent) {
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => {
-                let why = format!("{} is not a folder, so {name:?} cannot be below it", parent.display());
-                return fail(why);
+                return fail(format!("{} is not a folder, so {name:?} cannot be below it", parent.display()));
             }
             Err(_) => fs::create_dir(&parent).map_err(|error| CliError::io(&parent, error))?,
         }

@@ -75,8 +75,7 @@ impl Columns {
                 }
             }
             if columns.len() > COLUMNS_MAX {
-                let why = "there are more than a thousand entry names, and each would be a column";
-                return fail(why);
+                return fail("there are more than a thousand entry names, and each would be a column");
             }
         }
         Ok(Self(columns))
