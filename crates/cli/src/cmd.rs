@@ -13,6 +13,7 @@ mod gc;
 mod hash;
 mod inspect;
 mod ls;
+mod noise;
 mod pull;
 mod push;
 mod rebuild;

@@ -48,7 +48,7 @@ fn a_demo_can_leave_its_files() {
     {
         assert!(output.contains(part), "{part} is not in\n{output}");
     }
-    drystone(["verify", "--deep", "--data", &format!("{kept}/hub")]).run().ok();
+    drystone(["verify", "--deep", "--data", &format!("{directory}/hub")]).run().ok();
     assert_eq!(folder.read("kept/after/model.safetensors"), folder.read("kept/copy/model.safetensors"));
     let refused = demo(&["--keep", &directory], folder.path().to_str().unwrap()).run().fails(1);
     assert!(refused.contains("not empty"), "{refused}");
