@@ -10,7 +10,7 @@ use xet::wire::{Frame, FrameReader, Reconstruction, ReconstructionV2, parse_json
 use xet::xorb::{ChunkDecoder, ChunkReader, Form, SealedXorb, XorbBuilder};
 use xet::{ChunkHash, FileHash, RangeHash, Sha256, XorbHash};
 
-use crate::http::{Answer, Http, Sent};
+use crate::http::{Answer, Http, RequestBody};
 
 /// What a client sends for some files: all their chunks in new xorbs, nothing deduplicated between xorbs.
 #[derive(Debug)]
@@ -158,12 +158,12 @@ impl Cas {
 
     /// Sends a body to a path.
     pub fn post(&self, path: &str, body: &[u8]) -> io::Result<Answer> {
-        self.http.send("POST", path, &[("authorization", &self.authorization)], Sent::Whole(body))
+        self.http.send("POST", path, &[("authorization", &self.authorization)], RequestBody::Whole(body))
     }
 
     /// Requests a path.
     pub fn get(&self, path: &str) -> io::Result<Answer> {
-        self.http.send("GET", path, &[("authorization", &self.authorization)], Sent::Nothing)
+        self.http.send("GET", path, &[("authorization", &self.authorization)], RequestBody::Nothing)
     }
 
     /// Sends a xorb and waits until it is acknowledged.
@@ -213,7 +213,7 @@ impl Cas {
                 let url = fetch.urls[at.url].strip_prefix(&self.base_url).expect("our own server");
                 let stored = &at.range.stored_bytes;
                 let range = format!("bytes={}-{}", stored.start, stored.end - 1);
-                let data = self.http.send("GET", url, &[("range", &range)], Sent::Nothing)?;
+                let data = self.http.send("GET", url, &[("range", &range)], RequestBody::Nothing)?;
                 if data.status != 206 {
                     return Err(io::Error::other(format!("{}: {}", data.status, data.text())));
                 }
