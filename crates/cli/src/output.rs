@@ -105,6 +105,41 @@ pub(crate) fn without_nulls(mut value: Value) -> Value {
     value
 }
 
+/// Prints results as they come, as lines or as one JSON array: an array of a million files is never in memory.
+pub(crate) struct Listing {
+    out: BufWriter<io::Stdout>,
+    json: bool,
+    count: u64,
+}
+
+impl Listing {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { out: stdout(), json, count: 0 }
+    }
+
+    /// Prints one result.
+    pub(crate) fn print(
+        &mut self,
+        json: impl FnOnce() -> Value,
+        line: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.count += 1;
+        if self.json {
+            let before = if self.count == 1 { "[\n" } else { ",\n" };
+            return write!(self.out, "{before}  {}", json());
+        }
+        line(&mut self.out)?;
+        self.out.write_all(b"\n")
+    }
+
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        if self.json {
+            self.out.write_all(if self.count == 0 { b"[]\n" } else { b"\n]\n" })?;
+        }
+        self.out.flush()
+    }
+}
+
 /// Prints the result of a command: one JSON document, or lines of text.
 pub(crate) fn print_result(
     json: bool,

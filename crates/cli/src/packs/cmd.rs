@@ -18,12 +18,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
-use serde::Serialize;
+use serde_json::json;
 use shardpack::set::{PackSet, expand_braces, resolve};
 use shardpack::sink::Destination;
 use shardpack::source::FileSource;
 use shardpack::write::Finished;
-use shardpack::{Method, ReadOptions, Source};
+use shardpack::{Method, ReadOptions, Record, Source};
 
 use crate::manual::{Completions, Man};
 use crate::output::{CliError, fail, print_json, stdout};
@@ -136,6 +136,16 @@ fn names(inputs: &[String]) -> Result<Vec<String>, CliError> {
     Ok(names)
 }
 
+/// Bytes of all records in a set.
+fn records_bytes(set: &PackSet) -> u64 {
+    set.packs().iter().map(|pack| pack.index().footer().records_end()).sum()
+}
+
+/// Bytes of the entries of a record.
+fn content_bytes(record: &Record) -> u64 {
+    record.file_entries.iter().map(|entry| entry.data.len() as u64).sum()
+}
+
 fn is_address(input: &str) -> bool {
     input.starts_with("http://") || input.starts_with("https://")
 }
@@ -157,40 +167,25 @@ fn check_output(output: &Path, json: bool) -> Result<Destination, CliError> {
     Ok(destination)
 }
 
-/// One pack that was written.
-#[derive(Debug, Serialize)]
-struct Written {
-    pack: String,
-    bytes: u64,
-    records: u64,
-    entries: u64,
-    payload_bytes: u64,
-    stored_bytes: u64,
-}
-
 /// Reports the packs that were written: on standard output, or on standard error where a pack went there.
 fn report(done: &[(PathBuf, Finished)], json: bool) -> Result<ExitCode, CliError> {
     let to_stdout =
         |(path, _): &(PathBuf, Finished)| Destination::resolve(path).ok() == Some(Destination::Stdout);
     let mut out: Box<dyn Write> =
         if done.iter().any(to_stdout) { Box::new(io::stderr()) } else { Box::new(stdout()) };
-    let written = |(path, finished): &(PathBuf, Finished)| Written {
-        pack: path.display().to_string(),
-        bytes: finished.bytes,
-        records: finished.statistics.records,
-        entries: finished.statistics.entries,
-        payload_bytes: finished.statistics.payload_bytes,
-        stored_bytes: finished.statistics.stored_bytes,
-    };
-    let written: Vec<_> = done.iter().map(written).collect();
-    if json {
-        print_json(&mut out, &serde_json::json!({ "packs": written }))?;
-    } else {
-        for pack in &written {
-            let (records, entries) = (pack.records, pack.entries);
-            let bytes = size::show(pack.bytes);
-            writeln!(out, "{}: {records} records, {entries} entries, {bytes}", pack.pack)?;
+    let mut values = Vec::new();
+    for (path, Finished { bytes, statistics, .. }) in done {
+        let (records, entries, pack) = (statistics.records, statistics.entries, path.display());
+        values.push(json!({
+            "pack": pack.to_string(), "bytes": bytes, "records": records, "entries": entries,
+            "payload_bytes": statistics.payload_bytes, "stored_bytes": statistics.stored_bytes,
+        }));
+        if !json {
+            writeln!(out, "{pack}: {records} records, {entries} entries, {}", size::show(*bytes))?;
         }
+    }
+    if json {
+        print_json(&mut out, &json!({"packs": values}))?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -49,11 +49,8 @@ impl Remote {
     async fn quotas(&self, verb: QuotaVerb) -> Values {
         match verb {
             QuotaVerb::List => self.list(QUOTAS).await,
-            QuotaVerb::Set(set) => self.send(Method::PUT, QUOTAS, set.body()).await,
-            QuotaVerb::Remove { of } => {
-                let path = format!("{QUOTAS}?of={of}");
-                self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
-            }
+            QuotaVerb::Set(set) => self.put(QUOTAS, set.body()).await,
+            QuotaVerb::Remove { of } => self.delete(&format!("{QUOTAS}?of={of}"), Value::Null).await,
         }
     }
 
@@ -63,41 +60,35 @@ impl Remote {
             return self.list(&format!("{UNDELETE}?repo={repo}")).await;
         }
         let revision = revision.map(|oid| oid.to_string());
-        let body = json!({"repo": repo.to_string(), "revision": revision, "as": branch, "path": path});
-        self.send(Method::POST, UNDELETE, body).await
+        self.post(
+            UNDELETE,
+            json!({"repo": repo.to_string(), "revision": revision, "as": branch, "path": path}),
+        )
+        .await
     }
 
     async fn users(&self, verb: UserVerb) -> Values {
-        let path = |name: &str, rest: &str| format!("{USERS}/{}{rest}", segment(name));
+        let path = |name: &str| format!("{USERS}/{}", segment(name));
         match verb {
-            UserVerb::Create { name } => self.send(Method::POST, USERS, json!({"name": name})).await,
+            UserVerb::Create { name } => self.post(USERS, json!({"name": name})).await,
             UserVerb::List => self.list(USERS).await,
             UserVerb::Dedup { name, policy } => self.dedup(&name, policy).await,
-            UserVerb::Disable { name } => {
-                self.send(Method::PUT, &path(&name, ""), json!({"disabled": true})).await
-            }
-            UserVerb::Enable { name } => {
-                self.send(Method::PUT, &path(&name, ""), json!({"disabled": false})).await
-            }
-            UserVerb::Delete { name } => {
-                self.send(Method::DELETE, &path(&name, ""), Value::Null).await.map(|_| Vec::new())
-            }
+            UserVerb::Disable { name } => self.put(&path(&name), json!({"disabled": true})).await,
+            UserVerb::Enable { name } => self.put(&path(&name), json!({"disabled": false})).await,
+            UserVerb::Delete { name } => self.delete(&path(&name), Value::Null).await,
             UserVerb::Password { name, stdin, remove } => {
                 let body = json!({"password": read_password(&name, stdin, remove)?});
-                self.send(Method::PUT, &path(&name, "/password"), body).await.map(|_| Vec::new())
+                self.put(&format!("{}/password", path(&name)), body).await.map(|_| Vec::new())
             }
         }
     }
 
     async fn organisations(&self, verb: OrgVerb) -> Values {
         match verb {
-            OrgVerb::Create { name } => self.send(Method::POST, ORGS, json!({"name": name})).await,
+            OrgVerb::Create { name } => self.post(ORGS, json!({"name": name})).await,
             OrgVerb::List => self.list(ORGS).await,
             OrgVerb::Dedup { name, policy } => self.dedup(&name, policy).await,
-            OrgVerb::Delete { name } => {
-                let path = format!("{ORGS}/{}", segment(&name));
-                self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
-            }
+            OrgVerb::Delete { name } => self.delete(&format!("{ORGS}/{}", segment(&name)), Value::Null).await,
         }
     }
 
@@ -105,7 +96,7 @@ impl Remote {
     async fn dedup(&self, name: &str, policy: Option<DedupSetting>) -> Values {
         if let Some(DedupSetting(policy)) = policy {
             let policy = policy.map_or("default", DedupPolicy::name);
-            return self.send(Method::PUT, DEDUP, json!({"of": name, "dedup": policy})).await;
+            return self.put(DEDUP, json!({"of": name, "dedup": policy})).await;
         }
         let mut set = self.list(DEDUP).await?;
         set.retain(|value| value.get("of") == Some(&json!(name)));
@@ -116,17 +107,16 @@ impl Remote {
     }
 
     async fn members(&self, verb: MemberVerb) -> Values {
-        let path = |org: &str, rest: &str| format!("/api/admin/orgs/{org}/members{rest}");
+        let members = |org: &str| format!("{ORGS}/{org}/members");
         match verb {
             MemberVerb::Add { org, user, write } => {
                 let role = if write { "write" } else { "read" };
-                self.send(Method::PUT, &path(&org, &format!("/{user}")), json!({"role": role})).await
+                self.put(&format!("{}/{user}", members(&org)), json!({"role": role})).await
             }
-            MemberVerb::Remove { org, user } => self
-                .send(Method::DELETE, &path(&org, &format!("/{user}")), Value::Null)
-                .await
-                .map(|_| Vec::new()),
-            MemberVerb::List { org } => self.list(&path(&org, "")).await,
+            MemberVerb::Remove { org, user } => {
+                self.delete(&format!("{}/{user}", members(&org)), Value::Null).await
+            }
+            MemberVerb::List { org } => self.list(&members(&org)).await,
         }
     }
 
@@ -137,7 +127,7 @@ impl Remote {
         match verb {
             RepoVerb::Create { repo, private } => {
                 let body = json!({"name": repo.id(), "type": repo.kind.singular(), "private": private});
-                self.send(Method::POST, "/api/repos/create", body).await?;
+                self.post("/api/repos/create", body).await?;
                 Ok(value(&repo, &json!(private)))
             }
             RepoVerb::List => {
@@ -149,26 +139,26 @@ impl Remote {
             }
             RepoVerb::Delete { repo } => {
                 let body = json!({"name": repo.id(), "type": repo.kind.singular()});
-                self.send(Method::DELETE, "/api/repos/delete", body).await.map(|_| Vec::new())
+                self.delete("/api/repos/delete", body).await
             }
             RepoVerb::Rename { from, to } => {
                 if from.kind != to.kind {
                     return fail("through a server a repository keeps its kind");
                 }
                 let body = json!({"fromRepo": from.id(), "toRepo": to.id(), "type": from.kind.singular()});
-                self.send(Method::POST, "/api/repos/move", body).await?;
+                self.post("/api/repos/move", body).await?;
                 let info = self.send(Method::GET, &api(&to, ""), Value::Null).await?;
                 Ok(value(&to, info.first().and_then(|info| info.get("private")).unwrap_or(&Value::Null)))
             }
             RepoVerb::Dedup { repo, policy: Some(DedupSetting(policy)) } => {
                 let policy = policy.map_or("default", DedupPolicy::name);
-                self.send(Method::PUT, &api(&repo, "/dedup"), json!({"dedup": policy})).await
+                self.put(&api(&repo, "/dedup"), json!({"dedup": policy})).await
             }
             RepoVerb::Dedup { repo, policy: None } => {
                 self.send(Method::GET, &api(&repo, "/dedup"), Value::Null).await
             }
             RepoVerb::Private { repo, public } => {
-                self.send(Method::PUT, &api(&repo, "/settings"), json!({"private": !public})).await?;
+                self.put(&api(&repo, "/settings"), json!({"private": !public})).await?;
                 Ok(value(&repo, &json!(!public)))
             }
         }
@@ -179,12 +169,9 @@ impl Remote {
             TrashVerb::List => self.list("/api/admin/trash").await,
             TrashVerb::Restore { id, to } => {
                 let body = json!({"repo": to.map(|name| name.to_string())});
-                self.send(Method::POST, &format!("/api/admin/trash/{id}"), body).await
+                self.post(&format!("/api/admin/trash/{id}"), body).await
             }
-            TrashVerb::Delete { id } => {
-                let path = format!("/api/admin/trash/{id}");
-                self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
-            }
+            TrashVerb::Delete { id } => self.delete(&format!("/api/admin/trash/{id}"), Value::Null).await,
         }
     }
 
@@ -200,6 +187,18 @@ impl Remote {
                 link.and_then(|link| Some(format!("{}{}", self.endpoint, link.get(link.find("/api/")?..)?)));
         }
         Ok(all)
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Values {
+        self.send(Method::POST, path, body).await
+    }
+
+    async fn put(&self, path: &str, body: Value) -> Values {
+        self.send(Method::PUT, path, body).await
+    }
+
+    async fn delete(&self, path: &str, body: Value) -> Values {
+        self.send(Method::DELETE, path, body).await.map(|_| Vec::new())
     }
 
     async fn send(&self, method: Method, path: &str, body: Value) -> Values {

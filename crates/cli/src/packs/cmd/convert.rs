@@ -11,7 +11,7 @@ use shardpack::set::{PackSet, resolve};
 use shardpack::sink::{Destination, Limits, Rolling, remove_leftovers};
 use shardpack::{ReadOptions, WriteOptions};
 
-use super::{Compression, check_output, create, extract, open_set, report};
+use super::{Compression, check_output, content_bytes, create, extract, open_set, records_bytes, report};
 use crate::output::{CliError, fail, report_leftovers};
 use crate::packs::formats::{image_folder, mds, parquet, tfrecord};
 use crate::packs::http::Network;
@@ -105,7 +105,7 @@ impl Convert {
                 let mut progress = Progress::new(0);
                 for record in records {
                     let record = record?;
-                    progress.add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
+                    progress.add(content_bytes(&record));
                     packs.write(record)?;
                 }
                 drop(progress);
@@ -176,7 +176,7 @@ impl Convert {
         let options =
             ReadOptions { entry_bytes_max: u64::MAX, record_bytes_max: u64::MAX, ..ReadOptions::default() };
         let set = open_set(&self.input, &options, network)?;
-        let bytes = set.packs().iter().map(|pack| pack.index().footer().records_end()).sum();
+        let bytes = records_bytes(&set);
         Ok((set, Progress::new(bytes)))
     }
 
@@ -187,7 +187,7 @@ impl Convert {
         let (set, mut progress) = self.open_packs(network)?;
         report_leftovers(&remove_leftovers(&self.output, |_| false));
         parquet::write(&set, &self.output, |record| {
-            progress.add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
+            progress.add(content_bytes(&record));
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -10,7 +10,7 @@ use shardpack::content_type::ContentTypes;
 use shardpack::sink::{Limits, Rolling};
 use shardpack::{Record, WriteOptions};
 
-use super::{Compression, check_output, pair, report};
+use super::{Compression, check_output, content_bytes, pair, report};
 use crate::clock::now_s;
 use crate::output::{CliError, complain, fail, report_leftovers};
 use crate::packs::input::folder::{self, FolderOptions};
@@ -142,7 +142,7 @@ impl Create {
         let mut progress = Progress::new(input.total_bytes);
         for record in input.records {
             let record = record?;
-            progress.add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
+            progress.add(content_bytes(&record));
             self.write(record, &mut packs)?;
         }
         let done = packs.finish()?;

@@ -9,7 +9,7 @@ use clap::Args;
 use shardpack::sink::Destination;
 use shardpack::{OnError, ReadOptions, Record};
 
-use super::open_set;
+use super::{content_bytes, open_set, records_bytes};
 use crate::output::{CliError, complain, fail};
 use crate::packs::http::Network;
 use crate::packs::input::group::Group;
@@ -65,7 +65,7 @@ impl Extract {
             ..ReadOptions::default()
         };
         let set = open_set(&self.packs, &options, network)?;
-        let total = set.packs().iter().map(|pack| pack.index().footer().records_end()).sum();
+        let total = records_bytes(&set);
         let mut target = self.target()?;
         let mut progress = Progress::new(total);
         let mut damaged = 0_u64;
@@ -75,8 +75,7 @@ impl Extract {
                 for record in pack.iter_records() {
                     match record {
                         Ok(record) => {
-                            progress
-                                .add(record.file_entries.iter().map(|entry| entry.data.len() as u64).sum());
+                            progress.add(content_bytes(&record));
                             self.put(&mut target, group.as_deref(), &record)?;
                         }
                         Err(error) if self.skip_damaged && error.kind() == shardpack::ErrorKind::Corrupt => {

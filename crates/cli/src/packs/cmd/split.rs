@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 use shardpack::ReadOptions;
 use shardpack::sink::{Limits, Rolling};
 
-use super::{check_output, merge, open_set, report};
+use super::{check_output, merge, open_set, records_bytes, report};
 use crate::output::{CliError, fail, report_leftovers};
 use crate::packs::http::Network;
 use crate::progress::Progress;
@@ -82,8 +82,7 @@ impl Split {
         report_leftovers(&chosen.remove_leftovers());
         report_leftovers(&rest.as_ref().map(Rolling::remove_leftovers).unwrap_or_default());
         let mut wanted = self.wanted_keys()?;
-        let mut progress =
-            Progress::new(set.packs().iter().map(|pack| pack.index().footer().records_end()).sum());
+        let mut progress = Progress::new(records_bytes(&set));
         for ordinal in 0..set.len() {
             let (pack, within) = set.locate(ordinal)?;
             let takes = match (&mut wanted, self.fraction) {

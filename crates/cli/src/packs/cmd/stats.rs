@@ -1,7 +1,6 @@
 //! `shardpack stats`: counts, sizes and types of packs.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,8 +8,8 @@ use serde::Serialize;
 use shardpack::{ReadOptions, Verify};
 use xet::chunk::Chunker;
 
-use super::{names, open_set, source};
-use crate::output::{CliError, print_json, stdout};
+use super::{names, open_set, records_bytes, source};
+use crate::output::{CliError, print_result};
 use crate::packs::http::Network;
 use crate::progress::Progress;
 use crate::size;
@@ -75,13 +74,7 @@ impl Stats {
         if !self.against.is_empty() {
             sums.new_bytes = Some(self.new_bytes(network)?);
         }
-        let mut out = stdout();
-        if self.json {
-            print_json(&mut out, &sums)?;
-        } else {
-            print(&sums, &mut out)?;
-        }
-        out.flush()?;
+        print_result(self.json, &sums, lines(&sums))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -91,7 +84,7 @@ impl Stats {
         let mut sums =
             Sums { keys_unique: true, keys_sorted: true, record_bytes_min: u64::MAX, ..Sums::default() };
         let mut names: BTreeMap<(String, String), NameSums> = BTreeMap::new();
-        let total = set.packs().iter().map(|pack| pack.index().footer().records_end()).sum();
+        let total: u64 = records_bytes(&set);
         let mut progress = Progress::new(total);
         for pack in set.packs() {
             let footer = pack.index().footer();
@@ -134,8 +127,7 @@ impl Stats {
         if sums.records == 0 {
             sums.record_bytes_min = 0;
         }
-        let records_bytes: u64 = set.packs().iter().map(|pack| pack.index().footer().records_end()).sum();
-        sums.record_bytes_mean = records_bytes.checked_div(sums.records).unwrap_or(0);
+        sums.record_bytes_mean = total.checked_div(sums.records).unwrap_or(0);
         let overhead = sums.bytes.saturating_sub(sums.stored_bytes + sums.metadata_bytes);
         sums.overhead_bytes_per_record = overhead as f64 / sums.records.max(1) as f64;
         sums.compression_ratio = sums.payload_bytes as f64 / sums.stored_bytes.max(1) as f64;
@@ -203,39 +195,33 @@ fn short_hash(chunk: &[u8]) -> [u8; 8] {
     short
 }
 
-fn print(sums: &Sums, out: &mut impl Write) -> Result<(), CliError> {
-    writeln!(out, "packs      {}", sums.packs)?;
-    writeln!(out, "bytes      {} ({})", sums.bytes, size::show(sums.bytes))?;
-    let (mean, max) = (size::show(sums.record_bytes_mean), size::show(sums.record_bytes_max));
-    writeln!(out, "records    {} of {mean} on average, {max} at most", sums.records)?;
-    writeln!(out, "entries    {}", sums.entries)?;
-    let ratio = sums.compression_ratio;
-    writeln!(
-        out,
-        "content    {} stored in {}, ratio {ratio:.2}",
-        size::show(sums.payload_bytes),
-        size::show(sums.stored_bytes)
-    )?;
-    writeln!(out, "overhead   {:.1} bytes a record", sums.overhead_bytes_per_record)?;
+fn lines(sums: &Sums) -> Vec<String> {
+    let [all, mean, max, payload, stored] =
+        [sums.bytes, sums.record_bytes_mean, sums.record_bytes_max, sums.payload_bytes, sums.stored_bytes]
+            .map(size::show);
     let yes = |flag| if flag { "yes" } else { "no" };
-    writeln!(out, "keys       unique: {}, sorted: {}", yes(sums.keys_unique), yes(sums.keys_sorted))?;
-    if let Some(new_bytes) = sums.new_bytes {
+    let mut lines = vec![
+        format!("packs      {}", sums.packs),
+        format!("bytes      {} ({all})", sums.bytes),
+        format!("records    {} of {mean} on average, {max} at most", sums.records),
+        format!("entries    {}", sums.entries),
+        format!("content    {payload} stored in {stored}, ratio {:.2}", sums.compression_ratio),
+        format!("overhead   {:.1} bytes a record", sums.overhead_bytes_per_record),
+        format!("keys       unique: {}, sorted: {}", yes(sums.keys_unique), yes(sums.keys_sorted)),
+    ];
+    lines.extend(sums.new_bytes.map(|new_bytes| {
         let share = 100.0 * new_bytes as f64 / sums.bytes.max(1) as f64;
-        writeln!(out, "new        {} ({share:.2} %)", size::show(new_bytes))?;
-    }
-    for name in &sums.names {
-        let compressions: Vec<_> =
-            name.compressions.iter().map(|(scheme, count)| format!("{scheme}:{count}")).collect();
-        let (shown, content_type) = (&name.name, &name.content_type);
-        let bytes = size::show(name.payload_bytes);
-        writeln!(
-            out,
-            "  {:>10}  {bytes:>10}  {shown}  {content_type}  {}",
-            name.count,
-            compressions.join(" ")
-        )?;
-    }
-    Ok(())
+        format!("new        {} ({share:.2} %)", size::show(new_bytes))
+    }));
+    lines.extend(sums.names.iter().map(
+        |NameSums { name, content_type, count, payload_bytes, compressions, .. }| {
+            let compressions = compressions.iter().map(|(scheme, count)| format!("{scheme}:{count}"));
+            let (bytes, compressions) =
+                (size::show(*payload_bytes), compressions.collect::<Vec<_>>().join(" "));
+            format!("  {count:>10}  {bytes:>10}  {name}  {content_type}  {compressions}")
+        },
+    ));
+    lines
 }
 
 const NAMES_MAX: usize = 100;
