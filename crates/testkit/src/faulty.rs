@@ -94,13 +94,6 @@ impl Faults {
         }
     }
 
-    /// Nobody waits for turns any more.
-    pub fn run_freely(&self) {
-        if let Some(turns) = self.turns().take() {
-            turns.close();
-        }
-    }
-
     fn turns(&self) -> std::sync::MutexGuard<'_, Option<Arc<Semaphore>>> {
         self.0.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
