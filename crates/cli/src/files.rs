@@ -15,7 +15,7 @@ pub(crate) const PIECE_BYTES: usize = 256 * 1024;
 /// Sections, and tables and footer after them: nothing longer is a shard.
 const SHARD_FILE_BYTES_MAX: u64 = 2 * limits::SHARD_BYTES_MAX;
 
-/// The bytes of a shard, unless there are more than any shard has.
+/// Reads a shard, up to the size limit of shards.
 pub(crate) fn read_shard(path: &Path) -> Result<Vec<u8>, CliError> {
     read_at_most(path, SHARD_FILE_BYTES_MAX, "a shard")
 }
@@ -78,7 +78,7 @@ pub(crate) fn write_one_of_many(
     finish(out).map_err(named)
 }
 
-/// Whether what is written to `path` goes to standard output, where nothing else may be printed then.
+/// Whether `path` is standard output, where nothing else may be printed then.
 pub(crate) fn leads_to_stdout(path: &Path) -> bool {
     Destination::resolve(path).ok() == Some(Destination::Stdout)
 }

@@ -121,7 +121,7 @@ impl Cas for LocalCas {
     }
 }
 
-/// A xorb that grows in the folder.
+/// A xorb that is written while it is built.
 #[derive(Debug)]
 struct LocalGrowing {
     store: Store,

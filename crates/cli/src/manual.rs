@@ -38,7 +38,7 @@ impl Man {
 /// Print a completion script for a shell
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// Which shell
+    /// Shell to generate for
     shell: Shell,
 }
 

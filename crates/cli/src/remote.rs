@@ -104,7 +104,7 @@ pub(crate) struct CacheArgs {
     #[arg(long, value_name = "BYTES", conflicts_with = "no_cache")]
     cache_bytes: Option<u64>,
 
-    /// Read everything from that cache, without a network
+    /// Read only from the cache, without network access
     #[arg(long, conflicts_with = "no_cache")]
     pub(crate) offline: bool,
 }
@@ -247,7 +247,7 @@ impl PullArgs {
     }
 }
 
-/// Accepts any text, as a type that nothing prints.
+/// Accepts any text, as a type that is never printed.
 fn parse_token(text: &str) -> Result<Token, std::convert::Infallible> {
     Ok(Token::new(text))
 }

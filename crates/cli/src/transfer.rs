@@ -47,7 +47,7 @@ pub(crate) async fn in_time<T>(
     tokio::time::timeout(Duration::from_secs(seconds), work).await.map_err(late)?
 }
 
-/// Of a push.
+/// Progress text of an upload.
 pub(crate) fn sent(progress: &Progress) -> String {
     format!(
         "{} known, {} sent",
@@ -56,12 +56,12 @@ pub(crate) fn sent(progress: &Progress) -> String {
     )
 }
 
-/// Of a pull.
+/// Progress text of a download.
 pub(crate) fn fetched(progress: &Progress) -> String {
     format!("{} fetched", BinaryBytes(progress.wire_bytes.value()))
 }
 
-/// Says what became of the temporary files that interrupted downloads had left.
+/// Reports the temporary files of interrupted downloads that were resumed or removed.
 pub(crate) fn report_leftovers(progress: &Progress) {
     let (resumed, removed) = (progress.resumed_files.value(), progress.leftovers.value());
     let plural = |count: u64| if count == 1 { "" } else { "s" };
@@ -107,7 +107,7 @@ async fn watch(progress: Arc<Progress>, describe: fn(&Progress) -> String) {
     }
 }
 
-/// Goes away with its task.
+/// Removed with its task.
 struct Bar(ProgressBar);
 
 impl Drop for Bar {

@@ -156,7 +156,7 @@ enum RepoVerb {
 
 #[derive(Debug, Subcommand)]
 enum TrashVerb {
-    /// List what is in the trash, with the id of each
+    /// List the trash, with the id of each repository
     List,
     /// Restore a repository from the trash
     Restore {

@@ -44,7 +44,7 @@ impl CasCommand {
     }
 }
 
-/// Flags that mean nothing for a store directory. They are named with each flag of one: a flag that requires another is not
+/// Flags that have no effect for a store directory. They are named with each of its flags: a flag that requires another is not
 /// refused where that other is in conflict with a third.
 const HUB_FLAGS: [&str; 6] = ["endpoint", "token", "token_in_clear", "proxy", "ca_file", "bandwidth"];
 

@@ -31,7 +31,7 @@ pub(crate) struct Cat {
     #[command(flatten)]
     hub: CachedHubArgs,
 
-    /// Seconds after which to give up
+    /// Seconds after which to fail
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     deadline: Option<u64>,
 }

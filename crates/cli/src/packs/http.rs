@@ -254,7 +254,7 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Accepts any text, as a type that nothing prints.
+/// Accepts any text, as a type that is never printed.
 fn parse_token(text: &str) -> Result<Token, std::convert::Infallible> {
     Ok(Token::new(text))
 }

@@ -86,7 +86,7 @@ pub(super) struct Undelete {
     #[arg(value_parser = RepoName::parse)]
     pub(super) repo: RepoName,
 
-    /// A deleted file, to commit back from the last revision that had it
+    /// A deleted file, to restore from the last revision that had it
     #[arg(required_unless_present_any = ["list", "revision"], conflicts_with_all = ["list", "revision"])]
     pub(super) path: Option<String>,
 

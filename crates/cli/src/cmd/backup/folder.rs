@@ -154,7 +154,7 @@ impl BackupFolder {
         }
     }
 
-    /// Notes that a backup is under way. Tells since when, if one was cut before.
+    /// Records the start of a backup; returns the start of an interrupted earlier one.
     pub(super) fn begin(&self, now_s: u64) -> Result<Option<u64>, CliError> {
         begin(&self.path(PARTIAL), now_s)
     }
@@ -181,7 +181,7 @@ impl BackupFolder {
     }
 }
 
-/// A copy of the snapshot of a backup, to verify the backup with: what is written to it is not written to the backup.
+/// A working copy of a backup's snapshot, so that verification does not change the backup.
 #[derive(Debug)]
 pub(crate) struct SnapshotCopy {
     folder: BackupFolder,
@@ -212,7 +212,7 @@ impl Drop for SnapshotCopy {
     }
 }
 
-/// Notes since when something is under way; tells since when it was, if it was cut before.
+/// Records the start of an operation; returns the start of an interrupted earlier one.
 pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
     let failed = |error| CliError::io(&file, error);
     match fs::read_to_string(file) {
@@ -225,7 +225,7 @@ pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
     }
 }
 
-/// It is no longer under way.
+/// Removes the note of [`begin`].
 pub(crate) fn end(file: &Path) -> Result<(), CliError> {
     match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CliError::io(&file, error)),
@@ -242,7 +242,7 @@ pub(crate) fn copy_key(from: &Path, to: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Makes a directory for its owner alone, unless it is there.
+/// Creates a directory for its owner alone, unless it exists.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

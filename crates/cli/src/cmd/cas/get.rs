@@ -49,7 +49,7 @@ pub(super) struct Get {
     #[arg(long, value_name = "A-B", value_parser = parse_range, conflicts_with = "from_json")]
     range: Vec<Range<u64>>,
 
-    /// Put the ranges where they belong in the file and leave holes elsewhere
+    /// Write the ranges at their offsets and leave holes elsewhere
     #[arg(long, requires = "range", conflicts_with = "from_json")]
     sparse: bool,
 

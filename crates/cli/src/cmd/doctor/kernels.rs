@@ -17,13 +17,13 @@ pub(super) struct Speed {
     in_use: String,
     native: String,
     native_gb_per_s: f64,
-    /// None where a library chooses by itself, and has no twin.
+    /// None where a library has no portable implementation to compare.
     portable_gb_per_s: Option<f64>,
     /// Whether both gave the same result.
     agree: bool,
 }
 
-/// Measures each for about 50 ms, and its twin for as long.
+/// Measures each kernel and its portable twin for about 50 ms.
 pub(super) fn measure() -> Vec<Speed> {
     let mut noise = Noise::new(1);
     let data: Vec<_> = (0..DATA_BYTES / 8).flat_map(|_| noise.next().to_le_bytes()).collect();

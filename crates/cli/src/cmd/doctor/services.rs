@@ -236,7 +236,7 @@ const SILENT: &str = "no answer within 20 s";
 const SKEW_WARN_S: u64 = 5;
 /// S3 refuses signatures that are further off.
 const SKEW_FAIL_S: u64 = 15 * 60;
-/// 2024: before there was a drystone.
+/// 2024: any earlier time is wrong.
 const LONG_AGO_S: u64 = 1_704_067_200;
 const SOON: Duration = Duration::from_secs(14 * 86_400);
 

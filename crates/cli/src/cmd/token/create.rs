@@ -17,7 +17,7 @@ use super::{StoreArgs, run_as_operator, token_json};
 use crate::clock::now_s;
 use crate::output::{CliError, complain, fail, print_result};
 
-/// Print a new token, this once
+/// Print a new token
 ///
 /// The catalog keeps a hash of it, so it cannot be shown again. A token of a user allows at most what the user may do; every token is limited
 /// to the repository, namespace or server that it is made for. One for a repository can be given to XET clients as it is; with any other a client
@@ -45,7 +45,7 @@ pub(super) struct Create {
     #[arg(long, conflicts_with_all = ["repo", "namespace"])]
     everywhere: bool,
 
-    /// Name of the token [default: what it is for]
+    /// Label of the token [default: its repository, namespace or scope]
     #[arg(long, value_name = "TEXT", value_parser = parse_name)]
     label: Option<String>,
 
@@ -57,7 +57,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=100 * 365 * 86_400))]
     ttl: Option<u64>,
 
-    /// A CAS token instead, for XET clients. It ends with the token that it is made from, which is in the list of tokens
+    /// Print a CAS token for XET clients instead. It ends with the listed token it is issued for
     #[arg(long, requires = "repo", conflicts_with_all = ["namespace", "everywhere"])]
     cas: bool,
 
@@ -213,7 +213,7 @@ impl Create {
 /// Seconds that a CAS token lives by default.
 const CAS_TTL_S: u64 = 3600;
 
-/// A namespace as it is spelled; as it is given where it is unknown.
+/// The stored spelling of a namespace; an unknown name is returned unchanged.
 async fn spelled(hub: &RepoCatalog, name: &str) -> store::Result<String> {
     let found = hub.spellings(name).await?;
     Ok(found.into_iter().next().unwrap_or_else(|| name.to_owned()))

@@ -9,7 +9,7 @@ use super::{StoreArgs, repo_text, run_as_operator, state_of, token_json};
 use crate::clock::now_s;
 use crate::output::{CliError, print_result};
 
-/// List the tokens of a server, never what they are
+/// List the tokens of a server, without their secrets
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  drystone token list --data /srv/drystone\n  drystone token list --all --json"
@@ -18,7 +18,7 @@ pub(super) struct List {
     #[command(flatten)]
     place: StoreArgs,
 
-    /// Also those that have expired or were revoked
+    /// Include expired and revoked tokens
     #[arg(long)]
     all: bool,
 
@@ -72,7 +72,7 @@ fn span(seconds: u64) -> String {
     }
 }
 
-/// Columns under each other; the last is as long as it is.
+/// Aligns columns; the last is not padded.
 fn aligned<const N: usize>(lines: &[[String; N]]) -> Vec<String> {
     let width =
         |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max();

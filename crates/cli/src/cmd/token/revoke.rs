@@ -12,7 +12,7 @@ use crate::output::{CliError, fail, print_result};
 
 /// Revoke a token
 ///
-/// A running server refuses it within a few seconds. CAS tokens that were got with it stay good until they expire (`token_ttl_s`).
+/// A running server refuses it within a few seconds. CAS tokens issued for it stay valid until they expire (`token_ttl_s`).
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  drystone token revoke 3f9c2a41b7de\n  drystone token revoke ci --data /srv/drystone"
@@ -25,7 +25,7 @@ pub(super) struct Revoke {
     #[command(flatten)]
     place: StoreArgs,
 
-    /// Print JSON: the token as it stands now
+    /// Print the token as JSON
     #[arg(long)]
     json: bool,
 }

@@ -50,7 +50,7 @@ pub(crate) struct Convert {
     #[arg(long, value_enum)]
     compression: Option<Compression>,
 
-    /// Begin another pack or archive before one has more bytes than this
+    /// Start a new pack or archive before one exceeds this many bytes
     #[arg(long, value_parser = size::parse)]
     shard_size: Option<u64>,
 

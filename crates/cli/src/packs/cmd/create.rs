@@ -19,7 +19,7 @@ use crate::packs::input::{Input, manifest, webdataset};
 use crate::progress::Progress;
 use crate::size;
 
-/// Make packs from a folder, a manifest or a tar archive
+/// Create packs from a folder, a manifest or a tar archive
 ///
 /// Files of one sample become one record: by default those whose paths are the same up to the first dot of the file name.
 /// Records are sorted by key, so the same files give the same pack, byte for byte.
@@ -48,7 +48,7 @@ pub(crate) struct Create {
     #[arg(long, value_enum, default_value_t, conflicts_with = "manifest")]
     group: Group,
 
-    /// No record has more bytes than this, e.g. 1GB
+    /// Limit of bytes in a record, e.g. 1GB
     #[arg(long, value_parser = size::parse, default_value = "1GB")]
     record_size_limit: u64,
 
@@ -68,7 +68,7 @@ pub(crate) struct Create {
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair, num_args = 1..)]
     metadata: Vec<(String, String)>,
 
-    /// Begin another pack before one has more bytes than this
+    /// Start a new pack before one exceeds this many bytes
     #[arg(long, value_parser = size::parse)]
     shard_size: Option<u64>,
 
@@ -88,7 +88,7 @@ pub(crate) struct Create {
     #[arg(long)]
     digests: bool,
 
-    /// Note when the pack was made; the same files then no longer give the same bytes
+    /// Store the time of creation; the same files then no longer give the same bytes
     #[arg(long)]
     timestamp: bool,
 
@@ -115,12 +115,12 @@ pub(crate) struct Create {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Oversize {
-    /// It is an error
+    /// Fail
     #[default]
     Error,
-    /// It is left out, and named
+    /// Skip the record, and report it
     Skip,
-    /// Its entries are divided into records KEY, KEY#1, KEY#2 ...
+    /// Divide its entries into records KEY, KEY#1, KEY#2 ...
     Split,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Extract {
     #[arg(long)]
     force: bool,
 
-    /// Leave damaged records out, and name them
+    /// Skip damaged records, and report them
     #[arg(long)]
     skip_damaged: bool,
 

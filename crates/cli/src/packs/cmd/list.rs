@@ -14,7 +14,7 @@ use crate::packs::http::Network;
 
 /// List the records of packs
 ///
-/// One key a line. --long adds number, offset, size and entries; --json prints one document for each pack. Headers are
+/// One key per line. --long adds number, offset, size and entries; --json prints one document for each pack. Headers are
 /// compared with their CRCs; `verify` checks the data too.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

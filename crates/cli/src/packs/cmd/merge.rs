@@ -52,7 +52,7 @@ pub(crate) struct Merge {
     #[arg(long, value_enum, default_value_t, requires = "anew")]
     compression: Compression,
 
-    /// Begin another pack before one has more bytes than this
+    /// Start a new pack before one exceeds this many bytes
     #[arg(long, value_parser = size::parse)]
     shard_size: Option<u64>,
 
@@ -67,7 +67,7 @@ pub(crate) struct Merge {
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum MissingArg {
-    /// It is an error
+    /// Fail
     #[default]
     Error,
     /// The record is left out

@@ -56,7 +56,7 @@ pub(crate) struct Split {
     #[arg(long, value_parser = parse_fraction)]
     fraction: Option<f64>,
 
-    /// Another seed chooses other records
+    /// Seed of the choice
     #[arg(long, default_value_t = 0, requires = "fraction", conflicts_with_all = ["count", "size", "keys"])]
     seed: u64,
 

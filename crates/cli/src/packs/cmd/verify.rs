@@ -15,7 +15,7 @@ use crate::progress::Progress;
 
 /// Check packs: structure, every CRC, padding, index and digests against the records
 ///
-/// Ends with 0 when all are sound, with 1 when one is damaged or cannot be read, with 2 when one is no pack at all.
+/// Exits with 0 if all are sound, 1 if one is damaged or unreadable, 2 if one is not a pack.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   shardpack verify train.shardpack
@@ -26,7 +26,7 @@ pub(crate) struct Verify {
     #[arg(required = true)]
     packs: Vec<String>,
 
-    /// Look at footer, index and sections only
+    /// Check footer, index and sections only
     #[arg(long)]
     quick: bool,
 

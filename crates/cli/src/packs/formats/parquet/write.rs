@@ -124,7 +124,7 @@ impl Columns {
     }
 }
 
-/// Contents that are written, and read by others, at once.
+/// Entry contents.
 const GROUP_BYTES: usize = 64 << 20;
 const GROUP_RECORDS_MAX: usize = 100_000;
 const COLUMNS_MAX: usize = 1000;
