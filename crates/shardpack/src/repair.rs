@@ -25,7 +25,7 @@ pub struct RepairOptions {
 #[derive(Debug, Clone, Default)]
 pub struct Repaired {
     /// Records in the new pack.
-    pub kept: u64,
+    pub recovered: u64,
     /// Among them, those that miss entries.
     pub partial: u64,
     /// Lost ranges, in their order.
@@ -88,7 +88,7 @@ pub fn repair(
                 continue;
             }
         }
-        repaired.kept += 1;
+        repaired.recovered += 1;
     }
     writer.finalize()?;
     repaired.lost.sort_by_key(|loss| loss.range.start);

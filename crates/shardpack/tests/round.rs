@@ -128,9 +128,9 @@ fn a_batch_is_merged_into_few_reads_and_returned_in_order() {
     let options = ReadOptions { runs, ..ReadOptions::default() };
     let reader = ShardPackReader::from_source(Arc::clone(&source) as Arc<dyn Source>, options).unwrap();
     assert_eq!(source.1.swap(0, Ordering::Relaxed), 1, "opened with one read");
-    let wanted = [150, 3, 4, 5, 2, 150, 199, 0];
-    let batch = reader.read_batch(&wanted).unwrap();
-    for (ordinal, record) in wanted.iter().zip(batch) {
+    let ordinals = [150, 3, 4, 5, 2, 150, 199, 0];
+    let batch = reader.read_batch(&ordinals).unwrap();
+    for (ordinal, record) in ordinals.iter().zip(batch) {
         assert_eq!(record.unwrap(), records[*ordinal as usize]);
     }
     assert_eq!(source.1.load(Ordering::Relaxed), 4, "0, 2 to 5, 150, 199");

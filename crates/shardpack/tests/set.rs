@@ -12,7 +12,7 @@ use shardpack::set::{Columns, DATASET_INDEX_NAME, DatasetIndex, Layered, Missing
 use shardpack::{ErrorKind, ReadOptions, Record, WriteOptions};
 
 /// Key, and name and content of each entry.
-type Shown<'a> = (&'a str, Vec<(&'a str, &'a [u8])>);
+type Sample<'a> = (&'a str, Vec<(&'a str, &'a [u8])>);
 
 fn put(folder: &Path, name: &str, records: &[Record]) -> String {
     let path = folder.join(name);
@@ -53,9 +53,9 @@ fn records_are_numbered_through_however_the_packs_are_named() {
             assert_eq!(set.read_record(ordinal).unwrap(), *record);
             assert_eq!(set.find(&record.key).unwrap(), Some(ordinal));
         }
-        let wanted = [22, 0, 7, 7, 13];
-        let batch = set.read_batch(&wanted).unwrap();
-        for (ordinal, record) in wanted.iter().zip(batch) {
+        let ordinals = [22, 0, 7, 7, 13];
+        let batch = set.read_batch(&ordinals).unwrap();
+        for (ordinal, record) in ordinals.iter().zip(batch) {
             assert_eq!(record.unwrap(), records[*ordinal as usize]);
         }
         assert_eq!(set.iter_records().map(Result::unwrap).collect::<Vec<_>>(), records);
@@ -145,7 +145,7 @@ fn overlays_replace_by_name_delete_and_add() {
     .unwrap();
     assert_eq!(layered.len(), 4);
     let records: Vec<_> = layered.iter_records().map(Result::unwrap).collect();
-    let shown: Vec<Shown<'_>> = records
+    let samples: Vec<Sample<'_>> = records
         .iter()
         .map(|r| {
             (
@@ -154,13 +154,13 @@ fn overlays_replace_by_name_delete_and_add() {
             )
         })
         .collect();
-    let expected: [Shown<'_>; 4] = [
+    let expected: [Sample<'_>; 4] = [
         ("b", vec![("img", b"image"), ("label", b"newest")]),
         ("c", vec![("label", b"back")]),
         ("d", vec![("only", b"whole")]),
         ("e", vec![("img", b"added"), ("label", b"e")]),
     ];
-    assert_eq!(shown, expected);
+    assert_eq!(samples, expected);
     assert!(layered.read_record(4).is_err());
     assert!(records.iter().all(|record| !record.flags.is_overlay()));
 

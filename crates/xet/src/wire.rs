@@ -40,7 +40,7 @@ pub fn parse_json<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8]) -> Result<T
 ///
 /// On types that JSON cannot hold, such as maps whose keys are not text. None here is.
 pub fn encode_json<T: serde::Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).expect("wire types are plain records with text keys")
+    serde_json::to_vec(value).expect("wire types are structs with text keys")
 }
 
 /// The offset of a JSON error, which names a line and a column, both from 1.

@@ -1,4 +1,4 @@
-//! The calls of the Hub API, one after another, with what they send and what they answer.
+//! Calls of the Hub API, with their requests and answers.
 
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, LINK};
@@ -7,39 +7,13 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use xet::wire::routes::{content_type, segment};
 use xet::wire::{encode_json, parse_json};
-use xet::{FileHash, Sha256};
 
 use super::answer_cache::CacheKey;
 use super::commit::Commit;
+use super::entry::{Entry, Page};
 use super::{Hub, RepoKind, RepoName, api, no_entry, segments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Request;
-
-/// A file or folder of a repository.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Entry {
-    /// Where it is.
-    pub path: String,
-    /// Whether it is a folder.
-    pub is_folder: bool,
-    /// Its length; 0 for folders.
-    pub bytes: u64,
-    /// As git names it; for a large file, of the pointer that stands for it.
-    pub oid: String,
-    /// The digest of a large file.
-    pub sha256: Option<Sha256>,
-    /// What the content store calls a large file.
-    pub xet: Option<FileHash>,
-}
-
-/// Some entries, and where there are more.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
-pub struct Page {
-    /// In the order of the hub.
-    pub entries: Vec<Entry>,
-    /// To be given to the next call; none at the end.
-    pub next: Option<String>,
-}
 
 /// A file that might be uploaded.
 #[derive(Debug, Clone, Serialize)]
@@ -106,7 +80,7 @@ impl Hub {
             organization: &repo.namespace,
             r#type: repo.kind.singular(),
             private,
-            // Hubs want to know with what a space is run; nothing is.
+            // Hubs require the SDK of a space; nothing is.
             sdk: (repo.kind == RepoKind::Space).then_some("static"),
         };
         self.create("/api/repos/create", &create).await
@@ -135,7 +109,7 @@ impl Hub {
         // Only the id: by itself the answer would list every file.
         let path = api(repo, &format!("/revision/{}?expand=sha", segment(revision)));
         let info: Info = self.parsed(&Request::get(&path), &path).await?;
-        self.keep(repo, &CacheKey::Commit(revision), &info.sha);
+        self.store_answer(repo, &CacheKey::Commit(revision), &info.sha);
         Ok(info.sha)
     }
 
@@ -151,20 +125,20 @@ impl Hub {
         if let Some(answers) = self.offline() {
             return answers.page(repo, revision, folder, recursive, next);
         }
-        let question = CacheKey::Page(revision, folder, recursive, next);
+        let key = CacheKey::Page(revision, folder, recursive, next);
         let folder = if folder.is_empty() { String::new() } else { format!("/{}", segments(folder)) };
         let path = api(repo, &format!("/tree/{}{folder}", segment(revision)));
-        let asked = match next {
+        let path_of_page = match next {
             Some(query) => format!("{path}?{query}"),
             None => format!("{path}?recursive={recursive}&expand=false"),
         };
-        let answer = self.http.send(&Request::get(&asked)).await?;
+        let answer = self.http.send(&Request::get(&path_of_page)).await?;
         let link = answer.headers().get(LINK).and_then(|link| link.to_str().ok()).and_then(next_query);
         let bytes = self.http.read_body(&path, answer, JSON_BYTES_MAX).await?;
         let rows: Vec<Row> = parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
         let entries = rows.into_iter().map(Row::into_entry).collect::<Result<_>>()?;
         let page = Page { entries, next: link };
-        self.keep(repo, &question, &page);
+        self.store_answer(repo, &key, &page);
         Ok(page)
     }
 
@@ -188,13 +162,13 @@ impl Hub {
         let found = self.paths_info(repo, revision, &[path]).await?;
         let found = found.into_iter().find(|entry| entry.path == path);
         let entry = found.ok_or_else(|| no_entry(repo, revision, path))?;
-        self.keep(repo, &CacheKey::Entry(revision, path), &entry);
+        self.store_answer(repo, &CacheKey::Entry(revision, path), &entry);
         Ok(entry)
     }
 
-    fn keep<T: Serialize>(&self, repo: &RepoName, question: &CacheKey<'_>, answer: &T) {
+    fn store_answer<T: Serialize>(&self, repo: &RepoName, key: &CacheKey<'_>, answer: &T) {
         if let Some(answers) = &self.answers {
-            answers.keep(repo, question, answer);
+            answers.store(repo, key, answer);
         }
     }
 
@@ -281,7 +255,7 @@ fn next_query(link: &str) -> Option<String> {
     query.filter(|query| !query.is_empty())
 }
 
-/// Files in one question how they get there: what other clients ask at once.
+/// Files in one key how they get there: what other clients ask at once.
 pub(super) const CANDIDATES_MAX: usize = 256;
 
 /// A page has a thousand entries of some 300 bytes, and paths may be long.

@@ -46,9 +46,9 @@ impl CpuPool {
     }
 
     pub(super) fn return_scratch(&self, scratch: Scratch) {
-        let mut kept = self.scratch.lock().expect("no thread panics while it holds the lock");
-        if kept.len() < TOOLS_MAX {
-            kept.push(scratch);
+        let mut unused = self.scratch.lock().expect("no thread panics while it holds the lock");
+        if unused.len() < TOOLS_MAX {
+            unused.push(scratch);
         }
     }
 }

@@ -147,7 +147,7 @@ impl<'a> Engine<'a> {
         let MissingRange { file, range, failures, .. } = todo;
         let keeps_terms = self.puller.cache.is_some();
         let Some(state) = self.files.get_mut(file) else { return };
-        let asked = window(&range);
+        let requested = window(&range);
         match answer {
             Err(error) => state.error = Some(error),
             Ok(None) => state.size = Some(range.start),
@@ -159,8 +159,8 @@ impl<'a> Engine<'a> {
                     state.error = Some(Error::new(ErrorKind::Invalid, message));
                     return;
                 };
-                if end < asked.end {
-                    // Less than was asked for: there is no more.
+                if end < requested.end {
+                    // Less than was requested: there is no more.
                     state.size = Some(end);
                 } else if end < range.end {
                     self.todo
@@ -216,7 +216,7 @@ async fn plan(puller: &Puller, file: FileHash, todo: &MissingRange) -> Result<Op
     cas.reconstruction(file, Some(window(&todo.range))).await
 }
 
-/// As much of a range as is asked for at once.
+/// As much of a range as one request covers.
 fn window(range: &Range<u64>) -> Range<u64> {
     let bytes = if range.start == 0 { WINDOW_FIRST_BYTES } else { WINDOW_BYTES };
     range.start..range.end.min(range.start.saturating_add(bytes))

@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// When to stop waiting.
 #[derive(Debug, Clone)]
 pub struct Patience {
-    /// Without a byte for so long, the same is asked for a second time.
+    /// Time without a byte after which a second request for the same bytes starts.
     pub hedge_after: Duration,
     /// Without enough bytes for so long, a request is given up.
     pub stall_after: Duration,
@@ -103,8 +103,8 @@ impl Work<'_> {
         let scratch = self.puller.pool.take_scratch();
         let cached = match &self.puller.cache {
             Some(cache) => {
-                let (cache, wanted) = (cache.clone(), chunks.clone());
-                self.puller.pool.run(move || cache.find(&xorb, wanted)).await?
+                let (cache, requested) = (cache.clone(), chunks.clone());
+                self.puller.pool.run(move || cache.find(&xorb, requested)).await?
             }
             None => None,
         };
@@ -121,8 +121,8 @@ impl Work<'_> {
             self.by_cache = true;
             return Err(Error::new(ErrorKind::Expired, format!("xorb {xorb} is not in the cache any more")));
         };
-        let recorder = self.puller.cache.as_ref().and_then(|cache| cache.recorder(xorb, chunks));
-        self.decoder = Some(decoder.record(recorder));
+        let cache_writer = self.puller.cache.as_ref().and_then(|cache| cache.writer(xorb, chunks));
+        self.decoder = Some(decoder.with_cache(cache_writer));
         let _entry = self.puller.concurrency.enter().await;
         let result = self.receive(cas, url, stored).await;
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
@@ -259,17 +259,17 @@ impl<'a> WatchedStream<'a> {
             Ok(item) => item,
             Err(_) => self.next_of_two().await?,
         };
-        let wanted = self.stored.end - self.stored.start;
+        let requested = self.stored.end - self.stored.start;
         let Some(piece) = item.transpose()? else {
-            if self.received < wanted {
-                let message = format!("a download ended after {} of {wanted} bytes", self.received);
+            if self.received < requested {
+                let message = format!("a download ended after {} of {requested} bytes", self.received);
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
             return Ok(None);
         };
         self.received += piece.len() as u64;
-        if self.received > wanted {
-            let message = format!("a download has more than the {wanted} bytes that were asked for");
+        if self.received > requested {
+            let message = format!("a download has more than the {requested} bytes requested");
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         self.watch(piece.len() as u64)?;
@@ -319,7 +319,7 @@ impl<'a> WatchedStream<'a> {
     }
 }
 
-/// Asks for a range again and drops what is here already; gives the first bytes that are new.
+/// Requests a range again and skips the bytes received before; returns the first new ones.
 async fn second(
     cas: &dyn Cas,
     url: &str,

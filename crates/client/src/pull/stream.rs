@@ -106,13 +106,13 @@ async fn fetch(
     }
     let mut filled =
         std::mem::take(&mut *buffer.filled.lock().expect("no thread panics while it holds the lock"));
-    let wanted = end.unwrap_or(range.end).min(range.end).saturating_sub(range.start);
-    let wanted = usize::try_from(wanted).expect("a window fits into memory");
-    if filled.bytes.len() < wanted {
+    let expected_bytes = end.unwrap_or(range.end).min(range.end).saturating_sub(range.start);
+    let expected_bytes = usize::try_from(expected_bytes).expect("a window fits into memory");
+    if filled.bytes.len() < expected_bytes {
         let message = format!("file {file}: the hub did not deliver all bytes of {range:?}");
         return Err(Error::new(ErrorKind::Unavailable, message));
     }
-    filled.bytes.truncate(wanted);
+    filled.bytes.truncate(expected_bytes);
     Ok(Window { bytes: filled.bytes, chunks: filled.chunks, end })
 }
 

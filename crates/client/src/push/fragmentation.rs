@@ -48,7 +48,7 @@ impl FragmentationGuard {
     }
 }
 
-/// So many terms are looked at; a file of fewer is never refused anything.
+/// How many terms are counted; a file of fewer is never refused anything.
 const TERMS: usize = 128;
 /// Terms this long on average are fine.
 const MEAN: f64 = 4.0;

@@ -33,7 +33,7 @@ pub(super) fn channel() -> (mpsc::Sender<Produced>, mpsc::Receiver<Produced>) {
 /// Sends everything that comes, until the workers are done.
 pub(super) async fn all(
     cas: &Arc<dyn Cas>,
-    mut placed: mpsc::Receiver<Produced>,
+    mut produced: mpsc::Receiver<Produced>,
     options: &PushOptions,
     progress: &Progress,
 ) -> std::result::Result<Pushed, PushFailure> {
@@ -60,17 +60,17 @@ pub(super) async fn all(
                 let sent = sent.map_err(|source| Error::caused(ErrorKind::Internal, "sending a xorb", source))?;
                 sender.acknowledge(sent?);
             }
-            next = placed.recv(), if !ended && sends.len() < options.sends_max.max(1) => match next {
+            next = produced.recv(), if !ended && sends.len() < options.sends_max.max(1) => match next {
                 Some(Produced::Xorb(sealed, memory)) => {
                     let (cas, dry_run) = (cas.clone(), options.dry_run);
                     sends.spawn(async move {
                         let _memory = memory;
-                        let ReadyXorb { open_xorbs, info, records } = sealed;
-                        match records {
+                        let ReadyXorb { open_xorbs, info, body } = sealed;
+                        match body {
                             _ if dry_run => false,
                             XorbBody::Memory(held) => {
-                                let records = held.into_iter().map(|held| held.bytes).collect();
-                                cas.put_xorb(&Xorb { info: info.clone(), records }).await?
+                                let chunks = held.into_iter().map(|held| held.bytes).collect();
+                                cas.put_xorb(&Xorb { info: info.clone(), chunks }).await?
                             }
                             XorbBody::Streaming(growing) => growing.finish(info.clone()).await?,
                         };

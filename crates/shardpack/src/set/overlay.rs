@@ -112,7 +112,7 @@ impl Layered {
 
     /// The number in the base of the `n`-th record that is not deleted.
     fn base_ordinal(&self, n: u64) -> u64 {
-        n + self.deleted.partition_point(|&kept| kept <= n) as u64
+        n + self.deleted.partition_point(|&before| before <= n) as u64
     }
 
     fn apply(&self, ordinal: Option<u64>, changes: &[(usize, u64)]) -> Result<Record, Error> {

@@ -149,7 +149,7 @@ impl Staged {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = target.file_name().ok_or_else(|| io::Error::other("names no file"))?;
         let name = name.to_string_lossy();
-        let name = shown_name(&name);
+        let name = display_name(&name);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let staged = target.with_file_name(format!(".{name}.{}-{number}.part", std::process::id()));
@@ -215,7 +215,7 @@ fn create_like(staged: &Path, target: &Path) -> io::Result<File> {
 /// a file of that name is written by this run, too.
 pub fn remove_leftovers(path: &Path, is_output: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let Ok(Destination::File(target)) = Destination::resolve(path) else { return Vec::new() };
-    let own = target.file_name().map(|name| shown_name(&name.to_string_lossy()).to_owned());
+    let own = target.file_name().map(|name| display_name(&name.to_string_lossy()).to_owned());
     let Ok(entries) = fs::read_dir(directory_of(&target)) else { return Vec::new() };
     let mut removed = Vec::new();
     for entry in entries.flatten() {
@@ -246,7 +246,7 @@ fn output_of_staged(name: &str) -> Option<&str> {
 }
 
 /// As much of a name as leaves room for what a temporary name adds.
-fn shown_name(name: &str) -> &str {
+fn display_name(name: &str) -> &str {
     name.get(..name.floor_char_boundary(NAME_BYTES_MAX)).unwrap_or(name)
 }
 

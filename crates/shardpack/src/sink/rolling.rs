@@ -140,7 +140,7 @@ impl Rolling {
         Ok(())
     }
 
-    /// Finishes the last pack and tells of all. Without a single record there is one empty pack.
+    /// Finishes the last pack and returns all. Without a single record there is one empty pack.
     pub fn finish(mut self) -> Result<Vec<(PathBuf, Finished)>, Error> {
         if self.current.is_none() && self.done.is_empty() {
             self.begin(1)?;

@@ -97,7 +97,7 @@ impl<'a> Search<'a> {
         Self { data, found, passed: 0, scanned, blocks: has_block_kernel() }
     }
 
-    /// The first candidate in `places`. Later calls may only ask for later places.
+    /// The first candidate in `places`. Later calls may only request later places.
     pub(super) fn first(&mut self, places: Range<usize>) -> Option<usize> {
         loop {
             while let Some(place) = self.found.get(self.passed) {

@@ -102,7 +102,7 @@ impl Header {
             return Err(wrong(at, "the reserved flag is set"));
         }
         if flags & DICTIONARY != 0 {
-            return Err(wrong(at, "a dictionary is asked for; chunks have none"));
+            return Err(wrong(at, "the frame needs a dictionary; chunks have none"));
         }
 
         let at = r.offset();

@@ -60,7 +60,7 @@ impl Predictor {
         if chunk.len() < SMALL_BYTES {
             return Guess::Either;
         }
-        if noise::looks_random(chunk) {
+        if noise::is_random(chunk) {
             return Guess::RawUnlessRepeated;
         }
         let groups = self.counts.judge(chunk);

@@ -61,13 +61,13 @@ impl WrittenRanges {
 
     /// Forgets chunks that do not please.
     pub(in crate::pull) fn retain(&mut self, mut keep: impl FnMut(u64, &Chunk) -> bool) {
-        let mut kept = Self::default();
+        let mut rest = Self::default();
         self.walk(|at, chunk| {
             if keep(at, chunk) {
-                kept.push(at, std::slice::from_ref(chunk));
+                rest.push(at, std::slice::from_ref(chunk));
             }
         });
-        *self = kept;
+        *self = rest;
     }
 
     /// Shows every chunk by where it begins.
