@@ -1,4 +1,4 @@
-//! The content-addressed store that a push or a pull works on: a server, or a local directory.
+//! CAS: the content-addressed store that a push or a pull works on, a server or a local directory.
 //!
 //! *Contract.* Every call may be repeated: a second upload of the same thing is a success. An answer means durable: a
 //! xorb or shard that was acknowledged is there after a crash. Calls may run at the same time. Implementations retry

@@ -1,4 +1,4 @@
-//! Requests to one server, made again when that may help.
+//! HTTP requests to one server, with retries.
 //!
 //! The token goes to this server alone, never to data URLs, and only over TLS or to this machine unless told
 //! otherwise. Requests that fail for now are made again; a body that stands still is given up.

@@ -14,7 +14,7 @@ pub mod repo_path;
 pub mod settings;
 pub mod upload;
 
-pub use calls::{Candidate, Committed, Decided, Mode};
+pub use calls::{Candidate, Committed, UploadDecision, UploadMode};
 pub use commit::Commit;
 pub use entry::{Entry, Page};
 pub use repo_path::RepoPath;

@@ -6,16 +6,16 @@
 
 mod concurrency;
 mod cpu_pool;
-mod decode;
+mod decoder;
 mod engine;
-mod fetch;
+mod fetcher;
 mod journal;
 mod many_files;
 mod old_version;
 mod planner;
 mod single_file;
 mod stream;
-mod write;
+mod writer;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ use crate::progress::Progress;
 use concurrency::ConcurrencyLimit;
 use cpu_pool::CpuPool;
 
-pub use fetch::Patience;
+pub use fetcher::Patience;
 pub(crate) use single_file::place_of;
-pub(crate) use write::{StagingDir, remove_leftover};
+pub(crate) use writer::{StagingDir, remove_leftover};
 
 /// How to pull.
 #[derive(Debug, Clone)]
@@ -111,7 +111,7 @@ pub struct Puller {
     pool: CpuPool,
     progress: Arc<Progress>,
     /// The chunks of the file that was last read by ranges, where the hub lists them.
-    last_list: tokio::sync::Mutex<Option<(FileHash, Option<Arc<write::Expected>>)>>,
+    last_list: tokio::sync::Mutex<Option<(FileHash, Option<Arc<writer::Expected>>)>>,
 }
 
 impl Puller {

@@ -1,4 +1,4 @@
-//! Trying again: how often, and how long to wait in between.
+//! Retries: how many, and how long to wait in between.
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The token of the CAS routes: kept out of sight, and fetched again before it expires.
+//! Tokens: never printed, and refreshed before they expire.
 
 use std::fmt;
 use std::sync::Arc;

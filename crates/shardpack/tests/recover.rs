@@ -10,7 +10,7 @@ use std::sync::Arc;
 use samples::{encode, many, memory, reader, sample};
 use shardpack::check::{Report, VerifyOptions, verify};
 use shardpack::recover::find_records;
-use shardpack::repair::{RepairOptions, Repaired, repair};
+use shardpack::repair::{RepairOptions, RepairSummary, repair};
 use shardpack::source::MemorySource;
 use shardpack::{
     ErrorKind, Method, OnError, Outline, ReadOptions, Record, ShardPackReader, Source, StreamReader, Verify,
@@ -33,7 +33,7 @@ fn check(bytes: &[u8]) -> Result<Report, shardpack::Error> {
     verify(&source(bytes), VerifyOptions { quick: false, decode_bytes_max: 1 << 20 }, |_| {})
 }
 
-fn repaired(bytes: &[u8], options: &RepairOptions) -> Result<(Repaired, Vec<u8>), shardpack::Error> {
+fn repaired(bytes: &[u8], options: &RepairOptions) -> Result<(RepairSummary, Vec<u8>), shardpack::Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new.shardpack");
     let repaired = repair(&source(bytes), &path, options, |_| {})?;

@@ -12,7 +12,7 @@ use samples::{encode, many, memory, reader, sample};
 use shardpack::layout::{MetaFormat, RecordFlags};
 use shardpack::read::RunOptions;
 use shardpack::source::{MapSource, MemorySource};
-use shardpack::write::Finished;
+use shardpack::write::PackSummary;
 use shardpack::{
     Compression, ErrorKind, FileEntry, Method, OnError, Outline, ReadOptions, Record, ShardPackReader,
     ShardPackWriter, Source, StreamReader, Verify, WriteOptions,
@@ -209,7 +209,7 @@ fn a_file_appears_when_it_is_whole_or_not_at_all() {
 
     let mut writer = ShardPackWriter::create(&path, Some(br#"{"by":"me"}"#)).unwrap();
     writer.write_record(&sample("a", &[("x", b"1")])).unwrap();
-    let Finished { bytes, .. } = writer.finalize().unwrap();
+    let PackSummary { bytes, .. } = writer.finalize().unwrap();
     assert_eq!((names(), path.metadata().unwrap().len()), (vec!["a.shardpack".to_owned()], bytes));
     assert_eq!(writer.finalize().unwrap_err().kind(), ErrorKind::Invalid);
     let reader = ShardPackReader::open(&path).unwrap();

@@ -174,7 +174,7 @@ pub fn plan_recipe<'a>(
 pub fn clipped_xorbs(terms: impl Iterator<Item = RecipeTerm>, range: Option<&Range<u64>>) -> Vec<XorbHash> {
     let Some(range) = range else { return Vec::new() };
     let is_clipped =
-        |(term, inside): &(RecipeTerm, Touched)| inside.bytes != (0..u64::from(term.term.raw_bytes));
+        |(term, inside): &(RecipeTerm, TouchedTerm)| inside.bytes != (0..u64::from(term.term.raw_bytes));
     let clipped = touched(terms, |term| &term.term, range).filter(is_clipped);
     clipped.map(|(term, _)| term.term.xorb).collect()
 }
@@ -249,7 +249,7 @@ fn plan_pieces<T>(
     }
     let mut plan = Plan::default();
     let mut fetches = FetchSet::default();
-    for (term, Touched { at, bytes }) in touched(terms, term_of, &requested) {
+    for (term, TouchedTerm { at, bytes }) in touched(terms, term_of, &requested) {
         let Piece { offset, term, fetch } = piece(at, term, bytes)?;
         if plan.terms.is_empty() {
             plan.offset_into_first_range = offset;
@@ -262,7 +262,7 @@ fn plan_pieces<T>(
 }
 
 /// A part of a term that a range touches.
-struct Touched {
+struct TouchedTerm {
     /// Where the term begins in the file.
     at: u64,
     /// Raw bytes, counted from the term's start.
@@ -274,7 +274,7 @@ fn touched<T>(
     terms: impl Iterator<Item = T>,
     term_of: impl Fn(&T) -> &PlanTerm,
     range: &Range<u64>,
-) -> impl Iterator<Item = (T, Touched)> {
+) -> impl Iterator<Item = (T, TouchedTerm)> {
     let Range { start, end } = *range;
     let mut next = 0_u64;
     let spans = terms.map(move |term| {
@@ -285,7 +285,7 @@ fn touched<T>(
     spans.take_while(move |(_, span)| span.start < end).filter_map(move |(term, span)| {
         let inside = start.max(span.start)..end.min(span.end);
         let bytes = inside.start.saturating_sub(span.start)..inside.end.saturating_sub(span.start);
-        (!inside.is_empty()).then_some((term, Touched { at: span.start, bytes }))
+        (!inside.is_empty()).then_some((term, TouchedTerm { at: span.start, bytes }))
     })
 }
 

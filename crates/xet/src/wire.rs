@@ -1,4 +1,4 @@
-//! What client and server say to each other: JSON bodies, answer streams, byte ranges, paths and error codes.
+//! Wire types of client and server: JSON bodies, response streams, byte ranges, paths and error codes.
 //!
 //! Fields have the names real clients use. Unknown fields are ignored, so that either side may learn more first;
 //! hashes are read in either case and written in lower case.

@@ -24,7 +24,7 @@ use serde::Serialize;
 use shardpack::set::{PackSet, expand_braces, resolve};
 use shardpack::sink::Destination;
 use shardpack::source::FileSource;
-use shardpack::write::Finished;
+use shardpack::write::PackSummary;
 use shardpack::{Method, ReadOptions, Source};
 
 use crate::http::Network;
@@ -166,12 +166,12 @@ struct Written {
 }
 
 /// Reports the packs that were written: on standard output, or on standard error where a pack went there.
-fn report(done: &[(PathBuf, Finished)], json: bool) -> Result<ExitCode, Failure> {
+fn report(done: &[(PathBuf, PackSummary)], json: bool) -> Result<ExitCode, Failure> {
     let to_stdout =
-        |(path, _): &(PathBuf, Finished)| Destination::resolve(path).ok() == Some(Destination::Stdout);
+        |(path, _): &(PathBuf, PackSummary)| Destination::resolve(path).ok() == Some(Destination::Stdout);
     let mut out: Box<dyn Write> =
         if done.iter().any(to_stdout) { Box::new(io::stderr()) } else { Box::new(stdout()) };
-    let written = |(path, finished): &(PathBuf, Finished)| Written {
+    let written = |(path, finished): &(PathBuf, PackSummary)| Written {
         pack: path.display().to_string(),
         bytes: finished.bytes,
         records: finished.statistics.records,

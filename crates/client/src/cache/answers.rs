@@ -1,4 +1,4 @@
-//! What a hub said, and small files it gave, stored so that a repository that was pulled once needs no hub at all.
+//! Answers and small files of a hub, stored so that a repository that was pulled once can be pulled again offline.
 //!
 //! An answer is a checksum (CRC-32C, little-endian) and the bytes it is of. It is named by the digest of the question. A blob is
 //! the file itself, named by its digest, by which readers check it.

@@ -1,4 +1,4 @@
-//! Entry: stored chunks of consecutive chunks of a xorb, and behind them a table that says what they must be.
+//! Cache entry: consecutive stored chunks of a xorb, and behind them a table of their hashes and ends.
 //!
 //! |       offset | size | field                                            |
 //! |-------------:|-----:|--------------------------------------------------|

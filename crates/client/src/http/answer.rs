@@ -1,4 +1,4 @@
-//! Answers: the error of a status, and a body read whole within its limit.
+//! HTTP responses: the error of a status, and reading of a body up to a limit.
 
 use std::time::{Duration, SystemTime};
 

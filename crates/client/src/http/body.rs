@@ -1,4 +1,4 @@
-//! Bodies on their way: counted, slowed to the bandwidth allowed, and given up when they stand still.
+//! HTTP bodies in transfer: counted, limited to the configured bandwidth, and aborted when they stall.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ pub(super) fn received(
 ) -> BoxStream<'static, Result<Bytes>> {
     // A server that does not heed ranges sends everything; then what comes before is passed over.
     let skip = if answer.status() == StatusCode::PARTIAL_CONTENT { 0 } else { skipped(&answer, &requested) };
-    let state = Receiving {
+    let state = ReceivedBody {
         what,
         pieces: answer.bytes_stream().boxed(),
         skip,
@@ -126,7 +126,7 @@ fn skipped(answer: &Response, requested: &Range<u64>) -> u64 {
     if answer.content_length() == Some(requested.end - requested.start) { 0 } else { requested.start }
 }
 
-struct Receiving {
+struct ReceivedBody {
     what: String,
     pieces: BoxStream<'static, reqwest::Result<Bytes>>,
     skip: u64,
@@ -139,7 +139,7 @@ struct Receiving {
     _connection: OwnedSemaphorePermit,
 }
 
-impl Receiving {
+impl ReceivedBody {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         while self.left > 0 {
             let what = &self.what;

@@ -29,7 +29,7 @@ pub struct Candidate {
 /// How a file gets into a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum UploadMode {
     /// As it is, in the commit.
     Regular,
     /// Through the content store.
@@ -39,11 +39,11 @@ pub enum Mode {
 /// What the hub says of a file that might be uploaded.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Decided {
+pub struct UploadDecision {
     /// Which.
     pub path: String,
     /// How it gets there.
-    pub upload_mode: Mode,
+    pub upload_mode: UploadMode,
     /// Whether it should not.
     #[serde(default)]
     pub should_ignore: bool,
@@ -135,8 +135,8 @@ impl Hub {
         let answer = self.http.send(&Request::get(&path_of_page)).await?;
         let link = answer.headers().get(LINK).and_then(|link| link.to_str().ok()).and_then(next_query);
         let bytes = self.http.read_body(&path, answer, JSON_BYTES_MAX).await?;
-        let rows: Vec<Row> = parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
-        let entries = rows.into_iter().map(Row::into_entry).collect::<Result<_>>()?;
+        let rows: Vec<EntryJson> = parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
+        let entries = rows.into_iter().map(EntryJson::into_entry).collect::<Result<_>>()?;
         let page = Page { entries, next: link };
         self.store_answer(repo, &key, &page);
         Ok(page)
@@ -150,8 +150,8 @@ impl Hub {
             expand: bool,
         }
         let path = api(repo, &format!("/paths-info/{}", segment(revision)));
-        let rows: Vec<Row> = self.parsed(&json(&path, &Paths { paths, expand: false }), &path).await?;
-        rows.into_iter().map(Row::into_entry).collect()
+        let rows: Vec<EntryJson> = self.parsed(&json(&path, &Paths { paths, expand: false }), &path).await?;
+        rows.into_iter().map(EntryJson::into_entry).collect()
     }
 
     /// What is at this path.
@@ -178,14 +178,14 @@ impl Hub {
         repo: &RepoName,
         revision: &str,
         files: &[Candidate],
-    ) -> Result<Vec<Decided>> {
+    ) -> Result<Vec<UploadDecision>> {
         #[derive(Serialize)]
         struct Files<'a> {
             files: &'a [Candidate],
         }
         #[derive(Deserialize)]
         struct Answer {
-            files: Vec<Decided>,
+            files: Vec<UploadDecision>,
         }
         let path = api(repo, &format!("/preupload/{}", segment(revision)));
         let answer: Answer = self.parsed(&json(&path, &Files { files }), &path).await?;
@@ -215,7 +215,7 @@ struct Empty {}
 /// An entry as hubs send it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+struct EntryJson {
     r#type: String,
     path: String,
     #[serde(default)]
@@ -232,7 +232,7 @@ struct LfsRow {
     size: Option<u64>,
 }
 
-impl Row {
+impl EntryJson {
     fn into_entry(self) -> Result<Entry> {
         let Self { r#type, path, oid, size, lfs, xet_hash } = self;
         let wrong = |_| Error::new(ErrorKind::Invalid, format!("{path:?}: the hub names it by no SHA-256"));
@@ -284,7 +284,7 @@ mod tests {
                 {{"type":"file","oid":"2","size":5,"path":"a/b","lastCommit":{{"id":"x"}}}},
                 {{"type":"file","oid":"3","size":130,"path":"c","lfs":{{"oid":"{sha256}","size":9,"pointerSize":130}},"xetHash":"zz"}}]"#
         );
-        let rows: Vec<Row> = parse_json(rows.as_bytes()).unwrap();
+        let rows: Vec<EntryJson> = parse_json(rows.as_bytes()).unwrap();
         let entries: Vec<_> = rows.into_iter().map(|row| row.into_entry().unwrap()).collect();
         assert_eq!(entries.iter().map(|entry| entry.is_folder).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!((entries[1].bytes, entries[1].sha256), (5, None));

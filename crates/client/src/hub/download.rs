@@ -1,4 +1,4 @@
-//! Files out of a repository: listed by pages, compared with what is here, pulled, verified.
+//! Download of files from a repository: listed by pages, compared with local files, pulled, verified.
 //!
 //! One commit is pulled, whatever happens to the branch meanwhile. Large files come from the content store, chunk by chunk; small
 //! ones, and those of hubs without one, as they are. Only a file with the right digest gets its name.

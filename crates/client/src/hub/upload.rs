@@ -18,7 +18,7 @@ use xet::wire::routes::TokenScope;
 
 use super::calls::CANDIDATES_MAX;
 use super::digest::{Expected, unchanged};
-use super::{Candidate, Commit, Committed, Entry, Hub, Mode, RepoName, RepoPath};
+use super::{Candidate, Commit, Committed, Entry, Hub, RepoName, RepoPath, UploadMode};
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
@@ -166,7 +166,7 @@ struct Upload<'a> {
 /// A file that is to be put.
 struct PlannedFile {
     local: SourceFile,
-    mode: Mode,
+    mode: UploadMode,
     /// What is at its place now.
     base: Option<FileHash>,
 }
@@ -183,18 +183,19 @@ impl Upload<'_> {
         let bytes: u64 = locals.iter().map(|local| local.bytes).sum();
         self.progress.total_bytes.add(bytes);
         let todo = match self.is_missing {
-            true => {
-                locals.into_iter().map(|local| PlannedFile { local, mode: Mode::Lfs, base: None }).collect()
-            }
+            true => locals
+                .into_iter()
+                .map(|local| PlannedFile { local, mode: UploadMode::Lfs, base: None })
+                .collect(),
             false => self.sort(locals).await?,
         };
         let mut pushed = self.push(&todo).await?;
         for PlannedFile { local, mode, .. } in &todo {
             match (mode, pushed.remove(&local.path)) {
-                (Mode::Lfs, Some(file)) => self.put_large(local, &file),
-                (Mode::Regular, _) => self.put_small(local).await?,
+                (UploadMode::Lfs, Some(file)) => self.put_large(local, &file),
+                (UploadMode::Regular, _) => self.put_small(local).await?,
                 // It could not be read, which was reported.
-                (Mode::Lfs, None) => {}
+                (UploadMode::Lfs, None) => {}
             }
         }
         self.finish_commit().await
@@ -254,7 +255,7 @@ impl Upload<'_> {
 
     /// Pushes the large ones to the content store.
     async fn push(&mut self, todo: &[PlannedFile]) -> Result<HashMap<PathBuf, PushedFile>> {
-        let is_large = |todo: &&PlannedFile| todo.mode == Mode::Lfs;
+        let is_large = |todo: &&PlannedFile| todo.mode == UploadMode::Lfs;
         let paths: Vec<_> = todo.iter().filter(is_large).map(|todo| todo.local.path.clone()).collect();
         if paths.is_empty() {
             return Ok(HashMap::new());
@@ -350,7 +351,7 @@ impl Upload<'_> {
 /// A file, and how the hub wants it uploaded.
 struct Preflight {
     local: SourceFile,
-    mode: Mode,
+    mode: UploadMode,
     ignored: bool,
     existing: Option<Entry>,
 }
@@ -400,8 +401,8 @@ async fn preflight(
             Error::new(ErrorKind::Invalid, format!("{}: the hub does not say how to upload it", local.to))
         })?;
         let mode = match local.bytes {
-            0 => Mode::Regular,
-            bytes if bytes > REGULAR_BYTES_MAX => Mode::Lfs,
+            0 => UploadMode::Regular,
+            bytes if bytes > REGULAR_BYTES_MAX => UploadMode::Lfs,
             _ => decision.upload_mode,
         };
         // A large file that the hub lists and does not name here is damaged there, and must come again.

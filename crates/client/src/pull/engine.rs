@@ -1,4 +1,4 @@
-//! Engine: from byte ranges of files to written chunks. Plans what is missing, fetches, and plans again what failed.
+//! Engine: plans the missing byte ranges of files, fetches and writes them, and plans failed ones again.
 //!
 //! A failed fetch has no state to repair: what it did not write is missing, and what is missing is planned, with fresh URLs and for
 //! exactly those bytes. Cut, stalled, corrupt and expired all end here.
@@ -16,8 +16,8 @@ use xet::wire::Reconstruction;
 use xet::{FileHash, XorbHash};
 
 use super::Puller;
-use super::decode::{Destination, Sink};
-use super::fetch::{self, FetchJob, Fetched};
+use super::decoder::{Destination, Sink};
+use super::fetcher::{self, FetchJob, FetchOutcome};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a file that are not planned yet.
@@ -62,7 +62,7 @@ pub(super) struct FileState {
 
 enum Event {
     Planned(MissingRange, Result<Option<Reconstruction>>),
-    Fetched(Fetched),
+    FetchOutcome(FetchOutcome),
 }
 
 impl<'a> Engine<'a> {
@@ -121,7 +121,9 @@ impl<'a> Engine<'a> {
                 }
                 fetches += 1;
                 let sink = self.sink.clone();
-                active.push(Box::pin(async move { Event::Fetched(fetch::unit(puller, unit, sink).await) }));
+                active.push(Box::pin(
+                    async move { Event::FetchOutcome(fetcher::unit(puller, unit, sink).await) },
+                ));
             }
             match active.next().await {
                 None if self.units.is_empty() && self.todo.is_empty() => break,
@@ -130,7 +132,7 @@ impl<'a> Engine<'a> {
                     plans -= 1;
                     self.planned(todo, answer);
                 }
-                Some(Event::Fetched(fetched)) => {
+                Some(Event::FetchOutcome(fetched)) => {
                     fetches -= 1;
                     self.fetched(fetched);
                 }
@@ -180,8 +182,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn fetched(&mut self, fetched: Fetched) {
-        let Fetched { rest, by_cache, error } = fetched;
+    fn fetched(&mut self, fetched: FetchOutcome) {
+        let FetchOutcome { rest, by_cache, error } = fetched;
         let Some(error) = error else { return };
         self.puller.progress.retries.add(1);
         let may_help =

@@ -52,7 +52,7 @@ pub(super) struct Journal {
 
 /// A journal, and what it claims.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenJournal {
     pub(super) journal: Journal,
     pub(super) claims: Vec<Run>,
 }
@@ -66,7 +66,7 @@ impl Journal {
     }
 
     /// Opens or begins the journal of `file`. `None` when another pull holds it, or what is there is no journal of ours.
-    pub(super) fn open(path: &Path, file_hash: FileHash) -> io::Result<Option<Opened>> {
+    pub(super) fn open(path: &Path, file_hash: FileHash) -> io::Result<Option<OpenJournal>> {
         loop {
             let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
             match file.try_lock() {
@@ -96,7 +96,7 @@ impl Journal {
             };
             file.set_len(good)?;
             file.seek(SeekFrom::Start(good))?;
-            return Ok(Some(Opened { journal: Self { file, claim: Vec::new() }, claims }));
+            return Ok(Some(OpenJournal { journal: Self { file, claim: Vec::new() }, claims }));
         }
     }
 

@@ -12,7 +12,7 @@ use xet::{FileHash, Sha256, limits};
 use super::engine::{Engine, FileState, MissingRange, units};
 use super::planner::{Recipe, TARGET_UNCHANGED, hash_mismatch, keep_recipe, refetch};
 use super::single_file;
-use super::write::{PartFile, StagingDir, remove_leftover};
+use super::writer::{PartFile, StagingDir, remove_leftover};
 use super::{FileRequest, Pulled, Puller};
 use crate::cut::{self, CutFile, CutOptions};
 use crate::error::{Error, ErrorKind, Result};
@@ -27,7 +27,7 @@ pub(super) async fn pull(
 ) -> Result<()> {
     let stage = Arc::new(StagingDir::new(root)?);
     puller.progress.leftovers.add(stage.removed());
-    let Sorted { unchanged, small, mut large } = sort(puller, requests).await?;
+    let FilesBySize { unchanged, small, mut large } = sort_by_size(puller, requests).await?;
     for (place, bytes) in unchanged {
         puller.progress.files.add(1);
         if let Some(request) = requests.get(place) {
@@ -60,7 +60,7 @@ pub(super) async fn pull(
     Ok(())
 }
 
-struct Sorted {
+struct FilesBySize {
     /// What is there already, and its length.
     unchanged: Vec<(usize, u64)>,
     small: Vec<usize>,
@@ -68,20 +68,20 @@ struct Sorted {
 }
 
 /// Sorts the files by what is at their targets: unchanged, small or large.
-async fn sort(puller: &Puller, requests: &[FileRequest]) -> Result<Sorted> {
-    let mut sorted = Sorted { unchanged: Vec::new(), small: Vec::new(), large: Vec::new() };
+async fn sort_by_size(puller: &Puller, requests: &[FileRequest]) -> Result<FilesBySize> {
+    let mut by_size = FilesBySize { unchanged: Vec::new(), small: Vec::new(), large: Vec::new() };
     let mut there = Vec::new();
     for (place, request) in requests.iter().enumerate() {
         match request.target.symlink_metadata() {
             Ok(metadata) if puller.options.reuse && metadata.is_file() => there.push(place),
             // A link or a folder: one by one, with all that takes.
-            Ok(metadata) if !metadata.is_file() => sorted.large.push(place),
-            Ok(_) => sorted.small.push(place),
-            Err(_) => sorted.small.push(place),
+            Ok(metadata) if !metadata.is_file() => by_size.large.push(place),
+            Ok(_) => by_size.small.push(place),
+            Err(_) => by_size.small.push(place),
         }
     }
     if there.is_empty() {
-        return Ok(sorted);
+        return Ok(by_size);
     }
     let paths: Vec<_> =
         there.iter().filter_map(|place| requests.get(*place)).map(|request| request.target.clone()).collect();
@@ -96,13 +96,13 @@ async fn sort(puller: &Puller, requests: &[FileRequest]) -> Result<Sorted> {
     for (place, found) in there.into_iter().zip(puller.pool.run(cut).await?) {
         let hash = requests.get(place).map(|request| request.file);
         match found {
-            Some(found) if Some(found.hash) == hash => sorted.unchanged.push((place, found.bytes)),
-            Some(found) if found.bytes >= LARGE_BYTES => sorted.large.push(place),
-            _ => sorted.small.push(place),
+            Some(found) if Some(found.hash) == hash => by_size.unchanged.push((place, found.bytes)),
+            Some(found) if found.bytes >= LARGE_BYTES => by_size.large.push(place),
+            _ => by_size.small.push(place),
         }
     }
-    sorted.small.sort_unstable();
-    Ok(sorted)
+    by_size.small.sort_unstable();
+    Ok(by_size)
 }
 
 /// Pulls some small files; returns the result of each, and which are not small.

@@ -1,4 +1,4 @@
-//! Source: chunks of a wanted file that an older version on this disk has already.
+//! Old version: chunks of a file that an older version on the local disk has already.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use xet::{ChunkHash, FileHash};
 
-use super::decode::Sink;
-use super::write::read_exact_at;
+use super::decoder::Sink;
+use super::writer::read_exact_at;
 use crate::chunk::Chunk;
 use crate::cut::{self, CutOptions};
 use crate::error::{Error, Result};

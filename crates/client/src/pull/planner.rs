@@ -1,4 +1,4 @@
-//! Planner: what to fetch for the bytes that are missing, from the cache and from the hub; and once more what came wrong.
+//! Planner: what to fetch for missing bytes, from the cache and from the hub; and what to fetch again after a hash mismatch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use xet::plan::PlanTerm;
 use xet::{ChunkHash, FileHash};
 
 use super::Puller;
-use super::decode::Destination;
+use super::decoder::Destination;
 use super::engine::{Engine, FileState, MissingRange};
-use super::fetch::FetchJob;
-use super::write::{Expected, PartFile};
+use super::fetcher::FetchJob;
+use super::writer::{Expected, PartFile};
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result};
 

@@ -1,4 +1,4 @@
-//! One file, from what is there of it already to its name.
+//! Single file: resumes from what is on the disk, fetches the rest, verifies, and renames.
 
 use std::fs::File;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use xet::FileHash;
 use super::engine::{Engine, FileState, MissingRange};
 use super::old_version::OldVersion;
 use super::planner::{ChunkList, Recipe, TARGET_UNCHANGED, chunk_list, hash_mismatch, keep_recipe, refetch};
-use super::write::{Expected, PartFile, remove_leftover};
+use super::writer::{Expected, PartFile, remove_leftover};
 use super::{FileRequest, Pulled, Puller};
 use crate::cut::CutOptions;
 use crate::error::{Error, ErrorKind, Result};

@@ -1,4 +1,4 @@
-//! Memory for stored chunks, used again: of fresh memory every page is a fault, and is cleared first.
+//! Buffer pool for stored chunks: fresh memory would cost a page fault and clearing for every page.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ impl BufferPool {
 
     /// The bytes, to be shared. Their memory comes back when the last share is dropped.
     pub(super) fn freeze(&self, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Filled { bytes, home: self.clone() })
+        Bytes::from_owner(PooledBytes { bytes, pool: self.clone() })
     }
 
     fn recycle(&self, mut buffer: Vec<u8>) {
@@ -57,20 +57,20 @@ impl BufferPool {
 }
 
 /// A buffer that is shared.
-struct Filled {
+struct PooledBytes {
     bytes: Vec<u8>,
-    home: BufferPool,
+    pool: BufferPool,
 }
 
-impl AsRef<[u8]> for Filled {
+impl AsRef<[u8]> for PooledBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Filled {
+impl Drop for PooledBytes {
     fn drop(&mut self) {
-        self.home.recycle(std::mem::take(&mut self.bytes));
+        self.pool.recycle(std::mem::take(&mut self.bytes));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Compressing: raw chunks to the stored chunks of a xorb.
+//! Compression of raw chunks to the stored chunks of a xorb.
 
 use xet::xorb::ChunkWriter;
 

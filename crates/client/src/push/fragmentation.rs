@@ -1,4 +1,4 @@
-//! The guard against fragmentation: short runs of known chunks are stored again rather than referred to.
+//! Fragmentation guard: short runs of known chunks are stored again rather than referred to.
 //!
 //! A file of many tiny terms costs little to store and much to read. While the recent terms of a file are short, a run
 //! that would make them shorter is refused.

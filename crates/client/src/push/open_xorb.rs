@@ -1,4 +1,4 @@
-//! Xorbs being filled. Places are given out in file order; the stored chunks may be compressed in any order, by any worker.
+//! Open xorbs: xorbs being filled. Chunk numbers are given out in file order; any worker may compress any segment.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -337,13 +337,13 @@ mod tests {
 
     /// Writes into memory that the test can see.
     #[derive(Debug, Clone, Default)]
-    struct Seen {
+    struct XorbInMemory {
         bytes: Arc<Mutex<Vec<u8>>>,
         keeps: bool,
     }
 
     #[async_trait]
-    impl StreamingXorb for Seen {
+    impl StreamingXorb for XorbInMemory {
         fn write(&mut self, stored: &[u8]) {
             lock(&self.bytes).extend_from_slice(stored);
         }
@@ -360,8 +360,8 @@ mod tests {
     #[test]
     fn what_grows_gets_the_same_bytes_in_order_and_takes_what_is_in_memory() {
         let chunks: Vec<_> = (0..60).map(|n| noise(n, 100_000)).collect();
-        let (seen, open, rest) = (Seen::default(), self::open(1), self::open(2));
-        let grow = || Some(Box::new(seen.clone()) as Box<dyn StreamingXorb>);
+        let (written, open, rest) = (XorbInMemory::default(), self::open(1), self::open(2));
+        let grow = || Some(Box::new(written.clone()) as Box<dyn StreamingXorb>);
         chunks[..59].iter().for_each(|chunk| _ = place(&open, chunk));
         place(&rest, &chunks[59]);
         // Each pair the wrong way round, and the last segment last.
@@ -371,7 +371,7 @@ mod tests {
             assert!(fill(&open, slot, &mut segment, grow).is_none());
             given_back += usize::from(segment.bytes.capacity() > 0);
         }
-        assert_eq!(lock(&seen.bytes).len() as u64, expected(&chunks[..58]).info.stored_bytes());
+        assert_eq!(lock(&written.bytes).len() as u64, expected(&chunks[..58]).info.stored_bytes());
         assert!(given_back > 5, "what is written leaves its memory to the worker: {given_back}");
         assert!(lock(&open).close().is_none());
         let mut sealing = fill(&open, 58, &mut segment(&chunks[58]), grow).unwrap();
@@ -384,20 +384,21 @@ mod tests {
         sealing.append(rest).unwrap();
         let expected = expected(&chunks);
         assert_eq!(*sealing.seal().info, expected.info);
-        assert!(*lock(&seen.bytes) == expected.bytes);
+        assert!(*lock(&written.bytes) == expected.bytes);
     }
 
     #[test]
     fn what_grows_is_put_behind_another_if_it_is_given_back() {
-        let grown = |id, seen: &Seen| {
+        let grown = |id, written: &XorbInMemory| {
             let chunks: Vec<_> = (0..50).map(|n| noise(id * 100 + n, 100_000)).collect();
             let open = open(id);
             chunks.iter().for_each(|chunk| _ = place(&open, chunk));
             lock(&open).close();
-            let fill = |slot| fill(&open, slot, &mut segment(&chunks[slot]), || Some(Box::new(seen.clone())));
+            let fill =
+                |slot| fill(&open, slot, &mut segment(&chunks[slot]), || Some(Box::new(written.clone())));
             ((0..50).find_map(fill).unwrap(), chunks)
         };
-        let (first, second) = (Seen::default(), Seen::default());
+        let (first, second) = (XorbInMemory::default(), XorbInMemory::default());
         let ((mut one, mut chunks), (two, more)) = (grown(1, &first), grown(2, &second));
         one.append(two).unwrap();
         chunks.extend(more);
@@ -406,7 +407,8 @@ mod tests {
         assert_eq!((sealed.open_xorbs, &*sealed.info), (vec![(1, 0), (2, 50)], &expected.info));
         assert!(*lock(&first.bytes) == expected.bytes);
 
-        let (first, second) = (Seen::default(), Seen { keeps: true, ..Seen::default() });
+        let (first, second) =
+            (XorbInMemory::default(), XorbInMemory { keeps: true, ..XorbInMemory::default() });
         let ((mut one, _), (two, _)) = (grown(1, &first), grown(2, &second));
         let two = one.append(two).unwrap_err();
         assert_eq!((one.seal().open_xorbs, two.seal().open_xorbs), (vec![(1, 0)], vec![(2, 0)]));

@@ -36,14 +36,14 @@ pub(super) fn read(
 }
 
 /// A file that is in the buffer as a whole.
-struct Short {
+struct ShortFile {
     index: usize,
     path: PathBuf,
     bytes: Range<usize>,
 }
 
 /// A file whose first block is in the buffer.
-struct Long {
+struct LongFile {
     index: usize,
     path: PathBuf,
     file: Source,
@@ -51,7 +51,12 @@ struct Long {
 }
 
 /// Fills the buffer with short files, this one and those after it, until it is full or one is not short.
-fn gather(packer: &Packer, worker: &mut Worker, index: usize, path: PathBuf) -> (Vec<Short>, Option<Long>) {
+fn gather(
+    packer: &Packer,
+    worker: &mut Worker,
+    index: usize,
+    path: PathBuf,
+) -> (Vec<ShortFile>, Option<LongFile>) {
     worker.buffer.resize(BUFFER_BYTES, 0);
     let (mut short, mut filled) = (Vec::new(), 0);
     let mut next = Some((index, path));
@@ -60,10 +65,10 @@ fn gather(packer: &Packer, worker: &mut Worker, index: usize, path: PathBuf) -> 
         match Source::open(&path).and_then(|mut file| Ok((fill(room, &mut file)?, file))) {
             Ok((SHORT_BYTES, file)) => {
                 let block = filled..filled + SHORT_BYTES;
-                return (short, Some(Long { index, path, file, block }));
+                return (short, Some(LongFile { index, path, file, block }));
             }
             Ok((len, _)) => {
-                short.push(Short { index, path, bytes: filled..filled + len });
+                short.push(ShortFile { index, path, bytes: filled..filled + len });
                 filled += len;
             }
             Err(error) => packer.report_unread(index, Error::io(&path, error)),
@@ -83,7 +88,7 @@ impl FileReader {
         &mut self,
         packer: &Packer,
         worker: &mut Worker,
-        files: Vec<Short>,
+        files: Vec<ShortFile>,
     ) -> Result<(), ReceiverDropped> {
         if files.is_empty() {
             return Ok(());
@@ -115,8 +120,13 @@ impl FileReader {
         packer.send_files(drafts)
     }
 
-    fn read_long(&mut self, packer: &Packer, worker: &mut Worker, long: Long) -> Result<(), ReceiverDropped> {
-        let Long { index, path, mut file, block } = long;
+    fn read_long(
+        &mut self,
+        packer: &Packer,
+        worker: &mut Worker,
+        long: LongFile,
+    ) -> Result<(), ReceiverDropped> {
+        let LongFile { index, path, mut file, block } = long;
         let (mut draft, mut cutter) = (FileDraft::default(), Cutter::default());
         let mut digest = packer.options.sha256.then(sha2::Sha256::new);
         worker.buffer.copy_within(block, 0);

@@ -91,7 +91,7 @@ pub struct OutputFile {
 enum Sink {
     Stdout(io::Stdout),
     Stream(File),
-    Staged(Staged),
+    StagedFile(StagedFile),
 }
 
 impl OutputFile {
@@ -104,7 +104,7 @@ impl OutputFile {
                 let append = path.metadata().is_ok_and(|metadata| metadata.is_file());
                 Sink::Stream(File::options().write(true).append(append).open(path)?)
             }
-            Destination::File(path) => Sink::Staged(Staged::create(path)?),
+            Destination::File(path) => Sink::StagedFile(StagedFile::create(path)?),
         };
         Ok(Self { sink })
     }
@@ -114,7 +114,7 @@ impl OutputFile {
         match self.sink {
             Sink::Stdout(mut out) => out.flush(),
             Sink::Stream(mut file) => file.flush(),
-            Sink::Staged(staged) => staged.publish(sync),
+            Sink::StagedFile(staged) => staged.publish(sync),
         }
     }
 }
@@ -123,28 +123,28 @@ impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.sink {
             Sink::Stdout(out) => out.write(bytes),
-            Sink::Stream(file) | Sink::Staged(Staged { file, .. }) => file.write(bytes),
+            Sink::Stream(file) | Sink::StagedFile(StagedFile { file, .. }) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.sink {
             Sink::Stdout(out) => out.flush(),
-            Sink::Stream(file) | Sink::Staged(Staged { file, .. }) => file.flush(),
+            Sink::Stream(file) | Sink::StagedFile(StagedFile { file, .. }) => file.flush(),
         }
     }
 }
 
 /// A file under a temporary name, locked. Dropped before it is published, it is removed.
 #[derive(Debug)]
-struct Staged {
+struct StagedFile {
     file: File,
     staged: PathBuf,
     target: PathBuf,
     published: bool,
 }
 
-impl Staged {
+impl StagedFile {
     fn create(target: PathBuf) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = target.file_name().ok_or_else(|| io::Error::other("names no file"))?;
@@ -188,7 +188,7 @@ impl Staged {
     }
 }
 
-impl Drop for Staged {
+impl Drop for StagedFile {
     fn drop(&mut self) {
         if !self.published {
             // A failure leaves a hidden file, which the next writer removes.

@@ -1,4 +1,4 @@
-//! Searching candidates: the gear hash over many places.
+//! Gear hash: searches the candidates for chunk boundaries.
 //!
 //! Two ways. On processors with AVX-512 VBMI our own kernel ([`vbmi`]) judges every place of a block at once; its
 //! lanes are so fast that skipping the first 8 KiB of a chunk pays only where the block begins. Elsewhere the `gearhash` crate (AVX2,

@@ -1,4 +1,4 @@
-//! LZ4 frames: the wrapping around the LZ4 blocks of one chunk.
+//! LZ4 frames: header, blocks and checksums around the compressed bytes of one chunk.
 //!
 //! | offset | size  | field                                                                    |
 //! |-------:|------:|--------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! Compares what a shard says with what follows from it: sums, ranges, range hashes, Merkle roots.
+//! Consistency checks of a shard: sums, ranges, range hashes, Merkle roots.
 //!
 //! Parsing has settled the form; this settles the content, as far as the chunks of the xorbs are known. A shard alone
 //! knows its own xorbs. A server knows every xorb it stores: it calls [`check_file`] with a lookup of its own and takes
@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn totals_must_be_the_sums_of_their_parts() {
-        type Lie = (u64, fn(&mut Footer));
-        let lies: [Lie; 3] = [
+        type Change = (u64, fn(&mut Footer));
+        let lies: [Change; 3] = [
             (168, |footer| footer.xorbs_stored_bytes += 1),
             (176, |footer| footer.files_raw_bytes += 1),
             (184, |footer| footer.xorbs_raw_bytes -= 1),
@@ -216,8 +216,8 @@ mod tests {
     fn every_lie_is_found_at_its_offset() {
         let first = 48;
         let last = shard().xorbs_at().last().unwrap().0;
-        type Lie = (u64, fn(&mut Shard));
-        let lies: [Lie; 13] = [
+        type Change = (u64, fn(&mut Shard));
+        let lies: [Change; 13] = [
             (first, |shard| shard.files[0].hash = FileHash::new([1; 32])),
             (first + 48 + 36, |shard| shard.files[0].terms[0].raw_bytes += 1),
             (first + 48 + 44, |shard| shard.files[0].terms[0].chunks.end += 1),

@@ -1,4 +1,4 @@
-//! Dedup responses: shards that list stored chunks without showing their hashes.
+//! Dedup responses: shards that list stored chunks under keyed hashes.
 //!
 //! Every chunk hash is replaced by its keyed hash, the key stands in the footer. A client that has a chunk can find it;
 //! one that has not learns no hash to request. Xorb hashes stay plain. Tables are optional and made from keyed hashes.

@@ -1,4 +1,4 @@
-//! Finds one file, xorb or run of chunks in a stored shard, without parsing the rest.
+//! Lookup of one file, xorb or run of chunks in a stored shard, without parsing the rest.
 //!
 //! With a table a search takes a logarithm of its entries; without one, the section is read from its start. A view
 //! checks every offset it follows but believes the tables otherwise: a wrong table hides things or names blocks that

@@ -20,7 +20,7 @@ pub struct XorbScanner {
     decoder: ChunkDecoder,
     merkle: MerkleBuilder,
     places: Vec<ChunkPlace>,
-    ended: Option<Ended>,
+    ended: Option<FooterInfo>,
     /// The first error: later calls return it again.
     failed: Option<FormatError>,
 }
@@ -38,7 +38,7 @@ pub struct ScannedXorb {
 
 /// A footer was read and agreed with the stored chunks.
 #[derive(Debug)]
-struct Ended {
+struct FooterInfo {
     info: XorbInfo,
     form: Form,
     nonce: [u8; 4],
@@ -120,7 +120,7 @@ impl XorbScanner {
             return Err(self.truncated());
         }
         let (info, form, nonce) = match self.ended.take() {
-            Some(Ended { info, form, nonce }) => (info, form, nonce),
+            Some(FooterInfo { info, form, nonce }) => (info, form, nonce),
             None => (self.seal()?, Form::Footerless, [0; 4]),
         };
         match self.expected {
@@ -215,7 +215,7 @@ impl XorbScanner {
         Ok(())
     }
 
-    fn take_footer(&mut self, whole: &[u8]) -> Result<Ended, FormatError> {
+    fn take_footer(&mut self, whole: &[u8]) -> Result<FooterInfo, FormatError> {
         let info = self.seal()?;
         // The scanner waited for exactly the footer of this number of chunks: any other length is wrong.
         let found = Footer::tail_bytes(whole, self.offset)?;
@@ -225,7 +225,7 @@ impl XorbScanner {
 
         let (footer, start) = Footer::parse_fields(whole, self.offset)?;
         footer.expect_same(start, &info)?;
-        Ok(Ended { info, form: footer.form, nonce: footer.nonce })
+        Ok(FooterInfo { info, form: footer.form, nonce: footer.nonce })
     }
 
     /// What the stored chunks say of the xorb. There are no more of them.

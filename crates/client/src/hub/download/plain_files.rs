@@ -1,4 +1,4 @@
-//! Files as they are: one request for each, gone on with where it broke off, and verified.
+//! Plain files, not in the content store: one request for each, resumed where it broke off, and verified.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -30,19 +30,19 @@ pub(super) async fn fetch(
         file.write_all(piece).map_err(named)
     };
     match read(hub, repo, revision, entry, 0..entry.bytes, write).await? {
-        Read::Fetched(bytes) => progress.wire_bytes.add(bytes),
-        Read::Cached(bytes) => progress.known_bytes.add(bytes),
+        ReadBytes::Fetched(bytes) => progress.wire_bytes.add(bytes),
+        ReadBytes::Cached(bytes) => progress.known_bytes.add(bytes),
     }
     Ok(())
 }
 
 /// Bytes read, by where they came from.
-pub(super) enum Read {
+pub(super) enum ReadBytes {
     Fetched(u64),
     Cached(u64),
 }
 
-impl Read {
+impl ReadBytes {
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Fetched(bytes) | Self::Cached(bytes) => *bytes,
@@ -71,7 +71,7 @@ pub(super) async fn read(
     entry: &Entry,
     range: Range<u64>,
     mut write: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<Read> {
+) -> Result<ReadBytes> {
     let is_whole = range == (0..entry.bytes);
     let blob = blob_name(entry).zip(hub.answers.as_ref().map(|answers| &answers.cache));
     if let Some((name, cache)) = &blob
@@ -80,7 +80,7 @@ pub(super) async fn read(
         let part = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
         let part = part.and_then(|(start, end)| content.get(start..end)).unwrap_or_default();
         write(part)?;
-        return Ok(Read::Cached(part.len() as u64));
+        return Ok(ReadBytes::Cached(part.len() as u64));
     }
     if hub.is_offline() && !range.is_empty() {
         let message = format!("{}: is not in the cache; pull it once without --offline", entry.path);
@@ -122,7 +122,7 @@ pub(super) async fn read(
     if let Some(writer) = writer {
         writer.finish();
     }
-    Ok(Read::Fetched(at - range.start))
+    Ok(ReadBytes::Fetched(at - range.start))
 }
 
 /// What the cache calls a file: its digest. Others are not kept, nor are those that are not small.

@@ -1,4 +1,4 @@
-//! Files on this disk, and where each shall be in the repository.
+//! Source files: files on the local disk, and the path of each in the repository.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A hub in memory that fails when told to.
+//! A hub in memory with fault injection.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Tells noise from everything else: is every part of a chunk as random as the next?
+//! Noise detection: is every part of a chunk as random as the next?
 
 /// Whether no sample of `chunk`, which is at least [`BYTES_MIN`] long, differs from noise.
 ///

@@ -1,4 +1,4 @@
-//! Looks for bytes that come again anywhere in a chunk, near or far.
+//! Search for repeated bytes anywhere in a chunk, near or far.
 //!
 //! The chunk is seen as strides of one length. The words of a few strides go into a table, but not the first of each;
 //! then the first word of every stride is looked up. Wherever a copy of a noted stride stands, some stride begins in

@@ -1,4 +1,4 @@
-//! What of a file is there: runs of chunks, as they came.
+//! Written ranges: the runs of chunks of a file that are on the disk, as they came.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Decoding: the stored chunks of one fetched range, chunk by chunk, into every place that uses them.
+//! Decoder: decompresses and verifies the chunks of one fetched range, and writes each to every place that uses it.
 //!
 //! A range is decoded while it arrives. Each chunk is decompressed straight into a buffer that fits a core's cache, hashed there,
 //! and written from there in runs, to one place or to many: files that share chunks share the fetch.

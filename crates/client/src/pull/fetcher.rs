@@ -1,4 +1,4 @@
-//! Fetching: one range of a xorb, from the cache or from the server, decoded while it arrives.
+//! Fetcher: one range of a xorb, from the cache or from the server, decoded while it arrives.
 //!
 //! Nothing waits for ever. When a request gives no bytes for a while a second one is sent and the first to go on wins; when
 //! neither does, or bytes come too slowly, the range is given up and planned anew with fresh URLs.
@@ -15,7 +15,7 @@ use xet::XorbHash;
 
 use super::Puller;
 use super::cpu_pool::join;
-use super::decode::{Destination, RangeDecoder, Sink};
+use super::decoder::{Destination, RangeDecoder, Sink};
 use crate::cache::CachedRange;
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
@@ -57,7 +57,7 @@ pub(super) struct FetchJob {
 
 /// What became of a unit.
 #[derive(Debug)]
-pub(super) struct Fetched {
+pub(super) struct FetchOutcome {
     /// What was not written.
     pub(super) rest: Vec<Destination>,
     /// Whether it was the cache that failed: the wrong entry is deleted, and it counts as no failure of the server.
@@ -66,7 +66,7 @@ pub(super) struct Fetched {
 }
 
 /// Fetches a unit and writes what it holds.
-pub(super) async fn unit(puller: &Puller, unit: FetchJob, sink: Arc<dyn Sink>) -> Fetched {
+pub(super) async fn unit(puller: &Puller, unit: FetchJob, sink: Arc<dyn Sink>) -> FetchOutcome {
     let stored_bytes = unit.stored.end - unit.stored.start;
     let held_bytes = stored_bytes.min(2 * SEGMENT_BYTES as u64 + (1 << 20)) + (1 << 20);
     let _memory = puller.memory.reserve(held_bytes).await;
@@ -82,7 +82,7 @@ pub(super) async fn unit(puller: &Puller, unit: FetchJob, sink: Arc<dyn Sink>) -
         // A thread that decoded is gone, and with it what it knew.
         (result, None) => (Vec::new(), result.err()),
     };
-    Fetched { rest, by_cache: work.by_cache, error }
+    FetchOutcome { rest, by_cache: work.by_cache, error }
 }
 
 type Job = tokio::task::JoinHandle<(RangeDecoder, Result<()>)>;
