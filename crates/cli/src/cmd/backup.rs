@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use server::{House, ServeConfig};
+use server::{DataDir, ServeConfig};
 use store::Objects;
 use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
 
@@ -56,7 +56,7 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let config = self.place.config()?;
-        let house = House::new(&config.data);
+        let house = DataDir::new(&config.data);
         let source = source(&config, &house)?;
         let folder = BackupFolder::open(&self.dest, &config)?;
         let objects_url = self.objects_url(&folder)?;
@@ -144,7 +144,7 @@ impl Backup {
 }
 
 /// The store these settings name, which must be there: nothing is made.
-fn source(config: &ServeConfig, house: &House) -> Result<BackupSource, CliError> {
+fn source(config: &ServeConfig, house: &DataDir) -> Result<BackupSource, CliError> {
     let data = config.data.display();
     let catalog = match &config.catalog {
         Some(url) => url.expose().clone(),
@@ -157,7 +157,7 @@ fn source(config: &ServeConfig, house: &House) -> Result<BackupSource, CliError>
     };
     let objects = config.data.join("objects");
     let objects = match &config.objects {
-        Some(url) => server::house::open_objects(url.expose()).map_err(CliError::message)?,
+        Some(url) => server::open_objects(url.expose()).map_err(CliError::message)?,
         None if objects.is_dir() => Objects::local(&objects).map_err(CliError::message)?,
         None => {
             let message =

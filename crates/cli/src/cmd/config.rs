@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use server::ServeConfig;
-use server::check::check;
+use server::check_config;
 
 use super::serve::Serve;
 use crate::output::CliError;
@@ -80,19 +80,19 @@ impl Check {
         let config = ServeConfig::load(&layers).map_err(|error| CliError::Message(error.to_string()))?;
         let runtime = tokio::runtime::Runtime::new();
         let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
-        let setting = |setting: server::config::EffectiveSetting| Setting {
+        let setting = |setting: server::EffectiveSetting| Setting {
             name: setting.name,
             value: setting.value,
             source: setting.source.to_string(),
         };
-        let outcome = |checked: server::check::Checked| Outcome {
+        let outcome = |checked: server::Checked| Outcome {
             what: checked.what,
             ok: checked.outcome.is_ok(),
             message: checked.outcome.unwrap_or_else(|wrong| wrong),
         };
         let report = Report {
             settings: config.effective(&layers).into_iter().map(setting).collect(),
-            checks: runtime.block_on(check(&config)).into_iter().map(outcome).collect(),
+            checks: runtime.block_on(check_config(&config)).into_iter().map(outcome).collect(),
         };
         let all_well = report.checks.iter().all(|check| check.ok);
         let mut out = io::stdout().lock();

@@ -61,7 +61,7 @@ impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let repair = match (&self.from, self.repair) {
             (Some(url), _) => {
-                Some(Repair::From(server::house::open_existing_objects(url).map_err(CliError::message)?))
+                Some(Repair::From(server::open_existing_objects(url).map_err(CliError::message)?))
             }
             (None, true) => Some(Repair::Mark),
             (None, false) => None,

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
-use server::House;
+use server::DataDir;
 use store::catalog::tokens::TokenRow;
 
 use super::{Shown, StoreArgs, block_on, now_s};
@@ -40,7 +40,7 @@ impl Revoke {
             let row = catalog.tokens().revoke(&id, now_s).await.map_err(CliError::message)?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))
         })?;
-        let house = House::new(&config.data);
+        let house = DataDir::new(&config.data);
         let file = house.admin_token_file();
         let removed = house.remove_admin_token(&row).map_err(|error| CliError::io(&file, error))?;
         let mut out = io::stdout().lock();
