@@ -2,8 +2,8 @@
 //!
 //! A repository without a quota pays nothing for it: the list of quotas is read once in a few seconds. Under a quota every upload
 //! is held against what the catalog counts at that moment, xorbs and parts that no shard has registered included, and against
-//! what other uploads on their way through this server have reserved. So a hard limit can be passed only by what other servers
-//! take in at the same moment, and by bodies of unknown length: by one xorb for each connection.
+//! what other uploads on their way through this server have reserved; a body of unknown length when it is here as a whole. So a
+//! hard limit can be passed only by what other servers take in at the same moment.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
