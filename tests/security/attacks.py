@@ -396,6 +396,12 @@ def counts(folder):
         ):
             answer = hub.request(method, path, hub.admin, body)
             check(f"{method} {path[:60]} with a huge number or depth: no fault", answer.status < 500 and answer.seconds < 5, f"{answer} {answer.seconds}")
+        # Nor does a text that others read a thousand at a time.
+        words = "m" * 8_000_000
+        line = json.dumps({"key": "header", "value": {"summary": words}})
+        for path, body in (("commit/main", line.encode()), ("discussions", {"title": words[:900_000], "pullRequest": True}), ("super-squash/main", {"message": words[:900_000]})):
+            answer = hub.request("POST", f"/api/models/ann/m/{path}", hub.admin, body)
+            check(f"{path} with a very long text is refused", answer.status == 400, str(answer))
         ranges = "bytes=" + ",".join(f"{n}-{n}" for n in range(100_000))
         for header in (ranges[:7000], f"bytes={huge}-", f"bytes=-{2**64}", f"bytes=0-{2**65}"):
             answer = hub.request("GET", "/ann/m/resolve/main/a.txt", hub.admin, headers={"Range": header})

@@ -3,12 +3,16 @@
 
 mod house;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use house::House;
+use object_store::memory::InMemory;
+use store::Objects;
 use store::objects::ObjectKey;
 use store::repo::commit::{Operation, Request};
 use store::repo::{Kind, RepoName};
-use store::verify::{Verified, VerifyOptions, VerifyProgress};
+use store::verify::{Mended, Repair, Verified, VerifyOptions, VerifyProgress};
 use testkit::corpus;
 
 async fn verify(house: &House, deep: bool) -> Verified {
@@ -54,4 +58,18 @@ async fn a_wrong_byte_anywhere_in_a_bundle_is_found() {
         }
     }
     assert!(missed.is_empty(), "{missed:?} of {}", whole.len());
+
+    // A second store with the same wrong byte mends nothing; one without does.
+    for is_sound in [false, true] {
+        let other = Objects::new(Arc::new(InMemory::new()));
+        let mut body = whole.to_vec();
+        body[40_000] ^= u8::from(!is_sound);
+        other.put(&key, vec![body.into()]).await.unwrap();
+        let repair = Some(Repair::From(other));
+        let options = VerifyOptions { deep: true, repair, ..VerifyOptions::default() };
+        let verified = house.store.verify(&options, &VerifyProgress::default()).await.unwrap();
+        let mended = if is_sound { Mended::Restored } else { Mended::No };
+        assert_eq!(verified.damages[0].mended, mended);
+    }
+    assert_eq!(verify(&house, true).await.damages.len(), 0);
 }

@@ -157,3 +157,20 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// The system limits it further (`net.core.somaxconn`, 4096 on Linux).
 const BACKLOG: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_crowd_that_connects_at_once_finds_room_before_anyone_is_accepted() {
+        let listener = listener("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(500));
+        let crowd: Vec<_> = (0..500).map(connect).collect();
+        assert!(crowd.iter().all(Result::is_ok), "{:?}", crowd.iter().find(|one| one.is_err()));
+    }
+}
