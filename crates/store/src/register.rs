@@ -102,7 +102,7 @@ impl Store {
         // Rows that come in the order of their keys go to few pages each.
         proven.files.sort_unstable_by_key(|file| file.hash);
         let uncounted = named.values().filter(|named| !named.is_counted).map(|named| named.row.object_bytes);
-        self.expect_quota_for(grant.scope(), &proven.files, uncounted.sum()).await?;
+        let _reserved = self.reserve_quota_for(grant.scope(), &proven.files, uncounted.sum()).await?;
         let now_s = self.clock.now_s();
         let files = proven.files.len() as u64;
         let is_off = self.dedup_policy(grant.scope()).await? == DedupPolicy::Off;

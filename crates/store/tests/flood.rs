@@ -10,6 +10,8 @@ use futures::future::join_all;
 use house::{House, Upload, pieces, writer};
 use store::ErrorKind;
 use store::catalog::keep::{Limit, QuotaOf, QuotaRow};
+use store::repo::commit::{Operation, Request};
+use store::repo::{Kind, RepoName};
 use testkit::corpus;
 use testkit::upload::shard;
 use xet::compress::{Policy, Scheme};
@@ -91,4 +93,42 @@ async fn a_term_over_impossible_chunks_is_refused_soon() {
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     }
+}
+
+/// Shards and commits that arrive together are held against what the others bring.
+#[tokio::test(flavor = "multi_thread")]
+async fn shards_and_commits_at_once_stay_below_a_hard_quota() {
+    let house = House::new().await;
+    let limit = Limit { soft: None, hard: Some(500_000) };
+    for namespace in ["ann", "bob"] {
+        let of = QuotaOf::Namespace(namespace.into());
+        house.store.set_quota(&QuotaRow { of, logical: limit, physical: Limit::default() }).await.unwrap();
+    }
+    let uploads: Vec<_> =
+        (0..10).map(|seed| Upload::of(&[&corpus::noise(seed, 200_000)], 100, Policy::Auto)).collect();
+    let grant = writer("ann/models/a");
+    for upload in &uploads {
+        house.ingest(&grant, upload.xorbs[0].info.hash(), &upload.xorbs[0].bytes).await.unwrap();
+    }
+    let shards: Vec<_> = uploads.iter().map(Upload::shard).collect();
+    let registered = join_all(shards.iter().map(|shard| house.register(&grant, shard))).await;
+    let taken = registered.iter().filter(|registered| registered.is_ok()).count();
+    assert!((1..=2).contains(&taken), "{taken} shards of 200,000 bytes each fit into 500,000");
+
+    let mut repos = Vec::new();
+    for n in 0..10 {
+        let name = RepoName::new(Kind::Model, "bob", &format!("r{n}")).unwrap();
+        repos.push(house.store.create_repo(&name, false, "bob").await.unwrap());
+    }
+    let requests = (0..10).map(|seed| Request {
+        ref_name: "refs/heads/main".into(),
+        parent: None,
+        author: "bob".into(),
+        message: "change".into(),
+        operations: vec![Operation::Put { path: "a".into(), content: corpus::noise(seed, 200_000).into() }],
+    });
+    let requests: Vec<_> = requests.collect();
+    let commits = repos.iter().zip(&requests).map(|(repo, request)| house.store.commit(repo, request));
+    let taken = join_all(commits).await.iter().filter(|committed| committed.is_ok()).count();
+    assert!((1..=2).contains(&taken), "{taken} commits of 200,000 bytes each fit into 500,000");
 }

@@ -183,7 +183,8 @@ impl Store {
             _ => 0,
         });
         let bytes = put.sum();
-        self.expect_quota(&repo.scope()?, Need { logical_bytes: bytes, physical_bytes: bytes }).await?;
+        let need = Need { logical_bytes: bytes, physical_bytes: bytes };
+        let _reserved = self.reserve_quota(&repo.scope()?, need).await?;
         let mut tries = COMMIT_TRIES;
         loop {
             let Some(head) = self.ref_target(repo.id, &request.ref_name).await? else {
