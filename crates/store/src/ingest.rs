@@ -87,7 +87,7 @@ impl Store {
         let _memory = self.memory.reserve(self.ingest_bytes(bytes_max)).await;
         // What the caller may know to be here is proven again, since its sender believes it is stored, but not written again.
         // What others have is written like anything new: the time it takes tells nothing.
-        let is_known = has_known(&known);
+        let is_known = is_known_to_caller(&known);
         let salt = Salt::over(&known)?;
         let mut staged = match is_known {
             true => None,
@@ -107,7 +107,7 @@ impl Store {
             }
         }
         let sealed = self.workers.run(move || seal(scanner, salt)).await?.map_err(refuse)?;
-        // Of a body without a length only now is it known what it takes.
+        // The length of a body that announced none is known only now.
         let pending = match declared_bytes {
             Some(_) => pending,
             None => {
@@ -120,11 +120,11 @@ impl Store {
         let storing = tokio::spawn(async move {
             let _pending = pending;
             let Some(staged) = staged else { return store.store_sealed(&grant, sealed, None).await };
-            // Others may have sent the same since this upload began.
-            let _turn = store.storing.turn(hash).await;
+            // Other uploads may have stored the xorb since this one began.
+            let _lock = store.xorb_locks.lock(hash).await;
             let known = store.references(&grant, &[hash]).await?;
             match known.iter().any(|known| known.row.is_there()) {
-                _ if has_known(&known) => store.store_sealed(&grant, sealed, None).await,
+                _ if is_known_to_caller(&known) => store.store_sealed(&grant, sealed, None).await,
                 true => store.store_again(&grant, sealed, staged).await,
                 false => store.store_sealed(&grant, sealed, Some(staged)).await,
             }
@@ -287,29 +287,29 @@ impl Store {
 }
 
 /// Whether a xorb is there and the caller may know it.
-fn has_known(known: &[XorbReference]) -> bool {
+fn is_known_to_caller(known: &[XorbReference]) -> bool {
     known.iter().any(|known| known.row.is_there() && known.is_provable())
 }
 
-/// Turns of uploads of one xorb: the bytes of one are stored and recorded before those of the next are looked at. Nobody waits
-/// for a client, since a turn begins when the whole body is here.
+/// Locks under which uploads of one xorb are stored and recorded, one after the other. A lock is taken when the whole body has
+/// arrived, so no upload waits for the client of another.
 #[derive(Debug, Clone)]
-pub(crate) struct Storing(moka::future::Cache<XorbHash, Arc<tokio::sync::Mutex<()>>>);
+pub(crate) struct XorbLocks(moka::future::Cache<XorbHash, Arc<tokio::sync::Mutex<()>>>);
 
-impl Storing {
+impl XorbLocks {
     pub(crate) fn new() -> Self {
-        Self(moka::future::Cache::builder().max_capacity(TURNS_MAX).time_to_idle(TURN_IDLE).build())
+        Self(moka::future::Cache::builder().max_capacity(LOCKS_MAX).time_to_idle(LOCK_IDLE).build())
     }
 
-    async fn turn(&self, xorb: XorbHash) -> tokio::sync::OwnedMutexGuard<()> {
+    async fn lock(&self, xorb: XorbHash) -> tokio::sync::OwnedMutexGuard<()> {
         self.0.get_with(xorb, async { Arc::default() }).await.lock_owned().await
     }
 }
 
-/// Xorbs whose turns are remembered, about 200 bytes each, and for how long after the last one. Forgetting one early costs an
-/// object that sweep finds.
-const TURNS_MAX: u64 = 10_000;
-const TURN_IDLE: Duration = Duration::from_secs(300);
+/// Locks that are kept, about 200 bytes each, and for how long after their last use. Dropping one too early costs an object that
+/// garbage collection finds.
+const LOCKS_MAX: u64 = 10_000;
+const LOCK_IDLE: Duration = Duration::from_secs(300);
 
 fn upload_row(grant: &Grant, xorb: XorbHash, object_bytes: u64, uploaded_s: u64) -> UploadRow {
     let (scope, sender) = (grant.scope().clone(), grant.sender().map(str::to_owned));
