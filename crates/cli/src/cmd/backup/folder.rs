@@ -233,10 +233,14 @@ pub(crate) fn end(file: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Copies a key, readable for its owner alone. One that is not there is not copied: some servers share a key in the catalog.
+/// Copies a key, readable for its owner alone. One that is not there is not copied: some servers share a key in the catalog. A file
+/// that holds no key is refused: no server would start with it.
 pub(crate) fn copy_key(from: &Path, to: &Path) -> Result<(), CliError> {
     match fs::read(from) {
-        Ok(key) => write_whole(to, &key),
+        Ok(key) => {
+            server::House::keys_of(from).map_err(|error| CliError::Io(from.display().to_string(), error))?;
+            write_whole(to, &key)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(CliError::io(from, error)),
     }
