@@ -15,14 +15,14 @@ pub struct MemoryBudget {
 
 impl MemoryBudget {
     /// A limit in bytes.
-    pub fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64) -> Self {
         let blocks = u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX / 16).clamp(1, u32::MAX / 16);
         Self { permits: Arc::new(Semaphore::new(blocks as usize)), blocks }
     }
 
     /// Waits until `bytes` bytes are free and takes them until the permit is dropped. A caller that wants more than there
     /// ever is gets all of it, alone.
-    pub async fn reserve(&self, bytes: u64) -> OwnedSemaphorePermit {
+    pub(crate) async fn reserve(&self, bytes: u64) -> OwnedSemaphorePermit {
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX).min(self.blocks);
         self.permits.clone().acquire_many_owned(blocks).await.expect("the semaphore is never closed")
     }
@@ -81,12 +81,12 @@ pub struct Bandwidth {
 
 impl Bandwidth {
     /// At most this many bytes each second; at least one.
-    pub fn new(bytes_per_s: u64) -> Self {
+    pub(crate) fn new(bytes_per_s: u64) -> Self {
         Self { bytes_per_s: bytes_per_s.max(1), free_at: Mutex::new(Instant::now()) }
     }
 
     /// Waits until `bytes` more bytes may pass.
-    pub async fn pass(&self, bytes: u64) {
+    pub(crate) async fn pass(&self, bytes: u64) {
         let start = self.next(&mut *self.free_at.lock().await, Instant::now(), bytes);
         tokio::time::sleep_until(start).await;
     }

@@ -103,12 +103,7 @@ pub struct Xorb {
 
 impl Xorb {
     /// Names the xorb.
-    pub fn hash(&self) -> XorbHash {
+    pub(crate) fn hash(&self) -> XorbHash {
         self.info.hash()
-    }
-
-    /// Bytes of all stored chunks.
-    pub fn stored_bytes(&self) -> u64 {
-        self.info.stored_bytes()
     }
 }

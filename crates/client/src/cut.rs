@@ -63,11 +63,6 @@ impl Progress {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Files finished so far.
-    pub fn files(&self) -> u64 {
-        self.files.load(Ordering::Relaxed)
-    }
-
     fn add_bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -72,13 +72,13 @@ impl Error {
     }
 
     /// The same error, with the time after which the server accepts another request.
-    pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
+    pub(crate) fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;
         self
     }
 
     /// The same error, with the request id of the server: its administrator finds it in the logs.
-    pub fn with_request_id(mut self, id: Option<String>) -> Self {
+    pub(crate) fn with_request_id(mut self, id: Option<String>) -> Self {
         self.request_id = id;
         self
     }

@@ -145,7 +145,8 @@ impl Puller {
     }
 
     /// Counters that any thread may read while work goes on.
-    pub fn progress(&self) -> &Arc<Progress> {
+    #[cfg(test)]
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 

@@ -78,7 +78,7 @@ impl ShardPackReader {
     }
 
     /// Opens a local file with all options.
-    pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Self, Error> {
+    pub(crate) fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Self, Error> {
         let path = path.as_ref();
         let source = FileSource::open(path);
         let source = source.map_err(|error| Error::from(error).in_pack(&path.display().to_string()))?;

@@ -171,23 +171,13 @@ impl PackEncoder {
         })
     }
 
-    /// Options it is written with.
-    pub fn options(&self) -> &WriteOptions {
-        &self.options
-    }
-
     /// Records so far.
-    pub fn record_count(&self) -> u64 {
+    pub(crate) fn record_count(&self) -> u64 {
         self.offsets.len() as u64
     }
 
-    /// Bytes of all records so far.
-    pub fn records_bytes(&self) -> u64 {
-        self.at
-    }
-
     /// Bytes the pack would have if it were finished now, within a kilobyte or two.
-    pub fn bytes_if_finished(&self) -> u64 {
+    pub(crate) fn bytes_if_finished(&self) -> u64 {
         let each = if self.options.digests { 52 } else { 20 };
         self.at + self.record_count() * each + 1024
     }
@@ -212,7 +202,7 @@ impl PackEncoder {
 
     /// Appends a record as it is, byte for byte: from another pack, or from [`encode_block`]. Every CRC is compared first
     /// when `verify` says so. `frames` are those of its chunked entries, by the entry's number in the record.
-    pub fn push_block(
+    pub(crate) fn push_block(
         &mut self,
         block: &[u8],
         verify: Verify,

@@ -19,7 +19,7 @@ impl Choice {
     const ALL: [Self; 2] = [Self::Native, Self::Portable];
 
     /// The name in settings and reports.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Portable => "portable",

@@ -110,7 +110,7 @@ pub struct XorbEntry {
 
 impl XorbEntry {
     /// Rows of the block: header, chunks.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         1 + self.chunks.len() as u64
     }
 }
@@ -153,7 +153,7 @@ impl Shard {
     }
 
     /// Every file with the offset of its block.
-    pub fn files_at(&self) -> impl Iterator<Item = (u64, &FileEntry)> {
+    pub(crate) fn files_at(&self) -> impl Iterator<Item = (u64, &FileEntry)> {
         self.files.iter().scan(ROW_LEN as u64, |at, file| {
             let start = *at;
             *at += file.rows() * ROW_LEN as u64;

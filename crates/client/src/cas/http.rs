@@ -52,11 +52,6 @@ impl HttpCas {
         self.http.base()
     }
 
-    /// Requests that were made again since this was made.
-    pub fn retries(&self) -> u64 {
-        self.http.retries.value()
-    }
-
     async fn put_shard_v1(&self, shard: &Bytes) -> Result<()> {
         let request = Request::post(routes::SHARDS_V1, vec![shard.clone()]);
         let bytes = self.http.send_and_read(&request, SMALL_BYTES_MAX).await?;

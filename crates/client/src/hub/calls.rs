@@ -65,7 +65,7 @@ pub struct Committed {
 
 impl Hub {
     /// Makes a repository. False when it is there already.
-    pub async fn create_repo(&self, repo: &RepoName, private: bool) -> Result<bool> {
+    pub(crate) async fn create_repo(&self, repo: &RepoName, private: bool) -> Result<bool> {
         #[derive(Serialize)]
         struct Create<'a> {
             name: &'a str,
@@ -87,7 +87,7 @@ impl Hub {
     }
 
     /// Makes a branch that begins where `main` is. False when it is there already.
-    pub async fn create_branch(&self, repo: &RepoName, branch: &str) -> Result<bool> {
+    pub(crate) async fn create_branch(&self, repo: &RepoName, branch: &str) -> Result<bool> {
         self.create(&api(repo, &format!("/branch/{}", segment(branch))), &Empty {}).await
     }
 
@@ -173,7 +173,7 @@ impl Hub {
     }
 
     /// Asks how files get into a repository.
-    pub async fn preupload(
+    pub(crate) async fn preupload(
         &self,
         repo: &RepoName,
         revision: &str,

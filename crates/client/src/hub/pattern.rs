@@ -11,7 +11,7 @@ pub struct Selection {
 
 impl Selection {
     /// Whether the file at this path is taken.
-    pub fn takes(&self, path: &str) -> bool {
+    pub(crate) fn takes(&self, path: &str) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, path));
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }

@@ -233,7 +233,7 @@ impl<'a> ContentType<'a> {
     }
 
     /// Bytes it takes in the pack after the name.
-    pub fn text_len(&self) -> usize {
+    pub(crate) fn text_len(&self) -> usize {
         match self {
             Self::Code(_) => 0,
             Self::Text(text) => text.len(),
@@ -241,7 +241,7 @@ impl<'a> ContentType<'a> {
     }
 
     /// The same, no longer borrowed from the pack.
-    pub fn into_owned(self) -> ContentType<'static> {
+    pub(crate) fn into_owned(self) -> ContentType<'static> {
         match self {
             Self::Code(code) => ContentType::Code(code),
             Self::Text(text) => ContentType::Text(text.into_owned().into()),

@@ -47,7 +47,7 @@ impl ShardPackReader {
     }
 
     /// Lets `look` see the records of these numbers, each with its place in `ordinals`, in the order they lie in the pack.
-    pub fn visit_batch(
+    pub(crate) fn visit_batch(
         &self,
         ordinals: &[u64],
         mut look: impl FnMut(usize, &RecordRef<'_>) -> Result<(), Error>,

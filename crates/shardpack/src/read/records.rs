@@ -15,18 +15,12 @@ pub struct Records<'a> {
     buffer: Vec<u8>,
     buffered_at: u64,
     buffered: usize,
-    skipped: u64,
 }
 
 impl<'a> Records<'a> {
     pub(super) fn new(reader: &'a ShardPackReader, ordinals: Range<u64>) -> Self {
         let ordinals = ordinals.start..ordinals.end.min(reader.len());
-        Self { reader, ordinals, buffer: Vec::new(), buffered_at: 0, buffered: 0, skipped: 0 }
-    }
-
-    /// Damaged records that were left out so far.
-    pub fn skipped(&self) -> u64 {
-        self.skipped
+        Self { reader, ordinals, buffer: Vec::new(), buffered_at: 0, buffered: 0 }
     }
 
     /// Lets `look` see the next record where it lies in the buffer: nothing is copied. None after the last.
@@ -40,7 +34,7 @@ impl<'a> Records<'a> {
             match seen {
                 Err(error) if error.kind() == ErrorKind::Corrupt => match self.reader.options.on_error {
                     OnError::Raise => return Some(Err(error)),
-                    OnError::Skip => self.skipped += 1,
+                    OnError::Skip => {}
                     // By itself, past this buffer and every other.
                     OnError::Refetch => return Some(self.reader.with_record(ordinal, &mut look)),
                 },

@@ -20,7 +20,7 @@ pub struct Limits {
 
 impl Limits {
     /// Whether packs are numbered.
-    pub fn any(self) -> bool {
+    pub(crate) fn any(self) -> bool {
         self != Self::default()
     }
 }

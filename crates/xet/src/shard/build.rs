@@ -66,16 +66,6 @@ impl ShardBuilder {
         is_new
     }
 
-    /// The files so far, by hash.
-    pub fn files(&self) -> impl ExactSizeIterator<Item = &FileEntry> {
-        self.files.values()
-    }
-
-    /// The xorbs so far, by hash.
-    pub fn xorbs(&self) -> impl ExactSizeIterator<Item = &XorbEntry> {
-        self.xorbs.values()
-    }
-
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.xorbs.is_empty()

@@ -84,7 +84,7 @@ impl Footer {
     pub const VERSION: u64 = 1;
 
     /// Parses the footer at the reader's position.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         const WHAT: &str = "shard footer";
         let at = r.offset();
         let version = r.u64(WHAT)?;
@@ -205,7 +205,7 @@ impl TableEntry {
     pub const LEN: usize = 12;
 
     /// Parses the entry at the reader's position.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         Ok(Self { prefix: r.u64("table entry")?, row: r.u32("table entry")? })
     }
 
@@ -232,7 +232,7 @@ impl ChunkTableEntry {
     pub const LEN: usize = 16;
 
     /// Parses the entry at the reader's position.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         Ok(Self { prefix: r.u64("table entry")?, row: r.u32("table entry")?, chunk: r.u32("table entry")? })
     }
 

@@ -110,12 +110,12 @@ pub struct Header {
 
 impl Header {
     /// The header of a shard with a footer.
-    pub const STORED: Self = Self { footer_bytes: FOOTER_LEN as u64 };
+    pub(crate) const STORED: Self = Self { footer_bytes: FOOTER_LEN as u64 };
     /// The header of a shard without a footer.
     pub const UPLOAD: Self = Self { footer_bytes: 0 };
 
     /// Parses the header at the reader's position.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         let ident = |at, what, expected: &[u8], found: &[u8]| match expected == found {
             true => Ok(()),
             false => {
@@ -186,7 +186,7 @@ impl Row {
     }
 
     /// Whether this ends a section. Its last 16 bytes are not looked at, as with other reserved bytes.
-    pub fn is_bookend(&self) -> bool {
+    pub(crate) fn is_bookend(&self) -> bool {
         self.hash == BOOKEND_HASH
     }
 }
@@ -214,7 +214,7 @@ impl FileHead {
     }
 
     /// Rows after this one. At most twice 2^32 and one: no overflow in 64 bits.
-    pub fn rows_after(&self) -> u64 {
+    pub(crate) fn rows_after(&self) -> u64 {
         let per_term = if self.with_verification() { 2 } else { 1 };
         u64::from(self.terms) * per_term + u64::from(self.with_metadata())
     }

@@ -39,7 +39,7 @@ pub struct Tables {
 
 impl Tables {
     /// The tables of these blocks, which must stand in this order in their sections.
-    pub fn of(files: &[FileEntry], xorbs: &[XorbEntry]) -> Self {
+    pub(crate) fn of(files: &[FileEntry], xorbs: &[XorbEntry]) -> Self {
         let mut tables = Self::default();
         let mut row = 0;
         for file in files {
@@ -63,7 +63,7 @@ impl Tables {
     }
 
     /// The same, without the tables not chosen.
-    pub fn chosen(mut self, choice: LookupTables) -> Self {
+    pub(crate) fn chosen(mut self, choice: LookupTables) -> Self {
         if !choice.files {
             self.files.clear();
         }
@@ -77,7 +77,7 @@ impl Tables {
     }
 
     /// Whether all three are absent.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.xorbs.is_empty() && self.chunks.is_empty()
     }
 

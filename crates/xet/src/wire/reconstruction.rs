@@ -308,7 +308,7 @@ impl TryFrom<ReconstructionV2> for Reconstruction {
 
 impl ChunkSpan {
     /// The same chunks.
-    pub fn half_open(self) -> Range<u32> {
+    pub(crate) fn half_open(self) -> Range<u32> {
         self.start..self.end
     }
 }

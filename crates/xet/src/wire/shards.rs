@@ -170,11 +170,6 @@ impl FrameReader {
         }
     }
 
-    /// Whether a `result` or an `error` has been read.
-    pub fn is_terminated(&self) -> bool {
-        self.terminated
-    }
-
     /// Ends the stream.
     pub fn finish(mut self) -> Result<StreamEnd, FormatError> {
         let frame = self.take_line(0)?;

@@ -41,7 +41,10 @@ impl ChunkDecoder {
     }
 
     /// Decodes and hashes the stored chunk at the reader's position.
-    pub fn decode<'a, 'b: 'a>(&'a mut self, r: &mut Reader<'b>) -> Result<DecodedChunk<'a>, FormatError> {
+    pub(crate) fn decode<'a, 'b: 'a>(
+        &'a mut self,
+        r: &mut Reader<'b>,
+    ) -> Result<DecodedChunk<'a>, FormatError> {
         let start = r.offset();
         let header = ChunkHeader::parse(r)?;
         let at = r.offset();

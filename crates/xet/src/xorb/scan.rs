@@ -105,12 +105,6 @@ impl XorbScanner {
         result
     }
 
-    /// Bytes of the stored chunks that were verified so far. A footer is not counted.
-    pub fn stored_bytes(&self) -> u64 {
-        let sealed = self.ended.as_ref().map(|ended| ended.info.stored_bytes());
-        sealed.unwrap_or_else(|| u64::from(self.last().0))
-    }
-
     /// Says that all bytes were pushed.
     pub fn finish(mut self) -> Result<ScannedXorb, FormatError> {
         if let Some(error) = self.failed {

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use testkit::vectors::model::{AdversarialKind, Expect, Shard as Group, ShardFile};
-use testkit::vectors::{Kind, Vectors};
-use xet::hash::HashKey;
-use xet::shard::dedup_response::{self, DedupResponseOptions};
-use xet::shard::{
+use crate::hash::HashKey;
+use crate::shard::dedup_response::{self, DedupResponseOptions};
+use crate::shard::{
     ChunkEntry, FileEntry, Footer, Form, LookupTables, Shard, ShardBuilder, ShardView, StoredOptions, Term,
     XorbEntry, build, verify_stored, verify_upload,
 };
-use xet::{ChunkHash, FileHash, Hash, XorbHash};
+use crate::{ChunkHash, FileHash, Hash, XorbHash};
+use testkit::vectors::model::{AdversarialKind, Expect, Shard as Group, ShardFile};
+use testkit::vectors::{Kind, Vectors};
 
 #[test]
 fn every_shard_is_parsed_as_the_reference_parses_it() {
