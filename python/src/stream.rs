@@ -24,7 +24,7 @@ pub(crate) struct Stream {
     threads_max: usize,
     /// The process that the threads are in.
     process: Option<u32>,
-    /// What is delivered now, and the bytes it holds.
+    /// Records being delivered, and the bytes they hold.
     current: std::vec::IntoIter<Option<Block>>,
     current_bytes: u64,
     next_group: u64,

@@ -88,7 +88,7 @@ pub trait StreamingXorb: Send + fmt::Debug {
 pub struct Batch {
     /// Each file's terms, in the order asked.
     pub files: Vec<Vec<PlanTerm>>,
-    /// What to download for all of them; its terms are those of the files, one after another.
+    /// Downloads for all of them; the terms are those of the files, one after another.
     pub fetches: Reconstruction,
 }
 

@@ -54,7 +54,7 @@ pub struct PullOptions {
     pub patience: Patience,
     /// When to stop waiting for everything.
     pub deadline: Option<Duration>,
-    /// Where chunks are kept.
+    /// Cache of chunks.
     pub cache: Option<Arc<Cache>>,
 }
 

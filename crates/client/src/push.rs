@@ -48,7 +48,7 @@ pub struct PushOptions {
     /// Directory of the shard cache. Without it a push that was killed starts
     /// from the beginning.
     pub cache: Option<PathBuf>,
-    /// What the cache may hold.
+    /// Limit of the cache.
     pub cache_bytes_max: u64,
     /// Whether to query the server for chunks.
     pub query: bool,

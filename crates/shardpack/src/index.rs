@@ -196,7 +196,7 @@ impl PackIndex {
         u64_at(self.section(SectionKind::KeyHashes)?, ordinal)
     }
 
-    /// Where entry `number` of a record begins in it, and its frames if it has several; none without a directory.
+    /// Offset of entry `number` in its record, and its frames if it has several; none without a directory.
     pub fn entry_place(&self, ordinal: u64, number: u32) -> Option<(u64, Vec<Frame>)> {
         let payload = self.section(SectionKind::EntryDirectory)?;
         let (entries, frames) = (u64_at(payload, 0)?, u64_at(payload, 1)?);

@@ -48,7 +48,7 @@ pub struct Outline {
 pub struct SectionOutline {
     /// Offset of its header.
     pub offset: u64,
-    /// What it is.
+    /// Value found.
     #[serde(rename = "type")]
     pub kind: SectionKind,
     /// Whether it must be understood.

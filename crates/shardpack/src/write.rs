@@ -7,7 +7,8 @@
 mod block;
 mod tail;
 
-pub use block::{EntryDraft, RecordDraft, encode_block};
+pub(crate) use block::encode_block;
+pub use block::{EntryDraft, RecordDraft};
 
 use block::EntryPlace;
 

@@ -77,7 +77,7 @@ impl FromStr for Scheme {
 /// Which scheme a [`Compressor`] uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
-    /// What suits each chunk, guessed from samples of it.
+    /// The scheme that suits each chunk, predicted from samples of it.
     #[default]
     Auto,
     /// This one, or none where it does not shrink the chunk.

@@ -172,7 +172,7 @@ impl Shard {
         })
     }
 
-    /// Where the sections end: the upload form ends there, tables and footer of the stored form begin there.
+    /// End of the sections: the upload form ends there, tables and footer of the stored form begin there.
     pub fn sections_end(&self) -> u64 {
         let files = self.files.iter().map(FileEntry::rows).sum::<u64>();
         let xorbs = self.xorbs.iter().map(XorbEntry::rows).sum::<u64>();

@@ -47,7 +47,7 @@ impl HttpCas {
         })
     }
 
-    /// Where its routes are.
+    /// Address below which its routes are.
     pub fn base(&self) -> &str {
         self.http.base()
     }

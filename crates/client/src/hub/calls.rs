@@ -18,7 +18,7 @@ use crate::http::Request;
 /// A file that might be uploaded.
 #[derive(Debug, Clone, Serialize)]
 pub struct Candidate {
-    /// Where it shall be.
+    /// Path in the repository.
     pub path: String,
     /// Its first bytes, in base64: the hub looks whether they are text.
     pub sample: String,
@@ -36,7 +36,7 @@ pub enum UploadMode {
     Lfs,
 }
 
-/// What the hub says of a file that might be uploaded.
+/// How the hub wants a file to be uploaded.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UploadDecision {
@@ -58,7 +58,7 @@ pub struct Committed {
     /// Its id.
     #[serde(rename(deserialize = "commitOid"))]
     pub oid: String,
-    /// Where people see it.
+    /// Address of its page.
     #[serde(rename(deserialize = "commitUrl"), default)]
     pub url: String,
 }
@@ -142,7 +142,7 @@ impl Hub {
         Ok(page)
     }
 
-    /// What is at these paths; paths without anything are left out.
+    /// Entries at these paths; missing paths are left out.
     pub async fn paths_info(&self, repo: &RepoName, revision: &str, paths: &[&str]) -> Result<Vec<Entry>> {
         #[derive(Serialize)]
         struct Paths<'a> {
@@ -154,7 +154,7 @@ impl Hub {
         rows.into_iter().map(EntryJson::into_entry).collect()
     }
 
-    /// What is at this path.
+    /// The entry at this path.
     pub async fn entry(&self, repo: &RepoName, revision: &str, path: &str) -> Result<Entry> {
         if let Some(answers) = self.offline() {
             return answers.entry(repo, revision, path);

@@ -9,9 +9,9 @@ use xet::Sha256;
 /// A commit that is being written.
 #[derive(Debug, Default)]
 pub struct Commit {
-    /// What it says, in one line.
+    /// Summary, one line.
     pub summary: String,
-    /// What else it says.
+    /// Description, further lines.
     pub description: String,
     lines: Vec<Bytes>,
     bytes: usize,

@@ -60,7 +60,7 @@ pub struct Downloaded {
 
 /// Pulls a repository, or the file or folder of it that is named, and reports the outcome of each.
 ///
-/// What is in a folder gets below `to`. A single file gets that name, or its own in `to` where that is a folder or ends in a
+/// The files of a folder are written below `to`. A single file gets that name, or its own in `to` where that is a folder or ends in a
 /// slash. Can be repeated: what is here is not fetched again, and files that an earlier try left half done are gone on with.
 pub async fn download(
     hub: &Hub,

@@ -3,9 +3,9 @@
 /// Names to take and names to leave. A name is taken when a pattern includes it, or there is none, and none excludes it.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// What to take; everything where empty.
+    /// Patterns to include; everything where empty.
     pub include: Vec<String>,
-    /// What to leave.
+    /// Patterns to exclude.
     pub exclude: Vec<String>,
 }
 

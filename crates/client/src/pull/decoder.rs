@@ -18,7 +18,7 @@ use crate::cache::CacheWriter;
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where decoded chunks go. Called from several threads at once, never twice for the same bytes at once.
+/// Destination of decoded chunks. Called from several threads at once, never twice for the same bytes at once.
 pub(crate) trait Sink: Send + Sync + fmt::Debug {
     /// Takes whole chunks, which begin at `at` of a file.
     fn write(&self, file: usize, at: u64, raw: &[u8], chunks: &[Chunk]) -> Result<()>;
@@ -34,7 +34,7 @@ pub(crate) struct Destination {
     pub(crate) file: usize,
     /// Chunk numbers in the xorb.
     pub(crate) chunks: Range<u32>,
-    /// Where in the file its bytes not yet written belong.
+    /// Offset in the file of its bytes that are not written yet.
     pub(crate) bytes: Range<u64>,
     /// How often it failed since any of it was written.
     pub(crate) failures: u32,
@@ -53,13 +53,13 @@ pub(crate) struct RangeDecoder {
     first_open: usize,
     pieces: VecDeque<Bytes>,
     held_bytes: usize,
-    /// What decoding costs no allocation for, from one chunk to the next.
+    /// Buffers reused from one chunk to the next.
     scratch: Scratch,
     batch: Vec<Chunk>,
     /// Filled bytes of the output buffer.
     filled: usize,
     cache_writer: Option<CacheWriter>,
-    /// What the chunks must be, from a trusted place; in order of the range.
+    /// Hashes and lengths that the chunks must have, from a trusted source; in order of the range.
     expected: Option<Vec<Chunk>>,
     first: u32,
     written_bytes: u64,
@@ -148,7 +148,7 @@ impl RangeDecoder {
         self.written_bytes
     }
 
-    /// What was not written, and the buffers for the next range.
+    /// Returns what was not written, and the buffers for the next range.
     pub(crate) fn into_rest(self) -> (Vec<Destination>, Scratch) {
         let mut uses = self.uses;
         uses.retain(|place| !place.bytes.is_empty());

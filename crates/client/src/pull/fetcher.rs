@@ -27,7 +27,7 @@ pub struct Patience {
     pub hedge_after: Duration,
     /// Without enough bytes for so long, a request is given up.
     pub stall_after: Duration,
-    /// What is enough: bytes per second, on average over `stall_after`.
+    /// Lowest acceptable rate: bytes per second, on average over `stall_after`.
     pub bytes_per_s_min: u64,
     /// How often a range may fail one time after another, without a single chunk in between.
     pub attempts_max: u32,
@@ -50,15 +50,15 @@ pub(super) struct FetchJob {
     pub(super) xorb: XorbHash,
     pub(super) chunks: Range<u32>,
     pub(super) stored: Range<u64>,
-    /// Where from; `None` when only the cache may have it.
+    /// URL to fetch from; `None` when only the cache may have it.
     pub(super) url: Option<String>,
     pub(super) uses: Vec<Destination>,
 }
 
-/// What became of a unit.
+/// Outcome of a fetch job.
 #[derive(Debug)]
 pub(super) struct FetchOutcome {
-    /// What was not written.
+    /// Parts that were not written.
     pub(super) rest: Vec<Destination>,
     /// Whether it was the cache that failed: the wrong entry is deleted, and it counts as no failure of the server.
     pub(super) by_cache: bool,

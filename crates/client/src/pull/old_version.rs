@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub(super) struct OldVersion {
     pub(super) hash: FileHash,
     pub(super) bytes: u64,
-    /// Where the wanted chunks are in it.
+    /// Offsets of its chunks by hash.
     places: HashMap<ChunkHash, u64>,
 }
 
@@ -45,7 +45,7 @@ impl OldVersion {
         Ok(Self { hash: cut.hash, bytes: cut.bytes, places })
     }
 
-    /// What to copy where, in pieces that are worth a thread.
+    /// Copies to make, in pieces that are worth a thread.
     pub(super) fn copies(&self, chunks: &[(ChunkHash, u32)]) -> Vec<Copy> {
         let mut copies: Vec<Copy> = Vec::new();
         let mut to = 0;

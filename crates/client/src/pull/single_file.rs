@@ -82,7 +82,7 @@ pub(super) async fn pull_sparse(
     Ok(size)
 }
 
-/// Where a target really is: behind a link, the file it points to, there or not. Only regular files are ever replaced.
+/// Resolves a target: behind a link, the file it points to, existing or not. Only regular files are ever replaced.
 pub(crate) fn place_of(target: &Path) -> Result<PathBuf> {
     let refuse = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", target.display())));
     match target.metadata() {
@@ -94,7 +94,7 @@ pub(crate) fn place_of(target: &Path) -> Result<PathBuf> {
     }
 }
 
-/// What a link without a target points to.
+/// Target of a dangling link.
 fn behind_links(target: &Path) -> PathBuf {
     let mut place = target.to_owned();
     for _ in 0..LINKS_MAX {

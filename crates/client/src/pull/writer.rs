@@ -123,7 +123,7 @@ impl PartFile {
         Ok((part, claims))
     }
 
-    /// Where the file will be.
+    /// Path of the finished file.
     pub(super) fn target(&self) -> &Path {
         &self.target
     }
@@ -188,7 +188,7 @@ impl PartFile {
         self.lock().runs.retain(|at, chunk| expected.has(at, chunk.hash));
     }
 
-    /// What of the bytes up to `size` is not there yet.
+    /// Ranges of the bytes up to `size` that are not written yet.
     pub(super) fn missing(&self, size: u64) -> Vec<Range<u64>> {
         self.lock().runs.missing(size)
     }

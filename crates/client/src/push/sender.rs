@@ -17,7 +17,7 @@ use crate::cas::{Cas, Xorb};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
-/// What the workers produce.
+/// Output of the workers.
 pub(super) enum Produced {
     /// A xorb, in memory reserved for it.
     Xorb(ReadyXorb, OwnedSemaphorePermit),

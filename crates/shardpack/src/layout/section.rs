@@ -130,7 +130,7 @@ pub enum SectionKind {
 
 impl SectionKind {
     /// Whether the payload is JSON text.
-    pub fn is_json(self) -> bool {
+    pub(crate) fn is_json(self) -> bool {
         matches!(self, Self::UserMetadata | Self::WriterFacts | Self::Statistics)
     }
 }

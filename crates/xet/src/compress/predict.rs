@@ -23,7 +23,7 @@ use super::Scheme;
 use groups::Counts;
 use repeats::Repeats;
 
-/// What is worth running on a chunk.
+/// Encoders worth running on a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guess {
     /// This alone.

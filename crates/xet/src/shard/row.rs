@@ -81,7 +81,7 @@ pub const ROW_LEN: usize = 48;
 /// Bytes of the footer of a stored shard.
 pub(crate) const FOOTER_LEN: usize = 200;
 
-/// Whose shards these are. Known clients compare it with the rest of the tag, so ours must say the same.
+/// Application tag. Known clients compare it with the rest of the tag, so ours must say the same.
 pub const APPLICATION: [u8; 14] = *b"HFRepoMetaData";
 
 /// Ends the tag of every shard, whatever the application.
@@ -89,22 +89,22 @@ pub const MAGIC: [u8; 17] =
     [0x55, 0x69, 0x67, 0x45, 0x6a, 0x7b, 0x81, 0x57, 0x83, 0xa5, 0xbd, 0xd9, 0x5c, 0xcd, 0xd1, 0x4a, 0xa9];
 
 /// The only header version.
-pub const HEADER_VERSION: u64 = 2;
+pub(crate) const HEADER_VERSION: u64 = 2;
 
 /// A file's terms are followed by as many range hashes.
 pub const FILE_WITH_VERIFICATION: u32 = 1 << 31;
 /// A file's block ends with its SHA-256.
 pub const FILE_WITH_METADATA: u32 = 1 << 30;
 /// A chunk may be asked for in global dedup.
-pub const CHUNK_DEDUP_ELIGIBLE: u32 = 1 << 31;
+pub(crate) const CHUNK_DEDUP_ELIGIBLE: u32 = 1 << 31;
 
 /// The hash that ends a section. No block may carry it.
-pub const BOOKEND_HASH: Hash = Hash::new([0xff; 32]);
+pub(crate) const BOOKEND_HASH: Hash = Hash::new([0xff; 32]);
 
 /// The header, as far as it can differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the header says of the footer. True in stored shards only: some clients announce a footer they do not send.
+    /// Footer size as stated in the header. True in stored shards only: some clients announce a footer they do not send.
     pub footer_bytes: u64,
 }
 
@@ -149,7 +149,7 @@ impl Header {
     }
 }
 
-/// What every other row is underneath.
+/// A row of 48 bytes, before its meaning is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// The first 32 bytes.
@@ -160,7 +160,7 @@ pub struct Row {
 
 impl Row {
     /// Ends a section.
-    pub const BOOKEND: Self = Self { hash: BOOKEND_HASH, words: [0; 4] };
+    pub(crate) const BOOKEND: Self = Self { hash: BOOKEND_HASH, words: [0; 4] };
 
     /// Takes a row apart; any bytes are one.
     pub fn parse(bytes: &[u8; ROW_LEN]) -> Self {
@@ -193,7 +193,7 @@ impl Row {
 
 /// Opens the block of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileHead {
+pub(crate) struct FileHead {
     /// Names the file.
     pub hash: FileHash,
     /// Which parts follow; other bits are ignored.
@@ -204,12 +204,12 @@ pub struct FileHead {
 
 impl FileHead {
     /// Whether range hashes follow the terms.
-    pub fn with_verification(&self) -> bool {
+    pub(crate) fn with_verification(&self) -> bool {
         self.flags & FILE_WITH_VERIFICATION != 0
     }
 
     /// Whether a SHA-256 ends the block.
-    pub fn with_metadata(&self) -> bool {
+    pub(crate) fn with_metadata(&self) -> bool {
         self.flags & FILE_WITH_METADATA != 0
     }
 
@@ -234,7 +234,7 @@ impl From<FileHead> for Row {
 
 /// Opens the block of a xorb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct XorbHead {
+pub(crate) struct XorbHead {
     /// Names the xorb.
     pub hash: XorbHash,
     /// Reserved.

@@ -29,11 +29,11 @@ impl LookupTables {
 /// The three tables. An empty one is an absent one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tables {
-    /// Where each file's block is.
+    /// Row of each file's block.
     pub files: Vec<TableEntry>,
-    /// Where each xorb's block is.
+    /// Row of each xorb's block.
     pub xorbs: Vec<TableEntry>,
-    /// Where each chunk is.
+    /// Xorb row and number of each chunk.
     pub chunks: Vec<ChunkTableEntry>,
 }
 

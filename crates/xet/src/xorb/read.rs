@@ -15,9 +15,9 @@ pub struct DecodedChunk<'a> {
     pub hash: ChunkHash,
     /// The raw bytes.
     pub raw: &'a [u8],
-    /// What the stored chunk begins with.
+    /// Header of the stored chunk.
     pub header: ChunkHeader,
-    /// Where the stored chunk lies in the xorb, header included.
+    /// Range of the stored chunk in the xorb, header included.
     pub stored: Range<u64>,
 }
 

@@ -64,7 +64,7 @@ unsafe fn lanes(data: &[u8], from: usize, stretch: usize, found: &mut Vec<usize>
     }
 }
 
-/// Where the search is.
+/// Position of the search.
 struct Lanes<'a> {
     data: &'a [u8],
     from: usize,

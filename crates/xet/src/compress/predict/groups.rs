@@ -55,7 +55,7 @@ impl Skew {
     }
 }
 
-/// What the byte groups look like.
+/// Statistics of the byte groups.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Groups {
     /// Some group is not random.
