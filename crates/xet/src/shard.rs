@@ -20,6 +20,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 pub use build::{Form, ShardBuilder, StoredOptions};
 pub use check::{FileProof, verify_stored, verify_upload};
 pub use footer::{ChunkTableEntry, Footer, TableEntry};
@@ -81,7 +83,7 @@ impl FileEntry {
 }
 
 /// One chunk of a xorb.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkEntry {
     /// Names the chunk; keyed in a dedup answer.
     pub hash: ChunkHash,
@@ -90,15 +92,17 @@ pub struct ChunkEntry {
     /// Raw bytes of this chunk.
     pub raw_bytes: u32,
     /// [`row::CHUNK_DEDUP_ELIGIBLE`] and reserved bits; kept as found.
+    #[serde(default)]
     pub flags: u32,
 }
 
 /// One xorb: the chunks it holds, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XorbEntry {
     /// Names the xorb. Never keyed.
     pub hash: XorbHash,
     /// Reserved; kept as found.
+    #[serde(default)]
     pub flags: u32,
     /// Raw bytes of all chunks.
     pub raw_bytes: u32,

@@ -43,9 +43,9 @@ fn survives(shards_path: &str) {
             struck |= reached;
             match &first {
                 Ok(()) => assert!(!reached, "{n}: a failure was hidden"),
-                Err(Failed::Refused { status, retryable: true, said }) => {
-                    assert_eq!(*status, 503, "{n}: {said}");
-                    assert!(said.contains("log") && !said.contains("on purpose"), "{n}: {said}");
+                Err(Failed::Refused { status, retryable: true, message }) => {
+                    assert_eq!(*status, 503, "{n}: {message}");
+                    assert!(message.contains("log") && !message.contains("on purpose"), "{n}: {message}");
                 }
                 Err(other) => panic!("{n}: {other:?}"),
             }

@@ -10,7 +10,7 @@ use xet::{FileHash, Sha256};
 use crate::files::read_at_most;
 use crate::output::CliError;
 
-/// One file of a list. What else it says is ignored, so that the output of `cas put --json` will do.
+/// One file of a list. Other fields are ignored, so that the output of `cas put --json` can be used.
 #[derive(Debug, Deserialize)]
 struct Line {
     hash: FileHash,
