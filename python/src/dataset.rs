@@ -43,7 +43,7 @@ impl Dataset {
     }
 
     fn read(&self, py: Python<'_>, ordinal: u64) -> PyResult<Record> {
-        let read = match self.packs.place(ordinal) {
+        let read = match self.packs.locate(ordinal) {
             // In a map there is nothing to wait for.
             Some((pack, within)) if pack.is_mapped() => pack.read(within),
             _ => py.detach(|| self.packs.read(ordinal)),

@@ -1,7 +1,7 @@
 //! Fork safety: values that each process makes for itself, such as the runtime that speaks to hubs.
 //!
 //! A fork copies memory and no thread. What the parent made is left alone in the child, never used and never dropped: dropping
-//! would wait for threads that are not there. The child makes its own.
+//! would wait for threads that do not exist in it. The child makes its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

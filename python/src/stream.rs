@@ -69,7 +69,7 @@ impl ReadAhead {
                 state.ended = true;
                 break;
             };
-            let place = self.packs.place(ordinal);
+            let place = self.packs.locate(ordinal);
             let range = place.and_then(|(pack, within)| pack.reader.index().record_range(within));
             bytes += range.map_or(0, |range| range.end - range.start);
             ordinals.push(ordinal);

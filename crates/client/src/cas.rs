@@ -48,7 +48,7 @@ pub trait Cas: Send + Sync + fmt::Debug {
 
     /// Stored bytes of a xorb, from a URL of a reconstruction, as they arrive. A URL that is too old is
     /// [`ErrorKind::Expired`]: request the reconstruction again. The stream may end early with an error, never without;
-    /// what is left of the range can then be asked for.
+    /// the rest of the range can then be requested.
     async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>>;
 
     /// A shard, with its footer, that lists an eligible chunk and its neighbours; `None` when there is none.

@@ -1,4 +1,4 @@
-//! Reads little-endian fields from the bytes of a pack, and remembers where it stands and whether gaps were zero.
+//! Reads little-endian fields from the bytes of a pack, and tracks its position and whether gaps were zero.
 
 use crate::error::FormatError;
 
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
-    /// Steps over `len` bytes that should be zero. If one is not, that is remembered and no error: no CRC covers
+    /// Steps over `len` bytes that should be zero. If one is not, that is tracked and no error: no CRC covers
     /// padding and nothing depends on it.
     #[inline]
     pub(crate) fn skip_padding(&mut self, what: &'static str, len: u64) -> Result<(), FormatError> {

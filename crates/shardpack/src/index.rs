@@ -159,7 +159,7 @@ impl PackIndex {
         self.section(SectionKind::RecordDigests)?.get(at..)?.first_chunk().copied()
     }
 
-    /// A text that the writer says of itself, e.g. `group`.
+    /// A text of the writer section, e.g. `group`.
     pub fn writer_fact(&self, name: &str) -> Option<String> {
         let facts: serde_json::Value =
             serde_json::from_slice(self.section(SectionKind::WriterFacts)?).ok()?;

@@ -162,7 +162,7 @@ impl<'a> RecordRef<'a> {
 
     /// The record with every entry decoded, each of at most `entry_bytes_max` bytes.
     pub(crate) fn to_record(&self, entry_bytes_max: u64) -> Result<Record, Error> {
-        // Not sized by the count: entries that are not there end the loop before memory does.
+        // Not sized by the count: missing entries end the loop before memory does.
         let mut file_entries = Vec::new();
         for entry in self.entries() {
             let entry = entry?;

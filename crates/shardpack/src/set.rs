@@ -70,12 +70,12 @@ impl PackSet {
 
     /// The pack that holds a record, and its number there.
     pub fn locate(&self, ordinal: u64) -> Result<(&ShardPackReader, u64), Error> {
-        let (pack, within) = self.place(ordinal).ok_or_else(|| no_record(ordinal, self.len()))?;
+        let (pack, within) = self.find_pack(ordinal).ok_or_else(|| no_record(ordinal, self.len()))?;
         self.packs.get(pack).map(|reader| (reader, within)).ok_or_else(|| no_record(ordinal, self.len()))
     }
 
     /// The place of the pack that holds a record, and its number there.
-    pub fn place(&self, ordinal: u64) -> Option<(usize, u64)> {
+    pub fn find_pack(&self, ordinal: u64) -> Option<(usize, u64)> {
         if ordinal >= self.len() {
             return None;
         }
@@ -127,16 +127,16 @@ impl PackSet {
         Ok(out)
     }
 
-    /// Lets `look` see the records of these numbers, each with its pack and its place in `ordinals`, pack by pack in the order
+    /// Lets `visit` see the records of these numbers, each with its pack and its place in `ordinals`, pack by pack in the order
     /// they lie there.
     pub fn visit_batch(
         &self,
         ordinals: &[u64],
-        mut look: impl FnMut(&ShardPackReader, usize, &RecordRef<'_>) -> Result<(), Error>,
+        mut visit: impl FnMut(&ShardPackReader, usize, &RecordRef<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut by_pack: Vec<(Vec<usize>, Vec<u64>)> = vec![Default::default(); self.packs.len()];
         for (place, &ordinal) in ordinals.iter().enumerate() {
-            let (pack, within) = self.place(ordinal).ok_or_else(|| no_record(ordinal, self.len()))?;
+            let (pack, within) = self.find_pack(ordinal).ok_or_else(|| no_record(ordinal, self.len()))?;
             if let Some((places, withins)) = by_pack.get_mut(pack) {
                 places.push(place);
                 withins.push(within);
@@ -145,7 +145,7 @@ impl PackSet {
         for (pack, (places, withins)) in self.packs.iter().zip(by_pack) {
             if !withins.is_empty() {
                 pack.visit_batch(&withins, |n, record| match places.get(n) {
-                    Some(&place) => look(pack, place, record),
+                    Some(&place) => visit(pack, place, record),
                     None => Ok(()),
                 })?;
             }

@@ -111,7 +111,7 @@ impl ShardPackWriter {
     }
 
     /// Waits until other threads hold no record.
-    pub(crate) fn settle(&mut self) -> Result<(), Error> {
+    pub(crate) fn write_pending(&mut self) -> Result<(), Error> {
         self.drain_pool(0)
     }
 

@@ -41,7 +41,7 @@ impl Scheme {
     }
 
     /// The byte in a chunk header.
-    pub const fn byte(self) -> u8 {
+    pub(crate) const fn byte(self) -> u8 {
         match self {
             Self::Raw => 0,
             Self::Lz4 => 1,
@@ -188,7 +188,7 @@ impl Encoder {
         Self { table: CompressTable::large(), block: Vec::new(), grouped: Vec::new() }
     }
 
-    /// Puts `chunk` under `scheme` into `out` from `start` on, in place of what is there, if that takes fewer than
+    /// Puts `chunk` under `scheme` into `out` from `start` on, in place of the bytes there, if that takes fewer than
     /// `limit` bytes; else changes nothing.
     fn put(
         &mut self,

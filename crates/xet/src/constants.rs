@@ -45,7 +45,7 @@ pub(crate) const NODE_CHILDREN_MAX: usize = 9;
 /// A hash may end a group only from this many children on.
 pub(crate) const NODE_CHILDREN_MIN: usize = 3;
 
-/// A chunk whose hash is a multiple of this may be asked for in global dedup.
+/// A chunk whose hash is a multiple of this may be queried in global dedup.
 pub(crate) const DEDUP_MODULUS: u64 = 1024;
 
 /// Value that each byte adds to the gear hash.

@@ -1,4 +1,4 @@
-//! Reads little-endian fields from a byte slice and remembers where it stands.
+//! Reads little-endian fields from a byte slice and tracks its position.
 
 use crate::error::FormatError;
 

@@ -99,7 +99,7 @@ pub enum FormatError {
         /// Value found.
         found: Hash,
     },
-    /// A reference to something that is not there.
+    /// A reference to a missing object.
     #[error("offset {at}: no {what} {hash}")]
     Missing {
         /// Offset of the reference.

@@ -10,7 +10,7 @@
 //! | `chunk_table_offset`  | 16 for every entry | chunk table, may be absent           |
 //! | `footer_offset`       |                200 | footer, with the offsets above       |
 //!
-//! An *uploaded* shard ends after the xorb section. Its header may still announce a footer that is not there, so a
+//! An *uploaded* shard ends after the xorb section. Its header may still announce a footer that does not exist, so a
 //! reader goes by the second bookend and never by the header: [`Shard::parse_upload`]. A *stored* shard has a footer,
 //! and everything the footer says is checked: [`Shard::parse_stored`]. A *dedup answer* is a stored shard without files
 //! whose chunk hashes are keyed.

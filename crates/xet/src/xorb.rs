@@ -81,7 +81,7 @@ impl ChunkHeader {
     }
 
     /// The header's bytes. Both lengths must be within the limits, as [`ChunkHeader::parse`] demands.
-    pub fn encode(self) -> [u8; Self::LEN] {
+    pub(crate) fn encode(self) -> [u8; Self::LEN] {
         let [s0, s1, s2, _] = self.stored_len.to_le_bytes();
         let [c0, c1, c2, _] = self.chunk_len.to_le_bytes();
         [0, s0, s1, s2, self.scheme.byte(), c0, c1, c2]

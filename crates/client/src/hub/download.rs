@@ -336,6 +336,6 @@ impl Download<'_> {
 /// Files that are compared and pulled together: a few pages of a listing.
 const BATCH_FILES: usize = 4000;
 const PLAIN_AT_ONCE: usize = 16;
-/// From this size on a file is pulled alone, and a later pull goes on with what is there of it.
+/// From this size on a file is pulled alone, and a later pull resumes it.
 const JOURNAL_BYTES_MIN: u64 = 32 << 20;
 const LONG_AT_ONCE: usize = 4;

@@ -405,7 +405,7 @@ async fn preflight(
             bytes if bytes > REGULAR_BYTES_MAX => UploadMode::Lfs,
             _ => decision.upload_mode,
         };
-        // A large file that the hub lists and does not name here is damaged there, and must come again.
+        // A large file that the hub lists and does not name here is damaged there, and must be uploaded again.
         let is_whole = |existing: &Entry| existing.sha256.is_none() || decision.oid.is_some();
         let existing = existing.remove(&local.to).filter(is_whole);
         Ok(Preflight { existing, mode, ignored: decision.should_ignore, local })

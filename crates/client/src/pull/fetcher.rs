@@ -235,8 +235,8 @@ struct WatchedStream<'a> {
     patience: &'a Patience,
     stream: BoxStream<'static, Result<Bytes>>,
     received: u64,
-    looked: Instant,
-    since_look: u64,
+    sampled: Instant,
+    since_sample: u64,
 }
 
 impl<'a> WatchedStream<'a> {
@@ -250,7 +250,7 @@ impl<'a> WatchedStream<'a> {
         let opened = timeout(4 * patience.stall_after, cas.fetch(url, stored.clone())).await;
         let silent = |_| Error::new(ErrorKind::Unavailable, "a download did not begin in time");
         let stream = opened.map_err(silent)??;
-        Ok(Self { cas, url, stored, patience, stream, received: 0, looked: Instant::now(), since_look: 0 })
+        Ok(Self { cas, url, stored, patience, stream, received: 0, sampled: Instant::now(), since_sample: 0 })
     }
 
     /// The next bytes; `None` after the last.
@@ -303,18 +303,18 @@ impl<'a> WatchedStream<'a> {
 
     /// Gives up on bytes that come, but too slowly to matter.
     fn watch(&mut self, bytes: u64) -> Result<()> {
-        self.since_look += bytes;
-        let elapsed = self.looked.elapsed();
+        self.since_sample += bytes;
+        let elapsed = self.sampled.elapsed();
         if elapsed < self.patience.stall_after {
             return Ok(());
         }
         let needed = self.patience.bytes_per_s_min as f64 * elapsed.as_secs_f64();
-        if (self.since_look as f64) < needed {
+        if (self.since_sample as f64) < needed {
             let seconds = elapsed.as_secs_f32();
-            let message = format!("a download gave {} bytes in {seconds:.1} s", self.since_look);
+            let message = format!("a download gave {} bytes in {seconds:.1} s", self.since_sample);
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        (self.looked, self.since_look) = (Instant::now(), 0);
+        (self.sampled, self.since_sample) = (Instant::now(), 0);
         Ok(())
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Copy {
 }
 
 impl OldVersion {
-    /// Cuts a file and remembers those of its chunks that are wanted.
+    /// Cuts a file and indexes those of its chunks that are requested.
     pub(super) fn cut(path: &Path, chunks: &[(ChunkHash, u32)], options: &CutOptions) -> Result<Self> {
         let hashes: HashSet<_> = chunks.iter().map(|(hash, _)| *hash).collect();
         let mut places = HashMap::new();

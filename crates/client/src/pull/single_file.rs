@@ -20,7 +20,7 @@ type Parts = Arc<Vec<PartFile>>;
 pub(super) async fn pull(puller: &Puller, request: &FileRequest) -> Result<Pulled> {
     let target = place_of(&request.target)?;
     let old = match puller.options.reuse && target.is_file() {
-        true => Some(look_at(puller, request.file, &target).await?),
+        true => Some(read_old_version(puller, request.file, &target).await?),
         false => None,
     };
     if let Some((old, _)) = &old
@@ -107,7 +107,11 @@ fn behind_links(target: &Path) -> PathBuf {
 }
 
 /// The chunks of the target, and those of the request file, if the hub lists them.
-async fn look_at(puller: &Puller, file: FileHash, target: &Path) -> Result<(OldVersion, Option<ChunkList>)> {
+async fn read_old_version(
+    puller: &Puller,
+    file: FileHash,
+    target: &Path,
+) -> Result<(OldVersion, Option<ChunkList>)> {
     let list = chunk_list(puller, file).await?;
     let options = CutOptions { threads: puller.options.threads, sha256: false };
     let path = target.to_owned();

@@ -322,7 +322,7 @@ impl Packer {
             lock(&self.queries).observe(&answer);
             if let QueryOutcome::Shard(bytes, shard) = answer {
                 if let Some(cache) = &self.options.cache {
-                    shard_cache::keep(cache, &bytes, &shard);
+                    shard_cache::store_shard(cache, &bytes, &shard);
                 }
                 self.index().learn_shard(&shard);
             }

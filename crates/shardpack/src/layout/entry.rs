@@ -66,7 +66,7 @@ impl<'a> EntryHeader<'a> {
     /// Parses header, strings and padding at the reader's position, which then is that of the data.
     ///
     /// `stored_size` is not compared with the bytes left: taking the data does that.
-    pub fn parse(r: &mut Reader<'a>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'a>) -> Result<Self, FormatError> {
         Self::parse_with(r, true)
     }
 
@@ -232,7 +232,7 @@ impl<'a> ContentType<'a> {
         }
     }
 
-    /// Bytes it takes in the pack after the name.
+    /// Bytes after the name.
     pub(crate) fn text_len(&self) -> usize {
         match self {
             Self::Code(_) => 0,

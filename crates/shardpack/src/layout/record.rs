@@ -41,7 +41,7 @@ pub struct RecordHeader<'a> {
 
 impl<'a> RecordHeader<'a> {
     /// Bytes of the fixed part.
-    pub const LEN: usize = 32;
+    pub(crate) const LEN: usize = 32;
     /// "SPR" and the version of records.
     pub(crate) const MAGIC: [u8; 4] = *b"SPR\x01";
 

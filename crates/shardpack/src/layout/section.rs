@@ -1,4 +1,4 @@
-//! Section: one piece of what the pack says of itself as a whole.
+//! Section: one piece of information about the pack as a whole.
 //!
 //! # Section header
 //!
@@ -56,7 +56,8 @@ pub struct SectionHeader {
 
 impl SectionHeader {
     /// Bytes of the header.
-    pub const LEN: usize = 24;
+    #[cfg(test)]
+    pub(crate) const LEN: usize = 24;
 
     /// Parses the header at the reader's position, which then is that of the payload. Refuses a critical section of a
     /// type that is not known; `payload_len` is not compared with the bytes left: taking the payload does that.

@@ -79,7 +79,7 @@ pub struct Footer {
 
 impl Footer {
     /// Bytes of the footer.
-    pub const LEN: usize = FOOTER_LEN;
+    pub(crate) const LEN: usize = FOOTER_LEN;
     /// The only footer version.
     pub const VERSION: u64 = 1;
 
@@ -123,7 +123,7 @@ impl Footer {
     }
 
     /// Appends the footer's bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let before_key = [
             Self::VERSION,
             self.file_section_offset,
@@ -202,7 +202,7 @@ pub struct TableEntry {
 
 impl TableEntry {
     /// Bytes of one entry.
-    pub const LEN: usize = 12;
+    pub(crate) const LEN: usize = 12;
 
     /// Parses the entry at the reader's position.
     pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
@@ -210,7 +210,7 @@ impl TableEntry {
     }
 
     /// Appends the entry's bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.prefix.to_le_bytes());
         out.extend(self.row.to_le_bytes());
     }
@@ -229,7 +229,7 @@ pub struct ChunkTableEntry {
 
 impl ChunkTableEntry {
     /// Bytes of one entry.
-    pub const LEN: usize = 16;
+    pub(crate) const LEN: usize = 16;
 
     /// Parses the entry at the reader's position.
     pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
@@ -237,7 +237,7 @@ impl ChunkTableEntry {
     }
 
     /// Appends the entry's bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.prefix.to_le_bytes());
         out.extend(self.row.to_le_bytes());
         out.extend(self.chunk.to_le_bytes());

@@ -1,8 +1,8 @@
 //! Lookup of a xorb or a run of chunks in a stored shard, without parsing the rest.
 //!
 //! With a table a search takes a logarithm of its entries; without one, the section is read from its start. A view
-//! checks every offset it follows but believes the tables otherwise: a wrong table hides things or names blocks that
-//! are not there. Untrusted input goes through [`Shard::parse_stored`](crate::shard::Shard::parse_stored) first.
+//! checks every offset it follows but believes the tables otherwise: a wrong table hides blocks or names ones that
+//! do not exist. Untrusted input goes through [`Shard::parse_stored`](crate::shard::Shard::parse_stored) first.
 
 use std::ops::Range;
 

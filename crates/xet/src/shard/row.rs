@@ -95,7 +95,7 @@ pub(crate) const HEADER_VERSION: u64 = 2;
 pub const FILE_WITH_VERIFICATION: u32 = 1 << 31;
 /// A file's block ends with its SHA-256.
 pub const FILE_WITH_METADATA: u32 = 1 << 30;
-/// A chunk may be asked for in global dedup.
+/// A chunk may be queried in global dedup.
 pub(crate) const CHUNK_DEDUP_ELIGIBLE: u32 = 1 << 31;
 
 /// The hash that ends a section. No block may carry it.
@@ -163,7 +163,7 @@ impl Row {
     pub(crate) const BOOKEND: Self = Self { hash: BOOKEND_HASH, words: [0; 4] };
 
     /// Takes a row apart; any bytes are one.
-    pub fn parse(bytes: &[u8; ROW_LEN]) -> Self {
+    pub(crate) fn parse(bytes: &[u8; ROW_LEN]) -> Self {
         let (hash, _) = bytes.split_first_chunk::<32>().expect("48 is more than 32");
         let mut words = [0; 4];
         let (quads, _) = bytes.as_chunks::<4>();
@@ -174,7 +174,7 @@ impl Row {
     }
 
     /// The row's bytes.
-    pub fn encode(&self) -> [u8; ROW_LEN] {
+    pub(crate) fn encode(&self) -> [u8; ROW_LEN] {
         let mut out = [0; ROW_LEN];
         let (hash, words) = out.split_at_mut(32);
         hash.copy_from_slice(self.hash.as_bytes());
@@ -268,7 +268,7 @@ impl From<XorbHead> for XorbEntry {
 
 impl Term {
     /// Reads a term from its row, which stands at `at`.
-    pub fn parse(
+    pub(crate) fn parse(
         at: u64,
         Row { hash, words: [flags, raw_bytes, start, end] }: Row,
     ) -> Result<Self, FormatError> {

@@ -100,7 +100,7 @@ impl Writer {
 pub struct Part<'a> {
     /// Which bytes these are.
     pub range: HttpRange,
-    /// The size of the whole, where it was said.
+    /// The size of the whole, where the response states it.
     pub total_bytes: Option<u64>,
     /// The bytes.
     pub bytes: &'a [u8],

@@ -208,7 +208,7 @@ pub struct UrlFetch {
 /// One range to download, and where from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UrlRange {
-    /// Which of the URLs; ranges of the same URL may be asked for together.
+    /// Which of the URLs; ranges of the same URL may be requested together.
     pub url: usize,
     /// Which chunks and bytes.
     pub range: FetchRange,
