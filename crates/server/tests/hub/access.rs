@@ -485,7 +485,8 @@ async fn difference_in_time(hub: &Hub, path: &str, auth: &str) -> f64 {
     }
     times.iter_mut().for_each(|times| times.sort_unstable());
     let [hidden, absent] = &times;
-    let share = |of: &[std::time::Duration], at| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
+    let share =
+        |of: &[std::time::Duration], at| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
     let apart = hidden.iter().chain(absent).map(|at| (share(hidden, *at) - share(absent, *at)).abs());
     apart.fold(0.0, f64::max)
 }
