@@ -92,8 +92,8 @@ impl Get {
         let work = transfer::in_time(self.pull.deadline, work);
         let outcome = transfer::run(&progress, transfer::fetched, work)?;
         let (seconds, failed) = (started.elapsed().as_secs_f64(), outcome.failed);
-        let [fetched, cached, reused] =
-            [&progress.wire_bytes, &progress.known_bytes, &progress.reused_bytes].map(|count| count.value());
+        let (fetched, cached) = (progress.wire_bytes.value(), progress.known_bytes.value());
+        let reused = progress.reused_bytes.value();
         if self.json {
             let totals = json!({
                 "files": outcome.files, "failed": failed, "bytes": outcome.bytes, "fetched_bytes": fetched,
