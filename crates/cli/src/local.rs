@@ -85,7 +85,7 @@ impl Cas for LocalCas {
     }
 
     async fn put_xorb(&self, xorb: &Xorb) -> Result<bool> {
-        let inserted = self.store.place(&self.grant, xorb.info.clone(), xorb.records.clone()).await;
+        let inserted = self.store.place(&self.grant, xorb.info.clone(), xorb.chunks.clone()).await;
         Ok(inserted.map_err(translate)?.was_inserted)
     }
 
@@ -131,8 +131,8 @@ struct LocalGrowing {
 
 #[async_trait]
 impl StreamingXorb for LocalGrowing {
-    fn write(&mut self, records: &[u8]) {
-        self.xorb.write(records);
+    fn write(&mut self, stored: &[u8]) {
+        self.xorb.write(stored);
     }
 
     fn reclaim(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn StreamingXorb>> {

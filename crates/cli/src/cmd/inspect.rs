@@ -121,14 +121,14 @@ fn recognise(path: &Path) -> Result<Kind, CliError> {
     let mut last = Vec::new();
     file.take(64).read_to_end(&mut last).map_err(name)?;
 
-    if first.get(15..32) == Some(&xet::shard::record::MAGIC) {
+    if first.get(15..32) == Some(&xet::shard::row::MAGIC) {
         return Ok(Kind::Shard);
     }
-    if shardpack::looks_like_pack(&first, &last) {
+    if shardpack::has_pack_magic(&first, &last) {
         return Ok(Kind::Pack);
     }
     let header = xet::xorb::ChunkHeader::parse(&mut xet::cursor::Reader::new(&first));
-    if header.is_ok() || first.starts_with(&xet::shard::record::APPLICATION) {
+    if header.is_ok() || first.starts_with(&xet::shard::row::APPLICATION) {
         return Ok(if header.is_ok() { Kind::Xorb } else { Kind::Shard });
     }
     fail(format!("{}: not a xorb, a shard or a ShardPack file", path.display()))

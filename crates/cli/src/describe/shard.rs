@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use xet::shard::record::{FILE_WITH_METADATA, FILE_WITH_VERIFICATION};
+use xet::shard::row::{FILE_WITH_METADATA, FILE_WITH_VERIFICATION};
 use xet::shard::{
     ChunkEntry, FileEntry, Footer, Form, LookupTables, Shard, ShardBuilder, StoredOptions, TableEntry,
     Tables, Term, XorbEntry,
@@ -209,14 +209,14 @@ impl FileDescription {
 impl TablesDescription {
     fn of(tables: &Tables) -> Self {
         let prefix = |prefix: u64| format!("{prefix:016x}");
-        let entry = |entry: &TableEntry| (prefix(entry.prefix), entry.record);
+        let entry = |entry: &TableEntry| (prefix(entry.prefix), entry.row);
         Self {
             files: tables.files.iter().map(entry).collect(),
             xorbs: tables.xorbs.iter().map(entry).collect(),
             chunks: tables
                 .chunks
                 .iter()
-                .map(|entry| (prefix(entry.prefix), entry.record, entry.chunk))
+                .map(|entry| (prefix(entry.prefix), entry.row, entry.chunk))
                 .collect(),
         }
     }

@@ -22,7 +22,7 @@ use serde_json::json;
 use shardpack::set::{PackSet, expand_braces, resolve};
 use shardpack::sink::Destination;
 use shardpack::source::FileSource;
-use shardpack::write::Finished;
+use shardpack::write::PackSummary;
 use shardpack::{Method, ReadOptions, Record, Source};
 
 use crate::manual::{Completions, Man};
@@ -168,13 +168,13 @@ fn check_output(output: &Path, json: bool) -> Result<Destination, CliError> {
 }
 
 /// Reports the packs that were written: on standard output, or on standard error where a pack went there.
-fn report(done: &[(PathBuf, Finished)], json: bool) -> Result<ExitCode, CliError> {
+fn report(done: &[(PathBuf, PackSummary)], json: bool) -> Result<ExitCode, CliError> {
     let to_stdout =
-        |(path, _): &(PathBuf, Finished)| Destination::resolve(path).ok() == Some(Destination::Stdout);
+        |(path, _): &(PathBuf, PackSummary)| Destination::resolve(path).ok() == Some(Destination::Stdout);
     let mut out: Box<dyn Write> =
         if done.iter().any(to_stdout) { Box::new(io::stderr()) } else { Box::new(stdout()) };
     let mut values = Vec::new();
-    for (path, Finished { bytes, statistics, .. }) in done {
+    for (path, PackSummary { bytes, statistics, .. }) in done {
         let (records, entries, pack) = (statistics.records, statistics.entries, path.display());
         values.push(json!({
             "pack": pack.to_string(), "bytes": bytes, "records": records, "entries": entries,

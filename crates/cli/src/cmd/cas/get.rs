@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use clap::Args;
 use client::Progress;
-use client::pull::{Puller, Wanted};
+use client::pull::{FileRequest, Puller};
 use indicatif::BinaryBytes;
 use serde_json::json;
 use sha2::{Digest as _, Sha256 as Sha2};
@@ -148,7 +148,7 @@ impl Get {
         let Some(file) = self.hash else { return Ok(Outcome::default()) };
         let bytes = match (self.range.as_slice(), destination) {
             ([], Destination::File(target)) => {
-                let wanted = Wanted { file, target, sha256: self.sha256 };
+                let wanted = FileRequest { file, target, sha256: self.sha256 };
                 puller.file(&wanted).await?.bytes
             }
             (ranges, Destination::File(target)) if self.sparse => {

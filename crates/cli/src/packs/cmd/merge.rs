@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use shardpack::set::{Columns, Layered, Missing, PackSet};
+use shardpack::set::{Columns, MissingPolicy, OverlaidSet, PackSet};
 use shardpack::sink::{Limits, Rolling};
 use shardpack::{ReadOptions, ShardPackReader, WriteOptions};
 
@@ -97,15 +97,15 @@ impl Merge {
         if !self.apply.is_empty() {
             let overlays =
                 self.apply.iter().map(|overlay| open_set(std::slice::from_ref(overlay), &options, network));
-            let layered = Layered::new(base, overlays.collect::<Result<_, _>>()?)?;
+            let layered = OverlaidSet::new(base, overlays.collect::<Result<_, _>>()?)?;
             for ordinal in self.order(layered.len(), |ordinal| Ok(layered.read_record(ordinal)?.key))? {
                 packs.write(layered.read_record(ordinal)?)?;
             }
         } else if !self.column.is_empty() {
             let missing = match self.missing {
-                MissingArg::Error => Missing::Error,
-                MissingArg::Skip => Missing::Skip,
-                MissingArg::Partial => Missing::Partial,
+                MissingArg::Error => MissingPolicy::Error,
+                MissingArg::Skip => MissingPolicy::Skip,
+                MissingArg::Partial => MissingPolicy::Partial,
             };
             let others =
                 self.column.iter().map(|column| open_set(std::slice::from_ref(column), &options, network));

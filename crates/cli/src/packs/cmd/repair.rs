@@ -64,14 +64,14 @@ impl Repair {
                 )
             };
             let lost: Vec<_> = repaired.lost.iter().map(loss).collect();
-            let (kept, partial) = (repaired.kept, repaired.partial);
+            let (kept, partial) = (repaired.recovered, repaired.partial);
             print_json(
                 &mut out,
                 &json!({"pack": self.output, "kept": kept, "partial": partial, "lost": lost}),
             )?;
         } else {
             let lost = repaired.lost.len();
-            writeln!(out, "{}: {} records kept, {lost} losses", self.output.display(), repaired.kept)?;
+            writeln!(out, "{}: {} records kept, {lost} losses", self.output.display(), repaired.recovered)?;
             for loss in &repaired.lost {
                 let record = loss.key.as_ref().map(|key| format!("record {key:?}: ")).unwrap_or_default();
                 let (offset, bytes) = (loss.range.start, loss.range.end - loss.range.start);

@@ -1,4 +1,4 @@
-//! What of a file is there: runs of chunks, as they came.
+//! Written ranges: the runs of chunks of a file that are on the disk, as they came.
 
 use std::ops::Range;
 
@@ -61,13 +61,13 @@ impl WrittenRanges {
 
     /// Forgets chunks that do not please.
     pub(in crate::pull) fn retain(&mut self, mut keep: impl FnMut(u64, &Chunk) -> bool) {
-        let mut kept = Self::default();
+        let mut rest = Self::default();
         self.walk(|at, chunk| {
             if keep(at, chunk) {
-                kept.push(at, std::slice::from_ref(chunk));
+                rest.push(at, std::slice::from_ref(chunk));
             }
         });
-        *self = kept;
+        *self = rest;
     }
 
     /// Shows every chunk by where it begins.

@@ -1,14 +1,14 @@
-//! The records of a shard, 48 bytes each: a hash and four 32-bit words, little-endian.
+//! The rows of a shard, 48 bytes each: a hash and four 32-bit words, little-endian.
 //!
 //! # Header
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |   14 | application, `HFRepoMetaData`               |
-//! |     14 |    1 | zero                                        |
-//! |     15 |   17 | magic sequence                              |
-//! |     32 |    8 | version, 2                                  |
-//! |     40 |    8 | footer size: 200, or 0 without a footer     |
+//! | offset | size | field                                   |
+//! |-------:|-----:|-----------------------------------------|
+//! |      0 |   14 | application, `HFRepoMetaData`           |
+//! |     14 |    1 | zero                                    |
+//! |     15 |   17 | magic sequence                          |
+//! |     32 |    8 | version, 2                              |
+//! |     40 |    8 | footer size: 200, or 0 without a footer |
 //!
 //! # File
 //!
@@ -21,63 +21,65 @@
 //!
 //! # Term
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |   32 | xorb hash                                   |
-//! |     32 |    4 | flags, reserved                             |
-//! |     36 |    4 | raw bytes of the term                       |
-//! |     40 |    4 | first chunk                                 |
-//! |     44 |    4 | chunk after the last                        |
+//! | offset | size | field                 |
+//! |-------:|-----:|-----------------------|
+//! |      0 |   32 | xorb hash             |
+//! |     32 |    4 | flags, reserved       |
+//! |     36 |    4 | raw bytes of the term |
+//! |     40 |    4 | first chunk           |
+//! |     44 |    4 | chunk after the last  |
 //!
 //! # Verification
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |   32 | range hash                                  |
-//! |     32 |   16 | reserved, zero                              |
+//! | offset | size | field          |
+//! |-------:|-----:|----------------|
+//! |      0 |   32 | range hash     |
+//! |     32 |   16 | reserved, zero |
 //!
 //! # Metadata
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |   32 | SHA-256, each group of 8 bytes reversed     |
-//! |     32 |   16 | reserved, zero                              |
+//! | offset | size | field                                   |
+//! |-------:|-----:|-----------------------------------------|
+//! |      0 |   32 | SHA-256, each group of 8 bytes reversed |
+//! |     32 |   16 | reserved, zero                          |
 //!
 //! # Xorb
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |   32 | xorb hash                                   |
-//! |     32 |    4 | flags, reserved                             |
-//! |     36 |    4 | number of chunks                            |
-//! |     40 |    4 | raw bytes of the xorb                       |
-//! |     44 |    4 | stored bytes of the xorb, 0 when not known  |
+//! | offset | size | field                                      |
+//! |-------:|-----:|--------------------------------------------|
+//! |      0 |   32 | xorb hash                                  |
+//! |     32 |    4 | flags, reserved                            |
+//! |     36 |    4 | number of chunks                           |
+//! |     40 |    4 | raw bytes of the xorb                      |
+//! |     44 |    4 | stored bytes of the xorb, 0 when not known |
 //!
 //! # Chunk
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |   32 | chunk hash, keyed in a dedup answer         |
-//! |     32 |    4 | raw bytes before the chunk                  |
-//! |     36 |    4 | raw bytes of the chunk                      |
-//! |     40 |    4 | flags: bit 31 eligible for global dedup     |
-//! |     44 |    4 | reserved, zero                              |
+//! | offset | size | field                                   |
+//! |-------:|-----:|-----------------------------------------|
+//! |      0 |   32 | chunk hash, keyed in a dedup answer     |
+//! |     32 |    4 | raw bytes before the chunk              |
+//! |     36 |    4 | raw bytes of the chunk                  |
+//! |     40 |    4 | flags: bit 31 eligible for global dedup |
+//! |     44 |    4 | reserved, zero                          |
 //!
 //! # Bookend
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |   32 | every byte 255                              |
-//! |     32 |   16 | zero                                        |
+//! | offset | size | field          |
+//! |-------:|-----:|----------------|
+//! |      0 |   32 | every byte 255 |
+//! |     32 |   16 | zero           |
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_range};
 use crate::hash::{ChunkHash, FileHash, Hash, RangeHash, Sha256, XorbHash};
-use crate::shard::footer::Footer;
 use crate::shard::{ChunkEntry, Term, XorbEntry};
 
-/// Bytes of every record, the header included.
-pub const RECORD_LEN: usize = 48;
+/// Bytes of every row, the header included.
+pub const ROW_LEN: usize = 48;
+
+/// Bytes of the footer of a stored shard.
+pub(crate) const FOOTER_LEN: usize = 200;
 
 /// Whose shards these are. Known clients compare it with the rest of the tag, so ours must say the same.
 pub const APPLICATION: [u8; 14] = *b"HFRepoMetaData";
@@ -108,7 +110,7 @@ pub struct Header {
 
 impl Header {
     /// The header of a shard with a footer.
-    pub const STORED: Self = Self { footer_bytes: Footer::LEN as u64 };
+    pub const STORED: Self = Self { footer_bytes: FOOTER_LEN as u64 };
     /// The header of a shard without a footer.
     pub const UPLOAD: Self = Self { footer_bytes: 0 };
 
@@ -134,8 +136,8 @@ impl Header {
     }
 
     /// The header's bytes.
-    pub fn encode(&self) -> [u8; RECORD_LEN] {
-        let mut out = [0; RECORD_LEN];
+    pub fn encode(&self) -> [u8; ROW_LEN] {
+        let mut out = [0; ROW_LEN];
         let (application, rest) = out.split_at_mut(APPLICATION.len());
         let (zero_and_magic, rest) = rest.split_at_mut(1 + MAGIC.len());
         let (version, footer_bytes) = rest.split_at_mut(8);
@@ -147,21 +149,21 @@ impl Header {
     }
 }
 
-/// What every other record is underneath.
+/// What every other row is underneath.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct Row {
     /// The first 32 bytes.
     pub hash: Hash,
     /// The last 16 bytes.
     pub words: [u32; 4],
 }
 
-impl Record {
+impl Row {
     /// Ends a section.
     pub const BOOKEND: Self = Self { hash: BOOKEND_HASH, words: [0; 4] };
 
-    /// Takes a record apart; any bytes are one.
-    pub fn parse(bytes: &[u8; RECORD_LEN]) -> Self {
+    /// Takes a row apart; any bytes are one.
+    pub fn parse(bytes: &[u8; ROW_LEN]) -> Self {
         let (hash, _) = bytes.split_first_chunk::<32>().expect("48 is more than 32");
         let mut words = [0; 4];
         let (quads, _) = bytes.as_chunks::<4>();
@@ -171,9 +173,9 @@ impl Record {
         Self { hash: Hash::new(*hash), words }
     }
 
-    /// The record's bytes.
-    pub fn encode(&self) -> [u8; RECORD_LEN] {
-        let mut out = [0; RECORD_LEN];
+    /// The row's bytes.
+    pub fn encode(&self) -> [u8; ROW_LEN] {
+        let mut out = [0; ROW_LEN];
         let (hash, words) = out.split_at_mut(32);
         hash.copy_from_slice(self.hash.as_bytes());
         let (quads, _) = words.as_chunks_mut::<4>();
@@ -211,20 +213,20 @@ impl FileHead {
         self.flags & FILE_WITH_METADATA != 0
     }
 
-    /// Records after this one. At most twice 2^32 and one: no overflow in 64 bits.
-    pub fn records_after(&self) -> u64 {
+    /// Rows after this one. At most twice 2^32 and one: no overflow in 64 bits.
+    pub fn rows_after(&self) -> u64 {
         let per_term = if self.with_verification() { 2 } else { 1 };
         u64::from(self.terms) * per_term + u64::from(self.with_metadata())
     }
 }
 
-impl From<Record> for FileHead {
-    fn from(Record { hash, words: [flags, terms, ..] }: Record) -> Self {
+impl From<Row> for FileHead {
+    fn from(Row { hash, words: [flags, terms, ..] }: Row) -> Self {
         Self { hash: FileHash(hash), flags, terms }
     }
 }
 
-impl From<FileHead> for Record {
+impl From<FileHead> for Row {
     fn from(head: FileHead) -> Self {
         Self { hash: head.hash.0, words: [head.flags, head.terms, 0, 0] }
     }
@@ -245,13 +247,13 @@ pub struct XorbHead {
     pub stored_bytes: u32,
 }
 
-impl From<Record> for XorbHead {
-    fn from(Record { hash, words: [flags, chunks, raw_bytes, stored_bytes] }: Record) -> Self {
+impl From<Row> for XorbHead {
+    fn from(Row { hash, words: [flags, chunks, raw_bytes, stored_bytes] }: Row) -> Self {
         Self { hash: XorbHash(hash), flags, chunks, raw_bytes, stored_bytes }
     }
 }
 
-impl From<XorbHead> for Record {
+impl From<XorbHead> for Row {
     fn from(head: XorbHead) -> Self {
         Self { hash: head.hash.0, words: [head.flags, head.chunks, head.raw_bytes, head.stored_bytes] }
     }
@@ -265,10 +267,10 @@ impl From<XorbHead> for XorbEntry {
 }
 
 impl Term {
-    /// Reads a term from its record, which stands at `at`.
+    /// Reads a term from its row, which stands at `at`.
     pub fn parse(
         at: u64,
-        Record { hash, words: [flags, raw_bytes, start, end] }: Record,
+        Row { hash, words: [flags, raw_bytes, start, end] }: Row,
     ) -> Result<Self, FormatError> {
         let term = Self { xorb: XorbHash(hash), flags, raw_bytes, chunks: start..end };
         term.check_range(at)?;
@@ -282,31 +284,31 @@ impl Term {
     }
 }
 
-impl From<&Term> for Record {
+impl From<&Term> for Row {
     fn from(term: &Term) -> Self {
         Self { hash: term.xorb.0, words: [term.flags, term.raw_bytes, term.chunks.start, term.chunks.end] }
     }
 }
 
-impl From<Record> for ChunkEntry {
-    fn from(Record { hash, words: [raw_start, raw_bytes, flags, _] }: Record) -> Self {
+impl From<Row> for ChunkEntry {
+    fn from(Row { hash, words: [raw_start, raw_bytes, flags, _] }: Row) -> Self {
         Self { hash: ChunkHash(hash), raw_start, raw_bytes, flags }
     }
 }
 
-impl From<&ChunkEntry> for Record {
+impl From<&ChunkEntry> for Row {
     fn from(chunk: &ChunkEntry) -> Self {
         Self { hash: chunk.hash.0, words: [chunk.raw_start, chunk.raw_bytes, chunk.flags, 0] }
     }
 }
 
-impl From<RangeHash> for Record {
+impl From<RangeHash> for Row {
     fn from(range: RangeHash) -> Self {
         Self { hash: range.0, words: [0; 4] }
     }
 }
 
-impl From<Sha256> for Record {
+impl From<Sha256> for Row {
     fn from(sha256: Sha256) -> Self {
         Self { hash: Hash::new(sha256.to_field()), words: [0; 4] }
     }

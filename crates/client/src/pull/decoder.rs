@@ -1,4 +1,4 @@
-//! Decoding: the records of one fetched range, chunk by chunk, into every place that uses them.
+//! Decoder: decompresses and verifies the chunks of one fetched range, and writes each to every place that uses it.
 //!
 //! A range is decoded while it arrives. Each chunk is decompressed straight into a buffer that fits a core's cache, hashed there,
 //! and written from there in runs, to one place or to many: files that share chunks share the fetch.
@@ -14,7 +14,7 @@ use xet::limits::CHUNK_BYTES_MAX;
 use xet::xorb::ChunkHeader;
 use xet::{ChunkHash, FormatError, XorbHash};
 
-use crate::cache::Recorder;
+use crate::cache::CacheWriter;
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -43,7 +43,7 @@ pub(crate) struct Destination {
 /// Decodes one range of a xorb.
 pub(crate) struct RangeDecoder {
     xorb: XorbHash,
-    /// Offset in the xorb of the next record.
+    /// Offset in the xorb of the next stored chunk.
     at: u64,
     /// Chunks not yet decoded.
     left: Range<u32>,
@@ -58,7 +58,7 @@ pub(crate) struct RangeDecoder {
     batch: Vec<Chunk>,
     /// Filled bytes of the output buffer.
     filled: usize,
-    recorder: Option<Recorder>,
+    cache_writer: Option<CacheWriter>,
     /// What the chunks must be, from a trusted place; in order of the range.
     expected: Option<Vec<Chunk>>,
     first: u32,
@@ -69,7 +69,7 @@ pub(crate) struct RangeDecoder {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     decompressor: Decompressor,
-    /// A record that lies in two pieces.
+    /// A stored chunk that lies in two pieces.
     joined: Vec<u8>,
     out: Vec<u8>,
 }
@@ -81,7 +81,7 @@ impl fmt::Debug for RangeDecoder {
 }
 
 impl RangeDecoder {
-    /// Decodes the chunks `chunks` of a xorb, whose first record begins at `at`.
+    /// Decodes the chunks `chunks` of a xorb, whose first stored chunk begins at `at`.
     pub(crate) fn new(
         xorb: XorbHash,
         chunks: Range<u32>,
@@ -102,15 +102,15 @@ impl RangeDecoder {
             scratch,
             batch: Vec::new(),
             filled: 0,
-            recorder: None,
+            cache_writer: None,
             expected: None,
             written_bytes: 0,
         }
     }
 
     /// Keeps what is decoded in a cache, too.
-    pub(crate) fn record(mut self, recorder: Option<Recorder>) -> Self {
-        self.recorder = recorder;
+    pub(crate) fn with_cache(mut self, cache_writer: Option<CacheWriter>) -> Self {
+        self.cache_writer = cache_writer;
         self
     }
 
@@ -120,7 +120,7 @@ impl RangeDecoder {
         self
     }
 
-    /// Decodes all whole records among what came before and `pieces`, and writes their chunks.
+    /// Decodes all whole stored chunks among what came before and `pieces`, and writes their chunks.
     pub(crate) fn push(&mut self, pieces: Vec<Bytes>, sink: &dyn Sink) -> Result<()> {
         self.held_bytes += pieces.iter().map(Bytes::len).sum::<usize>();
         self.pieces.extend(pieces);
@@ -137,8 +137,8 @@ impl RangeDecoder {
             let what = "range of chunks";
             return Err(self.wrong(FormatError::Truncated { at: self.at, what, needed: left + 1, left }));
         }
-        if let Some(recorder) = self.recorder.take() {
-            recorder.finish();
+        if let Some(cache_writer) = self.cache_writer.take() {
+            cache_writer.finish();
         }
         Ok(())
     }
@@ -160,15 +160,15 @@ impl RangeDecoder {
             let Some(header) = self.peek_header().map_err(|source| self.wrong(source))? else {
                 return Ok(());
             };
-            let record_len = header.record_len();
-            if self.held_bytes < record_len {
+            let total_len = header.total_len();
+            if self.held_bytes < total_len {
                 return Ok(());
             }
             if self.left.is_empty() {
                 let (at, bytes) = (self.at, self.held_bytes as u64);
                 return Err(self.wrong(FormatError::Trailing { at, what: "range of chunks", bytes }));
             }
-            self.decode_one(header, record_len)?;
+            self.decode_one(header, total_len)?;
             if self.filled >= OUT_BYTES {
                 self.flush(sink)?;
             }
@@ -176,21 +176,21 @@ impl RangeDecoder {
         Ok(())
     }
 
-    /// Decodes and hashes the record at hand, which is whole.
-    fn decode_one(&mut self, header: ChunkHeader, record_len: usize) -> Result<()> {
+    /// Decodes and hashes the stored chunk at hand, which is whole.
+    fn decode_one(&mut self, header: ChunkHeader, total_len: usize) -> Result<()> {
         let front = self.pieces.front().map_or(0, Bytes::len);
         let piece;
-        let record: &[u8] = if front >= record_len {
-            piece = self.pieces.front_mut().map(|piece| piece.split_to(record_len)).unwrap_or_default();
+        let stored_chunk: &[u8] = if front >= total_len {
+            piece = self.pieces.front_mut().map(|piece| piece.split_to(total_len)).unwrap_or_default();
             &piece
         } else {
-            join(&mut self.pieces, record_len, &mut self.scratch.joined);
+            join(&mut self.pieces, total_len, &mut self.scratch.joined);
             &self.scratch.joined
         };
         while self.pieces.front().is_some_and(Bytes::is_empty) {
             self.pieces.pop_front();
         }
-        self.held_bytes -= record_len;
+        self.held_bytes -= total_len;
 
         let chunk_len = header.chunk_len as usize;
         let out = &mut self.scratch.out;
@@ -199,7 +199,7 @@ impl RangeDecoder {
             out.resize((self.filled + chunk_len).max(OUT_BYTES + CHUNK_BYTES_MAX as usize), 0);
         }
         let raw = out.get_mut(self.filled..self.filled + chunk_len).unwrap_or_default();
-        let stored = record.get(ChunkHeader::LEN..).unwrap_or_default();
+        let stored = stored_chunk.get(ChunkHeader::LEN..).unwrap_or_default();
         let payload_at = self.at + ChunkHeader::LEN as u64;
         let decoded = self.scratch.decompressor.decompress(payload_at, header.scheme, stored, raw);
         decoded.map_err(|source| wrong(&self.xorb, source))?;
@@ -214,15 +214,15 @@ impl RangeDecoder {
                 return Err(wrong(&self.xorb, source));
             }
         }
-        if let Some(recorder) = &mut self.recorder
-            && !recorder.push(record, chunk)
+        if let Some(cache_writer) = &mut self.cache_writer
+            && !cache_writer.push(stored_chunk, chunk)
         {
-            self.recorder = None;
+            self.cache_writer = None;
         }
         self.filled += chunk_len;
         self.batch.push(chunk);
         self.left.start += 1;
-        self.at += record_len as u64;
+        self.at += total_len as u64;
         Ok(())
     }
 
@@ -280,7 +280,7 @@ impl RangeDecoder {
         Ok(())
     }
 
-    /// The header of the record at hand; `None` if it takes more bytes to know.
+    /// The header of the stored chunk at hand; `None` if it takes more bytes to know.
     fn peek_header(&self) -> std::result::Result<Option<ChunkHeader>, FormatError> {
         if self.held_bytes < ChunkHeader::LEN {
             return Ok(None);
@@ -355,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Chunks of a xorb, and its records.
+    /// Chunks of a xorb, and the stored chunks.
     fn xorb(lens: &[usize]) -> (Vec<Vec<u8>>, Vec<u8>, Vec<usize>) {
         let mut builder = XorbBuilder::new(Policy::Auto);
         let chunks: Vec<Vec<u8>> = (0..)
@@ -389,7 +389,7 @@ mod tests {
             steps in prop::collection::vec(1..90_000_usize, 1..9),
             spans in prop::collection::vec((0..24_u32, 1..24_u32), 1..12),
         ) {
-            let (chunks, records, ends) = xorb(&lens);
+            let (chunks, stored, ends) = xorb(&lens);
             let count = lens.len() as u32;
             let (first, last) = (count / 3, count);
             let uses: Vec<_> = spans.iter().enumerate().map(|(file, (start, len))| {
@@ -399,7 +399,7 @@ mod tests {
             let at = if first == 0 { 0 } else { ends[first as usize - 1] };
             let files = Files::default();
             let mut decoder = RangeDecoder::new(XorbHash::ZERO, first..last, at as u64, uses.clone(), Scratch::default());
-            let mut rest = Bytes::copy_from_slice(&records[at..]);
+            let mut rest = Bytes::copy_from_slice(&stored[at..]);
             for step in steps.iter().cycle() {
                 let pieces = vec![rest.split_to((*step).min(rest.len())), rest.split_to((step / 3).min(rest.len()))];
                 decoder.push(pieces, &files).unwrap();
@@ -416,12 +416,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decoded_before_a_cut_is_kept_and_the_rest_is_named() {
-        let (chunks, records, ends) = xorb(&[5000; 9]);
+    fn what_was_decoded_before_a_cut_counts_and_the_rest_is_named() {
+        let (chunks, stored, ends) = xorb(&[5000; 9]);
         let uses = vec![place(0, 0..9, 0, &chunks), place(1, 2..4, 0, &chunks)];
         let files = Files::default();
         let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..9, 0, uses, Scratch::default());
-        decoder.push(vec![Bytes::copy_from_slice(&records[..ends[2] + 100])], &files).unwrap();
+        decoder.push(vec![Bytes::copy_from_slice(&stored[..ends[2] + 100])], &files).unwrap();
         assert_eq!(decoder.finish().unwrap_err().kind(), ErrorKind::Corrupt);
         let (rest, _) = decoder.into_rest();
         assert_eq!(
@@ -433,15 +433,15 @@ mod tests {
 
     #[test]
     fn records_that_are_too_many_too_long_or_broken_are_corrupt() {
-        let (chunks, records, _) = xorb(&[5000; 4]);
-        let all = Bytes::from(records);
+        let (chunks, stored, _) = xorb(&[5000; 4]);
+        let all = Bytes::from(stored);
         let decode = |bytes: Bytes, uses: Vec<Destination>, count: u32| {
             let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..count, 0, uses, Scratch::default());
             decoder.push(vec![bytes], &Files::default()).and_then(|()| decoder.finish())
         };
         let whole = place(0, 0..4, 0, &chunks);
         decode(all.clone(), vec![whole.clone()], 4).unwrap();
-        assert!(decode(all.clone(), vec![place(0, 0..3, 0, &chunks)], 3).is_err(), "a record too many");
+        assert!(decode(all.clone(), vec![place(0, 0..3, 0, &chunks)], 3).is_err(), "a chunk too many");
         let lying = Destination { bytes: 0..19_999, ..whole.clone() };
         assert!(decode(all.clone(), vec![lying], 4).is_err(), "a term that is longer than it says");
         let mut broken = all.to_vec();

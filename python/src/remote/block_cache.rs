@@ -1,4 +1,4 @@
-//! Kept: blocks of a pack in a hub, on this disk. Once fetched, a record is read as from a local file.
+//! Cache of blocks of a remote pack on the local disk. Once fetched, a record is read as from a local file.
 //!
 //! A pack has a file with holes, and beside it one byte for each block that says whether it is there. Several processes may use
 //! and fill them at once. Blocks are named by the content of the file they are of, so they never become wrong; what a crash left
@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 /// The blocks of one file.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct BlockCache {
     data: File,
     marks: File,
     /// Blocks that this process knows to be there.
@@ -22,8 +22,8 @@ pub(super) struct Kept {
     size: u64,
 }
 
-impl Kept {
-    /// The blocks of a file of that name and size in `folder`, which is kept below `bytes_max`: files that were not written for
+impl BlockCache {
+    /// The blocks of a file of that name and size in `folder`, which is limited to `bytes_max`: files that were not written for
     /// longest go first. None where the file alone has more.
     pub(super) fn open(folder: &Path, name: &str, size: u64, bytes_max: u64) -> io::Result<Option<Self>> {
         if size > bytes_max {
@@ -46,7 +46,7 @@ impl Kept {
         Ok(Some(Self { data, marks, seen, size }))
     }
 
-    /// What has to be fetched before `range` can be read, in whole blocks.
+    /// Ranges to fetch before `range` can be read, in whole blocks.
     pub(super) fn missing(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut gaps: Vec<Range<u64>> = Vec::new();
         for block in range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES) {
@@ -76,8 +76,8 @@ impl Kept {
         is_there
     }
 
-    /// Keeps whole blocks, from the beginning of the first.
-    pub(super) fn put(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
+    /// Writes whole blocks, from the beginning of the first.
+    pub(super) fn write(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
         self.data.write_all_at(bytes, start)?;
         let end = start + bytes.len() as u64;
         for block in start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
@@ -98,11 +98,11 @@ impl Kept {
 }
 
 /// Removes other files until those that are left take at most that many bytes of the disk.
-fn make_room(folder: &Path, keep: &Path, bytes_max: u64) -> io::Result<()> {
+fn make_room(folder: &Path, except: &Path, bytes_max: u64) -> io::Result<()> {
     let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)? {
         let (entry, is_marks) = entry.map(|entry| (entry.path(), entry.path().extension().is_some()))?;
-        if is_marks || entry == keep {
+        if is_marks || entry == except {
             continue;
         }
         // Gone since, perhaps: another process makes room too.
@@ -128,5 +128,5 @@ fn make_room(folder: &Path, keep: &Path, bytes_max: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What is fetched at least: some records of pictures, many of text.
+/// Smallest fetch: some records of pictures, many of text.
 const BLOCK_BYTES: u64 = 256 << 10;

@@ -1,4 +1,4 @@
-//! Writing: a file grows under another name and gets its own when its hash is right.
+//! Writer: a file grows under a temporary name and is renamed when its hash is right.
 //!
 //! A large file grows as `NAME.part` with a [journal](super::journal) beside it, and a later pull goes on with both. Small files are
 //! staged in one folder, verified there and renamed together. Until then whatever lies at the target stays as it is.
@@ -16,8 +16,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use sha2::Digest as _;
 use xet::{ChunkHash, FileHash, Sha256};
 
-use super::decode::Sink;
-use super::journal::{Journal, Opened, Run, is_still_at};
+use super::decoder::Sink;
+use super::journal::{Journal, OpenJournal, Run, is_still_at};
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -31,15 +31,15 @@ pub(super) struct PartFile {
     file: FileHash,
     target: PathBuf,
     path: PathBuf,
-    place: Place,
-    state: Mutex<State>,
+    place: TempPath,
+    state: Mutex<WriteState>,
     expected: OnceLock<Expected>,
     /// Temporary files of killed pulls that opening it removed or wrote over.
     leftovers: u64,
 }
 
 #[derive(Debug)]
-enum Place {
+enum TempPath {
     /// A file of its own that stays open, with a journal if a later pull may go on.
     Open { file: File, journal: Option<(PathBuf, Mutex<Journal>)> },
     /// One of many: opened for each write, of which most files need one.
@@ -47,7 +47,7 @@ enum Place {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WriteState {
     runs: WrittenRanges,
     /// The first thing that went wrong with the disk. Others who share a fetch are not bothered by it.
     error: Option<Error>,
@@ -107,9 +107,9 @@ impl PartFile {
             }
         };
         let abandoned = leftovers::remove_abandoned(&target);
-        let Some(Opened { journal, claims }) = opened else {
+        let Some(OpenJournal { journal, claims }) = opened else {
             let (path, file) = leftovers::create_own(&target).map_err(named)?;
-            let mut part = Self::new(file_hash, target, path, Place::Open { file, journal: None });
+            let mut part = Self::new(file_hash, target, path, TempPath::Open { file, journal: None });
             part.leftovers = abandoned;
             return Ok((part, Vec::new()));
         };
@@ -117,7 +117,7 @@ impl PartFile {
         let file =
             File::options().read(true).write(true).create(true).truncate(claims.is_empty()).open(&path);
         let file = file.map_err(|error| Error::io(&path, error))?;
-        let place = Place::Open { file, journal: Some((journal_path, Mutex::new(journal))) };
+        let place = TempPath::Open { file, journal: Some((journal_path, Mutex::new(journal))) };
         let mut part = Self::new(file_hash, target, path, place);
         part.leftovers = abandoned + u64::from(is_useless);
         Ok((part, claims))
@@ -135,10 +135,10 @@ impl PartFile {
 
     /// One of many small files.
     pub(super) fn staged(file: FileHash, target: PathBuf, stage: &StagingDir) -> Self {
-        Self::new(file, target, stage.next(), Place::Staged)
+        Self::new(file, target, stage.next(), TempPath::Staged)
     }
 
-    fn new(file: FileHash, target: PathBuf, path: PathBuf, place: Place) -> Self {
+    fn new(file: FileHash, target: PathBuf, path: PathBuf, place: TempPath) -> Self {
         Self { file, target, path, place, state: Mutex::default(), expected: OnceLock::new(), leftovers: 0 }
     }
 
@@ -149,13 +149,13 @@ impl PartFile {
 
     /// Makes room up to `end`. Blocks that are reserved at once are cheaper to write, and a full disk shows early.
     pub(super) fn reserve(&self, end: u64) -> Result<()> {
-        let Place::Open { file, .. } = &self.place else { return Ok(()) };
+        let TempPath::Open { file, .. } = &self.place else { return Ok(()) };
         reserve(file, end).map_err(|error| Error::io(&self.path, error))
     }
 
     /// Reads claimed chunks and keeps those that are right; returns how many bytes.
     pub(super) fn verify(&self, claim: &Run) -> Result<u64> {
-        let Place::Open { file, .. } = &self.place else { return Ok(0) };
+        let TempPath::Open { file, .. } = &self.place else { return Ok(0) };
         let mut buffer = Vec::new();
         let mut at = claim.at;
         let mut good = Run { at, chunks: Vec::new() };
@@ -202,12 +202,12 @@ impl PartFile {
     pub(super) fn forget(&self) -> Result<()> {
         self.lock().runs = WrittenRanges::default();
         match &self.place {
-            Place::Open { journal: Some((path, journal)), .. } => {
+            TempPath::Open { journal: Some((path, journal)), .. } => {
                 journal.lock().expect(NO_PANIC).clear().map_err(|error| Error::io(path, error))
             }
-            Place::Open { .. } => Ok(()),
+            TempPath::Open { .. } => Ok(()),
             // What was wrong may have been longer, too.
-            Place::Staged => drop_file(&self.path).map_err(|error| Error::io(&self.path, error)),
+            TempPath::Staged => drop_file(&self.path).map_err(|error| Error::io(&self.path, error)),
         }
     }
 
@@ -247,21 +247,21 @@ impl PartFile {
     pub(super) fn finalize(&self, size: u64, sync: bool) -> Result<()> {
         let named = |error| Error::io(&self.path, error);
         match &self.place {
-            Place::Open { file, .. } => {
+            TempPath::Open { file, .. } => {
                 file.set_len(size).map_err(named)?;
                 if let Ok(metadata) = self.target.metadata() {
                     file.set_permissions(metadata.permissions()).map_err(named)?;
                 }
                 if sync { file.sync_all().map_err(named) } else { Ok(()) }
             }
-            Place::Staged if size == 0 => File::create(&self.path).map(|_| ()).map_err(named),
-            Place::Staged => Ok(()),
+            TempPath::Staged if size == 0 => File::create(&self.path).map(|_| ()).map_err(named),
+            TempPath::Staged => Ok(()),
         }
     }
 
     /// Gives the file its name; what was there before is gone.
     pub(super) fn rename(&self, sync: bool) -> Result<()> {
-        if let Place::Open { file, .. } = &self.place
+        if let TempPath::Open { file, .. } = &self.place
             && !is_still_at(file, &self.path)
         {
             let message = format!("{}: another file took its place; pull again", self.path.display());
@@ -275,7 +275,7 @@ impl PartFile {
             moved => moved,
         };
         moved.map_err(|error| Error::io(&self.target, error))?;
-        if let Place::Open { journal, .. } = &self.place {
+        if let TempPath::Open { journal, .. } = &self.place {
             if let Some((path, _)) = journal {
                 // Nothing depends on its absence: it claims chunks of a file that is there no more.
                 let _ = fs::remove_file(path);
@@ -296,30 +296,30 @@ impl PartFile {
 
     /// Whether this is one of many small files.
     pub(super) fn is_staged(&self) -> bool {
-        matches!(self.place, Place::Staged)
+        matches!(self.place, TempPath::Staged)
     }
 
     fn write_at(&self, at: u64, raw: &[u8], chunks: &[Chunk]) -> io::Result<()> {
         match &self.place {
-            Place::Open { file, journal } => {
+            TempPath::Open { file, journal } => {
                 write_all_at(file, raw, at)?;
                 match journal {
                     Some((_, journal)) => journal.lock().expect(NO_PANIC).push(at, chunks),
                     None => Ok(()),
                 }
             }
-            Place::Staged if at == 0 => {
+            TempPath::Staged if at == 0 => {
                 let mut file = File::options().write(true).create(true).truncate(false).open(&self.path)?;
                 file.write_all(raw)
             }
-            Place::Staged => {
+            TempPath::Staged => {
                 let file = File::options().write(true).create(true).truncate(false).open(&self.path)?;
                 write_all_at(&file, raw, at)
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriteState> {
         self.state.lock().expect(NO_PANIC)
     }
 }
@@ -327,7 +327,7 @@ impl PartFile {
 impl Drop for PartFile {
     /// Removes a file that no later pull could resume. A part that was renamed is not there any more, and a stage goes as a whole.
     fn drop(&mut self) {
-        if matches!(self.place, Place::Open { journal: None, .. }) {
+        if matches!(self.place, TempPath::Open { journal: None, .. }) {
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! Fetching: one range of a xorb, from the cache or from the server, decoded while it arrives.
+//! Fetcher: one range of a xorb, from the cache or from the server, decoded while it arrives.
 //!
 //! Nothing waits for ever. When a request gives no bytes for a while a second one is sent and the first to go on wins; when
 //! neither does, or bytes come too slowly, the range is given up and planned anew with fresh URLs.
@@ -15,7 +15,7 @@ use xet::XorbHash;
 
 use super::Puller;
 use super::cpu_pool::join;
-use super::decode::{Destination, RangeDecoder, Sink};
+use super::decoder::{Destination, RangeDecoder, Sink};
 use crate::cache::CachedRange;
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// When to stop waiting.
 #[derive(Debug, Clone)]
 pub struct Patience {
-    /// Without a byte for so long, the same is asked for a second time.
+    /// Time without a byte after which a second request for the same bytes starts.
     pub hedge_after: Duration,
     /// Without enough bytes for so long, a request is given up.
     pub stall_after: Duration,
@@ -57,7 +57,7 @@ pub(super) struct FetchJob {
 
 /// What became of a unit.
 #[derive(Debug)]
-pub(super) struct Fetched {
+pub(super) struct FetchOutcome {
     /// What was not written.
     pub(super) rest: Vec<Destination>,
     /// Whether it was the cache that failed: the wrong entry is deleted, and it counts as no failure of the server.
@@ -66,7 +66,7 @@ pub(super) struct Fetched {
 }
 
 /// Fetches a unit and writes what it holds.
-pub(super) async fn unit(puller: &Puller, unit: FetchJob, sink: Arc<dyn Sink>) -> Fetched {
+pub(super) async fn unit(puller: &Puller, unit: FetchJob, sink: Arc<dyn Sink>) -> FetchOutcome {
     let stored_bytes = unit.stored.end - unit.stored.start;
     let held_bytes = stored_bytes.min(2 * SEGMENT_BYTES as u64 + (1 << 20)) + (1 << 20);
     let _memory = puller.memory.reserve(held_bytes).await;
@@ -82,7 +82,7 @@ pub(super) async fn unit(puller: &Puller, unit: FetchJob, sink: Arc<dyn Sink>) -
         // A thread that decoded is gone, and with it what it knew.
         (result, None) => (Vec::new(), result.err()),
     };
-    Fetched { rest, by_cache: work.by_cache, error }
+    FetchOutcome { rest, by_cache: work.by_cache, error }
 }
 
 type Job = tokio::task::JoinHandle<(RangeDecoder, Result<()>)>;
@@ -103,8 +103,8 @@ impl Work<'_> {
         let scratch = self.puller.pool.take_scratch();
         let cached = match &self.puller.cache {
             Some(cache) => {
-                let (cache, wanted) = (cache.clone(), chunks.clone());
-                self.puller.pool.run(move || cache.find(&xorb, wanted)).await?
+                let (cache, requested) = (cache.clone(), chunks.clone());
+                self.puller.pool.run(move || cache.find(&xorb, requested)).await?
             }
             None => None,
         };
@@ -121,8 +121,8 @@ impl Work<'_> {
             self.by_cache = true;
             return Err(Error::new(ErrorKind::Expired, format!("xorb {xorb} is not in the cache any more")));
         };
-        let recorder = self.puller.cache.as_ref().and_then(|cache| cache.recorder(xorb, chunks));
-        self.decoder = Some(decoder.record(recorder));
+        let cache_writer = self.puller.cache.as_ref().and_then(|cache| cache.writer(xorb, chunks));
+        self.decoder = Some(decoder.with_cache(cache_writer));
         let _entry = self.puller.concurrency.enter().await;
         let result = self.receive(cas, url, stored).await;
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
@@ -259,17 +259,17 @@ impl<'a> WatchedStream<'a> {
             Ok(item) => item,
             Err(_) => self.next_of_two().await?,
         };
-        let wanted = self.stored.end - self.stored.start;
+        let requested = self.stored.end - self.stored.start;
         let Some(piece) = item.transpose()? else {
-            if self.received < wanted {
-                let message = format!("a download ended after {} of {wanted} bytes", self.received);
+            if self.received < requested {
+                let message = format!("a download ended after {} of {requested} bytes", self.received);
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
             return Ok(None);
         };
         self.received += piece.len() as u64;
-        if self.received > wanted {
-            let message = format!("a download has more than the {wanted} bytes that were asked for");
+        if self.received > requested {
+            let message = format!("a download has more than the {requested} bytes requested");
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         self.watch(piece.len() as u64)?;
@@ -319,7 +319,7 @@ impl<'a> WatchedStream<'a> {
     }
 }
 
-/// Asks for a range again and drops what is here already; gives the first bytes that are new.
+/// Requests a range again and skips the bytes received before; returns the first new ones.
 async fn second(
     cas: &dyn Cas,
     url: &str,
