@@ -32,7 +32,7 @@ use crate::transfer;
 #[command(after_help = "Examples:\n  drystone cas get --store data HASH -o model.safetensors\n  \
                         drystone cas get --endpoint https://hub.example.com HASH --range 0-1024 -o - | xxd\n  \
                         drystone cas get --store data --from-json list.json -o folder --json")]
-pub(super) struct Get {
+pub(crate) struct Get {
     /// The file's hash
     #[arg(value_name = "HASH", required_unless_present = "from_json", conflicts_with = "from_json")]
     hash: Option<FileHash>,
