@@ -41,10 +41,10 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// More than there is: waiting would never end.
-    #[error("{asked} bytes are more than the memory budget of {total}")]
+    #[error("{requested} bytes are more than the memory budget of {total}")]
     TooLarge {
         /// Bytes asked for.
-        asked: u64,
+        requested: u64,
         /// Bytes there are.
         total: u64,
     },
@@ -128,7 +128,7 @@ impl Budget {
     fn blocks_of(&self, bytes: u64) -> Result<u32, Refusal> {
         let total = self.shared.total_blocks;
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).ok().filter(|blocks| *blocks <= total);
-        blocks.ok_or(Refusal::TooLarge { asked: bytes, total: u64::from(total) * BLOCK_BYTES })
+        blocks.ok_or(Refusal::TooLarge { requested: bytes, total: u64::from(total) * BLOCK_BYTES })
     }
 
     fn permit(&self, held: OwnedSemaphorePermit, blocks: u32) -> Permit {
@@ -226,10 +226,13 @@ mod tests {
     #[tokio::test]
     async fn more_than_there_is_is_refused_at_once() {
         let budget = Budget::new(MIB, 8);
-        for asked in [MIB + 1, u64::MAX] {
-            assert_eq!(budget.acquire(asked).await.unwrap_err(), Refusal::TooLarge { asked, total: MIB });
+        for requested in [MIB + 1, u64::MAX] {
+            assert_eq!(
+                budget.acquire(requested).await.unwrap_err(),
+                Refusal::TooLarge { requested, total: MIB }
+            );
         }
-        assert_eq!(Refusal::TooLarge { asked: 1, total: 0 }.code().status(), 413);
+        assert_eq!(Refusal::TooLarge { requested: 1, total: 0 }.code().status(), 413);
         assert!(Budget::new(0, 1).acquire(1).await.is_err());
         assert!(Budget::new(u64::MAX, 1).acquire(1 << 40).await.is_ok());
     }

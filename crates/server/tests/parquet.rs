@@ -170,9 +170,9 @@ fn files_of_pyarrow_show_their_first_rows() {
     for name in ["v1_none", "v1_snappy", "v1_gzip", "v1_zstd", "v1_lz4", "v2_zstd"] {
         let shown = parquet::show(&golden(name)).unwrap();
         for ((column, kind, rule), found) in rules.iter().zip(&shown) {
-            let wanted: Vec<_> = (0..20).map(rule).collect();
+            let length: Vec<_> = (0..20).map(rule).collect();
             assert_eq!((column, kind), (&found.0.as_str(), &found.1.as_str()), "{name}");
-            assert_eq!(found.2, Ok(wanted), "{name}: {column}");
+            assert_eq!(found.2, Ok(length), "{name}: {column}");
         }
         assert_eq!(shown[17].2, Err("a list".to_owned()));
         assert_eq!(shown[18].2, Ok(vec!["null".to_owned(); 20]));
@@ -239,7 +239,7 @@ fn footers_that_lie_are_refused() {
     // Two thousand million elements in a few bytes; a structure in a structure without end.
     assert!(!parquet::is_footer(&[0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 7]));
     assert!(!parquet::is_footer(&[0x7c].repeat(10_000)));
-    // Four million empty elements, of which few are kept.
+    // Four million empty elements, of which few are stored.
     let mut many = vec![0x29, 0xfc, 0x80, 0x89, 0x7a];
     many.resize(2_000_000 + many.len() + 1, 0);
     let (is_footer, peak) = measure(|| parquet::is_footer(&many));

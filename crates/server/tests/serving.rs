@@ -34,9 +34,10 @@ async fn start(config: ServeConfig, tls: Option<Tls>) -> Running {
     if let Some(tls) = tls {
         state = state.with_tls(tls);
     }
-    let (stop, told) = oneshot::channel::<()>();
+    let (stop, answers) = oneshot::channel::<()>();
     let (app, served) = (server::app(state.clone()), state.clone());
-    let ended = tokio::spawn(async move { serve(listener, app, &served, async { drop(told.await) }).await });
+    let ended =
+        tokio::spawn(async move { serve(listener, app, &served, async { drop(answers.await) }).await });
     Running { address, state, stop, ended }
 }
 
@@ -120,7 +121,7 @@ async fn a_new_certificate_is_shown_once_it_was_read_again() {
     let running = start(config, Some(tls.clone())).await;
     let new = certificate();
     put(folder.path(), &new);
-    assert!(connect(running.address, new.cert.der()).await.is_err(), "nobody told it to");
+    assert!(connect(running.address, new.cert.der()).await.is_err(), "nobody answers it to");
     tls.reload().unwrap();
     let mut stream = connect(running.address, new.cert.der()).await.unwrap();
     assert!(health(&mut stream).await.starts_with("HTTP/1.1 200"));
@@ -186,5 +187,9 @@ async fn a_connection_that_waits_ends_when_the_server_stops() {
     within(stream.read_exact(&mut start)).await.unwrap();
     assert_eq!(&start, b"HTTP/1.1 200");
     running.stop.send(()).unwrap();
-    assert_eq!(within(running.ended).await.unwrap().unwrap(), Stopped::Cleanly, "it was kept alive and idle");
+    assert_eq!(
+        within(running.ended).await.unwrap().unwrap(),
+        Stopped::Cleanly,
+        "it was stored alive and idle"
+    );
 }

@@ -229,9 +229,9 @@ fn metrics_count_requests_by_route_and_never_by_path() {
 
 /// Keeps what is logged.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -241,7 +241,7 @@ impl Write for Kept {
     }
 }
 
-impl<'a> MakeWriter<'a> for Kept {
+impl<'a> MakeWriter<'a> for LogBuffer {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -253,8 +253,8 @@ impl<'a> MakeWriter<'a> for Kept {
 fn logs_name_the_request_and_neither_token_nor_signature() {
     let folder = tempfile::tempdir().unwrap();
     for (n, format) in [LogFormat::Text, LogFormat::Json].into_iter().enumerate() {
-        let kept = Kept::default();
-        let subscriber = crate::logs::subscriber(format, LogLevel::Debug, kept.clone());
+        let buffer = LogBuffer::default();
+        let subscriber = crate::logs::subscriber(format, LogLevel::Debug, buffer.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let id = tracing::subscriber::with_default(subscriber, || {
             runtime.block_on(async {
@@ -269,7 +269,7 @@ fn logs_name_the_request_and_neither_token_nor_signature() {
                 send(app(state), request).await.headers()["x-request-id"].to_str().unwrap().to_owned()
             })
         });
-        let log = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let log = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
         assert!(log.contains(&id) && log.contains("/v1/telemetry") && log.contains("400"), "{log}");
         assert!(log.contains("0192-session"), "{log}");
         assert!(!log.contains("secretsignature") && !log.contains("eyJ") && !log.contains("Bearer"), "{log}");

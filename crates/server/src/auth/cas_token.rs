@@ -369,8 +369,8 @@ mod tests {
     fn neither_token_nor_key_is_printed() {
         let tokens = CasTokens::new(&ring());
         let issued = tokens.issue(&claims(TokenScope::Read));
-        let shown = format!("{issued:?} {tokens:?}");
-        assert!(!shown.contains(issued.token.expose()) && !shown.contains("eyJ"), "{shown}");
+        let text = format!("{issued:?} {tokens:?}");
+        assert!(!text.contains(issued.token.expose()) && !text.contains("eyJ"), "{text}");
     }
 
     proptest! {

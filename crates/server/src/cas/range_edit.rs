@@ -29,10 +29,10 @@ pub(crate) async fn windows(
     let header = header.ok_or_else(|| {
         invalid(format!("say in {} which bytes will be replaced, such as bytes=0-99", names::RANGE_DIRTY))
     })?;
-    let asked = parse_bounded_ranges(header, DIRTY_RANGES_MAX)
+    let ranges = parse_bounded_ranges(header, DIRTY_RANGES_MAX)
         .map_err(|error| invalid(format!("{}: {error}", names::RANGE_DIRTY)))?;
     let file_bytes = store.file_bytes(&grant, file).await?;
-    let dirty: Option<Vec<_>> = asked.iter().map(|range| range.clip_to(file_bytes)).collect();
+    let dirty: Option<Vec<_>> = ranges.iter().map(|range| range.clip_to(file_bytes)).collect();
     let dirty = dirty.ok_or_else(|| {
         invalid(format!("{}: a range begins at or after the end, {file_bytes}", names::RANGE_DIRTY))
     })?;

@@ -49,7 +49,7 @@ impl DataDir {
         fs::create_dir_all(&self.folder).map_err(failed)?;
         let draft = self.write_draft(ADMIN_FILE, &token).map_err(failed)?;
         fs::rename(&draft, self.admin_token_file()).map_err(failed)?;
-        let wanted = NewToken {
+        let new_token = NewToken {
             label: "first admin token".to_owned(),
             subject: "admin".to_owned(),
             rights: Rights::Admin,
@@ -57,7 +57,7 @@ impl DataDir {
             expires_s: None,
         };
         let actor = store::audit::Actor::named("server (first start)");
-        store::audit::by(actor, tokens.add(&wanted.row(&token, now_s))).await
+        store::audit::by(actor, tokens.add(&new_token.row(&token, now_s))).await
     }
 
     /// Removes the file of the first admin token when it holds this one. Tells whether it did.

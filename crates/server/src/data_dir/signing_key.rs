@@ -34,8 +34,8 @@ impl DataDir {
         let agreed: [u8; 32] = agreed
             .try_into()
             .map_err(|_| Error::new(ErrorKind::Corrupt, format!("catalog: {KEY_FILE} is not 32 bytes")))?;
-        let kept = self.secret_or_new(KEY_FILE, || Secret::new(hex(&agreed))).map_err(in_folder)?;
-        let ring = read_key(&kept).map_err(in_folder)?;
+        let stored = self.secret_or_new(KEY_FILE, || Secret::new(hex(&agreed))).map_err(in_folder)?;
+        let ring = read_key(&stored).map_err(in_folder)?;
         if ring.current_bytes().expose() != &agreed {
             let message = format!(
                 "{} is not the key that the catalog keeps for all its servers: remove the file to take the catalog's",
@@ -118,6 +118,6 @@ mod tests {
         fs::write(&file, hex(&[7; 32])).unwrap();
         let keys = data_dir.shared_keys(&config, &catalog).await.unwrap();
         assert_eq!(id(&keys), id(&KeyRing::new(Key::new([7; 32]))));
-        assert!(data_dir.keys().is_err(), "it is kept in one place");
+        assert!(data_dir.keys().is_err(), "it is stored in one place");
     }
 }

@@ -113,9 +113,9 @@ async fn reserve(announced: Option<u64>, budget: &Budget, bounds: Bounds) -> Res
     }
     let len = announced.unwrap_or(bounds.bytes_max);
     // A body that fits must not be refused for what handling it costs: then it has all there is, alone.
-    let wanted = len.saturating_mul(bounds.memory_factor).min(bounds.held_bytes_max);
-    let wanted = wanted.min(budget.usage().total_bytes.max(len));
-    Ok(budget.acquire(wanted).await?)
+    let needed = len.saturating_mul(bounds.memory_factor).min(bounds.held_bytes_max);
+    let needed = needed.min(budget.usage().total_bytes.max(len));
+    Ok(budget.acquire(needed).await?)
 }
 
 /// The next piece of a body, if it comes in time.

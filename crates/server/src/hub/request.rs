@@ -27,7 +27,7 @@ use crate::http::{self, refusal_time};
 use crate::state::AppState;
 
 /// A request as handlers want it: who asks, the store they ask, and the parts of the path.
-pub(crate) struct Asked {
+pub(crate) struct HubRequest {
     pub(crate) state: AppState,
     pub(crate) store: Store,
     /// `None` for somebody without a token.
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
     pub(crate) query: Query,
 }
 
-impl FromRequestParts<AppState> for Asked {
+impl FromRequestParts<AppState> for HubRequest {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
@@ -54,7 +54,7 @@ impl FromRequestParts<AppState> for Asked {
     }
 }
 
-impl Asked {
+impl HubRequest {
     /// A request of somebody who is known already.
     pub(crate) async fn by(
         mut who: Option<Principal>,
@@ -97,7 +97,7 @@ fn kind_in(path: &str) -> Kind {
     Kind::ALL.into_iter().find(|kind| Some(kind.plural()) == first).unwrap_or(Kind::Model)
 }
 
-impl Asked {
+impl HubRequest {
     /// A part of the path, decoded.
     pub(crate) fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
@@ -146,12 +146,12 @@ impl Asked {
     }
 
     /// The repository of the path, for whoever may read it.
-    pub(crate) async fn readable(&self) -> Result<RepoRow, ApiError> {
-        self.readable_repo(&self.repo_name()?).await
+    pub(crate) async fn require_read(&self) -> Result<RepoRow, ApiError> {
+        self.require_read_repo(&self.repo_name()?).await
     }
 
     /// The repository of the path and its commit of the path's revision, for whoever may read it.
-    pub(crate) async fn readable_at(&self) -> Result<(RepoRow, Oid), ApiError> {
+    pub(crate) async fn require_read_at(&self) -> Result<(RepoRow, Oid), ApiError> {
         let (revision, begin) = (self.revision(), Instant::now());
         let found = self.store.repo_at(&self.repo_name()?, revision).await?;
         let Some((repo, resolved)) = found.filter(|(repo, _)| self.may_read(repo)) else {
@@ -163,7 +163,7 @@ impl Asked {
     }
 
     /// A repository, for whoever may read it.
-    pub(crate) async fn readable_repo(&self, name: &RepoName) -> Result<RepoRow, ApiError> {
+    pub(crate) async fn require_read_repo(&self, name: &RepoName) -> Result<RepoRow, ApiError> {
         let begin = Instant::now();
         match self.store.repo(name).await?.filter(|repo| self.may_read(repo)) {
             Some(repo) => Ok(repo),
@@ -175,24 +175,24 @@ impl Asked {
     }
 
     /// The repository of the path, for whoever may write to it.
-    pub(crate) async fn writable(&self) -> Result<RepoRow, ApiError> {
-        self.writable_repo(&self.repo_name()?).await
+    pub(crate) async fn require_write(&self) -> Result<RepoRow, ApiError> {
+        self.require_write_repo(&self.repo_name()?).await
     }
 
     /// A repository, for whoever may write to it.
-    pub(crate) async fn writable_repo(&self, name: &RepoName) -> Result<RepoRow, ApiError> {
-        let repo = self.readable_repo(name).await?;
+    pub(crate) async fn require_write_repo(&self, name: &RepoName) -> Result<RepoRow, ApiError> {
+        let repo = self.require_read_repo(name).await?;
         // The name as it is spelled: rights are given by it.
-        self.require_write_to(&repo.name, Some(repo.id))?;
+        self.require_write_in(&repo.name, Some(repo.id))?;
         Ok(repo)
     }
 
     /// Refuses a caller who may not create a repository of this name.
-    pub(crate) fn require_write(&self, name: &RepoName) -> Result<(), ApiError> {
-        self.require_write_to(name, None)
+    pub(crate) fn require_create(&self, name: &RepoName) -> Result<(), ApiError> {
+        self.require_write_in(name, None)
     }
 
-    fn require_write_to(&self, name: &RepoName, id: Option<RepoId>) -> Result<(), ApiError> {
+    fn require_write_in(&self, name: &RepoName, id: Option<RepoId>) -> Result<(), ApiError> {
         let who = self.who.as_ref().ok_or(Refusal::Missing)?;
         if who.rights == Rights::Read {
             return Err(Refusal::Scope.into());
@@ -235,7 +235,7 @@ impl Asked {
     }
 
     /// Namespaces whose private repositories may be listed; `None` for all.
-    pub(crate) fn private_of(&self) -> Option<Vec<String>> {
+    pub(crate) fn visible_private_namespaces(&self) -> Option<Vec<String>> {
         match &self.who {
             Some(who) => who.visible_private_namespaces(),
             None => Some(Vec::new()),
@@ -279,7 +279,7 @@ impl Asked {
     }
 
     /// Refuses a revision that is not there.
-    pub(crate) async fn revision_must_be(&self, repo: &RepoRow) -> Result<(), ApiError> {
+    pub(crate) async fn require_revision(&self, repo: &RepoRow) -> Result<(), ApiError> {
         self.resolved(repo).await.map(|_| ())
     }
 

@@ -14,7 +14,7 @@ use crate::http::error::ApiError;
 pub(crate) struct Unsupported(Option<Value>);
 
 impl Unsupported {
-    fn asks_for_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         match &self.0 {
             None | Some(Value::Null | Value::Bool(false)) => true,
             Some(Value::String(text)) => text.is_empty(),
@@ -27,7 +27,7 @@ impl Unsupported {
 
 /// Refuses the first of these fields that asks for something; each has its name and what it would need.
 pub(crate) fn refuse(fields: &[(&str, &Unsupported, &str)]) -> Result<(), ApiError> {
-    match fields.iter().find(|(_, value, _)| !value.asks_for_nothing()) {
+    match fields.iter().find(|(_, value, _)| !value.is_empty()) {
         Some((name, _, what)) => {
             Err(ApiError::invalid(format!("{name}: this server does not support {what}")))
         }

@@ -72,8 +72,8 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
             let days = days(&sent)?;
             let expires_s = (days > 0).then(|| now_s.saturating_add(days.min(DAYS_MAX) * 86_400));
             let token = personal_token::make();
-            let wanted = NewToken { label, subject: name, rights, bound: who.bound(), expires_s };
-            let mut row = wanted.row(&token, now_s);
+            let new_token = NewToken { label, subject: name, rights, bound: who.bound(), expires_s };
+            let mut row = new_token.row(&token, now_s);
             row.session = session::id(visit).await?;
             store.catalog().tokens().add(&row).await?;
             page(visit, Some(token.expose().clone())).await
@@ -97,8 +97,8 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
                 return Err(ApiError::invalid("the old password is another").into());
             }
             let hash = password::hash(sent.field("new")?).map_err(ApiError::invalid)?;
-            let kept = session::id(visit).await?;
-            store.set_password(&name, Some(&hash), kept.as_deref()).await?;
+            let session = session::id(visit).await?;
+            store.set_password(&name, Some(&hash), session.as_deref()).await?;
             Ok(see_other("/-/account?changed"))
         }
         _ => Err(ApiError::invalid("no such action").into()),

@@ -17,11 +17,11 @@ use crate::web::text::as_text;
 use crate::web::visit::Visit;
 use crate::web::{read_file, repo};
 
-/// A card, or why it is not shown.
-pub(super) type Shown = Result<Arc<Card>, NotRendered>;
+/// A card, or why it is not head.
+pub(super) type RenderedCard = Result<Arc<Card>, NotRendered>;
 
 /// The README of a place's folder.
-pub(super) async fn of_folder(visit: &Visit, place: &Place) -> Result<Option<Shown>, ApiError> {
+pub(super) async fn of_folder(visit: &Visit, place: &Place) -> Result<Option<RenderedCard>, ApiError> {
     let folder = if place.path.is_empty() { String::new() } else { format!("{}/", place.path) };
     let path = format!("{folder}README.md");
     let found = visit.store.find_path(place.repo.id, place.commit, &path).await?;
@@ -35,7 +35,7 @@ pub(super) async fn of_file(
     place: &Place,
     item: &Item,
     bytes_max: u64,
-) -> Result<Option<Shown>, ApiError> {
+) -> Result<Option<RenderedCard>, ApiError> {
     let key = CardKey {
         repo: place.repo.id,
         name: place.name().clone(),
@@ -314,11 +314,11 @@ mod tests {
         cards.push(format!("{}\n{}\n{}", "|a".repeat(500), "|-".repeat(500), "|\n".repeat(100_000)));
         cards.push(format!("<a href=\"{}\">", "../".repeat(80_000)));
         for text in cards {
-            let (start, shown) = (std::time::Instant::now(), text.chars().take(30).collect::<String>());
+            let (start, head) = (std::time::Instant::now(), text.chars().take(30).collect::<String>());
             let card = render(&text, &links(""));
             // Debug builds on busy machines; unlimited work took ten times this and more.
-            assert!(start.elapsed().as_secs() < 5, "{shown}: {:?}", start.elapsed());
-            assert!(card.html.len() < 8 << 20, "{shown}: {} bytes", card.html.len());
+            assert!(start.elapsed().as_secs() < 5, "{head}: {:?}", start.elapsed());
+            assert!(card.html.len() < 8 << 20, "{head}: {} bytes", card.html.len());
         }
     }
 

@@ -50,14 +50,14 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
         hashes.push(("SHA-256", pointer::hex(&linked.sha256)));
         hashes.push(("XET", linked.file.to_string()));
     }
-    let (mut shown, mut opened) = (Preview::Nothing(String::new()), None);
+    let (mut displayed, mut opened) = (Preview::Nothing(String::new()), None);
     if pack::is_pack(&place.path) {
         match pack::of(&visit, &place, &item).await? {
             Ok(pack) => opened = Some(pack),
-            Err(why) => shown = Preview::Nothing(why),
+            Err(why) => displayed = Preview::Nothing(why),
         }
     } else {
-        shown = preview::of(&visit, &place, &item).await?;
+        displayed = preview::of(&visit, &place, &item).await?;
     }
     let map = match &item.linked {
         Some(linked) if linked.bytes > 0 => Some(file_map::of(&visit, &place, linked.file).await?),
@@ -66,5 +66,5 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let frame =
         Frame::new(&visit, place.section(), format!("{} in {}", place.file_name(), place.name().id()));
     let page = preview::page(&visit);
-    Ok(answer(&FilePage { frame, place, item, hashes, preview: shown, pack: opened, map, page }))
+    Ok(answer(&FilePage { frame, place, item, hashes, preview: displayed, pack: opened, map, page }))
 }

@@ -13,7 +13,7 @@ use xet::wire::ErrorCode;
 use xet::{FileHash, XorbHash};
 
 use crate::http::error::ApiError;
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::web::repo::{Place, short, url};
 use crate::web::text;
 use crate::web::visit::Visit;
@@ -76,7 +76,7 @@ impl FileMap {
 
 /// The map of a large file.
 pub(super) async fn of(visit: &Visit, place: &Place, file: FileHash) -> Result<FileMap, ApiError> {
-    let found = visit.store.neighbours(&Asked::grant(&place.repo)?, file).await?;
+    let found = visit.store.neighbours(&HubRequest::grant(&place.repo)?, file).await?;
     let mut seen = Seen::new(visit);
     let mut others: Vec<(FileRow, RepoRow)> = Vec::new();
     for (row, scopes) in found.others {

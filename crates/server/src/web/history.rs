@@ -34,7 +34,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let newer = page.checked_sub(1).map(url);
     let older = (skip.saturating_add(COMMITS_MAX) < total).then(|| url(page.saturating_add(1)));
     let frame = Frame::new(&visit, place.section(), format!("History of {}", place.name().id()));
-    let undelete = visit.require_write(place.name()).is_ok().then(|| undelete::page_of(place.name()));
+    let undelete = visit.require_create(place.name()).is_ok().then(|| undelete::page_of(place.name()));
     let commits = past.into_iter().map(CommitLine::from).collect();
     let now_s = visit.state.now_s();
     Ok(answer(&HistoryPage { frame, place, now_s, total, commits, newer, older, undelete }))

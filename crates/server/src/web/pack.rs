@@ -16,7 +16,7 @@ use xet::wire::routes::segment;
 
 use crate::http::error::ApiError;
 use crate::http::media_type::image_type;
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::web::pack_source::HubSource;
 use crate::web::repo::Place;
 use crate::web::text::as_text;
@@ -99,8 +99,8 @@ pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, ApiError> {
         item.filter(|item| item.mode.is_blob()).ok_or_else(|| ApiError::entry_not_found(&place.path))?;
     let number: u64 = visit.query.number("record").unwrap_or(0);
     let name = visit.query.value("entry").unwrap_or_default().to_owned();
-    let wanted = name.clone();
-    let content = read(&visit, &place, &item, move |reader| reader.read_entry(number, &wanted)).await?;
+    let entry_name = name.clone();
+    let content = read(&visit, &place, &item, move |reader| reader.read_entry(number, &entry_name)).await?;
     let content = content.map_err(|error| match error.kind() {
         ErrorKind::NotFound => ApiError::entry_not_found(&format!("{}: {name}", place.path)),
         _ => ApiError::invalid(error.to_string()),
@@ -125,7 +125,7 @@ async fn read<T: Send + 'static>(
     work: impl FnOnce(&ShardPackReader) -> Result<T, shardpack::Error> + Send + 'static,
 ) -> Result<Result<T, shardpack::Error>, ApiError> {
     let permit = visit.state.answers.acquire(READ_BYTES_MAX + stream_bytes(READ_BYTES_MAX)).await?;
-    let grant = Asked::grant(&place.repo)?;
+    let grant = HubRequest::grant(&place.repo)?;
     let source = HubSource::open(&visit.store, grant, &place.repo, item, READ_BYTES_MAX).await?;
     let options = ReadOptions {
         verify: Verify::Header,

@@ -26,7 +26,7 @@ pub(super) struct Place {
 impl Place {
     /// What a request is about, for whoever may read it.
     pub(super) async fn of(visit: &Visit) -> Result<Self, ApiError> {
-        let repo = visit.readable().await?;
+        let repo = visit.require_read().await?;
         let revision = match visit.param("revision") {
             "" => "main",
             revision => revision,
@@ -67,7 +67,7 @@ impl Place {
     }
 
     /// The revision as people say it.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn revision_label(&self) -> String {
         match self.revision == self.commit.to_string() {
             true => short(&self.commit),
             false => self.revision.clone(),

@@ -170,8 +170,8 @@ pub(super) async fn enter(
     // Not longer than what opened it.
     let expires_s = Some(state.now_s().saturating_add(SESSION_S).min(ends_s.unwrap_or(u64::MAX)));
     let label = if token.is_empty() { LABEL_BY_PASSWORD } else { LABEL };
-    let wanted = NewToken { label: label.to_owned(), subject, rights, bound, expires_s };
-    let mut row = wanted.row(&session, state.now_s());
+    let new_token = NewToken { label: label.to_owned(), subject, rights, bound, expires_s };
+    let mut row = new_token.row(&session, state.now_s());
     if let Some(by) = by {
         // So that it ends when that token is revoked.
         row.id = format!("{by}.{}", row.id);

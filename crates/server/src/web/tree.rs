@@ -21,7 +21,7 @@ struct TreePage {
     commits: u64,
     items: Vec<Item>,
     next: Option<String>,
-    readme: Option<card::Shown>,
+    readme: Option<card::RenderedCard>,
     may_upload: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let frame = Frame::new(&visit, place.section(), place.name().id());
     let last = last.into_iter().next().map(CommitLine::from);
     let now_s = visit.state.now_s();
-    let may_upload = place.is_branch() && visit.require_write(place.name()).is_ok();
+    let may_upload = place.is_branch() && visit.require_create(place.name()).is_ok();
     Ok(answer(&TreePage {
         frame,
         place,

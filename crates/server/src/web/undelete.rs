@@ -44,7 +44,7 @@ pub(super) fn page_of(name: &RepoName) -> String {
 
 /// `GET /{repo}/undelete`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
-    let repo = visit.writable().await?;
+    let repo = visit.require_write().await?;
     let rows = visit.store.left_revisions(repo.id).await?;
     let total = rows.len() as u64;
     let mut revisions = Vec::new();
@@ -62,12 +62,12 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
 /// `POST /{repo}/undelete`: a revision, as the branch that is named or where it was; or a file.
 pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
     let visit = &sent.visit;
-    let repo = visit.writable().await?;
+    let repo = visit.require_write().await?;
     if sent.form.value("revision").is_some() && sent.form.value("path").is_some() {
         return Err(ApiError::invalid("name a revision or a path").into());
     }
     let branch = sent.form.value("as").map(str::trim).filter(|branch| !branch.is_empty());
-    let shown = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
+    let target = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
         Some(path) => {
             let branch = branch.unwrap_or("main");
             visit.store.undelete_file(&repo, branch, path, &visit.author()?).await?;
@@ -80,7 +80,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
             url(&repo.name, "commits", refs::short(&name), "")
         }
     };
-    Ok(see_other(&shown))
+    Ok(see_other(&target))
 }
 
 const REVISIONS_MAX: usize = 100;

@@ -82,7 +82,7 @@ async fn no_number_is_believed() {
         for number in LARGEST.iter().chain(&IMPOSSIBLE) {
             let fill = |text: &str| text.replace('#', number).replace("OID", &oid);
             let begin = Instant::now();
-            let got = hub.ask(&hub.admin, method, &fill(uri), fill(body).as_bytes()).await;
+            let got = hub.call(&hub.admin, method, &fill(uri), fill(body).as_bytes()).await;
             let said =
                 format!("{method} {uri} {number}: {} {}", got.status, String::from_utf8_lossy(&got.body));
             assert!(got.status < 500 && begin.elapsed() < Duration::from_secs(5), "{said}");

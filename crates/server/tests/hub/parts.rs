@@ -16,13 +16,13 @@ async fn a_very_large_file_arrives_by_parts_in_any_order() {
         let hub = &hub;
         async move { hub.admin("POST", "/ann/a.git/info/lfs/objects/batch", batch).await.json() }
     };
-    assert_eq!(ask(json!(["basic"]), data.len()).await["transfer"], json!("basic"));
+    assert_eq!(call(json!(["basic"]), data.len()).await["transfer"], json!("basic"));
     assert_eq!(
-        ask(json!(["basic", "multipart"]), 64 << 16).await["transfer"],
+        call(json!(["basic", "multipart"]), 64 << 16).await["transfer"],
         json!("basic"),
         "not large enough"
     );
-    let answer = ask(json!(["basic", "multipart"]), data.len()).await;
+    let answer = call(json!(["basic", "multipart"]), data.len()).await;
     assert_eq!(answer["transfer"], json!("multipart"));
     let upload = &answer["objects"][0]["actions"]["upload"];
     let mut urls = upload["header"].as_object().unwrap().clone();

@@ -132,13 +132,13 @@ async fn a_field_that_is_given_twice_or_with_another_type_is_refused_and_nothing
             };
             let is_content = uri == "/api/validate-yaml" && field == "content";
             for text in [Some(twice), (!is_content).then(|| other.to_string())].into_iter().flatten() {
-                let got = hub.ask(&hub.admin, method, uri, text.as_bytes()).await;
+                let got = hub.call(&hub.admin, method, uri, text.as_bytes()).await;
                 let said = String::from_utf8_lossy(&got.body);
                 assert!(got.status == 400, "{method} {uri} {text}: {} {said}", got.status);
             }
         }
         for text in ["[]", "7", "{\"a\":", "{} {}", "\u{feff}{}"] {
-            let got = hub.ask(&hub.admin, method, uri, text.as_bytes()).await;
+            let got = hub.call(&hub.admin, method, uri, text.as_bytes()).await;
             assert_eq!(got.status, 400, "{method} {uri} {text}");
         }
     }
@@ -195,7 +195,7 @@ async fn pull_requests_are_filtered_before_they_are_counted() {
 async fn a_form_of_paths_is_as_strict_as_its_json() {
     let hub = hub().await;
     let send = async |form: &str| {
-        let got = hub.ask(&hub.admin, "POST", "/api/models/ann/a/paths-info/main", form.as_bytes()).await;
+        let got = hub.call(&hub.admin, "POST", "/api/models/ann/a/paths-info/main", form.as_bytes()).await;
         (got.status, String::from_utf8_lossy(&got.body).into_owned())
     };
     for form in ["paths=a.txt&expand=maybe", "paths=a.txt&expand=true&expand=false", "paths=a.txt&xyzzy=1"] {
@@ -310,7 +310,8 @@ async fn what_is_not_implemented_is_refused_unless_it_asks_for_nothing() {
     let tag = json!({"tag": "v1", "message": "the first"});
     assert_eq!(hub.admin("POST", "/api/models/ann/a/tag/main", tag).await.status, 201);
     let audit = hub.admin("GET", "/api/admin/audit?limit=5", Value::Null).await.json();
-    let noted = audit.as_array().unwrap().iter().find(|deed| deed["action"] == json!("tag.message")).unwrap();
+    let noted =
+        audit.as_array().unwrap().iter().find(|event| event["action"] == json!("tag.message")).unwrap();
     assert_eq!((&noted["target"], &noted["detail"]), (&json!("ann/a refs/tags/v1"), &json!("the first")));
 }
 

@@ -1,4 +1,4 @@
-//! What browsers and caches go by: CORS on every route they ask, and how long answers may be kept.
+//! What browsers and caches go by: CORS on every route they ask, and how long answers may be stored.
 
 use crate::hub::{Hub, sample};
 use testkit::http::{Answer, Sent};
@@ -62,9 +62,9 @@ fn a_page_of_another_site_may_ask_for_everything_a_client_asks_for() {
         ("GET", "/nothing/here".to_owned()),
     ];
     for (method, path) in &routes {
-        let wanted = "authorization, range, x-xet-session-id, content-type";
+        let length = "authorization, range, x-xet-session-id, content-type";
         let headers =
-            [ORIGIN, ("access-control-request-method", *method), ("access-control-request-headers", wanted)];
+            [ORIGIN, ("access-control-request-method", *method), ("access-control-request-headers", length)];
         let preflight = page.hub.http.send("OPTIONS", path, &headers, Sent::Nothing).unwrap();
         assert_eq!(preflight.status, 200, "{path}");
         assert_eq!(preflight.header("access-control-allow-origin"), Some("*"), "{path}");
@@ -74,7 +74,7 @@ fn a_page_of_another_site_may_ask_for_everything_a_client_asks_for() {
         );
         let allowed = listed(&preflight, "access-control-allow-headers");
         assert!(
-            wanted.split(", ").all(|name| allowed.iter().any(|found| found == name)),
+            length.split(", ").all(|name| allowed.iter().any(|found| found == name)),
             "{path}: {allowed:?}"
         );
         assert!(preflight.header("access-control-max-age").is_some(), "{path}");

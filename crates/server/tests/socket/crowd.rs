@@ -1,4 +1,4 @@
-//! Many clients at once and little memory: everyone is served or told when to come back, and nobody starves the others.
+//! Many clients at once and little memory: everyone is served or answers when to come back, and nobody starves the others.
 
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -77,7 +77,7 @@ fn overlapping_uploads_all_succeed_within_a_small_budget() {
     assert_eq!(hub.state.budget.usage().waiting, 0);
 }
 
-/// When too many wait for memory already, one more is told to come back.
+/// When too many wait for memory already, one more is answers to come back.
 #[test]
 fn who_finds_too_many_waiting_is_told_when_to_come_back() {
     let hub = small_hub(2 * MIB, 4096);

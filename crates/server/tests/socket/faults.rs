@@ -1,4 +1,4 @@
-//! Whatever fails behind the server, at whichever step of an upload: the client is told to try again, nothing that was
+//! Whatever fails behind the server, at whichever step of an upload: the client is answers to try again, nothing that was
 //! acknowledged is missing, and trying again succeeds.
 
 use crate::hub::{Hub, sample};
