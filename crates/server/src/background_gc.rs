@@ -1,4 +1,4 @@
-//! Sweeps in the background: now and then one of the servers over a store lets go of what nobody needs.
+//! Garbage collection in the background: at intervals one of the servers over a store deletes what is unreferenced.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! The memory budget: bytes that all requests share, handed out in the order they were asked for.
+//! The memory budget: bytes that all requests share, handed out in the order of the requests.
 //!
-//! Whoever wants to hold bytes takes a permit first and waits when there are none; that is the back-pressure. A request
+//! Callers acquire a permit before they hold bytes, and wait when there are none; that is the back-pressure. A request
 //! takes one permit for everything it will hold, never a second while it has one: two requests that each wait for what
 //! the other has would wait for ever. A permit can be made smaller at any time.
 
@@ -43,7 +43,7 @@ pub enum Refusal {
     /// More than there is: waiting would never end.
     #[error("{requested} bytes are more than the memory budget of {total}")]
     TooLarge {
-        /// Bytes asked for.
+        /// Bytes requested.
         requested: u64,
         /// Bytes there are.
         total: u64,
@@ -55,7 +55,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The code it is sent with.
-    pub fn code(self) -> ErrorCode {
+    pub(crate) fn code(self) -> ErrorCode {
         match self {
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::Busy => ErrorCode::Unavailable,
@@ -64,8 +64,8 @@ impl Refusal {
 }
 
 impl Budget {
-    /// A budget of so many bytes, rounded down to blocks, at which at most `waiting_max` requests may wait.
-    pub fn new(total_bytes: u64, waiting_max: u64) -> Self {
+    /// A budget of `total_bytes`, rounded down to blocks, at which at most `waiting_max` requests may wait.
+    pub(crate) fn new(total_bytes: u64, waiting_max: u64) -> Self {
         // 2^32 - 1 blocks are 16 TiB.
         let total_blocks = u32::try_from(total_bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
         let permits = usize::try_from(total_blocks).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
@@ -112,14 +112,14 @@ impl Budget {
     }
 
     /// Writes what is in use now to the metrics, under the name of this share of the memory.
-    pub fn record(&self, share: &'static str) {
+    pub(crate) fn record(&self, share: &'static str) {
         let Usage { total_bytes, in_use_bytes, waiting } = self.usage();
         for (name, value) in [
             ("drystone_memory_budget_bytes", total_bytes),
             ("drystone_memory_in_use_bytes", in_use_bytes),
             ("drystone_memory_waiting_requests", waiting),
         ] {
-            // Gauges are floating; what is lost above 2^53 does not matter to anyone who looks at them.
+            // Gauges are floating; what is lost above 2^53 does not matter for monitoring.
             #[allow(clippy::cast_precision_loss)]
             metrics::gauge!(name, "share" => share).set(value as f64);
         }
@@ -151,13 +151,13 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How many bytes, at least what was asked for.
-    pub fn bytes(&self) -> u64 {
+    /// Bytes of the permit, at least those requested.
+    pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.blocks) * BLOCK_BYTES
     }
 
     /// Gives back all but `bytes`; does nothing when it has no more than that.
-    pub fn shrink_to(&mut self, bytes: u64) {
+    pub(crate) fn shrink_to(&mut self, bytes: u64) {
         let keep = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX).min(self.blocks);
         let spare = self.blocks - keep;
         let split = usize::try_from(spare).ok().and_then(|spare| self.held.as_mut()?.split(spare));

@@ -6,7 +6,7 @@ pub(crate) use xet::hash::hex;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// Holds a value that no `Debug` shows and nothing serializes. Whoever needs it says so with [`Secret::expose`].
+/// Holds a value that no `Debug` shows and nothing serializes. [`Secret::expose`] is the way to it.
 #[derive(Clone)]
 pub struct Secret<T>(T);
 
@@ -28,7 +28,7 @@ impl<T> fmt::Debug for Secret<T> {
     }
 }
 
-/// A key of the server, under a name that follows from its bytes: whoever has the key knows the name.
+/// A key of the server, under a name that follows from its bytes: the same key has the same name everywhere.
 #[derive(Debug, Clone)]
 pub struct Key {
     id: String,

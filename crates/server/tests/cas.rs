@@ -307,7 +307,7 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
     let vectors = Vectors::open();
     let all_chunks = chunks_of(&vectors);
     let group = vectors.manifest.shards.iter().filter(|group| group.with_verification);
-    // The first chunk of a file can always be asked for.
+    // The first chunk of a file can always be queried.
     let (bytes, shard) = group
         .map(|group| vectors.read(&group.files.iter().find(|file| file.form.kind == "upload").unwrap().file))
         .map(|bytes| (bytes.clone(), Shard::parse_upload(&bytes).unwrap()))
@@ -316,7 +316,7 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
     let (term, holder) = held_by_many(&shard).unwrap();
     let (xorb, chunk) = (term.xorb, holder.chunks[term.chunks.start as usize].hash);
 
-    // Seen from the repository itself, a sister, and a stranger: HEAD of the xorb, then the dedup query.
+    // Seen from the repository itself, a sister, and an unrelated one: HEAD of the xorb, then the dedup query.
     let cases = [
         (DedupPolicy::Off, [(200, 404), (404, 404), (404, 404)]),
         (DedupPolicy::Repo, [(200, 200), (404, 404), (404, 404)]),

@@ -21,10 +21,10 @@ mod parquet {
     use pages::Stop;
 
     /// A column's path and type, and its first values or why there are none.
-    pub(super) type Shown = (String, String, Result<Vec<String>, String>);
+    pub(super) type PreviewedColumn = (String, String, Result<Vec<String>, String>);
 
     /// What a page shows of a file, which is all in memory.
-    pub(super) fn show(file: &[u8]) -> Option<Vec<Shown>> {
+    pub(super) fn show(file: &[u8]) -> Option<Vec<PreviewedColumn>> {
         let (head, magic) = file.split_last_chunk::<4>()?;
         let (head, len) = head.split_last_chunk::<4>()?;
         let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
@@ -45,8 +45,8 @@ mod parquet {
         Some(footer.columns.iter().map(shown).collect())
     }
 
-    /// A prefix of a column shows what the whole shows, or asks for more than it is.
-    pub(super) fn expect_prefixes_to_ask(file: &[u8]) {
+    /// A prefix of a column shows what the whole shows, or requests more than it is.
+    pub(super) fn expect_prefixes_to_request_more(file: &[u8]) {
         let len = u32::from_le_bytes(*file[..file.len() - 4].last_chunk().unwrap()) as usize;
         let footer = Footer::parse(&file[file.len() - 8 - len..file.len() - 8]).unwrap();
         for column in footer.columns.iter().filter(|column| !column.is_repeated) {
@@ -190,7 +190,7 @@ fn short_pages_are_put_together_and_empty_groups_passed_over() {
 }
 
 #[test]
-fn what_is_not_known_is_told_by_a_word() {
+fn what_is_not_known_is_named_by_a_word() {
     let others = parquet::show(&golden("others")).unwrap();
     assert_eq!(others[0].2, Err("encoding DELTA_BINARY_PACKED".to_owned()));
     assert_eq!(others[1].2, Err("encoding BYTE_STREAM_SPLIT".to_owned()));
@@ -201,9 +201,9 @@ fn what_is_not_known_is_told_by_a_word() {
 }
 
 #[test]
-fn a_prefix_of_a_column_asks_for_what_it_needs() {
+fn a_prefix_of_a_column_requests_what_it_needs() {
     for name in ["v1_snappy", "v2_zstd", "plain"] {
-        parquet::expect_prefixes_to_ask(&golden(name));
+        parquet::expect_prefixes_to_request_more(&golden(name));
     }
 }
 
@@ -270,7 +270,7 @@ fn page(kind: i64, raw: i64, stored: i64, values: i64) -> Vec<u8> {
 }
 
 #[test]
-fn pages_that_lie_are_told_and_cost_little() {
+fn pages_that_lie_are_reported_and_cost_little() {
     // A run of thirty ones, then integers: of two only.
     let body = [2, 0, 0, 0, 60, 1, 7, 0, 0, 0, 8, 0, 0, 0];
     let shown =

@@ -24,7 +24,7 @@ struct Hub {
     state: AppState,
     store: Store,
     now_s: Arc<AtomicU64>,
-    support: DataDir,
+    data_dir: DataDir,
     _folder: TempDir,
 }
 
@@ -32,8 +32,8 @@ impl Hub {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
-        let support = DataDir::new(folder.path());
-        let store = support.open(&config, &keys).await.unwrap();
+        let data_dir = DataDir::new(folder.path());
+        let store = data_dir.open(&config, &keys).await.unwrap();
         let now_s = Arc::new(AtomicU64::new(NOW));
         let clock = Arc::clone(&now_s);
         for repo in REPOS {
@@ -42,12 +42,12 @@ impl Hub {
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap())
             .with_clock(Arc::new(move || clock.load(Ordering::SeqCst)))
             .with_store(store.clone());
-        Self { state, store, now_s, support, _folder: folder }
+        Self { state, store, now_s, data_dir, _folder: folder }
     }
 
     async fn admit(&self) -> store::Result<bool> {
         let keys = KeyRing::new(Key::new([7; 32]));
-        self.support.bootstrap_admin_token(&self.state.config, &keys, &self.store, NOW).await
+        self.data_dir.bootstrap_admin_token(&self.state.config, &keys, &self.store, NOW).await
     }
 
     async fn token(
@@ -154,7 +154,7 @@ async fn what_is_forged_expired_or_revoked_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_token_of_one_repository_opens_the_cas_and_others_are_told_what_to_do() {
+async fn a_token_of_one_repository_opens_the_cas_and_others_get_a_hint() {
     let hub = Hub::new().await;
     let file = format!("/v1/reconstructions/{}", "1".repeat(64));
     let (bound, _) = hub.token(Rights::Read, repo("ann/models/a"), None).await;
@@ -177,7 +177,7 @@ async fn wait() {
 }
 
 impl Hub {
-    /// A token of somebody.
+    /// A token of a user.
     async fn token_of(&self, subject: &str, rights: Rights, bound: Bound) -> (Secret<String>, TokenRow) {
         let length = NewToken { label: "t".into(), subject: subject.into(), rights, bound, expires_s: None };
         let token = personal_token::make();
@@ -193,7 +193,7 @@ impl Hub {
         parse_json::<TokenAnswer>(&body).unwrap().access_token
     }
 
-    /// The status of a reconstruction of a file that is in no repository: 404 for whoever may ask.
+    /// The status of a reconstruction of a file that is in no repository: 404 for callers with access.
     async fn content(&self, token: &str) -> u16 {
         self.get(&format!("/v1/reconstructions/{}", "1".repeat(64)), token).await.0
     }
@@ -416,7 +416,7 @@ async fn the_use_of_a_token_is_noted_to_the_hour() {
 async fn the_first_admin_token_is_in_the_file_once_and_in_the_catalog_as_a_hash() {
     let hub = Hub::new().await;
     assert!(hub.admit().await.unwrap());
-    let token = std::fs::read_to_string(hub.support.admin_token_file()).unwrap().trim().to_owned();
+    let token = std::fs::read_to_string(hub.data_dir.admin_token_file()).unwrap().trim().to_owned();
     assert_eq!(
         hub.call(&token, "models/bob/a", "write").await,
         (200, "admin token \"first admin token\" models/bob/a".to_owned())
@@ -426,30 +426,30 @@ async fn the_first_admin_token_is_in_the_file_once_and_in_the_catalog_as_a_hash(
     assert!(!format!("{rows:?}").contains(&token));
 
     // The file may go; a restart makes no second token, also when the first was revoked.
-    std::fs::remove_file(hub.support.admin_token_file()).unwrap();
+    std::fs::remove_file(hub.data_dir.admin_token_file()).unwrap();
     assert!(!hub.admit().await.unwrap());
     hub.store.catalog().tokens().revoke(&rows[0].id, NOW).await.unwrap();
     assert!(!hub.admit().await.unwrap());
-    assert!(!hub.support.admin_token_file().exists());
+    assert!(!hub.data_dir.admin_token_file().exists());
 }
 
 #[tokio::test]
 async fn a_token_in_the_file_of_a_lost_catalog_is_replaced_and_opens_nothing() {
     let lost = Hub::new().await;
     assert!(lost.admit().await.unwrap());
-    let old = std::fs::read_to_string(lost.support.admin_token_file()).unwrap();
+    let old = std::fs::read_to_string(lost.data_dir.admin_token_file()).unwrap();
     // The same key, another catalog.
     let hub = Hub::new().await;
-    std::fs::write(hub.support.admin_token_file(), &old).unwrap();
+    std::fs::write(hub.data_dir.admin_token_file(), &old).unwrap();
     assert!(hub.admit().await.unwrap());
-    let new = std::fs::read_to_string(hub.support.admin_token_file()).unwrap();
+    let new = std::fs::read_to_string(hub.data_dir.admin_token_file()).unwrap();
     assert_ne!(new, old);
     assert_eq!(hub.call(old.trim(), "models/ann/a", "read").await.0, 401);
     assert_eq!(hub.call(new.trim(), "models/ann/a", "read").await.0, 200);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = std::fs::metadata(hub.support.admin_token_file()).unwrap().permissions().mode();
+        let mode = std::fs::metadata(hub.data_dir.admin_token_file()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 }
@@ -460,11 +460,11 @@ async fn the_file_goes_with_its_token_and_stays_with_others() {
     hub.admit().await.unwrap();
     let first = hub.store.catalog().tokens().all().await.unwrap().remove(0);
     let (_, other) = hub.token(Rights::Admin, Bound::Everywhere, None).await;
-    assert!(!hub.support.remove_admin_token(&other).unwrap());
-    assert!(hub.support.admin_token_file().exists());
-    assert!(hub.support.remove_admin_token(&first).unwrap());
-    assert!(!hub.support.admin_token_file().exists());
-    assert!(!hub.support.remove_admin_token(&first).unwrap());
+    assert!(!hub.data_dir.remove_admin_token(&other).unwrap());
+    assert!(hub.data_dir.admin_token_file().exists());
+    assert!(hub.data_dir.remove_admin_token(&first).unwrap());
+    assert!(!hub.data_dir.admin_token_file().exists());
+    assert!(!hub.data_dir.remove_admin_token(&first).unwrap());
 }
 
 #[tokio::test]
@@ -473,8 +473,8 @@ async fn servers_over_one_database_keep_copies_of_a_token_that_is_good() {
     let keys = KeyRing::new(Key::new([7; 32]));
     let catalog = Some(Secret::new("postgres://db/hub".to_owned()));
     let config = ServeConfig { catalog, ..ServeConfig::default() };
-    assert!(hub.support.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
-    let token = std::fs::read_to_string(hub.support.admin_token_file()).unwrap();
+    assert!(hub.data_dir.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
+    let token = std::fs::read_to_string(hub.data_dir.admin_token_file()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let [second, third] = ["two", "three"].map(|name| DataDir::new(&folder.path().join(name)));
     assert!(!second.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
@@ -486,14 +486,14 @@ async fn servers_over_one_database_keep_copies_of_a_token_that_is_good() {
 }
 
 #[tokio::test]
-async fn one_token_may_ask_so_often_and_another_too() {
+async fn each_token_has_its_own_limit_on_requests() {
     let folder = tempfile::tempdir().unwrap();
     let (mut config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
     config.limits.token_requests_per_s = 1;
-    let support = DataDir::new(folder.path());
-    let store = support.open(&config, &keys).await.unwrap();
+    let data_dir = DataDir::new(folder.path());
+    let store = data_dir.open(&config, &keys).await.unwrap();
     let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
-    let hub = Hub { state, store, now_s: Arc::default(), support, _folder: folder };
+    let hub = Hub { state, store, now_s: Arc::default(), data_dir, _folder: folder };
     let (one, _) = hub.token(Rights::Read, repo("ann/models/a"), None).await;
     let (two, _) = hub.token(Rights::Read, repo("ann/models/a"), None).await;
     let file = format!("/v1/reconstructions/{}", "1".repeat(64));
@@ -509,11 +509,11 @@ async fn one_token_may_ask_so_often_and_another_too() {
         }
     }
     assert_eq!(hub.get(&file, two.expose()).await.0, 404);
-    assert_eq!(hub.get(&file, personal_token::make().expose()).await.0, 401, "a stranger's is not counted");
+    assert_eq!(hub.get(&file, personal_token::make().expose()).await.0, 401, "an unknown one is not counted");
 }
 
 #[test]
-fn metrics_are_for_admins_where_strangers_reach_the_server() {
+fn metrics_are_for_admins_where_others_reach_the_server() {
     let (recorder, metrics) = server::Metrics::local().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     metrics::with_local_recorder(&recorder, || {

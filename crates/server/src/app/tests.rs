@@ -147,7 +147,7 @@ async fn telemetry_is_taken_from_those_with_a_token_up_to_a_mebibyte() {
 }
 
 #[tokio::test]
-async fn without_auth_no_token_is_asked_for() {
+async fn without_auth_no_token_is_needed() {
     let keys = KeyRing::new(Key::new([7; 32]));
     let state = AppState::new(ServeConfig { auth: false, ..ServeConfig::default() }, &keys, bound());
     assert_eq!(state.auth.authorize(Ok(None), TokenScope::Write).await.unwrap(), None);
@@ -169,7 +169,7 @@ async fn a_panic_is_a_500_that_does_not_say_what_happened() {
 }
 
 #[tokio::test]
-async fn browsers_may_ask_from_anywhere() {
+async fn browsers_may_send_requests_from_any_origin() {
     let preflight = Request::builder()
         .method(Method::OPTIONS)
         .uri("/v2/reconstructions/abc")
@@ -301,7 +301,7 @@ async fn a_data_url_is_the_same_for_a_while_and_opens_what_it_was_made_for() {
 }
 
 #[tokio::test]
-async fn an_address_that_asks_too_often_is_told_to_wait() {
+async fn an_address_with_too_many_requests_must_wait() {
     let mut config = ServeConfig::default();
     config.limits.requests_per_s = 1;
     let app = app(AppState::new(config, &KeyRing::new(Key::new([7; 32])), bound()));

@@ -20,16 +20,16 @@ use crate::state::AppState;
 use crate::urls::data_url::DataKey;
 
 /// An object that was found, and how to read it.
-pub(crate) struct Found<O> {
+pub(crate) struct FoundObject<O> {
     /// How long it is.
     pub total_bytes: u64,
-    /// Opens a range of it. What the bytes cost in memory is for whoever opens to account for.
+    /// Opens a range of it. The caller accounts for the memory of the bytes.
     pub open: O,
 }
 
-impl<O> std::fmt::Debug for Found<O> {
+impl<O> std::fmt::Debug for FoundObject<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Found").field("total_bytes", &self.total_bytes).finish_non_exhaustive()
+        f.debug_struct("FoundObject").field("total_bytes", &self.total_bytes).finish_non_exhaustive()
     }
 }
 
@@ -50,7 +50,7 @@ async fn find(
     store: Store,
     budget: Budget,
     key: DataKey,
-) -> Result<Option<Found<impl FnMut(Range<u64>) -> Pieces + Send + 'static>>, ApiError> {
+) -> Result<Option<FoundObject<impl FnMut(Range<u64>) -> Pieces + Send + 'static>>, ApiError> {
     let key = XorbKey { hash: key.xorb, digest: Digest::new(key.digest) };
     let permit = budget.acquire(ANSWER_BYTES).await?;
     let Some(reader) = store.objects().reader(&ObjectKey::Xorb(key)).await? else { return Ok(None) };
@@ -62,7 +62,7 @@ async fn find(
         metrics::counter!("drystone_sent_bytes_total").increment(bytes);
         reader.stream(range).map_err(broken).boxed()
     };
-    Ok(Some(Found { total_bytes, open }))
+    Ok(Some(FoundObject { total_bytes, open }))
 }
 
 /// The answer has begun and can only break off; the log says why.
@@ -79,7 +79,7 @@ pub(crate) async fn answer<F, Finding, O>(
 ) -> Result<Response<Body>, ApiError>
 where
     F: FnOnce(DataKey) -> Finding,
-    Finding: Future<Output = Result<Option<Found<O>>, ApiError>>,
+    Finding: Future<Output = Result<Option<FoundObject<O>>, ApiError>>,
     O: FnMut(Range<u64>) -> Pieces + Send + 'static,
 {
     let range = request.headers.get(header::RANGE).map(|value| value.to_str().unwrap_or_default());
@@ -148,7 +148,7 @@ mod tests {
                 let bytes = object().slice(range.start as usize..range.end as usize);
                 stream::iter([Ok(bytes)]).boxed()
             };
-            Ok((key == KEY).then_some(Found { total_bytes: 1000, open }))
+            Ok((key == KEY).then_some(FoundObject { total_bytes: 1000, open }))
         };
         answer(&state, &parts, find).await
     }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_is_gone_makes_the_client_ask_again() {
+    async fn an_object_that_is_gone_makes_the_client_request_a_new_url() {
         let hub = hub();
         let other = DataKey { digest: [3; 32], ..KEY };
         let (status, _, body) = hub.send(&hub.url(&other), "bytes=0-99").await;

@@ -61,7 +61,7 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 /// Ranges in one request.
 const DIRTY_RANGES_MAX: usize = 1024;
-/// Chunks are longer than this on average, whoever cut them.
+/// Chunks of any client are longer than this on average.
 const CHUNK_BYTES_FEW: u64 = 32 * 1024;
-/// What a chunk takes while it is looked at.
+/// Memory that a chunk takes while it is read.
 const CHUNK_MEMORY_BYTES: u64 = 40;

@@ -167,5 +167,5 @@ impl IntoResponse for Answer {
     }
 }
 
-/// So many files, generously written.
+/// Bytes of the largest batch, generously written.
 const BATCH_BYTES_MAX: usize = 256 * limits::BATCH_FILES_MAX;

@@ -30,7 +30,7 @@ pub(crate) async fn receive_v1(
     Ok(json(&ShardUploaded { result: result_of(registered) }))
 }
 
-/// Registers a shard and tells how far it is. What ends soon and badly is a plain refusal: its status says more than a
+/// Registers a shard and reports its progress. What ends soon and badly is a plain refusal: its status says more than a
 /// frame could.
 pub(crate) async fn receive_v2(
     State(state): State<AppState>,

@@ -15,7 +15,7 @@ use crate::http::error::ApiError;
 use crate::http::{json, refusal_time, upload};
 use crate::state::AppState;
 
-/// Takes in a xorb while it arrives.
+/// Stores a xorb while it arrives.
 pub(crate) async fn receive(
     State(state): State<AppState>,
     request: Request,

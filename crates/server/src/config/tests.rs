@@ -256,7 +256,7 @@ fn unknown_names_are_refused_with_a_hint() {
 }
 
 #[test]
-fn foreign_variables_pass_unless_they_look_like_a_slip() {
+fn foreign_variables_pass_unless_they_resemble_a_setting() {
     let orchestrator = [
         ("DRYSTONE_SERVICE_HOST", "10.0.0.1"),
         ("DRYSTONE_PORT", "tcp://10.0.0.1:80"),

@@ -17,7 +17,7 @@ use crate::secret::{KeyRing, Secret, hex, random};
 
 impl DataDir {
     /// Makes the first admin token where the catalog has none, not even a revoked one, and writes it to the file in place of
-    /// what is there. Tells whether it did.
+    /// the old content. Returns whether it did.
     pub async fn bootstrap_admin_token(
         &self,
         config: &ServeConfig,
@@ -60,7 +60,7 @@ impl DataDir {
         store::audit::by(actor, tokens.add(&new_token.row(&token, now_s))).await
     }
 
-    /// Removes the file of the first admin token when it holds this one. Tells whether it did.
+    /// Removes the file of the first admin token when it holds this one. Returns whether it did.
     pub fn remove_admin_token(&self, row: &TokenRow) -> io::Result<bool> {
         let held = match fs::read_to_string(self.admin_token_file()) {
             Ok(text) => Secret::new(text.trim().to_owned()),

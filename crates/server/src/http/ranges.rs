@@ -20,7 +20,7 @@ use crate::http::error::{ApiError, Dialect};
 use crate::secret::{hex, random};
 use crate::urls::data_url::DataGrant;
 
-/// The representation that is asked for.
+/// A representation of known length, in the sense of RFC 9110.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Representation {
     /// How long it is.
@@ -36,15 +36,15 @@ pub(crate) struct Representation {
 /// How long an answer may be kept, and by whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// By the one who asked, who must ask again whether it still holds.
+    /// By the caller, who must revalidate it each time.
     Revalidate,
-    /// By everyone, or by the one who asked, as it never changes, until the URL expires.
+    /// By everyone, or by the caller, as it never changes, until the URL expires.
     Until {
         /// When the URL expires, in Unix seconds.
         expires_s: u64,
         /// Now, in Unix seconds.
         now_s: u64,
-        /// By the one who asked alone.
+        /// By the caller alone.
         is_private: bool,
     },
 }
@@ -106,7 +106,7 @@ where
     partial(representation, &grant.ranges, open)
 }
 
-/// The most bytes in a row that a request will get of a representation of so many.
+/// Length of the longest range that a request selects.
 pub(crate) fn longest_bytes(headers: &HeaderMap, total_bytes: u64) -> u64 {
     let header = headers.get(header::RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let Ok(specs) = parse_ranges(header, limits::HEADER_RANGES_MAX) else { return total_bytes };
@@ -264,7 +264,7 @@ fn put(response: &mut Response<Body>, name: HeaderName, value: &str) {
     }
 }
 
-/// A xorb as a representation, with the caching headers the draft asks for.
+/// A xorb as a representation, with the caching headers of the draft.
 pub(crate) fn xorb(grant: &DataGrant, total_bytes: u64, now_s: u64) -> Representation {
     let cache = Cache::Until { expires_s: grant.expires_s, now_s, is_private: grant.is_private };
     Representation { total_bytes, etag: grant.key.xorb.to_string(), content_type: content_type::BYTES, cache }

@@ -96,7 +96,7 @@ fn pieces(
     let left = announced_bytes.unwrap_or(bounds.bytes_max);
     let pieces = stream::try_unfold((body, left), move |(mut body, left)| async move {
         let Some(piece) = next(&mut body, bounds).await? else {
-            // Whoever says how much comes and sends less was cut off.
+            // A client that announces more than it sends was cut off.
             let is_short = announced_bytes.is_some() && left > 0;
             return if is_short { Err(too_short().into()) } else { Ok::<_, BodyError>(None) };
         };

@@ -14,7 +14,7 @@ use crate::http::router::nothing_here;
 use crate::hub::request::{self, wire_name};
 use crate::state::AppState;
 
-/// Hands a token to whoever token for it.
+/// The response with a token: a body for some clients and headers for others.
 fn answer(base_url: &str, issued: &Issued) -> Response<Body> {
     let token = issued.token.expose();
     let headers = (|| {
@@ -39,8 +39,8 @@ fn answer(base_url: &str, issued: &Issued) -> Response<Body> {
     (headers, encode_json(&body)).into_response()
 }
 
-/// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: gives a CAS token to whoever may read, or
-/// write, the repository.
+/// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: issues a CAS token to callers who may
+/// read, or write, the repository.
 pub(crate) async fn issue(
     State(state): State<AppState>,
     request: Request,
@@ -50,7 +50,7 @@ pub(crate) async fn issue(
     let hub = request::HubRequest::from_request_parts(&mut parts, &state).await?;
     let who = hub.who.as_ref();
     let (repo, repo_id) = if token.repo.kind == RepoKind::Bucket {
-        // Buckets have no owners yet: they are for whoever keeps the server.
+        // Buckets have no owners yet: they are for administrators.
         match who {
             None => return Err(Refusal::Missing.into()),
             Some(who) if who.is_admin() => {}
@@ -102,7 +102,7 @@ pub(crate) fn paths() -> impl Iterator<Item = String> {
     })
 }
 
-/// What a path of the route asks for.
+/// Parts of a path of the route.
 #[derive(Debug, PartialEq, Eq)]
 struct TokenPath {
     scope: TokenScope,

@@ -101,7 +101,7 @@ pub(crate) async fn receive(request: HubRequest, incoming: Request) -> Result<Re
     let parent = parent.map(str::parse::<Oid>).transpose()?;
     let commit = Commit { ref_name, parent, author, message, operations };
     let committed = request.store.commit(&repo, &commit).await.map_err(|error| match error.kind() {
-        // Clients wait and try again on other statuses; here somebody must look first.
+        // Clients wait and try again on other statuses; here a user must decide first.
         ErrorKind::Conflict => ApiError::from(error).with_status(StatusCode::PRECONDITION_FAILED),
         _ => error.into(),
     })?;
@@ -120,7 +120,7 @@ pub(crate) async fn receive(request: HubRequest, incoming: Request) -> Result<Re
     Ok(response)
 }
 
-/// The ref to move: a branch, a pull request that is there, or one that is opened for this.
+/// The ref to move: a branch, an open pull request, or one that is opened for this.
 async fn target(
     request: &HubRequest,
     repo: &RepoRow,

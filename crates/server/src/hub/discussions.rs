@@ -123,7 +123,7 @@ fn author(name: &str) -> Value {
     json!({"name": name, "type": "user", "fullname": name})
 }
 
-/// What a list says of each.
+/// A pull request in a list.
 fn describe(repo: &RepoRow, pull: &PullRow) -> Value {
     let status = match pull.state {
         PullState::Open => "open",

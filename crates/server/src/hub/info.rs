@@ -107,7 +107,7 @@ pub(crate) fn cursor(request: &HubRequest) -> Result<Option<(String, String)>, A
     name.map(Some).ok_or_else(|| ApiError::invalid("cursor: expected the one of a Link header"))
 }
 
-/// What is known of a repository without looking into it.
+/// Description of a repository without its files.
 fn describe(repo: &RepoRow) -> Value {
     let id = repo.name.id();
     let mut info = json!({
@@ -138,7 +138,7 @@ async fn files(request: &HubRequest, repo: &RepoRow, commit: Oid) -> Result<Vec<
         let Some(listing) = listing else { break };
         files.extend(listing.items.into_iter().filter(|item| item.mode.is_blob()));
         page.after = listing.next;
-        // Whoever has more lists them by pages.
+        // Clients list more than these by pages.
         if page.after.is_none() || files.len() >= SIBLINGS_MAX {
             break;
         }

@@ -28,7 +28,7 @@ struct PreuploadBody {
     /// The `.gitattributes` that comes along. What goes into git is decided here by size and content alone.
     #[serde(rename = "gitAttributes")]
     _git_attributes: Option<IgnoredAny>,
-    /// The `.gitignore` that comes along; else the one that is there counts.
+    /// The `.gitignore` that comes along; else that of the revision counts.
     #[serde(rename = "gitIgnore")]
     git_ignore: Option<String>,
 }
@@ -85,7 +85,7 @@ async fn decided(request: HubRequest, body: Body, is_page: bool) -> Result<Respo
     let items = request.store.find_paths(repo.id, commit, &paths).await?;
     let current: HashMap<_, _> =
         items.iter().filter(|item| item.mode.is_blob()).map(|item| (item.path.as_str(), item)).collect();
-    // Clients leave out what has not changed, but what is damaged must come again.
+    // Clients leave out what has not changed, but what is damaged must be uploaded again.
     let linked: Vec<_> = items.iter().filter_map(|item| Some(item.linked.as_ref()?.file)).collect();
     let broken = request.store.broken_files(&linked).await?;
     // What seems new must fit: here clients show people why, and the content store's clients do not.

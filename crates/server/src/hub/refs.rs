@@ -81,7 +81,7 @@ pub(crate) async fn create_tag(request: HubRequest, body: Body) -> Result<Respon
     }
     request.store.create_ref(repo.id, TAGS, &new.tag, commit).await?;
     if let Some(message) = message {
-        // Tags are plain refs: what somebody stated of one is in the audit log.
+        // Tags are plain refs: the message of one is in the audit log.
         let target = format!("{} {TAGS}{}", repo.name, new.tag);
         request.store.catalog().keep().note_deed(&Deed::new("tag.message", target, message)).await?;
     }

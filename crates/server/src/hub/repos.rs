@@ -18,7 +18,7 @@ use crate::hub::request::HubRequest;
 use crate::hub::unsupported::{self, Unsupported};
 use crate::state::AppState;
 
-/// The longest body with a card to be looked at.
+/// The longest body with a card to validate.
 const CARD_BYTES_MAX: usize = 4 << 20;
 
 pub(crate) async fn whoami(request: HubRequest) -> Result<Response<Body>, ApiError> {

@@ -1,4 +1,4 @@
-//! Files: `HEAD` tells what one is and where its parts are, `GET` sends its bytes, all or a range.
+//! Files: `HEAD` describes one and says where its parts are, `GET` sends its bytes, all or a range.
 //!
 //! Never a redirect: clients follow one within this origin and then look for the headers on its target.
 
@@ -34,7 +34,7 @@ use crate::hub::request::HubRequest;
 pub(crate) async fn serve(request: HubRequest, incoming: Request) -> Result<Response<Body>, ApiError> {
     let (mut parts, _) = incoming.into_parts();
     let (repo, commit, item) = find(&request).await?;
-    // huggingface.js asks for the first byte and learns the length from the answer; an empty file has no first byte.
+    // huggingface.js requests the first byte and reads the length from the answer; an empty file has no first byte.
     let is_probe =
         item.bytes == 0 && wants_info(&parts.headers) && parts.headers.remove(header::RANGE).is_some();
     let mut response = match item.linked {
@@ -130,7 +130,7 @@ async fn blob(
     Ok(ranges::answer(method, headers, &representation, open))
 }
 
-/// Whoever only looks needs no memory.
+/// `HEAD` needs no memory.
 async fn permit(budget: &Budget, method: &Method, bytes: u64) -> Result<Option<Permit>, ApiError> {
     match *method == Method::HEAD {
         true => Ok(None),

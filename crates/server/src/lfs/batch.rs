@@ -255,7 +255,7 @@ const OBJECTS_MAX: usize = 1000;
 const DIGEST_PATIENCE: Duration = Duration::from_secs(10);
 /// Parts of all objects of a batch: each is a signed URL in the answer.
 const BATCH_PARTS_MAX: u64 = 50_000;
-/// Memory that an object or a part takes in an answer on its way.
+/// Memory for an object or a part of a response.
 const ENTRY_BYTES: u64 = 1024;
 /// A file that is cut by its client, in bytes. Shards of larger ones cannot be checked.
 const XET_FILE_BYTES_MAX: u64 = 5 << 40;

@@ -61,7 +61,7 @@ struct Verify {
     _ref: Option<IgnoredAny>,
 }
 
-/// `POST …/locks/verify`: those of whoever asks, and those of others, which keep them from pushing.
+/// `POST …/locks/verify`: those of the caller, and those of others, which keep them from pushing.
 pub(crate) async fn verify(request: HubRequest, body: Body) -> Answer {
     let repo = request.require_write().await?;
     let verify: Verify = small_json(body).await?;

@@ -115,7 +115,7 @@ pub(crate) async fn join(request: HubRequest, body: Body) -> Result<Response<Bod
     let repo = named(&request).await?;
     let grant = Grant::write(repo.name.scope()?);
     let found = request.store.stored_files(grant.scope(), &[signed.sha256], None).await?;
-    // Somebody who did not hear the answer asks again.
+    // A client that did not receive the response retries.
     if !found.iter().any(|found| found.bytes == signed.bytes) {
         request.state.require_disk_space(signed.bytes)?;
         let memory = intake_bytes(signed.bytes).min(request.state.budget.usage().total_bytes);
@@ -133,5 +133,5 @@ fn part_bytes(request: &HubRequest) -> u64 {
 
 /// Parts of one file.
 const PARTS_MAX: u64 = 10_000;
-/// A file of up to so many parts is sent whole: it is not worth storing twice.
+/// Most parts of a file that is sent whole: it is not worth storing twice.
 const WHOLE_PARTS: u64 = 64;

@@ -108,7 +108,7 @@ pub(crate) async fn serve(
             async move {
                 let Some(busy) = busy else { return Ok(crowded()) };
                 let response = app.oneshot(request).await;
-                response.map(|response| response.map(|body| Body::new(Counted { body, _busy: busy })))
+                response.map(|response| response.map(|body| Body::new(BusyBody { body, _busy: busy })))
             }
         });
         let connection = http.serve_connection(TokioIo::new(connection), service);
@@ -124,12 +124,12 @@ pub(crate) async fn serve(
 }
 
 /// An answer on its way, which keeps its connection from being taken for idle.
-struct Counted {
+struct BusyBody {
     body: Body,
     _busy: Busy,
 }
 
-impl HttpBody for Counted {
+impl HttpBody for BusyBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -88,7 +88,7 @@ impl Tls {
         let cert = key.end_entity_cert().and_then(ParsedCertificate::try_from).map_err(refused)?;
         let at = UnixTime::since_unix_epoch(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
-        // Who signed it does not matter here, so nobody is trusted: only its times are looked at, which comes first.
+        // Only the validity period is checked (webpki checks it before the issuer), so an empty trust store is enough.
         let roots = RootCertStore::empty();
         match verify_server_cert_signed_by_trust_anchor(&cert, &roots, &[], at, algorithms) {
             Err(
@@ -114,7 +114,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// The certificate that is current, whatever name the client asks for.
+/// The current certificate, for every name that clients request.
 struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for CurrentCertificate {

@@ -1,4 +1,4 @@
-//! The page of whoever keeps the server: people, organisations, tokens, the trash.
+//! The page for administrators: users, organisations, tokens, the trash.
 
 use askama::Template;
 use axum::body::Body;
@@ -14,7 +14,7 @@ use crate::data_dir::DataDir;
 use crate::http::error::ApiError;
 use crate::web::account::{DAYS_MAX, LABEL_MAX, bound, days};
 use crate::web::page::{Frame, answer};
-use crate::web::session::{self, Sent, see_other};
+use crate::web::session::{self, SubmittedForm, see_other};
 use crate::web::text;
 use crate::web::visit::Visit;
 
@@ -76,7 +76,7 @@ pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, ApiError> {
 }
 
 /// `POST /-/admin/{action}`.
-pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
+pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError> {
     let visit = &sent.visit;
     visit.require_admin()?;
     let (store, now_s) = (&visit.store, visit.state.now_s());
@@ -157,7 +157,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
 }
 
 /// A name that was typed once more to confirm what cannot be undone.
-fn confirmed<'a>(sent: &'a Sent, field: &str) -> Result<&'a str, ApiError> {
+fn confirmed<'a>(sent: &'a SubmittedForm, field: &str) -> Result<&'a str, ApiError> {
     let name = sent.field(field)?;
     match sent.form.value("confirm").map(str::trim) == Some(name) {
         true => Ok(name),
@@ -166,7 +166,7 @@ fn confirmed<'a>(sent: &'a Sent, field: &str) -> Result<&'a str, ApiError> {
 }
 
 /// A number of gigabytes in a form, as bytes; `None` for no limit.
-fn gigabytes(sent: &Sent, name: &str) -> Result<Option<u64>, ApiError> {
+fn gigabytes(sent: &SubmittedForm, name: &str) -> Result<Option<u64>, ApiError> {
     let text = sent.form.value(name).map(str::trim).unwrap_or_default();
     match text.parse::<f64>() {
         _ if text.is_empty() => Ok(None),
@@ -188,8 +188,8 @@ fn limit(bytes: &Option<u64>) -> String {
 /// Lines of the audit log on a page.
 const EVENTS_MAX: u64 = 100;
 
-/// The token a form asks for.
-fn token_of_form(sent: &Sent, subject: String, now_s: u64) -> Result<NewToken, ApiError> {
+/// The token of a form.
+fn token_of_form(sent: &SubmittedForm, subject: String, now_s: u64) -> Result<NewToken, ApiError> {
     let (rights, everywhere) = match sent.field("rights")? {
         "read" => (Rights::Read, false),
         "write" => (Rights::Write, false),

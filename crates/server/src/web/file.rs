@@ -11,7 +11,7 @@ use crate::web::file_map::{self, FileMap};
 use crate::web::pack::{self, Pack};
 use crate::web::page::{Frame, answer};
 use crate::web::preview::{self, Preview};
-use crate::web::repo::Place;
+use crate::web::repo::RepoView;
 use crate::web::text;
 use crate::web::visit::Visit;
 
@@ -19,7 +19,7 @@ use crate::web::visit::Visit;
 #[template(path = "file.html")]
 struct FilePage {
     frame: Frame,
-    place: Place,
+    place: RepoView,
     item: Item,
     hashes: Vec<(&'static str, String)>,
     preview: Preview,
@@ -41,7 +41,7 @@ impl FilePage {
 
 /// `GET /{repo}/blob/{revision}/{path}`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
-    let place = Place::of(&visit).await?;
+    let place = RepoView::of(&visit).await?;
     let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
     let item =
         item.filter(|item| item.mode.is_blob()).ok_or_else(|| ApiError::entry_not_found(&place.path))?;

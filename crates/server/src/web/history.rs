@@ -6,7 +6,7 @@ use axum::http::Response;
 
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
-use crate::web::repo::{CommitLine, Place};
+use crate::web::repo::{CommitLine, RepoView};
 use crate::web::visit::Visit;
 use crate::web::{repo, text, undelete};
 
@@ -14,7 +14,7 @@ use crate::web::{repo, text, undelete};
 #[template(path = "history.html")]
 struct HistoryPage {
     frame: Frame,
-    place: Place,
+    place: RepoView,
     now_s: u64,
     total: u64,
     commits: Vec<CommitLine>,
@@ -26,7 +26,7 @@ struct HistoryPage {
 
 /// `GET /{repo}/commits/{revision}`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
-    let place = Place::of(&visit).await?;
+    let place = RepoView::of(&visit).await?;
     let page: u64 = visit.query.number("p").unwrap_or(0);
     let skip = page.saturating_mul(COMMITS_MAX);
     let (past, total) = visit.store.history(place.repo.id, place.commit, skip, COMMITS_MAX).await?;

@@ -13,7 +13,7 @@ use store::repo::listing::Item;
 
 use crate::http::error::ApiError;
 use crate::http::media_type::image_type;
-use crate::web::repo::Place;
+use crate::web::repo::RepoView;
 use crate::web::visit::Visit;
 use crate::web::{card, read_file, text};
 
@@ -41,8 +41,8 @@ pub(super) struct Table {
     pub(super) facts: Vec<(String, String)>,
 }
 
-/// Looks at a file by its name, and at its bytes where that helps.
-pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Preview, ApiError> {
+/// Previews a file by its name, and by its bytes where that helps.
+pub(super) async fn of(visit: &Visit, place: &RepoView, item: &Item) -> Result<Preview, ApiError> {
     let name = place.file_name().to_ascii_lowercase();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     if image_type(&name).is_some() {
@@ -126,7 +126,7 @@ pub(super) fn page(visit: &Visit) -> usize {
 /// Reads parts of a file.
 struct Reader<'a> {
     visit: &'a Visit,
-    place: &'a Place,
+    place: &'a RepoView,
     item: &'a Item,
 }
 

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_by_their_largest_unit() {
+    fn times_are_written_in_their_largest_unit() {
         for (passed, text) in
             [(0, "just now"), (60, "1 minute ago"), (7300, "2 hours ago"), (86_400 * 400, "1 year ago")]
         {

@@ -23,25 +23,25 @@ use crate::state::AppState;
 use crate::upload_progress::RunningUpload;
 use crate::web::csrf::require_form_token;
 use crate::web::page::{Frame, answer};
-use crate::web::repo::Place;
+use crate::web::repo::RepoView;
 use crate::web::visit::Visit;
 
 #[derive(Template)]
 #[template(path = "upload.html")]
 struct UploadPage {
     frame: Frame,
-    place: Place,
+    place: RepoView,
 }
 
 /// `GET /{repo}/upload/{revision}`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
-    let place = Place::of(&visit).await?;
+    let place = RepoView::of(&visit).await?;
     visit.require_create(place.name())?;
     let frame = Frame::new(&visit, place.section(), format!("Upload to {}", place.name().id()));
     Ok(answer(&UploadPage { frame, place }))
 }
 
-/// Somebody who is signed in, at the server's own page.
+/// A request of a user who is signed in, from a page of the server.
 async fn trusted(state: &AppState, incoming: Request) -> Result<(HubRequest, Request), ApiError> {
     let (mut parts, body) = incoming.into_parts();
     let sent = parts.headers.get(WORD).and_then(|value| value.to_str().ok()).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Every route by everyone: what they may do, and what they are answers.
+//! Every route by everyone: what they may do, and the statuses they get.
 //!
 //! The routes are those of the router, so one that is not in the table fails here.
 
@@ -140,7 +140,7 @@ POST   {L}/parts                          signed
 PUT    {L}/parts/{number}                 signed
 ";
 
-/// Who asks.
+/// The caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Anonymous,
@@ -169,7 +169,7 @@ fn rows() -> Vec<(&'static str, &'static str, Row<'static>)> {
 }
 
 impl Row<'_> {
-    /// What somebody is answers; empty for whatever is fine.
+    /// Statuses that a caller gets; empty where any success is fine.
     fn expected(&self, role: Role, private: bool) -> Vec<u16> {
         let fine = || self.fine.clone();
         match (self.who, role) {
@@ -316,7 +316,7 @@ async fn call(
     hub.send(method, &filled(path, kind, name), &headers, body.as_bytes()).await
 }
 
-/// A body that would do for whoever may.
+/// A body that is accepted from callers with the rights.
 fn body(method: &str, path: &str, kind: &str, name: &str, role: Role) -> String {
     let (id, kind) = (format!("ann/{name}"), kind.trim_end_matches('s'));
     let ends = |end: &str| path.ends_with(end);
@@ -345,7 +345,7 @@ fn body(method: &str, path: &str, kind: &str, name: &str, role: Role) -> String 
     if method == "GET" || method == "HEAD" { String::new() } else { body.to_string() }
 }
 
-/// For whoever may not read it, a private repository answers as one that does not exist: on every route, by every method,
+/// For callers who may not read it, a private repository answers as one that does not exist: on every route, by every method,
 /// in any case, with the same status, headers and body but for the name.
 #[tokio::test]
 async fn a_private_repository_answers_as_one_that_does_not_exist() {
@@ -362,8 +362,8 @@ async fn a_private_repository_answers_as_one_that_does_not_exist() {
     }
     hub.create("own", false).await;
     for rights in [Rights::Read, Rights::Write] {
-        let stranger = hub.personal("bob", rights, Bound::Namespace("bob".into())).await;
-        callers.push((format!("bob {rights:?}"), bearer(&stranger)));
+        let outsider = hub.personal("bob", rights, Bound::Namespace("bob".into())).await;
+        callers.push((format!("bob {rights:?}"), bearer(&outsider)));
         // A token of a sibling repository, of the same owner.
         let sibling = hub.personal("ann", rights, Bound::Repo("ann/models/other".parse().unwrap())).await;
         callers.push((format!("sibling {rights:?}"), bearer(&sibling)));
@@ -446,11 +446,11 @@ async fn lapsed(hub: &Hub) -> Vec<(String, Shows)> {
     ]
 }
 
-/// 400 requests for a private repository and 400 for one that does not exist. Where there is no difference, one of
-/// 0.3 between the distributions has a probability below 1e-30; what a cache knows of one repository makes it almost 1.
+/// 200 requests for a private repository and 200 for one that does not exist. Where there is no difference, one of
+/// 0.3 between the distributions has a probability of 1e-7; what a cache knows of one repository makes it almost 1.
+/// A difference that another program on the machine causes does not appear three times.
 #[tokio::test]
 async fn a_private_repository_is_refused_in_the_time_of_one_that_does_not_exist() {
-    const SAMPLES: usize = 400;
     let hub = Hub::new().await;
     hub.create("hidden", true).await;
     hub.upload("ann/hidden", "w.bin", &testkit::corpus::noise(1, 300_000)).await;
@@ -462,30 +462,38 @@ async fn a_private_repository_is_refused_in_the_time_of_one_that_does_not_exist(
         "/ann/NAME/tree/main",
         "/api/models/ann/NAME/xet-read-token/main",
     ] {
-        let mut times = [Vec::new(), Vec::new()];
-        // In no order that the timer could fall in step with.
-        let order = testkit::corpus::noise(7, SAMPLES);
-        for which in order.into_iter().flat_map(|byte| [usize::from(byte & 1), 1 - usize::from(byte & 1)]) {
-            let path = path.replace("NAME", ["hidden", "absent"][which]);
-            let begin = std::time::Instant::now();
-            let got = hub.send("GET", &path, &[("authorization", &auth)], b"").await;
-            times[which].push(begin.elapsed());
-            assert_eq!(got.status, 404, "{path}");
+        let mut differences = Vec::new();
+        while differences.len() < 3 && differences.last().is_none_or(|apart| *apart >= 0.3) {
+            differences.push(difference_in_time(&hub, path, &auth).await);
         }
-        times.iter_mut().for_each(|times| times.sort_unstable());
-        let [hidden, absent] = &times;
-        let share =
-            |of: &[std::time::Duration], at| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
-        let apart = hidden.iter().chain(absent).map(|at| (share(hidden, *at) - share(absent, *at)).abs());
-        let apart = apart.fold(0.0, f64::max);
-        let medians = (hidden[SAMPLES / 2], absent[SAMPLES / 2]);
-        assert!(apart < 0.3, "{path}: {apart}; medians {medians:?}");
+        assert!(differences.last().is_some_and(|apart| *apart < 0.3), "{path}: {differences:?}");
     }
+}
+
+/// Largest difference between the shares of refusals, for a hidden and for an absent repository, that took at most some time.
+async fn difference_in_time(hub: &Hub, path: &str, auth: &str) -> f64 {
+    const SAMPLES: usize = 200;
+    let mut times = [Vec::new(), Vec::new()];
+    // In no order that the timer could fall in step with.
+    let order = testkit::corpus::noise(7, SAMPLES);
+    for which in order.into_iter().flat_map(|byte| [usize::from(byte & 1), 1 - usize::from(byte & 1)]) {
+        let path = path.replace("NAME", ["hidden", "absent"][which]);
+        let begin = std::time::Instant::now();
+        let got = hub.send("GET", &path, &[("authorization", auth)], b"").await;
+        times[which].push(begin.elapsed());
+        assert_eq!(got.status, 404, "{path}");
+    }
+    times.iter_mut().for_each(|times| times.sort_unstable());
+    let [hidden, absent] = &times;
+    let share =
+        |of: &[std::time::Duration], at| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
+    let apart = hidden.iter().chain(absent).map(|at| (share(hidden, *at) - share(absent, *at)).abs());
+    apart.fold(0.0, f64::max)
 }
 
 /// Names in bodies: creating, deleting, moving and restoring tell nothing either.
 #[tokio::test]
-async fn names_in_bodies_do_not_tell_whether_a_private_repository_exists() {
+async fn names_in_bodies_do_not_reveal_whether_a_private_repository_exists() {
     let hub = Hub::new().await;
     hub.create("hidden-one", true).await;
     hub.create("own", false).await;

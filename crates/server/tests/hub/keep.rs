@@ -1,4 +1,4 @@
-//! What whoever keeps the server does: people, and the trash.
+//! Administration: users, and the trash.
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn a_deleted_repository_can_be_had_back() {
     let uri = format!("/api/admin/trash/{}", trash[0]["id"].as_str().unwrap());
     assert_eq!(hub.store.reclaim_trash().await.unwrap(), [], "its time has not come");
 
-    // Its name is free, and whoever takes it gets nothing of it.
+    // Its name is free, and its next owner gets nothing of it.
     hub.create("a", false).await;
     assert_eq!(hub.send("GET", "/ann/a/resolve/main/w.bin", &[], b"").await.status, 404);
     assert!(is_closed().await);
@@ -106,7 +106,7 @@ async fn a_quota_is_set_from_afar_and_refuses_with_413_what_it_should() {
                        "objects": [{"oid": hex(&data), "size": data.len()}]});
     let batch = batch.to_string();
     let batch = || hub.call(&ann, "POST", "/ann/a.git/info/lfs/objects/batch", batch.as_bytes());
-    // Usage is remembered for a moment.
+    // Usage is cached for a moment.
     let refused = loop {
         let got = batch().await;
         if got.status == 413 {

@@ -68,7 +68,7 @@ impl Hub {
         hub
     }
 
-    /// A token somebody keeps.
+    /// A personal token.
     async fn personal(&self, subject: &str, rights: Rights, bound: Bound) -> String {
         let token = personal_token::make();
         let length =
@@ -126,8 +126,8 @@ impl Hub {
         if let Some(href) = answer["objects"][0]["actions"]["upload"]["href"].as_str() {
             assert_eq!(self.send("PUT", href, &[], data).await.status, 200);
             let verify = answer["objects"][0]["actions"]["verify"]["href"].as_str().unwrap();
-            let said = json!({"oid": oid, "size": data.len()}).to_string();
-            assert_eq!(self.send("POST", verify, &[], said.as_bytes()).await.status, 200);
+            let claim = json!({"oid": oid, "size": data.len()}).to_string();
+            assert_eq!(self.send("POST", verify, &[], claim.as_bytes()).await.status, 200);
         }
         let lines =
             [header("up"), json!({"key": "lfsFile", "value": {"path": path, "algo": "sha256", "oid": oid}})];
@@ -295,7 +295,7 @@ async fn a_private_repository_does_not_exist_for_others() {
     hub.create("other", false).await;
     let data = testkit::corpus::noise(2, 100_000);
     hub.upload("ann/secret", "w.bin", &data).await;
-    let stranger = hub.token(Rights::Write, "other").await;
+    let outsider = hub.token(Rights::Write, "other").await;
     let paths = [
         "/api/models/ann/secret",
         "/api/models/ann/secret/tree/main",
@@ -308,7 +308,7 @@ async fn a_private_repository_does_not_exist_for_others() {
         "/ann/secret/raw/main/w.bin",
     ];
     for path in paths {
-        let got = hub.call(&stranger, "GET", path, b"").await;
+        let got = hub.call(&outsider, "GET", path, b"").await;
         assert_eq!((got.status, got.header("x-error-code")), (404, "RepoNotFound"), "{path}");
         let got = hub.send("GET", path, &[], b"").await;
         assert_eq!((got.status, got.header("x-error-code")), (401, "RepoNotFound"), "{path}");
@@ -317,16 +317,16 @@ async fn a_private_repository_does_not_exist_for_others() {
     }
     let batch =
         json!({"operation": "download", "objects": [{"oid": hex(&data), "size": data.len()}]}).to_string();
-    let got = hub.call(&stranger, "POST", "/ann/secret.git/info/lfs/objects/batch", batch.as_bytes()).await;
+    let got = hub.call(&outsider, "POST", "/ann/secret.git/info/lfs/objects/batch", batch.as_bytes()).await;
     assert_eq!(got.status, 404);
     // Nor by its digest in a repository of one's own.
-    let got = hub.call(&stranger, "POST", "/ann/other.git/info/lfs/objects/batch", batch.as_bytes()).await;
+    let got = hub.call(&outsider, "POST", "/ann/other.git/info/lfs/objects/batch", batch.as_bytes()).await;
     assert_eq!(got.json()["objects"][0]["error"]["code"], 404);
     let lfs = json!({"key": "lfsFile", "value": {"path": "w", "algo": "sha256", "oid": hex(&data)}});
-    assert_eq!(hub.commit(&stranger, "ann/other", &[header("steal"), lfs]).await.status, 400);
+    assert_eq!(hub.commit(&outsider, "ann/other", &[header("steal"), lfs]).await.status, 400);
     let head = hub.call(&hub.admin, "HEAD", "/ann/secret/resolve/main/w.bin", b"").await;
     let plan = format!("/v2/reconstructions/{}", head.header("x-xet-hash"));
-    assert_eq!(hub.call(&stranger, "GET", &plan, b"").await.status, 404);
+    assert_eq!(hub.call(&outsider, "GET", &plan, b"").await.status, 404);
     assert_eq!(hub.call(&hub.token(Rights::Read, "secret").await, "GET", &plan, b"").await.status, 200);
     let listed = hub.send("GET", "/api/models", &[], b"").await.json();
     assert_eq!(listed.as_array().unwrap().len(), 1);

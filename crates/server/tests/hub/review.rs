@@ -90,7 +90,7 @@ async fn a_pull_request_is_merged_over_what_main_became() {
 }
 
 #[tokio::test]
-async fn locks_belong_to_whoever_made_them() {
+async fn locks_belong_to_the_user_who_made_them() {
     let hub = Hub::new().await;
     hub.create("a", false).await;
     let ann = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
@@ -129,7 +129,7 @@ async fn locks_belong_to_whoever_made_them() {
 async fn files_are_ignored_by_the_gitignore_that_comes_along_or_is_there() {
     let hub = Hub::new().await;
     hub.create("a", false).await;
-    let ask = |extra: Value| {
+    let post = |extra: Value| {
         let mut body = json!({"files": [{"path": "a.log", "size": 1}, {"path": "b.txt", "size": 1}]});
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         let hub = &hub;
@@ -138,9 +138,9 @@ async fn files_are_ignored_by_the_gitignore_that_comes_along_or_is_there() {
             [got["files"][0]["shouldIgnore"].clone(), got["files"][1]["shouldIgnore"].clone()]
         }
     };
-    assert_eq!(call(json!({})).await, [json!(false), json!(false)]);
-    assert_eq!(call(json!({"gitIgnore": "*.log\n"})).await, [json!(true), json!(false)]);
+    assert_eq!(post(json!({})).await, [json!(false), json!(false)]);
+    assert_eq!(post(json!({"gitIgnore": "*.log\n"})).await, [json!(true), json!(false)]);
     hub.commit(&hub.admin, "ann/a", &[header("ignore"), file(".gitignore", b"*.txt\n")]).await;
-    assert_eq!(call(json!({})).await, [json!(false), json!(true)]);
-    assert_eq!(call(json!({"gitIgnore": "*.log\n"})).await, [json!(true), json!(false)]);
+    assert_eq!(post(json!({})).await, [json!(false), json!(true)]);
+    assert_eq!(post(json!({"gitIgnore": "*.log\n"})).await, [json!(true), json!(false)]);
 }

@@ -1,4 +1,4 @@
-//! Pages for whoever is signed in: what their session opens, what forms change, what is answers while it happens.
+//! Pages for whoever is signed in: what their session opens, what forms change, what the server reports meanwhile.
 
 use std::time::Duration;
 
@@ -253,7 +253,7 @@ async fn what_a_branch_has_left_comes_back_by_a_form() {
 }
 
 #[tokio::test]
-async fn an_upload_tells_how_far_it_is() {
+async fn an_upload_reports_its_progress() {
     let hub = Hub::new().await;
     hub.create("a", false).await;
     let data = testkit::corpus::noise(5, 6_000_000);
@@ -282,7 +282,7 @@ async fn an_upload_tells_how_far_it_is() {
         (answers["receivedBytes"].as_u64().unwrap(), answers["newBytes"].as_u64().unwrap());
     assert!(received <= 3_000_000 && fresh <= received && fresh > received / 2, "{answers}");
     let other = hub.admin("GET", uri, Value::Null).await;
-    assert_eq!(other.status, 404, "somebody else's");
+    assert_eq!(other.status, 404, "another user's");
     sender.send(Ok(Bytes::copy_from_slice(rest))).await.unwrap();
     drop(sender);
     let answer = upload.await.unwrap().unwrap();
@@ -342,12 +342,12 @@ async fn signed_urls_of_files_end_with_the_access_they_were_made_for() {
     let large = batch("upload", &hex(&data), data.len()).await;
     let join = href(&large["upload"]);
     let part = large["upload"]["header"]["00001"].as_str().unwrap().to_owned();
-    let said = json!({"oid": hex(b"small"), "size": 5}).to_string();
+    let claim = json!({"oid": hex(b"small"), "size": 5}).to_string();
     let statuses = async || {
         [
             hub.send("GET", &download, &[], b"").await.status,
             hub.send("PUT", &upload, &[], b"small").await.status,
-            hub.send("POST", &verify, &[], said.as_bytes()).await.status,
+            hub.send("POST", &verify, &[], claim.as_bytes()).await.status,
             hub.send("PUT", &part, &[], &data[..1 << 16]).await.status,
             // Parts are missing.
             hub.send("POST", &join, &[], b"{}").await.status,

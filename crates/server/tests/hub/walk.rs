@@ -69,10 +69,10 @@ async fn every_route_refuses_a_parameter_that_it_does_not_have() {
             for query in ["xyzzy=1", "xyzzy", "xyzzy[]=", "%78yzzy=1"] {
                 let uri = format!("{}?{query}", path_of(&path, kind));
                 let got = hub.send(&method, &uri, &[("authorization", &auth)], b"").await;
-                let said = String::from_utf8_lossy(&got.body);
+                let reply = String::from_utf8_lossy(&got.body);
                 sent_count += 1;
-                if got.status != 400 || (method != "HEAD" && !said.contains("xyzzy")) {
-                    wrong.push(format!("{method} {uri} ({path}): {} {said:.100}", got.status));
+                if got.status != 400 || (method != "HEAD" && !reply.contains("xyzzy")) {
+                    wrong.push(format!("{method} {uri} ({path}): {} {reply:.100}", got.status));
                 }
             }
         }
@@ -117,10 +117,10 @@ async fn every_body_is_refused_for_a_field_that_the_route_does_not_have() {
             };
             let uri = path_of(&path, kind);
             let got = hub.send(&method, &uri, &headers, body.as_bytes()).await;
-            let said = String::from_utf8_lossy(&got.body);
+            let reply = String::from_utf8_lossy(&got.body);
             sent_count += 1;
-            if !(400..500).contains(&got.status) || !said.contains("xyzzy") {
-                wrong.push(format!("{method} {uri} ({path}): {} {said:.200}", got.status));
+            if !(400..500).contains(&got.status) || !reply.contains("xyzzy") {
+                wrong.push(format!("{method} {uri} ({path}): {} {reply:.200}", got.status));
             }
         }
     }

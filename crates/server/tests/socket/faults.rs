@@ -1,4 +1,4 @@
-//! Whatever fails behind the server, at whichever step of an upload: the client is answers to try again, nothing that was
+//! Whatever fails behind the server, at whichever step of an upload: the client gets an error that lets it retry, nothing that was
 //! acknowledged is missing, and trying again succeeds.
 
 use crate::hub::{Hub, sample};
@@ -43,9 +43,9 @@ fn survives(shards_path: &str) {
             struck |= reached;
             match &first {
                 Ok(()) => assert!(!reached, "{n}: a failure was hidden"),
-                Err(Failed::Refused { status, retryable: true, said }) => {
-                    assert_eq!(*status, 503, "{n}: {said}");
-                    assert!(said.contains("log") && !said.contains("on purpose"), "{n}: {said}");
+                Err(Failed::Refused { status, retryable: true, message }) => {
+                    assert_eq!(*status, 503, "{n}: {message}");
+                    assert!(message.contains("log") && !message.contains("on purpose"), "{n}: {message}");
                 }
                 Err(other) => panic!("{n}: {other:?}"),
             }
@@ -93,7 +93,7 @@ fn a_download_survives_a_failure_at_every_step() {
             Ok(Ok(Some(bytes))) => assert!(!reached && bytes == *data, "{n}"),
             Ok(Err(error)) => assert!(reached, "{n}: {error}"),
             Err(_) => assert!(reached, "{n}"),
-            Ok(Ok(None)) => panic!("{n}: a fault looks like a file that is not there"),
+            Ok(Ok(None)) => panic!("{n}: a fault is reported as a missing file"),
         }
         if !reached {
             assert!(n > 3);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::hub::{Hub, sample, until};
 use server::StreamTiming;
-use testkit::http::{Begun, Sent};
+use testkit::http::{Begun, RequestBody};
 use testkit::upload::{Upload, last_frame};
 use xet::FileHash;
 use xet::wire::routes::TokenScope;
@@ -29,8 +29,12 @@ fn hub() -> (Hub, Upload) {
 fn begin(hub: &Hub, upload: &Upload) -> Begun {
     let authorization = format!("Bearer {}", hub.token(TokenScope::Write, "a"));
     let shard = upload.shard();
-    let sent =
-        hub.http.begin("POST", "/v2/shards", &[("authorization", &authorization)], Sent::Whole(&shard));
+    let sent = hub.http.begin(
+        "POST",
+        "/v2/shards",
+        &[("authorization", &authorization)],
+        RequestBody::Whole(&shard),
+    );
     let begun = sent.unwrap().head().unwrap();
     let header =
         |name: &str| begun.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
@@ -45,15 +49,15 @@ fn next(begun: &mut Begun) -> Frame {
     FrameReader::new().read(&mut &piece[..]).unwrap().expect("a whole frame")
 }
 
-/// Operations of a registration: the rows of its xorbs, its object, its rows. Footers are remembered.
-const LOOK_UP: u64 = 1;
+/// Operations of a registration: the rows of its xorbs, its object, its rows. Footers are cached.
+const LOOKUP: u64 = 1;
 const PUT: u64 = 2;
 const COMMIT: u64 = 3;
 
 #[test]
-fn the_last_frame_is_said_again_until_something_changes() {
+fn the_last_frame_is_repeated_until_something_changes() {
     let (hub, upload) = hub();
-    hub.faults.hold_from(LOOK_UP);
+    hub.faults.hold_from(LOOKUP);
     let mut begun = begin(&hub, &upload);
     for _ in 0..3 {
         assert_eq!(next(&mut begun), Frame::Validating { verified: 0, total: 0 });
@@ -140,7 +144,7 @@ fn a_shard_that_is_wrong_is_a_final_frame_and_leaves_nothing() {
     let (hub, mut upload) = hub();
     upload.files[0].hash = FileHash::new([1; 32]);
     let before = hub.stored();
-    hub.faults.hold_from(LOOK_UP);
+    hub.faults.hold_from(LOOKUP);
     let mut begun = begin(&hub, &upload);
     next(&mut begun);
     hub.faults.release();
@@ -156,14 +160,14 @@ fn a_shard_that_is_wrong_is_a_final_frame_and_leaves_nothing() {
 #[test]
 fn a_client_that_leaves_in_the_middle_loses_nothing() {
     for (step, path) in
-        [(LOOK_UP, "/v2/shards"), (PUT, "/v2/shards"), (COMMIT, "/v2/shards"), (COMMIT, "/v1/shards")]
+        [(LOOKUP, "/v2/shards"), (PUT, "/v2/shards"), (COMMIT, "/v2/shards"), (COMMIT, "/v1/shards")]
     {
         let (hub, upload) = hub();
         hub.faults.hold_from(step);
         let authorization = format!("Bearer {}", hub.token(TokenScope::Write, "a"));
         let shard = upload.shard();
         let headers = [("authorization", authorization.as_str())];
-        let sent = hub.http.begin("POST", path, &headers, Sent::Whole(&shard)).unwrap();
+        let sent = hub.http.begin("POST", path, &headers, RequestBody::Whole(&shard)).unwrap();
         until("the held operation", || hub.faults.waiting() == 1);
         drop(sent);
         // The server notices at its next frame; either way it goes on.
@@ -182,15 +186,19 @@ fn a_client_that_leaves_in_the_middle_loses_nothing() {
 fn a_client_that_leaves_while_its_xorb_is_stored_can_send_it_again() {
     let upload = sample(1).1;
     let xorb = &upload.xorbs[0];
-    // Another look whether it is here, its object, its row. The looks at the quota and whether it is here come before the
+    // Another lookup whether it exists, its object, its row. The lookups of the quota and whether it exists come before the
     // body is read, when nobody can notice that the client is gone.
     for step in 3..=5 {
         let hub = Hub::with(|_| {}, quick());
         hub.faults.hold_from(step);
         let authorization = format!("Bearer {}", hub.token(TokenScope::Write, "a"));
         let path = format!("/v1/xorbs/default/{}", xorb.info.hash());
-        let sent =
-            hub.http.begin("POST", &path, &[("authorization", &authorization)], Sent::Whole(&xorb.bytes));
+        let sent = hub.http.begin(
+            "POST",
+            &path,
+            &[("authorization", &authorization)],
+            RequestBody::Whole(&xorb.bytes),
+        );
         until("the held operation", || hub.faults.waiting() == 1);
         drop(sent.unwrap());
         // A client that has gone looks like one that has sent all and still reads: the upload goes on to its end.

@@ -209,7 +209,7 @@ impl Hub {
         Got { status, headers, body: answer.bytes().await.unwrap().to_vec() }
     }
 
-    /// Where the data is said to be is where it should be, and a bucket's URLs are for one range each.
+    /// URLs of data lead to where it should be, and a bucket's URLs are for one range each.
     pub(crate) fn check_urls(&self, found: &ReconstructionV2) {
         let fetches: Vec<_> = found.xorbs.values().flatten().collect();
         let from_bucket = matches!(self.state.data_urls, DataUrls::Bucket(_));

@@ -1,10 +1,9 @@
 //! `drystone token create`.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use serde_json::{Value, json};
 use server::Origin;
 use server::personal_token::{self, NewToken};
 use server::{CasTokens, Claims, DataDir, Secret};
@@ -15,10 +14,11 @@ use store::{Catalog, Scope};
 use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 
-use super::{Shown, StoreArgs, block_on, now_s};
-use crate::output::{CliError, complain};
+use super::{StoreArgs, run_as_operator, token_json};
+use crate::clock::now_s;
+use crate::output::{CliError, complain, fail, print_result};
 
-/// Print a new token, this once
+/// Print a new token
 ///
 /// The catalog keeps a hash of it, so it cannot be shown again. A token of a user allows at most what the user may do; every token is limited
 /// to the repository, namespace or server that it is made for. One for a repository can be given to XET clients as it is; with any other a client
@@ -46,7 +46,7 @@ pub(super) struct Create {
     #[arg(long, conflicts_with_all = ["repo", "namespace"])]
     everywhere: bool,
 
-    /// Name of the token [default: what it is for]
+    /// Label of the token [default: its repository, namespace or scope]
     #[arg(long, value_name = "TEXT", value_parser = parse_name)]
     label: Option<String>,
 
@@ -58,7 +58,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=100 * 365 * 86_400))]
     ttl: Option<u64>,
 
-    /// A CAS token instead, for XET clients. It ends with the token that it is made from, which is in the list of tokens
+    /// Print a CAS token for XET clients instead. It ends with the listed token it is issued for
     #[arg(long, requires = "repo", conflicts_with_all = ["namespace", "everywhere"])]
     cas: bool,
 
@@ -77,15 +77,6 @@ enum ScopeChoice {
     Admin,
 }
 
-/// A token as JSON, with what was made of it.
-#[derive(Serialize)]
-struct Made<'a> {
-    token: &'a str,
-    exp: Option<u64>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    row: Option<Shown<'a>>,
-}
-
 impl Create {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let has_place = self.repo.is_some() || self.namespace.is_some();
@@ -100,23 +91,20 @@ impl Create {
         // Before anything is stored.
         let signer = self.cas.then(|| self.signer()).transpose()?;
         let now_s = now_s();
-        let (token, row) = block_on(async {
+        let (token, row) = run_as_operator(async {
             let catalog = self.place.open_catalog().await?;
             let owner = self.owner(&catalog).await?;
             let (token, mut row) = self.make(owner, now_s)?;
-            self.spell(catalog.hub(), &mut row).await.map_err(CliError::message)?;
-            match catalog.tokens().add(&row).await.map_err(CliError::message)? {
+            self.spell(catalog.hub(), &mut row).await?;
+            match catalog.tokens().add(&row).await? {
                 // As it was stored: bound to the repository's id.
-                true => Ok((
-                    token,
-                    catalog.tokens().by_id(&row.id).await.map_err(CliError::message)?.unwrap_or(row),
-                )),
-                false => Err(CliError::Message("the new token's id is taken: try again".to_owned())),
+                true => Ok((token, catalog.tokens().by_id(&row.id).await?.unwrap_or(row))),
+                false => fail("the new token's id is taken: try again"),
             }
         })?;
         match (signer, &self.repo) {
             (Some(signer), Some(repo)) => self.sign(&signer, repo.clone(), &row),
-            _ => self.print(&token, row.expires_s, Some(Shown::new(&row, now_s))),
+            _ => self.print(&token, row.expires_s, token_json(&row)),
         }
     }
 
@@ -126,19 +114,19 @@ impl Create {
             let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
             return Ok(owner.map_or("admin", String::as_str).to_owned());
         };
-        let subject = &spelled(catalog.hub(), subject).await.map_err(CliError::message)?;
-        let found = catalog.hub().namespace(subject).await.map_err(CliError::message)?;
+        let subject = &spelled(catalog.hub(), subject).await?;
+        let found = catalog.hub().namespace(subject).await?;
         match found {
-            Some(NamespaceRow { is_organisation: true, .. }) => Err(CliError::Message(format!(
+            Some(NamespaceRow { is_organisation: true, .. }) => fail(format!(
                 "{subject} is an organisation: name one of its members by --subject, or leave it out for a service token"
-            ))),
+            )),
             Some(row) if row.state == NamespaceState::Active => Ok(row.name),
-            Some(row) if row.state == NamespaceState::Disabled => Err(CliError::Message(format!(
+            Some(row) if row.state == NamespaceState::Disabled => fail(format!(
                 "{subject} is disabled, and so would be the token: enable them with `drystone admin user enable {subject}`"
-            ))),
-            _ => Err(CliError::Message(format!(
+            )),
+            _ => fail(format!(
                 "no user {subject}: add them with `drystone admin user create {subject}`, or leave out --subject"
-            ))),
+            )),
         }
     }
 
@@ -163,7 +151,7 @@ impl Create {
 
     fn make(&self, subject: String, now_s: u64) -> Result<(Secret<String>, TokenRow), CliError> {
         let bound = match (&self.repo, &self.namespace) {
-            (Some(repo), _) => Bound::Repo(scope_of(repo).map_err(CliError::message)?),
+            (Some(repo), _) => Bound::Repo(scope_of(repo)?),
             (None, Some(namespace)) => Bound::Namespace(namespace.clone()),
             (None, None) => Bound::Everywhere,
         };
@@ -207,23 +195,19 @@ impl Create {
         let claims = Claims::new(&row.subject, Origin::Token(row.id.clone()), scope, repo, now_s, ttl_s);
         let claims = Claims { repo_id: row.repo_id, ..claims };
         let issued = signer.issue(&claims);
-        self.print(&issued.token, Some(issued.expires_s), None)
+        self.print(&issued.token, Some(issued.expires_s), json!({}))
     }
 
+    /// Prints a token, with --json with the fields of `value` too.
     fn print(
         &self,
         token: &Secret<String>,
         exp: Option<u64>,
-        row: Option<Shown<'_>>,
+        mut value: Value,
     ) -> Result<ExitCode, CliError> {
-        let mut out = io::stdout().lock();
-        match self.json {
-            true => {
-                let made = Made { token: token.expose(), exp, row };
-                writeln!(out, "{}", serde_json::to_string(&made)?)?;
-            }
-            false => writeln!(out, "{}", token.expose())?,
-        }
+        value["token"] = json!(token.expose());
+        value["exp"] = json!(exp);
+        print_result(self.json, &value, [token.expose().clone()])?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -231,7 +215,7 @@ impl Create {
 /// Seconds that a CAS token lives by default.
 const CAS_TTL_S: u64 = 3600;
 
-/// A namespace as it is spelled; as it is given where it is unknown.
+/// The stored spelling of a namespace; an unknown name is returned unchanged.
 async fn spelled(hub: &RepoCatalog, name: &str) -> store::Result<String> {
     let found = hub.spellings(name).await?;
     Ok(found.into_iter().next().unwrap_or_else(|| name.to_owned()))

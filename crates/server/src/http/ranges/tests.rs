@@ -43,9 +43,9 @@ fn grant(ranges: &[(u64, u64)]) -> DataGrant {
 }
 
 /// What a client sees: status, headers, body.
-type Seen = (u16, HeaderMap, Vec<u8>);
+type Received = (u16, HeaderMap, Vec<u8>);
 
-async fn send(app: Router, method: Method, headers: &[(&str, &str)]) -> Seen {
+async fn send(app: Router, method: Method, headers: &[(&str, &str)]) -> Received {
     let mut request = Request::builder().method(method).uri("/");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -56,16 +56,16 @@ async fn send(app: Router, method: Method, headers: &[(&str, &str)]) -> Seen {
     (head.status.as_u16(), head.headers, body)
 }
 
-/// Asks for the open representation.
-async fn send_open(method: Method, headers: &[(&str, &str)]) -> Seen {
+/// Requests the open representation.
+async fn send_open(method: Method, headers: &[(&str, &str)]) -> Received {
     let handler = |method: Method, headers: HeaderMap| async move {
         answer(&method, &headers, &representation(), source)
     };
     send(Router::new().route("/", get(handler)), method, headers).await
 }
 
-/// Asks for granted ranges of a xorb.
-async fn send_granted(method: Method, headers: &[(&str, &str)], ranges: &[(u64, u64)]) -> Seen {
+/// Requests granted ranges of a xorb.
+async fn send_granted(method: Method, headers: &[(&str, &str)], ranges: &[(u64, u64)]) -> Received {
     let grant = grant(ranges);
     let handler = move |method: Method, headers: HeaderMap| async move {
         answer_granted(&method, &headers, &xorb(&grant, 1000, NOW), &grant, source)
@@ -151,7 +151,7 @@ async fn what_is_no_range_is_ignored() {
 }
 
 #[tokio::test]
-async fn head_tells_the_length_and_sends_nothing() {
+async fn head_sends_the_length_and_no_body() {
     for headers in [&[][..], &[("range", "bytes=0-9")][..]] {
         let (status, headers, body) = send_open(Method::HEAD, headers).await;
         assert_eq!((status, body.len()), (200, 0));
@@ -176,7 +176,7 @@ async fn if_range_holds_for_the_same_strong_tag_only() {
 }
 
 #[tokio::test]
-async fn who_has_it_already_is_told_so() {
+async fn a_cached_representation_is_not_sent_again() {
     for tag in ["\"some-tag\"", "W/\"some-tag\"", "\"a\", \"some-tag\"", "*"] {
         let (status, headers, body) =
             send_open(Method::GET, &[("if-none-match", tag), ("range", "bytes=0-9")]).await;

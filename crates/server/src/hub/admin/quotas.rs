@@ -1,4 +1,4 @@
-//! Quotas, the audit log and what can be had back, for whoever keeps the server.
+//! Quotas, dedup policies, the audit log and the undelete log, for administrators.
 
 use axum::body::Body;
 use axum::http::Response;

@@ -1,4 +1,4 @@
-//! What whoever keeps the server does from afar: users, organisations, members, all repositories, the trash.
+//! Users, organisations, members, all repositories and the trash, for administrators.
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode};

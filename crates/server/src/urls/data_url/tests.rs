@@ -153,7 +153,7 @@ fn what_proxies_do_to_a_query_changes_nothing() {
 }
 
 #[test]
-fn a_parameter_said_twice_is_refused() {
+fn a_repeated_parameter_is_refused() {
     for name in [QUERY_SIGNED_RANGE, QUERY_EXPIRES, QUERY_KEY, QUERY_SIGNATURE] {
         let twice = format!("{}&{name}=1", url());
         assert_eq!(verify(&signer(), &twice, Some("bytes=0-99"), NOW), Err(Refusal::Malformed), "{name}");

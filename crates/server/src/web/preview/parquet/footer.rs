@@ -349,7 +349,7 @@ fn chunk(thrift: &mut Thrift<'_>) -> Option<Option<Chunk>> {
     Some(found.filter(|_| !is_elsewhere))
 }
 
-/// Lines of a schema that are looked at, and columns that are listed.
+/// Lines of a schema that are read, and columns that are listed.
 const ELEMENTS_MAX: u64 = 5000;
 const COLUMNS_MAX: usize = 200;
 const MILLI: u32 = 1_000;

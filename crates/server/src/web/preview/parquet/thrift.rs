@@ -44,7 +44,7 @@ impl<'a> Thrift<'a> {
         Some(taken)
     }
 
-    /// Text, of which no more is text than somebody reads.
+    /// Text, cut to what a page displays.
     pub(super) fn text(&mut self) -> Option<String> {
         let len = self.varint()?;
         let bytes = self.take(len)?;
