@@ -22,24 +22,17 @@ use crate::local::LocalCas;
 use crate::output::CliError;
 use crate::remote::{CacheDirArgs, HubArgs};
 
-/// Move whole files by XET hash, to and from a server or a store directory
-#[derive(Debug, Args)]
-pub(crate) struct CasCommand {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum CasVerb {
     Put(put::Put),
     Get(get::Get),
 }
 
-impl CasCommand {
+impl CasVerb {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        match self.verb {
-            Verb::Put(put) => put.run(),
-            Verb::Get(get) => get.run(),
+        match self {
+            Self::Put(put) => put.run(),
+            Self::Get(get) => get.run(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `drystone serve`: a XET server in one command.
 
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use server::collect_at_intervals;
 use server::{AppState, DataDir, DataUrls, Layers, Metrics, ServeConfig, Tls};
 use server::{OpenStore, Opening};
 use server::{Stopped, reload_on_hangup, serve, stop_signal};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::store_args::layers;
 use crate::output::{CliError, block_on, complain};
@@ -92,7 +93,7 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let tls = config.tls().as_ref().map(Tls::open).transpose().map_err(CliError::message)?;
     let listen = config.listen;
     let at = |error| CliError::Io(listen.to_string(), error);
-    let listener = TcpListener::bind(listen).await.map_err(at)?;
+    let listener = listener(listen).map_err(at)?;
     let bound = listener.local_addr().map_err(at)?;
     let (data, auth) = (config.data.clone(), config.auth);
 
@@ -139,4 +140,34 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
         complain(&"stopped while requests were still running");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A listener whose queue takes a crowd that connects at once. What does not fit is dropped by the system, and those clients try again
+/// a second later, whoever they are.
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As the standard library's listener: a restart does not wait for connections of before.
+    socket.set_reuseaddr(cfg!(unix))?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// The system limits it further (`net.core.somaxconn`, 4096 on Linux).
+const BACKLOG: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_crowd_that_connects_at_once_finds_room_before_anyone_is_accepted() {
+        let listener = listener("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(500));
+        let crowd: Vec<_> = (0..500).map(connect).collect();
+        assert!(crowd.iter().all(Result::is_ok), "{:?}", crowd.iter().find(|one| one.is_err()));
+    }
 }

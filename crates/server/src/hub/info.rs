@@ -133,13 +133,15 @@ fn describe(repo: &RepoRow) -> Value {
 async fn files(request: &HubRequest, repo: &RepoRow, commit: Oid) -> Result<Vec<Item>, ApiError> {
     let mut files = Vec::new();
     let mut page = Page { recursive: true, after: None, limit: SIBLINGS_STEP };
+    let mut path_bytes = 0;
     loop {
         let listing = request.store.list_folder(repo.id, commit, "", &page).await?;
         let Some(listing) = listing else { break };
+        path_bytes += listing.items.iter().map(|item| item.path.len()).sum::<usize>();
         files.extend(listing.items.into_iter().filter(|item| item.mode.is_blob()));
         page.after = listing.next;
         // Clients list more than these by pages.
-        if page.after.is_none() || files.len() >= SIBLINGS_MAX {
+        if page.after.is_none() || files.len() >= SIBLINGS_MAX || path_bytes >= SIBLINGS_BYTES_MAX {
             break;
         }
     }
@@ -164,3 +166,5 @@ pub(crate) const SEARCH_BYTES_MAX: usize = 1000;
 const LIST_REPOS_MAX: usize = 1000;
 const SIBLINGS_STEP: usize = 5000;
 const SIBLINGS_MAX: usize = 50_000;
+/// Bytes of their paths: one may have four thousand.
+const SIBLINGS_BYTES_MAX: usize = 16 << 20;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::audit::Deed;
 use store::catalog::repo::RefRow;
-use store::repo::refs::{self, HEADS, PULLS, TAGS};
+use store::repo::refs::{self, HEADS, MESSAGE_BYTES_MAX, PULLS, TAGS};
 use xet::wire::routes::segment;
 
 use crate::http::error::ApiError;
@@ -115,6 +115,10 @@ pub(crate) async fn history(request: HubRequest) -> Result<Response<Body>, ApiEr
     let limit = request.query.limit("limit", 50, 1000) as u64;
     let page = request.query.number("p").unwrap_or(0);
     let skip = page.saturating_mul(limit);
+    // What was read, and the answer as it is made.
+    let answers = &request.state.answers;
+    let bytes = limit.saturating_mul(2 * MESSAGE_BYTES_MAX as u64).min(answers.usage().total_bytes);
+    let _permit = answers.acquire(bytes).await?;
     let (past, total) = request.store.history(repo.id, commit, skip, limit).await?;
     let describe = |past: &store::repo::history::Past| {
         json!({

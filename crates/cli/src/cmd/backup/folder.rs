@@ -75,7 +75,7 @@ pub(crate) struct BackupFolder {
 impl BackupFolder {
     /// Opens the directory to back up to, and makes it if need be.
     pub(super) fn open(folder: &Path, config: &ServeConfig) -> Result<Self, CliError> {
-        let failed = |error| CliError::io(&folder, error);
+        let failed = |error| CliError::io(folder, error);
         let refuse = |why: &str| fail(format!("{}: {why}", folder.display()));
         if is_in_store(folder, config).map_err(failed)? {
             return refuse("this is the store itself; name another directory for the backup");
@@ -214,7 +214,7 @@ impl Drop for SnapshotCopy {
 
 /// Records the start of an operation; returns the start of an interrupted earlier one.
 pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
-    let failed = |error| CliError::io(&file, error);
+    let failed = |error| CliError::io(file, error);
     match fs::read_to_string(file) {
         // Whatever it says, something was cut.
         Ok(text) => Ok(Some(text.trim().parse().unwrap_or(0))),
@@ -228,15 +228,20 @@ pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
 /// Removes the note of [`begin`].
 pub(crate) fn end(file: &Path) -> Result<(), CliError> {
     match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CliError::io(&file, error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CliError::io(file, error)),
         _ => Ok(()),
     }
 }
 
-/// Copies a key, readable for its owner alone. One that is not there is not copied: some servers share a key in the catalog.
+/// Copies a key, readable for its owner alone. One that is not there is not copied: some servers share a key in the catalog. A file
+/// that holds no key is refused: no server would start with it.
 pub(crate) fn copy_key(from: &Path, to: &Path) -> Result<(), CliError> {
     match fs::read(from) {
-        Ok(key) => write_whole(to, &key),
+        Ok(key) => {
+            server::DataDir::keys_of(from)
+                .map_err(|error| CliError::Io(from.display().to_string(), error))?;
+            write_whole(to, &key)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(CliError::io(from, error)),
     }
@@ -253,7 +258,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 
 /// The URL of a SQLite file.
 pub(super) fn sqlite_url(file: &Path) -> Result<String, CliError> {
-    let failed = |error| CliError::io(&file, error);
+    let failed = |error| CliError::io(file, error);
     store::backup::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(CliError::message)
 }
 
@@ -276,7 +281,7 @@ fn write_whole(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
             None => File::open(".")?.sync_all(),
         }
     };
-    write().map_err(|error| CliError::io(&file, error))
+    write().map_err(|error| CliError::io(file, error))
 }
 
 /// Whether a directory, there or not, is the data directory or in the objects.

@@ -29,7 +29,7 @@ use crate::output::{CliError, complain, fail, print_result};
                         drystone token create --scope read --namespace team --label ci --ttl 2592000\n  \
                         drystone token create --scope admin --label backup --catalog postgres://db/hub\n  \
                         drystone token create --scope read --repo datasets/ann/corpus --cas --ttl 3600")]
-pub(super) struct Create {
+pub(crate) struct Create {
     /// Scope of the token; each includes those before it
     #[arg(long, value_enum)]
     scope: ScopeChoice,

@@ -14,7 +14,7 @@ use crate::output::{CliError, print_result};
 #[command(
     after_help = "Examples:\n  drystone token list --data /srv/drystone\n  drystone token list --all --json"
 )]
-pub(super) struct List {
+pub(crate) struct List {
     #[command(flatten)]
     place: StoreArgs,
 

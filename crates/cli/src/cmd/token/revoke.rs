@@ -17,7 +17,7 @@ use crate::output::{CliError, fail, print_result};
 #[command(
     after_help = "Examples:\n  drystone token revoke 3f9c2a41b7de\n  drystone token revoke ci --data /srv/drystone"
 )]
-pub(super) struct Revoke {
+pub(crate) struct Revoke {
     /// The token's id, or its label if no other live token has it
     #[arg(value_name = "ID|LABEL")]
     which: String,

@@ -1,10 +1,10 @@
 //! The fast code against its slow twins, on made-up input.
 
+use crate::chunk::{self, Chunker};
+use crate::merkle::{self, MerkleBuilder};
+use crate::{ChunkHash, Hash, HashKey, RangeHash};
 use proptest::prelude::*;
 use testkit::{corpus, twin};
-use xet::chunk::{self, Chunker};
-use xet::merkle::{self, MerkleBuilder};
-use xet::{ChunkHash, Hash, HashKey, RangeHash};
 
 /// How the last word of each leaf is chosen, since it alone decides where groups end.
 #[derive(Debug, Clone, Copy)]

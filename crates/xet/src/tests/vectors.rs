@@ -1,11 +1,11 @@
 //! Hashes and Merkle trees against the golden vectors.
 
+use crate::merkle::MerkleBuilder;
+use crate::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, XorbHash};
 use testkit::twin;
 use testkit::vectors::Vectors;
 use testkit::vectors::model::Chunk;
 use testkit::{hex, unhex32};
-use xet::merkle::MerkleBuilder;
-use xet::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, XorbHash};
 
 fn leaves(chunks: &[Chunk]) -> Vec<(ChunkHash, u64)> {
     chunks.iter().map(|(hash, bytes)| (hash.parse().expect("a hash"), *bytes)).collect()
@@ -58,8 +58,8 @@ fn the_published_table_of_electric_vehicles_hashes_as_published() {
     let expected = &official.ev_population;
     let leaves = leaves(&vectors.chunks_file(&expected.chunks_file));
     assert_eq!(leaves.iter().map(|leaf| leaf.1).sum::<u64>(), expected.size);
-    assert_eq!(xet::merkle::xorb_hash(leaves.iter().copied()).to_string(), expected.xorb_hash);
-    assert_eq!(xet::merkle::file_hash(leaves.iter().copied()).to_string(), expected.file_hash);
+    assert_eq!(crate::merkle::xorb_hash(leaves.iter().copied()).to_string(), expected.xorb_hash);
+    assert_eq!(crate::merkle::file_hash(leaves.iter().copied()).to_string(), expected.file_hash);
     let range = RangeHash::of(leaves.iter().map(|leaf| &leaf.0));
     assert_eq!(range.to_string(), expected.range_hash_all_chunks);
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::chunk::{self, Chunker};
+use crate::{ChunkHash, RangeHash, merkle};
 use testkit::vectors::Vectors;
 use testkit::vectors::model::{Input, UploadPlan};
 use testkit::{hex, sha256};
-use xet::chunk::{self, Chunker};
-use xet::{ChunkHash, RangeHash, merkle};
 
 #[test]
 fn inputs_are_cut_and_hashed_as_the_reference_does() {

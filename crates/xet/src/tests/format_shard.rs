@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use xet::hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, XorbHash};
-use xet::merkle;
-use xet::shard::row::{FileHead, Header, ROW_LEN, Row, XorbHead};
-use xet::shard::{
+use crate::hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, XorbHash};
+use crate::merkle;
+use crate::shard::row::{FileHead, Header, ROW_LEN, Row, XorbHead};
+use crate::shard::{
     ChunkEntry, ChunkTableEntry, FileEntry, Footer, Form, Shard, ShardBuilder, StoredOptions, TableEntry,
     Term, XorbEntry, verify_stored,
 };
 
-const PAGE: &str = include_str!("../../../docs/format/shard.md");
-const OVERVIEW: &str = include_str!("../src/shard.rs");
-const SOURCES: [&str; 2] = [include_str!("../src/shard/row.rs"), include_str!("../src/shard/footer.rs")];
+const PAGE: &str = include_str!("../../../../docs/format/shard.md");
+const OVERVIEW: &str = include_str!("../shard.rs");
+const SOURCES: [&str; 2] = [include_str!("../shard/row.rs"), include_str!("../shard/footer.rs")];
 
 #[test]
 fn the_page_has_the_tables_of_the_code() {

@@ -1,26 +1,26 @@
 //! `docs/format/shardpack.md` against the code: the same tables, the same places, the same example.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod pack;
+use super::pack;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU8;
 
-use shardpack::layout::{
+use crate::layout::{
     Compression, ContentType, EndMarker, EntryHeader, Features, Footer, Index, MetaFormat, RecordFlags,
     RecordHeader, SectionFlags, SectionHeader, SectionKind, crc,
 };
-use shardpack::{Outline, cursor::Reader};
+use crate::{Outline, cursor::Reader};
 
-const PAGE: &str = include_str!("../../../docs/format/shardpack.md");
-const OVERVIEW: &str = include_str!("../src/layout.rs");
+const PAGE: &str = include_str!("../../../../docs/format/shardpack.md");
+const OVERVIEW: &str = include_str!("../layout.rs");
 const SOURCES: [&str; 6] = [
-    include_str!("../src/layout/record.rs"),
-    include_str!("../src/layout/entry.rs"),
-    include_str!("../src/layout/marker.rs"),
-    include_str!("../src/layout/index.rs"),
-    include_str!("../src/layout/section.rs"),
-    include_str!("../src/layout/footer.rs"),
+    include_str!("../layout/record.rs"),
+    include_str!("../layout/entry.rs"),
+    include_str!("../layout/marker.rs"),
+    include_str!("../layout/index.rs"),
+    include_str!("../layout/section.rs"),
+    include_str!("../layout/footer.rs"),
 ];
 
 #[test]

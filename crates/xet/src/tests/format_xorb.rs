@@ -3,15 +3,15 @@
 
 use std::ops::Range;
 
+use crate::ChunkHash;
+use crate::compress::{Policy, Scheme};
+use crate::cursor::Reader;
+use crate::xorb::{ChunkHeader, Footer, Form, SealedXorb, XorbBuilder, verify};
+use crate::{FormatError, limits};
 use testkit::damage;
-use xet::ChunkHash;
-use xet::compress::{Policy, Scheme};
-use xet::cursor::Reader;
-use xet::xorb::{ChunkHeader, Footer, Form, SealedXorb, XorbBuilder, verify};
-use xet::{FormatError, limits};
 
-const PAGE: &str = include_str!("../../../docs/format/xorb.md");
-const MODULES: [&str; 2] = [include_str!("../src/xorb.rs"), include_str!("../src/xorb/footer.rs")];
+const PAGE: &str = include_str!("../../../../docs/format/xorb.md");
+const MODULES: [&str; 2] = [include_str!("../xorb.rs"), include_str!("../xorb/footer.rs")];
 
 /// Chunks of the xorb whose bytes are flipped.
 const CHUNKS: u64 = 3;

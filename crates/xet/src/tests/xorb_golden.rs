@@ -3,15 +3,15 @@
 
 use std::cell::Cell;
 
-use testkit::Vectors;
-use testkit::vectors::model::{AdversarialKind, Expect, Xorb, XorbFile};
-use xet::compress::{Decompressor, Policy, Scheme};
-use xet::cursor::Reader;
-use xet::xorb::{
+use crate::compress::{Decompressor, Policy, Scheme};
+use crate::cursor::Reader;
+use crate::xorb::{
     ChunkDecoder, ChunkHeader, ChunkReader, Footer, Form, ScannedXorb, XorbBuilder, XorbScanner, read_chunks,
     verify,
 };
-use xet::{ChunkHash, XorbHash};
+use crate::{ChunkHash, XorbHash};
+use testkit::Vectors;
+use testkit::vectors::model::{AdversarialKind, Expect, Xorb, XorbFile};
 
 fn form(file: &XorbFile) -> Form {
     match file.form.as_str() {
@@ -130,7 +130,7 @@ fn an_uncompressed_xorb_is_built_to_the_byte() {
         }
         let mut builder = XorbBuilder::new(Policy::Always(Scheme::Raw));
         let mut scanner = XorbScanner::new(None);
-        let push = &mut |chunk: xet::xorb::DecodedChunk<'_>| builder.push(chunk.hash, chunk.raw).unwrap();
+        let push = &mut |chunk: crate::xorb::DecodedChunk<'_>| builder.push(chunk.hash, chunk.raw).unwrap();
         scanner.push_with(bytes, push).unwrap();
         let sealed = builder.seal(scanned.form).unwrap();
         assert!(sealed.bytes == bytes, "{}", file.file);

@@ -1,9 +1,9 @@
 //! The pages on hashing and chunking say what the code does: their tables, their examples, their algorithm.
 
-use xet::{ChunkHash, FileHash, Hash, HashKey, RangeHash, chunk, constants, merkle};
+use crate::{ChunkHash, FileHash, Hash, HashKey, RangeHash, chunk, constants, merkle};
 
-const HASHING: &str = include_str!("../../../docs/format/hashing.md");
-const CHUNKING: &str = include_str!("../../../docs/format/chunking.md");
+const HASHING: &str = include_str!("../../../../docs/format/hashing.md");
+const CHUNKING: &str = include_str!("../../../../docs/format/chunking.md");
 
 #[test]
 fn the_parameters_of_hashing_are_the_ones_of_the_suite() {
