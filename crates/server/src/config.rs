@@ -4,12 +4,13 @@
 //! flag. It is the name of a field of [`ServeConfig`] or [`Limits`], whose attributes say which values it takes. Every
 //! value is text until it is deserialised, so that every source is checked in the same way.
 
-pub mod effective;
-pub mod layers;
+pub(crate) mod effective;
+pub(crate) mod layers;
 mod values;
 
 pub use effective::EffectiveSetting;
-pub use layers::{Layers, Source};
+pub use layers::Layers;
+pub(crate) use layers::Source;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,7 +19,6 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use xet::limits;
 
-use crate::door::PlaceLimits;
 use crate::secret::Secret;
 
 /// Every setting of a server.
@@ -277,6 +277,15 @@ impl Default for Limits {
     }
 }
 
+/// Most connections at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConnectionLimits {
+    /// In total.
+    pub(crate) total: usize,
+    /// From one address.
+    pub(crate) per_address: usize,
+}
+
 /// What `memory_bytes` is divided into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryShares {
@@ -311,14 +320,14 @@ impl ServeConfig {
     }
 
     /// Connections in total and from one address.
-    pub fn place_limits(&self) -> PlaceLimits {
+    pub(crate) fn connection_limits(&self) -> ConnectionLimits {
         let total = self.limits.connections_max;
         // A public URL on a loopback address tells of a proxy, which is where all connections come from.
         let is_behind_proxy = self.listen.ip().is_loopback() && self.public_url.is_some();
         let share = if is_behind_proxy { total } else { (total / 4).max(1) };
         let per_address = self.limits.connections_per_address_max.unwrap_or(share).min(total);
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        PlaceLimits { total: count(total), per_address: count(per_address) }
+        ConnectionLimits { total: count(total), per_address: count(per_address) }
     }
 
     /// Reads the layers, the last taking precedence, and checks the result.

@@ -18,7 +18,7 @@ pub fn start(format: LogFormat, level: LogLevel) {
 }
 
 /// What turns events into lines on `writer`.
-pub fn subscriber<W>(
+pub(crate) fn subscriber<W>(
     format: LogFormat,
     level: LogLevel,
     writer: W,

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use axum::body::Body;
 use axum::http::Request;
 use house::{Hub, Place, Places, build, chunks_of};
-use server::auth::Origin;
-use server::config::DedupPolicy;
-use server::{Claims, RepoKind, Repository, ServeConfig};
+use server::DedupPolicy;
+use server::Origin;
+use server::{Claims, ServeConfig};
 use testkit::Vectors;
 use testkit::vectors::model::{AdversarialKind, Expect};
 use tower::ServiceExt as _;
 use xet::shard::Shard;
+use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 use xet::wire::{
     Batch, ErrorBody, Frame, FrameReader, ReconstructionV1, ReconstructionV2, ShardUploaded, XorbUploaded,
@@ -332,7 +333,7 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
         for ((namespace, name), (head, query)) in
             [("ann", "a"), ("ann", "b"), ("bob", "a")].into_iter().zip(expected)
         {
-            let repo = Repository { kind: RepoKind::Models, namespace: namespace.into(), name: name.into() };
+            let repo = RepoName { kind: RepoKind::Model, namespace: namespace.into(), name: name.into() };
             // The sender of a xorb may refer to it anywhere: the others are others.
             let origin = match (namespace, name) {
                 ("ann", "a") => testkit::origin::ORIGIN.to_owned(),
@@ -343,7 +344,7 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
             }
             let claims =
                 Claims::new("x", Origin::Token(origin), TokenScope::Write, repo, hub.state.now_s(), 60);
-            let token = format!("Bearer {}", hub.state.tokens.issue(&claims).token.expose());
+            let token = format!("Bearer {}", hub.state.cas_tokens().issue(&claims).token.expose());
             let auth = [("authorization", token.as_str())];
             let got = hub.send("HEAD", &format!("/v1/xorbs/default/{xorb}"), &auth, Vec::new()).await;
             assert_eq!(got.status, head, "{policy:?} {namespace}/{name} HEAD");

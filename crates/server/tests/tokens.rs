@@ -8,9 +8,9 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt as _;
-use server::auth::people::BELIEVED;
-use server::auth::personal::{self, Wanted};
-use server::{AppState, House, Key, KeyRing, Secret, ServeConfig};
+use server::TOKEN_CACHE_TTL;
+use server::personal_token::{self, NewToken};
+use server::{AppState, DataDir, Key, KeyRing, Secret, ServeConfig};
 use store::Store;
 use store::catalog::tokens::{Bound, Rights, TokenRow};
 use store::repo::{Kind, RepoName};
@@ -24,7 +24,7 @@ struct Hub {
     state: AppState,
     store: Store,
     now_s: Arc<AtomicU64>,
-    house: House,
+    house: DataDir,
     _folder: TempDir,
 }
 
@@ -32,7 +32,7 @@ impl Hub {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
-        let house = House::new(folder.path());
+        let house = DataDir::new(folder.path());
         let store = house.open(&config, &keys).await.unwrap();
         let now_s = Arc::new(AtomicU64::new(NOW));
         let clock = Arc::clone(&now_s);
@@ -47,7 +47,7 @@ impl Hub {
 
     async fn admit(&self) -> store::Result<bool> {
         let keys = KeyRing::new(Key::new([7; 32]));
-        self.house.admit_admin(&self.state.config, &keys, &self.store, NOW).await
+        self.house.bootstrap_admin_token(&self.state.config, &keys, &self.store, NOW).await
     }
 
     async fn token(
@@ -56,8 +56,8 @@ impl Hub {
         bound: Bound,
         expires_s: Option<u64>,
     ) -> (Secret<String>, TokenRow) {
-        let wanted = Wanted { label: "t".into(), subject: "ann".into(), rights, bound, expires_s };
-        let token = personal::make();
+        let wanted = NewToken { label: "t".into(), subject: "ann".into(), rights, bound, expires_s };
+        let token = personal_token::make();
         let row = wanted.row(&token, NOW);
         assert!(self.store.catalog().tokens().add(&row).await.unwrap());
         (token, row)
@@ -81,8 +81,8 @@ impl Hub {
             return (status, code);
         }
         let answer: TokenAnswer = parse_json(&body).unwrap();
-        let claims = self.state.tokens.verify(&answer.access_token, NOW).unwrap();
-        (status, format!("{} {}", claims.sub, claims.repo))
+        let claims = self.state.cas_tokens().verify(&answer.access_token, NOW).unwrap();
+        (status, format!("{} {}/{}", claims.sub, claims.repo.kind.plural(), claims.repo.id()))
     }
 }
 
@@ -131,7 +131,7 @@ async fn what_is_forged_expired_or_revoked_opens_nothing() {
         assert_eq!((got.0, got.1.as_str()), (401, "unauthorized"));
         parse_json::<ErrorBody>(&got.2).unwrap().error
     };
-    let forged = personal::make();
+    let forged = personal_token::make();
     assert_eq!(denied(hub.get(route, forged.expose()).await), "the token is not known here");
     assert_eq!(denied(hub.get(route, "hf_something").await), "the token is malformed");
 
@@ -144,7 +144,7 @@ async fn what_is_forged_expired_or_revoked_opens_nothing() {
     hub.store.catalog().tokens().revoke(&row.id, NOW).await.unwrap();
     let revoked = async {
         while hub.get(route, token.expose()).await.0 == 200 {
-            tokio::time::sleep(BELIEVED / 10).await;
+            tokio::time::sleep(TOKEN_CACHE_TTL / 10).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), revoked)
@@ -173,14 +173,14 @@ async fn a_token_of_one_repository_opens_the_cas_and_others_are_told_what_to_do(
 
 /// Longer than what was looked up is cached.
 async fn wait() {
-    tokio::time::sleep(BELIEVED + Duration::from_millis(300)).await;
+    tokio::time::sleep(TOKEN_CACHE_TTL + Duration::from_millis(300)).await;
 }
 
 impl Hub {
     /// A token of somebody.
     async fn token_of(&self, subject: &str, rights: Rights, bound: Bound) -> (Secret<String>, TokenRow) {
-        let wanted = Wanted { label: "t".into(), subject: subject.into(), rights, bound, expires_s: None };
-        let token = personal::make();
+        let wanted = NewToken { label: "t".into(), subject: subject.into(), rights, bound, expires_s: None };
+        let token = personal_token::make();
         let row = wanted.row(&token, NOW);
         assert!(self.store.catalog().tokens().add(&row).await.unwrap());
         (token, row)
@@ -231,7 +231,7 @@ async fn a_cas_token_ends_with_the_token_it_was_issued_for() {
     let (other, _) = hub.token(Rights::Write, Bound::Namespace("ann".into()), None).await;
     let cas = hub.cas(token.expose(), "models/ann/a", "write").await;
     let stays = hub.cas(other.expose(), "models/ann/a", "write").await;
-    assert_eq!(hub.state.tokens.verify(&cas, NOW).unwrap().exp, NOW + 50, "no longer than the token");
+    assert_eq!(hub.state.cas_tokens().verify(&cas, NOW).unwrap().exp, NOW + 50, "no longer than the token");
     assert_eq!((hub.content(&cas).await, hub.content(&stays).await), (404, 404));
     hub.store.catalog().tokens().revoke(&row.id, NOW).await.unwrap();
     wait().await;
@@ -261,10 +261,8 @@ async fn a_new_cas_token_is_good_at_once_whatever_was_cached() {
     let hub = Hub::new().await;
     let (token, _) = hub.token(Rights::Write, Bound::Namespace("ann".into()), None).await;
     let scope = async |token: &str| {
-        let mut headers = axum::http::HeaderMap::new();
-        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
-        let scope = hub.state.authorize(&headers, xet::wire::routes::TokenScope::Read).await;
-        scope.map(|scope| scope.unwrap().to_string()).map_err(|refused| refused.to_string())
+        let scope = hub.state.content_scope(token, xet::wire::routes::TokenScope::Read).await;
+        scope.map(|scope| scope.to_string())
     };
     let old = hub.cas(token.expose(), "models/ann/a", "read").await;
     assert_eq!(scope(&old).await.unwrap(), "ann/models/a");
@@ -307,10 +305,8 @@ async fn tokens_of_a_repository_follow_its_name_and_open_no_other_one() {
     assert_eq!(hub.get("/api/models/ann/b", own.expose()).await.0, 200);
     wait().await;
     let scope = async |token: &str| {
-        let mut headers = axum::http::HeaderMap::new();
-        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
-        let scope = hub.state.authorize(&headers, xet::wire::routes::TokenScope::Read).await;
-        scope.map(|scope| scope.unwrap().to_string()).map_err(|refused| refused.to_string())
+        let scope = hub.state.content_scope(token, xet::wire::routes::TokenScope::Read).await;
+        scope.map(|scope| scope.to_string())
     };
     for token in [own.expose(), &cas] {
         assert_eq!(scope(token).await.unwrap(), "ann/models/b");
@@ -477,15 +473,15 @@ async fn servers_over_one_database_keep_copies_of_a_token_that_is_good() {
     let keys = KeyRing::new(Key::new([7; 32]));
     let catalog = Some(Secret::new("postgres://db/hub".to_owned()));
     let config = ServeConfig { catalog, ..ServeConfig::default() };
-    assert!(hub.house.admit_admin(&config, &keys, &hub.store, NOW).await.unwrap());
+    assert!(hub.house.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
     let token = std::fs::read_to_string(hub.house.admin_token_file()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let [second, third] = ["two", "three"].map(|name| House::new(&folder.path().join(name)));
-    assert!(!second.admit_admin(&config, &keys, &hub.store, NOW).await.unwrap());
+    let [second, third] = ["two", "three"].map(|name| DataDir::new(&folder.path().join(name)));
+    assert!(!second.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
     assert_eq!(std::fs::read_to_string(second.admin_token_file()).unwrap(), token);
     let id = hub.store.catalog().tokens().all().await.unwrap().remove(0).id;
     hub.store.catalog().tokens().revoke(&id, NOW).await.unwrap();
-    assert!(!third.admit_admin(&config, &keys, &hub.store, NOW).await.unwrap());
+    assert!(!third.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
     assert!(!third.admin_token_file().exists(), "it was revoked");
 }
 
@@ -494,7 +490,7 @@ async fn one_token_may_ask_so_often_and_another_too() {
     let folder = tempfile::tempdir().unwrap();
     let (mut config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
     config.limits.token_requests_per_s = 1;
-    let house = House::new(folder.path());
+    let house = DataDir::new(folder.path());
     let store = house.open(&config, &keys).await.unwrap();
     let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
     let hub = Hub { state, store, now_s: Arc::default(), house, _folder: folder };
@@ -513,7 +509,7 @@ async fn one_token_may_ask_so_often_and_another_too() {
         }
     }
     assert_eq!(hub.get(&file, two.expose()).await.0, 404);
-    assert_eq!(hub.get(&file, personal::make().expose()).await.0, 401, "a stranger's is not counted");
+    assert_eq!(hub.get(&file, personal_token::make().expose()).await.0, 401, "a stranger's is not counted");
 }
 
 #[test]

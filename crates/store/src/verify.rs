@@ -17,13 +17,14 @@ use xet::xorb::XorbScanner;
 use crate::Store;
 use crate::access::Scope;
 use crate::audit::Deed;
-use crate::catalog::CareCatalog;
-use crate::catalog::care::DigestClaim;
+use crate::catalog::care::{BundledObject, DigestClaim};
 use crate::catalog::records::{PeopleRecord, RepoRecord};
 use crate::catalog::rows::{XorbRow, XorbState};
+use crate::catalog::{CareCatalog, Catalog};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{Digest, ObjectKey, Objects, XorbKey, each_piece};
 use crate::repo::bundle::Bundle;
+use crate::repo::oid::Oid;
 use crate::repo::pointer;
 use place::{Place, Stage};
 
@@ -243,7 +244,15 @@ impl Verify<'_> {
                     let Some(last) = bundles.last() else { break };
                     after = last.as_bytes().to_vec();
                     let key = |commit| (ObjectKey::Bundle { repo: repo.row.id, commit }, 0);
-                    for (key, why) in self.look(bundles.into_iter().map(key).collect()).await?.1 {
+                    let (sound, mut damaged) = self.look(bundles.into_iter().map(key).collect()).await?;
+                    if self.options.deep {
+                        for key in sound {
+                            let examined =
+                                examine_bundle(&self.store.catalog, &self.store.objects, key).await?;
+                            damaged.extend(examined.err().map(|why| (key, why)));
+                        }
+                    }
+                    for (key, why) in damaged {
                         let mended = self.mend(key).await?;
                         let repos = vec![repo.row.name.to_string()];
                         self.note(Damage { what: key.to_string(), why, files: vec![], repos, mended });
@@ -397,7 +406,7 @@ pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Re
         ObjectKey::Bundle { commit, .. } => objects.whole(&key).await.map(|body| {
             // The commit is last and names its tree, that all below it; each body is named by its bytes.
             let opened = Bundle::parse(&body).map_err(|error| error.to_string())?;
-            let last = opened.objects.last().map(|(kind, body, _)| crate::repo::oid::Oid::of(*kind, body));
+            let last = opened.objects.last().map(|(kind, body, _)| Oid::of(*kind, body));
             if last == Some(commit) { Ok(found) } else { Err("it does not end in its commit".to_owned()) }
         }),
         ObjectKey::Repo { .. } => {
@@ -415,6 +424,40 @@ pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Re
             Ok(Err(error.to_string()))
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Whether a bundle has every git object that the catalog reads from it. The bundle alone does not tell: its commit names a tree, and
+/// what that names may be in other bundles.
+pub(crate) async fn examine_bundle(
+    catalog: &Catalog,
+    objects: &Objects,
+    key: ObjectKey,
+) -> Result<std::result::Result<(), String>> {
+    let ObjectKey::Bundle { repo, commit } = key else { return Ok(Ok(())) };
+    let body = match objects.whole(&key).await {
+        Ok(body) => body,
+        // Deleted by garbage collection since it was listed, or it was found missing before.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(())),
+        Err(error) => return Err(error),
+    };
+    let mut after = Vec::new();
+    loop {
+        let rows = catalog.care().bundled_page(repo, commit, &after, PAGE).await?;
+        let Some(last) = rows.last() else { return Ok(Ok(())) };
+        after = last.oid.as_bytes().to_vec();
+        let body = body.clone();
+        let is_whole = move |row: &BundledObject| {
+            let place = usize::try_from(row.offset).ok().zip(usize::try_from(row.bytes).ok());
+            let found = place.and_then(|(start, len)| body.get(start..start.checked_add(len)?));
+            found.is_some_and(|found| Oid::of(row.kind, found) == row.oid)
+        };
+        let find = move || rows.into_iter().find(|row| !is_whole(row));
+        let wrong = tokio::task::spawn_blocking(find).await;
+        let failed = |source| Error::caused(ErrorKind::Internal, format!("read {key}"), source);
+        if let Some(row) = wrong.map_err(failed)? {
+            return Ok(Err(format!("its git object {} is not what it was", row.oid)));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use server::ServeConfig;
-use server::check::check;
+use server::check_config;
 
 use super::serve::Serve;
 use crate::output::{CliError, block_on, exit_code, print_result};
@@ -44,7 +44,7 @@ impl Check {
     fn run(self) -> Result<ExitCode, CliError> {
         let layers = self.serve.layers()?;
         let config = ServeConfig::load(&layers).map_err(CliError::message)?;
-        let checks = block_on(async { Ok(check(&config).await) })?;
+        let checks = block_on(async { Ok(check_config(&config).await) })?;
         let checks: Vec<_> = checks.into_iter().map(|check| (check.what, check.outcome)).collect();
         let all_well = checks.iter().all(|(_, outcome)| outcome.is_ok());
         let checks = checks.iter().map(|(what, outcome)| {

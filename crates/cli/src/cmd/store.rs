@@ -103,14 +103,14 @@ impl Copy {
         };
         let copied = with_spinner(
             async {
-                let from = server::house::open_existing_objects(&self.from)?;
-                let to = match server::house::open_existing_objects(&self.to) {
+                let from = server::open_existing_objects(&self.from)?;
+                let to = match server::open_existing_objects(&self.to) {
                     // Nothing is created to see what would be copied.
                     Err(error) if self.dry_run && error.kind() == store::ErrorKind::NotFound => {
                         store::Objects::open("memory:///", [])?
                     }
                     Err(error) if error.kind() == store::ErrorKind::NotFound => {
-                        server::house::open_objects(&self.to)?
+                        server::open_objects(&self.to)?
                     }
                     to => to?,
                 };

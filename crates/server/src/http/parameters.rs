@@ -6,7 +6,7 @@
 use axum::http::Method;
 use xet::wire::routes::Endpoint;
 
-use super::hub::Query;
+use crate::http::query::Query;
 
 /// What values a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Parameters {
 use Values::{Flag, Number, Positive, Text, Texts, Word, Words};
 
 /// Refuses a query that the route does not have with this method; `route` is the template of its path.
-pub(super) fn check(method: &Method, route: &str, query: Option<&str>) -> Result<(), String> {
+pub(crate) fn check(method: &Method, route: &str, query: Option<&str>) -> Result<(), String> {
     let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(()) };
     let known = match parameters_of(route) {
         Parameters::Any => return Ok(()),

@@ -8,10 +8,11 @@ use store::repo::listing::Item;
 use store::repo::oid::Oid;
 use xet::wire::ErrorCode;
 
-use super::page::{Frame, answer};
-use super::repo::{CommitLine, Place, short, url};
-use super::{PageError, Visit, content, lines, preview, repo, text};
-use crate::http::HubError;
+use crate::http::error::ApiError;
+use crate::web::page::{Frame, answer};
+use crate::web::repo::{CommitLine, Place, short, url};
+use crate::web::visit::Visit;
+use crate::web::{line_diff, read_file, repo, text};
 
 #[derive(Template)]
 #[template(path = "commit.html")]
@@ -30,7 +31,7 @@ struct CommitPage {
 struct Changed {
     change: Change,
     /// Lines, of a small text.
-    hunks: Option<Vec<lines::Hunk>>,
+    hunks: Option<Vec<line_diff::Hunk>>,
 }
 
 /// A change, and both sides of one that is compared line by line.
@@ -67,7 +68,7 @@ impl CommitPage {
 }
 
 /// `GET /{repo}/commit/{revision}`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let place = Place::of(&visit).await?;
     let repo = &place.repo;
     let commit = visit.store.commit_object(repo.id, place.commit).await?;
@@ -77,7 +78,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     };
     let page = usize::try_from(visit.query.number("p").unwrap_or(0)).unwrap_or(usize::MAX);
     if page > PAGES_MAX {
-        return Err(HubError::invalid("there are not so many pages").into());
+        return Err(ApiError::invalid("there are not so many pages").into());
     }
     let skip = page * CHANGES_MAX;
     let (found, is_more) = visit.store.changes(repo.id, before, commit.tree, skip, CHANGES_MAX).await?;
@@ -88,7 +89,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
         compared.push((change, texts));
     }
     let rendered = visit.state.renderer.run(move || compare(compared)).await;
-    let changes = rendered.map_err(|why| HubError::new(ErrorCode::Unavailable, why.to_string()))?;
+    let changes = rendered.map_err(|why| ApiError::new(ErrorCode::Unavailable, why.to_string()))?;
     let next = is_more.then(|| format!("{}?p={}", place.commit_url(&place.commit), page + 1));
     let title = format!("{} in {}", short(&place.commit), place.name().id());
     Ok(answer(&CommitPage {
@@ -105,10 +106,10 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
 
 /// The lines that differ in each change.
 fn compare(compared: Vec<Compared>) -> Vec<Changed> {
-    let mut cells_left = lines::PAGE_CELLS_MAX;
+    let mut cells_left = line_diff::PAGE_CELLS_MAX;
     let hunks = |(change, texts): Compared| Changed {
         change,
-        hunks: texts.map(|[before, after]| lines::hunks(&before, &after, &mut cells_left)),
+        hunks: texts.map(|[before, after]| line_diff::hunks(&before, &after, &mut cells_left)),
     };
     compared.into_iter().map(hunks).collect()
 }
@@ -119,7 +120,7 @@ async fn texts(
     place: &Place,
     change: &Change,
     left_bytes: &mut u64,
-) -> Result<Option<[String; 2]>, PageError> {
+) -> Result<Option<[String; 2]>, ApiError> {
     let sides = [&change.before, &change.after];
     let bytes: u64 = sides.iter().copied().flatten().map(|item| item.bytes).sum();
     let is_small = |item: &Item| item.mode.is_blob() && item.linked.is_none() && item.bytes <= SIDE_BYTES_MAX;
@@ -129,9 +130,9 @@ async fn texts(
     let mut texts = [String::new(), String::new()];
     for (text, side) in texts.iter_mut().zip(sides) {
         let Some(item) = side else { continue };
-        let body = content::read(visit, &place.repo, item, 0..item.bytes).await?;
+        let body = read_file::read(visit, &place.repo, item, 0..item.bytes).await?;
         *left_bytes = left_bytes.saturating_sub(item.bytes);
-        match preview::as_text(&body, false) {
+        match text::as_text(&body, false) {
             Some(body) => body.clone_into(text),
             None => return Ok(None),
         }

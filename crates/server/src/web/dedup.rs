@@ -10,9 +10,11 @@ use store::catalog::browse::{BrowseQuery, Order, RepoSize, SizedRepo, Upkeep};
 use store::catalog::keep::{DeedQuery, DeedRow};
 use store::repo::RepoName;
 
-use super::page::{Frame, answer};
-use super::repo::url;
-use super::{PageError, Visit, home, map, text};
+use crate::http::error::ApiError;
+use crate::web::page::{Frame, answer};
+use crate::web::repo::url;
+use crate::web::visit::Visit;
+use crate::web::{file_map, home, text};
 
 #[derive(Template)]
 #[template(path = "dedup.html")]
@@ -123,7 +125,7 @@ impl Dedup {
 }
 
 /// `GET /-/dedup`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     home::measure(&visit).await;
     let query = BrowseQuery {
         private_of: visit.private_of(),
@@ -134,7 +136,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let repos = visit.store.browse().repo_page(&query).await?;
     let (total, size) = visit.store.browse().repo_totals(&query).await?;
     // Totals over all repositories show a caller who uploads something whether it was stored before: administrators only.
-    let server = match visit.expect_admin() {
+    let server = match visit.require_admin() {
         Ok(()) => Some(server(&visit).await?),
         Err(_) => None,
     };
@@ -142,7 +144,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     Ok(answer(&Dedup { frame, now_s: visit.state.now_s(), total, size, repos, server }))
 }
 
-async fn server(visit: &Visit) -> Result<Server, PageError> {
+async fn server(visit: &Visit) -> Result<Server, ApiError> {
     let (store, browse) = (&visit.store, visit.store.browse());
     let counts = store.catalog().counts().await?;
     let files = browse.largest_files(visit.private_of().as_deref(), FILES_MAX).await?;
@@ -155,7 +157,7 @@ async fn server(visit: &Visit) -> Result<Server, PageError> {
         let Ok(name) = RepoName::parse(&format!("{kind}/{}/{name}", scope.namespace())) else { continue };
         if !paths.contains_key(&name) {
             let found = match store.repo(&name).await?.filter(|repo| repo.name == name) {
-                Some(repo) => map::paths_in(visit, &repo).await?,
+                Some(repo) => file_map::paths_in(visit, &repo).await?,
                 None => std::collections::HashMap::new(),
             };
             paths.insert(name.clone(), found);

@@ -6,13 +6,14 @@ use axum::http::Response;
 use store::repo::listing::Item;
 use store::repo::pointer;
 
-use super::map::{self, FileMap};
-use super::pack::{self, Pack};
-use super::page::{Frame, answer};
-use super::preview::{self, Preview};
-use super::repo::Place;
-use super::{PageError, Visit, text};
-use crate::http::HubError;
+use crate::http::error::ApiError;
+use crate::web::file_map::{self, FileMap};
+use crate::web::pack::{self, Pack};
+use crate::web::page::{Frame, answer};
+use crate::web::preview::{self, Preview};
+use crate::web::repo::Place;
+use crate::web::text;
+use crate::web::visit::Visit;
 
 #[derive(Template)]
 #[template(path = "file.html")]
@@ -39,11 +40,11 @@ impl FilePage {
 }
 
 /// `GET /{repo}/blob/{revision}/{path}`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let place = Place::of(&visit).await?;
     let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
     let item =
-        item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
+        item.filter(|item| item.mode.is_blob()).ok_or_else(|| ApiError::entry_not_found(&place.path))?;
     let mut hashes = vec![("git", item.oid.to_string())];
     if let Some(linked) = &item.linked {
         hashes.push(("SHA-256", pointer::hex(&linked.sha256)));
@@ -59,7 +60,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
         shown = preview::of(&visit, &place, &item).await?;
     }
     let map = match &item.linked {
-        Some(linked) if linked.bytes > 0 => Some(map::of(&visit, &place, linked.file).await?),
+        Some(linked) if linked.bytes > 0 => Some(file_map::of(&visit, &place, linked.file).await?),
         _ => None,
     };
     let frame =

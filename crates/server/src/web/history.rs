@@ -4,9 +4,11 @@ use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
 
-use super::page::{Frame, answer};
-use super::repo::{CommitLine, Place};
-use super::{PageError, Visit, repo, text, undelete};
+use crate::http::error::ApiError;
+use crate::web::page::{Frame, answer};
+use crate::web::repo::{CommitLine, Place};
+use crate::web::visit::Visit;
+use crate::web::{repo, text, undelete};
 
 #[derive(Template)]
 #[template(path = "history.html")]
@@ -23,7 +25,7 @@ struct HistoryPage {
 }
 
 /// `GET /{repo}/commits/{revision}`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let place = Place::of(&visit).await?;
     let page: u64 = visit.query.number("p").unwrap_or(0);
     let skip = page.saturating_mul(COMMITS_MAX);
@@ -32,7 +34,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let newer = page.checked_sub(1).map(url);
     let older = (skip.saturating_add(COMMITS_MAX) < total).then(|| url(page.saturating_add(1)));
     let frame = Frame::new(&visit, place.section(), format!("History of {}", place.name().id()));
-    let undelete = visit.expect_write(place.name()).is_ok().then(|| undelete::page_of(place.name()));
+    let undelete = visit.require_write(place.name()).is_ok().then(|| undelete::page_of(place.name()));
     let commits = past.into_iter().map(CommitLine::from).collect();
     let now_s = visit.state.now_s();
     Ok(answer(&HistoryPage { frame, place, now_s, total, commits, newer, older, undelete }))

@@ -14,11 +14,14 @@ use store::repo::listing::Item;
 use xet::wire::ErrorCode;
 use xet::wire::routes::segment;
 
-use super::pack_source::HubSource;
-use super::preview::{as_text, image_type};
-use super::repo::Place;
-use super::{PageError, Visit, preview, text};
-use crate::http::{Asked, HubError};
+use crate::http::error::ApiError;
+use crate::http::media_type::image_type;
+use crate::hub::request::Asked;
+use crate::web::pack_source::HubSource;
+use crate::web::repo::Place;
+use crate::web::text::as_text;
+use crate::web::visit::Visit;
+use crate::web::{preview, text};
 
 /// What is shown of a pack.
 pub(super) struct Pack {
@@ -80,7 +83,7 @@ pub(super) fn is_pack(path: &str) -> bool {
 }
 
 /// Looks into a pack; what is wrong with it is told instead.
-pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Result<Pack, String>, PageError> {
+pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Result<Pack, String>, ApiError> {
     let first = (preview::page(visit) as u64).saturating_mul(RECORDS_MAX);
     let key = visit.query.value("key").unwrap_or_default().to_owned();
     let number = visit.query.number("record");
@@ -89,18 +92,18 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Resu
 }
 
 /// `GET /{repo}/entry/{revision}/{path}?record=N&entry=NAME`: the content of one entry.
-pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, ApiError> {
     let place = Place::of(&visit).await?;
     let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
     let item =
-        item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
+        item.filter(|item| item.mode.is_blob()).ok_or_else(|| ApiError::entry_not_found(&place.path))?;
     let number: u64 = visit.query.number("record").unwrap_or(0);
     let name = visit.query.value("entry").unwrap_or_default().to_owned();
     let wanted = name.clone();
     let content = read(&visit, &place, &item, move |reader| reader.read_entry(number, &wanted)).await?;
     let content = content.map_err(|error| match error.kind() {
-        ErrorKind::NotFound => HubError::entry_not_found(&format!("{}: {name}", place.path)),
-        _ => HubError::invalid(error.to_string()),
+        ErrorKind::NotFound => ApiError::entry_not_found(&format!("{}: {name}", place.path)),
+        _ => ApiError::invalid(error.to_string()),
     })?;
     // A picture is shown where a page asks for one; whoever goes there meets neither script nor this site.
     let media_type = picture(&name).unwrap_or("application/octet-stream");
@@ -120,7 +123,7 @@ async fn read<T: Send + 'static>(
     place: &Place,
     item: &Item,
     work: impl FnOnce(&ShardPackReader) -> Result<T, shardpack::Error> + Send + 'static,
-) -> Result<Result<T, shardpack::Error>, PageError> {
+) -> Result<Result<T, shardpack::Error>, ApiError> {
     let permit = visit.state.answers.acquire(READ_BYTES_MAX + stream_bytes(READ_BYTES_MAX)).await?;
     let grant = Asked::grant(&place.repo)?;
     let source = HubSource::open(&visit.store, grant, &place.repo, item, READ_BYTES_MAX).await?;
@@ -136,7 +139,7 @@ async fn read<T: Send + 'static>(
         let reader = ShardPackReader::from_source(Arc::new(source), options)?;
         work(&reader)
     });
-    let failed = |_| HubError::new(ErrorCode::Internal, "the pack could not be read");
+    let failed = |_| ApiError::new(ErrorCode::Internal, "the pack could not be read");
     Ok(worked.await.map_err(failed)?)
 }
 

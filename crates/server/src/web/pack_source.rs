@@ -15,8 +15,7 @@ use tokio::runtime::Handle;
 use xet::FileHash;
 use xet::wire::ErrorCode;
 
-use super::PageError;
-use crate::http::HubError;
+use crate::http::error::ApiError;
 
 /// Reads ranges of a file. Its calls wait, so they are for threads that may.
 pub(super) struct HubSource {
@@ -46,11 +45,11 @@ impl HubSource {
         repo: &RepoRow,
         item: &Item,
         read_bytes_max: u64,
-    ) -> Result<Self, PageError> {
+    ) -> Result<Self, ApiError> {
         let from = match (&item.linked, &item.row) {
             (Some(linked), _) => From::Store { store: Box::new(store.clone()), grant, file: linked.file },
             (None, Some(row)) => From::Memory(store.git_body(repo.id, row).await?),
-            (None, None) => return Err(HubError::new(ErrorCode::Corrupt, "the file's row is gone").into()),
+            (None, None) => return Err(ApiError::new(ErrorCode::Corrupt, "the file's row is gone").into()),
         };
         let left = AtomicU64::new(read_bytes_max);
         Ok(Self { name: item.path.clone(), bytes: item.bytes, left, from, runtime: Handle::current() })

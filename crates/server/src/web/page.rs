@@ -5,8 +5,9 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 
-use super::{Visit, assets, session};
-use crate::auth::{Identity, Role};
+use crate::auth::Principal;
+use crate::web::visit::Visit;
+use crate::web::{assets, csrf};
 
 /// What the layout shows around a page.
 #[derive(Debug, Clone, Default)]
@@ -34,12 +35,12 @@ impl Frame {
     }
 
     /// The frame of a page without a title, for somebody.
-    pub(super) fn of(who: Option<&Identity>, session: Option<&str>) -> Self {
+    pub(super) fn of(who: Option<&Principal>, session: Option<&str>) -> Self {
         Self {
-            is_admin: who.is_some_and(|who| who.role == Role::Admin),
+            is_admin: who.is_some_and(|who| who.is_admin()),
             is_signed_in: who.is_some() && session.is_some(),
             who: who.map(|who| who.name.clone()),
-            word: session::word(session),
+            word: csrf::form_token(session),
             ..Self::default()
         }
     }

@@ -7,7 +7,8 @@ use store::repo::refs::{self, HEADS, TAGS};
 use store::repo::{Kind, RepoName};
 use xet::wire::routes::segment;
 
-use super::{PageError, Visit};
+use crate::http::error::ApiError;
+use crate::web::visit::Visit;
 
 /// A repository at a revision, and a path in it.
 pub(super) struct Place {
@@ -24,7 +25,7 @@ pub(super) struct Place {
 
 impl Place {
     /// What a request is about, for whoever may read it.
-    pub(super) async fn of(visit: &Visit) -> Result<Self, PageError> {
+    pub(super) async fn of(visit: &Visit) -> Result<Self, ApiError> {
         let repo = visit.readable().await?;
         let revision = match visit.param("revision") {
             "" => "main",
@@ -33,7 +34,7 @@ impl Place {
         let commit = visit.resolved_revision(&repo, revision).await?.commit;
         let names = async |prefix: &str| {
             let rows = visit.store.refs(repo.id, prefix).await?;
-            Ok::<Vec<String>, PageError>(rows.iter().map(|row| refs::short(&row.name).to_owned()).collect())
+            Ok::<Vec<String>, ApiError>(rows.iter().map(|row| refs::short(&row.name).to_owned()).collect())
         };
         Ok(Self {
             branches: names(HEADS).await?,

@@ -39,7 +39,7 @@ pub(super) fn counted(number: u64, thing: &str) -> String {
 
 /// A time for programs: `2026-11-15T22:05:09.000Z`.
 pub(super) fn iso(time_s: impl Borrow<u64>) -> String {
-    crate::http::iso(*time_s.borrow())
+    crate::http::time::iso(*time_s.borrow())
 }
 
 /// A date: `2026-11-15`.
@@ -71,6 +71,18 @@ pub(super) fn percent(part: impl Borrow<u64>, whole: impl Borrow<u64>) -> String
 /// What is saved where `whole` takes `stored`.
 pub(super) fn saved(whole: impl Borrow<u64>, stored: impl Borrow<u64>) -> String {
     percent(whole.borrow().saturating_sub(*stored.borrow()), whole)
+}
+
+/// Bytes as text, if they are that; a character that was cut off at the end is left out.
+pub(super) fn as_text(bytes: &[u8], is_cut: bool) -> Option<&str> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if is_cut && error.error_len().is_none() => {
+            std::str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?
+        }
+        Err(_) => return None,
+    };
+    (!text.contains('\0')).then_some(text)
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use axum::http::Response;
 use store::catalog::keep::LeftRow;
 use store::repo::{RepoName, refs};
 
-use super::page::{Frame, answer};
-use super::repo::url;
-use super::session::{Sent, see_other};
-use super::{PageError, Visit, repo, text};
-use crate::http::HubError;
+use crate::http::error::ApiError;
+use crate::web::page::{Frame, answer};
+use crate::web::repo::url;
+use crate::web::session::{Sent, see_other};
+use crate::web::visit::Visit;
+use crate::web::{repo, text};
 
 #[derive(Template)]
 #[template(path = "undelete.html")]
@@ -42,7 +43,7 @@ pub(super) fn page_of(name: &RepoName) -> String {
 }
 
 /// `GET /{repo}/undelete`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let repo = visit.writable().await?;
     let rows = visit.store.left_revisions(repo.id).await?;
     let total = rows.len() as u64;
@@ -59,11 +60,11 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
 }
 
 /// `POST /{repo}/undelete`: a revision, as the branch that is named or where it was; or a file.
-pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
+pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
     let visit = &sent.visit;
     let repo = visit.writable().await?;
     if sent.form.value("revision").is_some() && sent.form.value("path").is_some() {
-        return Err(HubError::invalid("name a revision or a path").into());
+        return Err(ApiError::invalid("name a revision or a path").into());
     }
     let branch = sent.form.value("as").map(str::trim).filter(|branch| !branch.is_empty());
     let shown = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
@@ -74,7 +75,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
         }
         None => {
             let revision = sent.field("revision")?;
-            let oid = revision.parse().map_err(|_| HubError::invalid("not a revision"))?;
+            let oid = revision.parse().map_err(|_| ApiError::invalid("not a revision"))?;
             let name = visit.store.undelete_revision(&repo, oid, branch).await?;
             url(&repo.name, "commits", refs::short(&name), "")
         }

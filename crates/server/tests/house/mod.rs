@@ -8,9 +8,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use http_body_util::BodyExt as _;
-use server::auth::Origin;
-use server::config::{DataUrlPolicy, DedupPolicy};
-use server::{AppState, Claims, DataUrls, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
+use server::Origin;
+use server::{AppState, Claims, DataDir, DataUrls, Key, KeyRing, ServeConfig};
+use server::{DataUrlPolicy, DedupPolicy};
 use store::catalog::rows::Counts;
 use store::{Objects, Store, catalog};
 use tempfile::TempDir;
@@ -20,6 +20,7 @@ use testkit::postgres::Postgres;
 use testkit::s3::S3;
 use tower::ServiceExt as _;
 use xet::compress::Policy;
+use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 use xet::wire::{ErrorBody, Reconstruction, ReconstructionV2, XorbUploaded, parse_json};
 use xet::xorb::{ChunkDecoder, ChunkReader, Form, SealedXorb, XorbBuilder};
@@ -86,7 +87,7 @@ impl Place<'_> {
             _ => Arc::new(store::Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap()),
         };
         add_origin(&catalog).await;
-        let store = House::store(&config, &keys, objects, catalog);
+        let store = DataDir::store(&config, &keys, objects, catalog);
         let data_urls = DataUrls::choose(&config, &store).await.unwrap();
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap());
         let state = state.with_store(store.clone()).with_data_urls(data_urls);
@@ -116,7 +117,7 @@ impl Hub {
         let folder = tempfile::tempdir().unwrap();
         let config = ServeConfig { data: folder.path().to_owned(), ..config };
         let keys = KeyRing::new(Key::new([7; 32]));
-        let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
+        let store = DataDir::new(folder.path()).open(&config, &keys).await.unwrap();
         add_origin(store.catalog()).await;
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
         let client = reqwest::Client::new();
@@ -124,9 +125,9 @@ impl Hub {
     }
 
     pub(crate) fn token(&self, scope: TokenScope, name: &str) -> String {
-        let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: name.into() };
+        let repo = RepoName { kind: RepoKind::Model, namespace: "ann".into(), name: name.into() };
         let claims = Claims::new("ann", Origin::Token(ORIGIN.into()), scope, repo, self.state.now_s(), 60);
-        self.state.tokens.issue(&claims).token.expose().clone()
+        self.state.cas_tokens().issue(&claims).token.expose().clone()
     }
 
     pub(crate) async fn send(&self, method: &str, uri: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Got {
@@ -246,7 +247,7 @@ pub(crate) fn chunks_of(vectors: &Vectors) -> HashMap<ChunkHash, Vec<u8>> {
 
 /// The `OpenAPI` document lists every status that an operation was seen to answer with.
 fn expect_documented(method: &str, uri: &str, status: u16) {
-    let doc: serde_json::Value = serde_json::from_str(server::http::OPENAPI).unwrap();
+    let doc: serde_json::Value = serde_json::from_str(server::OPENAPI).unwrap();
     let path = uri.split('?').next().unwrap();
     let fits = |template: &str| {
         let (a, b): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());

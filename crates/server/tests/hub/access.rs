@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use server::http::{ROUTED, paths};
+use server::paths;
+use xet::wire::routes::Endpoint;
 
 use super::*;
 
@@ -197,7 +198,7 @@ impl Row<'_> {
 
 /// The path in the table's words, and the kind of repository it is about.
 pub(super) fn named(path: &str) -> (String, &'static str) {
-    let alias = ROUTED.iter().find(|endpoint| endpoint.templates().contains(&path));
+    let alias = Endpoint::ALL.iter().find(|endpoint| endpoint.templates().contains(&path));
     if let Some(canonical) = alias.and_then(|endpoint| endpoint.templates().first()) {
         return ((*canonical).to_owned(), "models");
     }
@@ -429,7 +430,7 @@ async fn lapsed(hub: &Hub) -> Vec<(String, Shows)> {
     let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
     // Of those who could read it once.
     let revoked = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
-    let digest = *personal::TokenHash::of(&revoked).unwrap().as_bytes();
+    let digest = *personal_token::TokenHash::of(&revoked).unwrap().as_bytes();
     let tokens = hub.store.catalog().tokens();
     let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();
@@ -484,7 +485,8 @@ async fn difference_in_time(hub: &Hub, path: &str, auth: &str) -> f64 {
     }
     times.iter_mut().for_each(|times| times.sort_unstable());
     let [hidden, absent] = &times;
-    let share = |of: &[std::time::Duration], at| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
+    let share =
+        |of: &[std::time::Duration], at| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
     let apart = hidden.iter().chain(absent).map(|at| (share(hidden, *at) - share(absent, *at)).abs());
     apart.fold(0.0, f64::max)
 }

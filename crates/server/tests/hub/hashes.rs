@@ -1,7 +1,7 @@
 //! Hashes of content: every route that takes one answers callers out of reach as if the content did not exist.
 
-use server::config::DedupPolicy;
-use server::http::paths;
+use server::DedupPolicy;
+use server::paths;
 use testkit::upload::{Upload, shard};
 use xet::compress::Policy;
 use xet::shard::{FileEntry, Term};

@@ -20,8 +20,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use server::auth::personal::{self, Wanted};
-use server::{AppState, House, Key, KeyRing, ServeConfig};
+use server::personal_token::{self, NewToken};
+use server::{AppState, DataDir, Key, KeyRing, ServeConfig};
 use sha2::Digest as _;
 use store::Store;
 use store::catalog::tokens::{Bound, Rights};
@@ -60,7 +60,7 @@ impl Hub {
     async fn with(config: ServeConfig) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let keys = KeyRing::new(Key::new([7; 32]));
-        let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
+        let store = DataDir::new(folder.path()).open(&config, &keys).await.unwrap();
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
         let mut hub =
             Self { app: server::app(state.clone()), state, store, admin: String::new(), _folder: folder };
@@ -70,9 +70,9 @@ impl Hub {
 
     /// A token somebody keeps.
     async fn personal(&self, subject: &str, rights: Rights, bound: Bound) -> String {
-        let token = personal::make();
+        let token = personal_token::make();
         let wanted =
-            Wanted { label: subject.into(), subject: subject.into(), rights, bound, expires_s: None };
+            NewToken { label: subject.into(), subject: subject.into(), rights, bound, expires_s: None };
         assert!(self.store.catalog().tokens().add(&wanted.row(&token, 0)).await.unwrap());
         token.expose().clone()
     }

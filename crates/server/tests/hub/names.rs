@@ -137,7 +137,7 @@ async fn members_and_quotas_are_of_the_name_as_it_is_spelled() {
 /// Every path that is no repository's begins with a word that no namespace may be.
 #[test]
 fn no_namespace_hides_a_route() {
-    for path in server::http::paths() {
+    for path in server::paths() {
         let segments: Vec<_> = path.split('/').skip(1).collect();
         let first = segments[0];
         if segments.len() >= 2 && !first.starts_with('{') && first != "-" {

@@ -191,6 +191,27 @@ async fn lists_in_a_request_have_an_end() {
             400,
         ),
         ("POST", "/api/models/ann/a/tag/main", json!({"tag": "t".repeat(300)}).to_string(), 400),
+        // Histories and lists of pull requests have many of these in one answer.
+        ("POST", "/api/models/ann/a/commit/main", header(&"s".repeat(70_000)).to_string(), 400),
+        ("POST", "/api/models/ann/a/commit/main?create_pr=1", header(&"s".repeat(5000)).to_string(), 400),
+        (
+            "POST",
+            "/api/models/ann/a/super-squash/main",
+            json!({"message": "m".repeat(70_000)}).to_string(),
+            400,
+        ),
+        (
+            "POST",
+            "/api/models/ann/a/discussions",
+            json!({"title": "t".repeat(5000), "pullRequest": true}).to_string(),
+            400,
+        ),
+        (
+            "POST",
+            "/api/models/ann/a/discussions",
+            json!({"title": "t", "description": "d".repeat(70_000), "pullRequest": true}).to_string(),
+            400,
+        ),
     ] {
         let begin = Instant::now();
         let auth = format!("Bearer {}", hub.admin);

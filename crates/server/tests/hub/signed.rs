@@ -72,7 +72,7 @@ async fn a_session_ends_with_the_token_that_opened_it() {
     );
     let (first, second) = (Browser::sign_in(&hub, &ann).await, Browser::sign_in(&hub, &other).await);
     assert_eq!((first.get("/-/account").await.0, second.get("/-/account").await.0), (200, 200));
-    let digest = *personal::TokenHash::of(&ann).unwrap().as_bytes();
+    let digest = *personal_token::TokenHash::of(&ann).unwrap().as_bytes();
     let tokens = hub.store.catalog().tokens();
     let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();
@@ -358,7 +358,7 @@ async fn signed_urls_of_files_end_with_the_access_they_were_made_for() {
         let forged = download.replace(&format!("for={id}"), &format!("for={other}"));
         assert_eq!(hub.send("GET", &forged, &[], b"").await.status, 403, "{other}");
     }
-    let digest = *personal::TokenHash::of(&ann).unwrap().as_bytes();
+    let digest = *personal_token::TokenHash::of(&ann).unwrap().as_bytes();
     let tokens = hub.store.catalog().tokens();
     let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();

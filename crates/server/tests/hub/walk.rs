@@ -2,7 +2,7 @@
 //!
 //! The routes are those of the router, so a new one that ignores what it is sent fails here.
 
-use server::http::paths;
+use server::paths;
 
 use super::access::{filled, methods, named};
 use super::signed::Browser;

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use server::StreamTiming;
+
 use crate::hub::{Hub, until};
 use futures::FutureExt as _;
-use server::state::Pace;
 use testkit::corpus;
 use testkit::http::RequestBody;
 use testkit::upload::{Failed, Upload};
@@ -26,7 +27,7 @@ fn small_hub(memory_bytes: u64, waiting_max: u32) -> Hub {
         config.limits.shard_body_bytes_max = MIB;
         config.limits.connections_max = waiting_max;
     };
-    Hub::with(change, Pace::default())
+    Hub::with(change, StreamTiming::default())
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::hub::{Hub, sample, until};
-use server::state::Pace;
+use server::StreamTiming;
 use testkit::http::{Begun, RequestBody};
 use testkit::upload::{Upload, last_frame};
 use xet::FileHash;
@@ -12,9 +12,9 @@ use xet::wire::shards::{ShardResult, Stage};
 use xet::wire::{Frame, FrameReader};
 
 /// Answers begin at once and speak often, so that no test waits for seconds.
-fn quick() -> Pace {
+fn quick() -> StreamTiming {
     let soon = Duration::from_millis(5);
-    Pace { patience: soon, step: soon, heartbeat: Duration::from_millis(20) }
+    StreamTiming { patience: soon, step: soon, heartbeat: Duration::from_millis(20) }
 }
 
 fn hub() -> (Hub, Upload) {

@@ -5,7 +5,7 @@ mod paths;
 
 use std::io::{Read as _, Write as _};
 
-use server::state::Pace;
+use server::StreamTiming;
 use testkit::http::{Answer, RequestBody};
 use testkit::upload::Upload;
 use testkit::vectors::model::{AdversarialKind, Expect};
@@ -63,7 +63,7 @@ impl Bench {
                 config.limits.xorb_body_bytes_max = XORB_BYTES_MAX;
                 config.limits.shard_body_bytes_max = SHARD_BYTES_MAX;
             },
-            Pace::default(),
+            StreamTiming::default(),
         );
         let (old, new) = (sample(1).1, sample(50).1);
         hub.cas("a").upload(&old, "/v1/shards").unwrap();

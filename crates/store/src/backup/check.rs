@@ -7,6 +7,7 @@ use crate::catalog::Catalog;
 use crate::catalog::sweep::{Kept, Use};
 use crate::error::{Error, Result};
 use crate::objects::{ObjectKey, Objects};
+use crate::verify::examine_bundle;
 
 /// What the catalog of a copy needs.
 #[derive(Debug, Default)]
@@ -93,7 +94,15 @@ async fn check_bundles(catalog: &Catalog, sides: &Sides<'_>, checked: &mut Check
                 after = last.as_bytes().to_vec();
                 checked.needed += bundles.len() as u64;
                 let key = |commit| (ObjectKey::Bundle { repo: repo.row.id, commit }, 0);
-                let gone = sides.gone(bundles.into_iter().map(key).collect()).await?;
+                let mut gone = sides.gone(bundles.iter().copied().map(key).collect()).await?;
+                // A backup that is restored is read once more: of bundles only the catalog knows whether they are whole.
+                if sides.source.is_none() {
+                    for (key, _) in bundles.into_iter().map(key) {
+                        if examine_bundle(catalog, sides.copy, key).await?.is_err() {
+                            gone.of_copy.push(key);
+                        }
+                    }
+                }
                 checked.record(&gone, |_| true);
             }
         }

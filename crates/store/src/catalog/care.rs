@@ -7,6 +7,8 @@ mod digests;
 mod pages;
 mod relocate;
 
+pub(crate) use pages::BundledObject;
+
 use xet::{ChunkHash, FileHash, Sha256, XorbHash};
 
 use super::BATCH_ROWS;

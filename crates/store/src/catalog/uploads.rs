@@ -109,11 +109,13 @@ impl UploadCatalog {
         Ok(self.db.write_one("drop uploads", Sql::new(delete).bind(before_s)).await?.changed)
     }
 
-    /// Records a part of a file. Of the same number the last one counts.
+    /// Records a part of a file. Of the same number the longest counts: two may be on their way, and which of them is stored last is
+    /// not known.
     pub async fn add_part(&self, part: &PartRow) -> Result<()> {
         let insert = "INSERT INTO parts (repo, sha256, number, bytes, stored_s) \
             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (repo, sha256, number) \
-            DO UPDATE SET bytes = excluded.bytes, stored_s = excluded.stored_s";
+            DO UPDATE SET stored_s = excluded.stored_s, \
+            bytes = CASE WHEN parts.bytes > excluded.bytes THEN parts.bytes ELSE excluded.bytes END";
         let insert = Sql::new(insert)
             .bind(part.repo)
             .bind(part.file)

@@ -9,7 +9,7 @@ use super::bundle::Bundle;
 use super::edit::Edits;
 use super::oid::{ObjectKind, Oid};
 use super::pointer::{self, Pointer};
-use super::refs;
+use super::refs::{self, MESSAGE_BYTES_MAX, expect_short};
 use super::tree::parse_path;
 use super::{LinkedFile, RepoId};
 use crate::Store;
@@ -167,6 +167,7 @@ pub struct Committed {
 impl Store {
     /// Commits. Fails with a conflict when `parent` is not where the ref is; without a parent it follows whatever is.
     pub async fn commit(&self, repo: &RepoRow, request: &Request) -> Result<Committed> {
+        expect_short("message", &request.message, MESSAGE_BYTES_MAX)?;
         let committed = self.try_commit(repo, request).await?;
         if !committed.was_made {
             // Somebody who asks again may have been the one whose commit was not written down.
@@ -182,7 +183,8 @@ impl Store {
             _ => 0,
         });
         let bytes = put.sum();
-        self.expect_quota(&repo.scope()?, Need { logical_bytes: bytes, physical_bytes: bytes }).await?;
+        let need = Need { logical_bytes: bytes, physical_bytes: bytes };
+        let _reserved = self.reserve_quota(&repo.scope()?, need).await?;
         let mut tries = COMMIT_TRIES;
         loop {
             let Some(head) = self.ref_target(repo.id, &request.ref_name).await? else {
@@ -217,6 +219,7 @@ impl Store {
 
     /// Replaces the history of a branch by one commit with what is there now.
     pub async fn squash(&self, repo: &RepoRow, ref_name: &str, author: &str, message: &str) -> Result<Oid> {
+        expect_short("message", message, MESSAGE_BYTES_MAX)?;
         let head = self.ref_target(repo.id, ref_name).await?;
         let head =
             head.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no {ref_name} in {}", repo.name)))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use xet::xorb::XorbInfo;
 
-use super::{Mended, Repair, Verify, examine, xorb_key};
+use super::{Mended, Repair, Verify, examine, examine_bundle, xorb_key};
 use crate::Store;
 use crate::catalog::care::Relay;
 use crate::catalog::rows::XorbRow;
@@ -18,6 +18,7 @@ impl Verify<'_> {
         let now_s = self.store.clock.now_s();
         if let Repair::From(other) = repair
             && examine(other, key, 0).await?.is_ok()
+            && examine_bundle(&self.store.catalog, other, key).await?.is_ok()
         {
             let body = other.whole(&key).await?;
             self.store.objects.put(&key, vec![body]).await?;

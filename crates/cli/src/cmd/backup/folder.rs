@@ -134,7 +134,7 @@ impl BackupFolder {
     /// The objects of the backup.
     pub(crate) fn objects(&self, url: &Option<String>) -> Result<Objects, CliError> {
         match url {
-            Some(url) => server::house::open_objects(url).map_err(CliError::message),
+            Some(url) => server::open_objects(url).map_err(CliError::message),
             None => {
                 let folder = self.path("objects");
                 make_private(&folder).map_err(|error| CliError::io(&folder, error))?;
@@ -146,7 +146,7 @@ impl BackupFolder {
     /// Existing objects of the backup.
     pub(crate) fn objects_to_read(&self, url: &Option<String>) -> Result<Objects, CliError> {
         match url {
-            Some(url) => server::house::open_existing_objects(url).map_err(CliError::message),
+            Some(url) => server::open_existing_objects(url).map_err(CliError::message),
             None if self.path("objects").is_dir() => {
                 Objects::local(&self.path("objects")).map_err(CliError::message)
             }
@@ -233,10 +233,14 @@ pub(crate) fn end(file: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Copies a key, readable for its owner alone. One that is not there is not copied: some servers share a key in the catalog.
+/// Copies a key, readable for its owner alone. One that is not there is not copied: some servers share a key in the catalog. A file
+/// that holds no key is refused: no server would start with it.
 pub(crate) fn copy_key(from: &Path, to: &Path) -> Result<(), CliError> {
     match fs::read(from) {
-        Ok(key) => write_whole(to, &key),
+        Ok(key) => {
+            server::House::keys_of(from).map_err(|error| CliError::Io(from.display().to_string(), error))?;
+            write_whole(to, &key)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(CliError::io(from, error)),
     }
@@ -288,7 +292,7 @@ fn is_in_store(folder: &Path, config: &ServeConfig) -> io::Result<bool> {
         .unwrap_or((folder.clone(), Path::new("")));
     let folder = there.join(rest);
     let objects = match &config.objects {
-        Some(url) => server::house::file_url(url.expose()),
+        Some(url) => server::file_url(url.expose()),
         None => Some(config.data.join("objects")),
     };
     let is_data = config.data.canonicalize().is_ok_and(|data| folder == data);
@@ -321,7 +325,7 @@ fn lock(folder: &Path) -> Result<File, CliError> {
 }
 
 pub(crate) const KEY_FILE: &str = "signing.key";
-const MANIFEST: &str = server::house::BACKUP_FILE;
+const MANIFEST: &str = server::BACKUP_FILE;
 const VERIFIED: &str = "verify.db";
 const PARTIAL: &str = "backup.partial";
 const LOCK: &str = "backup.lock";

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use server::House;
+use server::DataDir;
 use store::catalog::tokens::TokenRow;
 
 use super::{StoreArgs, run_as_operator, token_json};
@@ -40,7 +40,7 @@ impl Revoke {
             let row = catalog.tokens().revoke(&id, now_s).await?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))
         })?;
-        let data_dir = House::new(&config.data);
+        let data_dir = DataDir::new(&config.data);
         let file = data_dir.admin_token_file();
         let removed = data_dir.remove_admin_token(&row).map_err(|error| CliError::io(&file, error))?;
         let mut lines = vec![format!("revoked {} ({})", row.id, row.label)];

@@ -6,7 +6,8 @@ use std::fmt;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{PageError, Reader, Table, cell, text};
+use super::{Reader, Table, cell, text};
+use crate::http::error::ApiError;
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Tensor {
@@ -78,7 +79,7 @@ impl<'de> Deserialize<'de> for Header {
 }
 
 /// The tensors of one page, or why there are none to show.
-pub(super) async fn table(reader: &Reader<'_>, page: usize) -> Result<Result<Table, String>, PageError> {
+pub(super) async fn table(reader: &Reader<'_>, page: usize) -> Result<Result<Table, String>, ApiError> {
     if reader.bytes() < 8 {
         return Ok(Err("The file is too short for a header.".to_owned()));
     }

@@ -6,10 +6,10 @@ use super::CareCatalog;
 use crate::access::Scope;
 use crate::catalog::rows::{FileRow, ShardRow, XorbRow};
 use crate::catalog::{BATCH_ROWS, XORB_COLUMNS};
-use crate::db::Sql;
-use crate::error::Result;
+use crate::db::{FromRow, Row, Sql};
+use crate::error::{Error, ErrorKind, Result};
 use crate::repo::RepoId;
-use crate::repo::oid::Oid;
+use crate::repo::oid::{ObjectKind, Oid};
 
 impl CareCatalog {
     /// Xorbs that have an object, or should.
@@ -38,6 +38,20 @@ impl CareCatalog {
         let query = "SELECT DISTINCT bundle FROM git_objects WHERE repo = $1 AND bundle > $2 \
             ORDER BY bundle LIMIT $3";
         self.db.read("list bundles", Sql::new(query).bind(repo).bind(after).bind(limit)).await
+    }
+
+    /// Git objects of a repository that are read from one bundle, by pages.
+    pub(crate) async fn bundled_page(
+        &self,
+        repo: RepoId,
+        bundle: Oid,
+        after: &[u8],
+        limit: u64,
+    ) -> Result<Vec<BundledObject>> {
+        let query = "SELECT oid, kind, bytes, bundle_offset FROM git_objects \
+            WHERE repo = $1 AND bundle = $2 AND oid > $3 ORDER BY oid LIMIT $4";
+        let query = Sql::new(query).bind(repo).bind(bundle).bind(after).bind(limit);
+        self.db.read("list the objects of a bundle", query).await
     }
 
     /// Files that are made of a xorb.
@@ -81,5 +95,28 @@ impl CareCatalog {
             JOIN files f ON f.hash = r.file";
         let bytes = self.db.read_one("count what repositories have", Sql::new(query)).await?;
         Ok(bytes.unwrap_or(0))
+    }
+}
+
+/// A git object and its place in a bundle.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BundledObject {
+    pub(crate) oid: Oid,
+    pub(crate) kind: ObjectKind,
+    pub(crate) bytes: u64,
+    pub(crate) offset: u64,
+}
+
+impl FromRow for BundledObject {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let oid = Oid::new(row.array("object id")?);
+        let kind = ObjectKind::from_number(row.signed("kind of an object")?);
+        let kind = kind.ok_or_else(|| Error::new(ErrorKind::Corrupt, "the kind of a git object"))?;
+        Ok(Self {
+            oid,
+            kind,
+            bytes: row.number("length of an object")?,
+            offset: row.number("place in a bundle")?,
+        })
     }
 }
