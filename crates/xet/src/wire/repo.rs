@@ -26,7 +26,7 @@ pub enum RepoKind {
 
 impl RepoKind {
     /// Every kind.
-    pub(crate) const ALL: [Self; 4] = [Self::Model, Self::Dataset, Self::Space, Self::Bucket];
+    pub const ALL: [Self; 4] = [Self::Model, Self::Dataset, Self::Space, Self::Bucket];
 
     /// The segment of paths: `models`.
     pub const fn plural(self) -> &'static str {
@@ -49,7 +49,7 @@ impl RepoKind {
     }
 
     /// The kind of a segment of paths.
-    pub(crate) fn from_plural(text: &str) -> Option<Self> {
+    pub fn from_plural(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.plural() == text)
     }
 }
