@@ -47,7 +47,7 @@ pub enum Refusal {
     /// Too old.
     #[error("the token has expired")]
     Expired,
-    /// Taken back by whoever keeps the server.
+    /// Revoked by an administrator.
     #[error("the token was revoked")]
     Revoked,
     /// Its owner is disabled.
@@ -68,14 +68,14 @@ pub enum Refusal {
     /// It is for many, and this is about one that only a token can name.
     #[error("the token is not for one repository: ask the token route of a repository for one that is")]
     NoRepository,
-    /// This is for whoever keeps the server.
+    /// This is for administrators.
     #[error("this needs an admin token")]
     Admin,
 }
 
 impl Refusal {
     /// The code it is sent with: 401 where another token of the same person would help, 403 where it would not.
-    pub fn code(self) -> ErrorCode {
+    pub(crate) fn code(self) -> ErrorCode {
         match self {
             Self::Missing
             | Self::Malformed
@@ -92,7 +92,7 @@ impl Refusal {
     }
 
     /// One word for it, for metrics.
-    pub const fn reason(self) -> &'static str {
+    pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Malformed => "malformed",

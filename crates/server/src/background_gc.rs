@@ -1,4 +1,4 @@
-//! Sweeps in the background: now and then one of the servers over a store lets go of what nobody needs.
+//! Garbage collection in the background: at intervals one of the servers over a store deletes what is unreferenced.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub async fn collect_at_intervals(store: Store, config: &ServeConfig) {
                 // Once for each cause: the next run finds the same.
                 if refused.as_ref() != Some(&message) {
                     tracing::warn!("{message}");
-                    note_refusal(&store, &message).await;
+                    record_refusal(&store, &message).await;
                     refused = Some(message);
                 }
             }
@@ -53,9 +53,9 @@ pub async fn collect_at_intervals(store: Store, config: &ServeConfig) {
     }
 }
 
-async fn note_refusal(store: &Store, message: &str) {
-    let deed = Deed::new("upkeep", "store", message);
-    let noted = audit::by(Actor::named("background sweep"), store.catalog().keep().note_deed(&deed)).await;
+async fn record_refusal(store: &Store, message: &str) {
+    let event = Deed::new("upkeep", "store", message);
+    let noted = audit::by(Actor::named("background sweep"), store.catalog().keep().note_deed(&event)).await;
     if let Err(error) = noted {
         tracing::warn!(%error, "the audit log was not written");
     }

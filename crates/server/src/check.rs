@@ -1,4 +1,4 @@
-//! Tries what a server was told: whether its folder, its objects, its catalog and its certificate can be used.
+//! Checks of a configuration: whether its data directory, objects, catalog and certificate can be used.
 //!
 //! Nothing is made or changed by it, except for a file that is written and removed at once.
 
@@ -13,10 +13,10 @@ use crate::disk::free_bytes;
 use crate::net::tls::Tls;
 use crate::secret::{hex, random};
 
-/// What came of trying one thing.
+/// What came of trying one representation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// The thing.
+    /// The representation.
     pub what: &'static str,
     /// What was found, or what is wrong.
     pub outcome: Result<String, String>,
@@ -123,7 +123,7 @@ async fn compare_ids(data_dir: &DataDir, config: &ServeConfig) -> store::Result<
     })
 }
 
-/// The folder, or the nearest one above that is there.
+/// The directory, or its nearest parent that exists.
 pub fn nearest_existing(folder: &Path) -> PathBuf {
     let mut at = folder;
     while !at.exists() {

@@ -3,7 +3,7 @@
 //! | name          | what                                                     |
 //! |---------------|----------------------------------------------------------|
 //! | `signing.key` | what tokens and data URLs are signed with; only we read  |
-//! | `admin.token` | the first admin token, for whoever keeps the server      |
+//! | `admin.token` | the first admin token, for the administrator             |
 //! | `objects/`    | xorbs and shards                                         |
 //! | `catalog.db`  | the catalog                                              |
 
@@ -143,7 +143,7 @@ pub(crate) fn open_bucket(url: &Secret<String>) -> store::Result<Objects> {
     Objects::open(url.expose(), bucket_options())
 }
 
-/// The objects a URL names, with what the environment says of buckets.
+/// The objects a URL names, with the bucket options of the environment.
 pub fn open_objects(url: &str) -> store::Result<Objects> {
     open_bucket(&Secret::new(url.to_owned()))
 }
@@ -159,7 +159,7 @@ pub fn open_existing_objects(url: &str) -> store::Result<Objects> {
     }
 }
 
-/// Buckets are told about themselves where their other tools look: `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`.
+/// Options of buckets from the variables that other tools read too: `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`.
 fn bucket_options() -> impl Iterator<Item = (String, String)> {
     let variables = std::env::vars_os();
     // Variables that are not text are none of these.

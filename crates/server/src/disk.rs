@@ -17,7 +17,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// The disk of these settings; `None` where objects are in a bucket, or nobody asks for a reserve.
+    /// The disk of these settings; `None` where objects are in a bucket, or without a reserve.
     pub(crate) fn of(config: &ServeConfig) -> Option<Self> {
         let folder = match &config.objects {
             None => config.data.clone(),

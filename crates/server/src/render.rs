@@ -114,7 +114,7 @@ impl Renderer {
         self.cards.get(key).await
     }
 
-    /// Renders a card, once for all who wait for it, and caches it, also when the client that asked first is gone: viewers
+    /// Renders a card, once for all who wait for it, and caches it, also when the first client is gone: viewers
     /// that give up would have the same card rendered again and again.
     pub(crate) async fn card(
         &self,

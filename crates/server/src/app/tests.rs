@@ -147,7 +147,7 @@ async fn telemetry_is_taken_from_those_with_a_token_up_to_a_mebibyte() {
 }
 
 #[tokio::test]
-async fn without_auth_no_token_is_asked_for() {
+async fn without_auth_no_token_is_needed() {
     let keys = KeyRing::new(Key::new([7; 32]));
     let state = AppState::new(ServeConfig { auth: false, ..ServeConfig::default() }, &keys, bound());
     assert_eq!(state.auth.authorize(Ok(None), TokenScope::Write).await.unwrap(), None);
@@ -169,7 +169,7 @@ async fn a_panic_is_a_500_that_does_not_say_what_happened() {
 }
 
 #[tokio::test]
-async fn browsers_may_ask_from_anywhere() {
+async fn browsers_may_send_requests_from_any_origin() {
     let preflight = Request::builder()
         .method(Method::OPTIONS)
         .uri("/v2/reconstructions/abc")
@@ -229,9 +229,9 @@ fn metrics_count_requests_by_route_and_never_by_path() {
 
 /// Keeps what is logged.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -241,7 +241,7 @@ impl Write for Kept {
     }
 }
 
-impl<'a> MakeWriter<'a> for Kept {
+impl<'a> MakeWriter<'a> for LogBuffer {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -253,8 +253,8 @@ impl<'a> MakeWriter<'a> for Kept {
 fn logs_name_the_request_and_neither_token_nor_signature() {
     let folder = tempfile::tempdir().unwrap();
     for (n, format) in [LogFormat::Text, LogFormat::Json].into_iter().enumerate() {
-        let kept = Kept::default();
-        let subscriber = crate::logs::subscriber(format, LogLevel::Debug, kept.clone());
+        let buffer = LogBuffer::default();
+        let subscriber = crate::logs::subscriber(format, LogLevel::Debug, buffer.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let id = tracing::subscriber::with_default(subscriber, || {
             runtime.block_on(async {
@@ -269,7 +269,7 @@ fn logs_name_the_request_and_neither_token_nor_signature() {
                 send(app(state), request).await.headers()["x-request-id"].to_str().unwrap().to_owned()
             })
         });
-        let log = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let log = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
         assert!(log.contains(&id) && log.contains("/v1/telemetry") && log.contains("400"), "{log}");
         assert!(log.contains("0192-session"), "{log}");
         assert!(!log.contains("secretsignature") && !log.contains("eyJ") && !log.contains("Bearer"), "{log}");
@@ -301,7 +301,7 @@ async fn a_data_url_is_the_same_for_a_while_and_opens_what_it_was_made_for() {
 }
 
 #[tokio::test]
-async fn an_address_that_asks_too_often_is_told_to_wait() {
+async fn an_address_with_too_many_requests_must_wait() {
     let mut config = ServeConfig::default();
     config.limits.requests_per_s = 1;
     let app = app(AppState::new(config, &KeyRing::new(Key::new([7; 32])), bound()));

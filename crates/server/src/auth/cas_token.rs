@@ -29,7 +29,7 @@ pub struct Claims {
     pub repo_id: Option<RepoId>,
     /// Access that the token was issued for. The token is void when that ends.
     pub origin: Origin,
-    /// The branch, tag or commit it was asked for; a bucket has none.
+    /// The branch, tag or commit that it was requested for; a bucket has none.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// When it expires, in Unix seconds.
@@ -56,12 +56,12 @@ impl Claims {
 
     /// The same about the repository with this id.
     #[must_use]
-    pub fn for_repo(self, id: RepoId) -> Self {
+    pub(crate) fn for_repo(self, id: RepoId) -> Self {
         Self { repo_id: Some(id), ..self }
     }
 
     /// Refuses writing with a token that reads.
-    pub fn allow(&self, needed: TokenScope) -> Result<(), Refusal> {
+    pub(crate) fn allow(&self, needed: TokenScope) -> Result<(), Refusal> {
         match (needed, self.scope) {
             (TokenScope::Write, TokenScope::Read) => Err(Refusal::Scope),
             _ => Ok(()),
@@ -90,7 +90,7 @@ pub struct Issued {
     pub expires_s: u64,
 }
 
-/// Gives CAS tokens, and tells which were given.
+/// Issues and checks CAS tokens.
 #[derive(Clone)]
 pub struct CasTokens {
     signing: EncodingKey,
@@ -168,7 +168,7 @@ impl CasTokens {
     }
 }
 
-/// Tokens that are remembered. Each is at most 8 KiB long.
+/// Tokens in the cache. Each is at most 8 KiB long.
 const CHECKED_MAX: usize = 1024;
 
 /// A repository in a token, with its kind as paths have it.
@@ -369,8 +369,8 @@ mod tests {
     fn neither_token_nor_key_is_printed() {
         let tokens = CasTokens::new(&ring());
         let issued = tokens.issue(&claims(TokenScope::Read));
-        let shown = format!("{issued:?} {tokens:?}");
-        assert!(!shown.contains(issued.token.expose()) && !shown.contains("eyJ"), "{shown}");
+        let text = format!("{issued:?} {tokens:?}");
+        assert!(!text.contains(issued.token.expose()) && !text.contains("eyJ"), "{text}");
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 /// The shortest password that a user may choose.
 pub const CHARACTERS_MIN: usize = 10;
-/// Longer ones would be a way to keep the server busy.
+/// Longer ones would be a way to occupy the server.
 const BYTES_MAX: usize = 1000;
 
 /// Each check takes some 20 MB and a core for a moment.

@@ -11,7 +11,7 @@ use store::catalog::tokens::{Bound, Rights, TokenRow};
 use crate::secret::{Secret, hex, random};
 
 /// What every such token begins with, so that people and scanners know one when they see it.
-pub const PREFIX: &str = "ds_";
+pub(crate) const PREFIX: &str = "ds_";
 
 /// A new token, to be shown once.
 pub fn make() -> Secret<String> {
@@ -84,8 +84,8 @@ impl TokenHash {
         &self.0
     }
 
-    /// Whether this is the hash of the token. Looks at all bytes whatever the first ones say.
-    pub fn matches(&self, token: &str) -> bool {
+    /// Whether this is the hash of the token. Compares all bytes, whatever the first ones are.
+    pub(crate) fn matches(&self, token: &str) -> bool {
         let Some(Self(other)) = Self::of(token) else { return false };
         let differences = self.0.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
         std::hint::black_box(differences) == 0
@@ -93,7 +93,7 @@ impl TokenHash {
 }
 
 /// Whether text has the form of a token: to tell ours from others' before asking the catalog.
-pub fn is_token(text: &str) -> bool {
+pub(crate) fn is_token(text: &str) -> bool {
     let body = text.strip_prefix(PREFIX);
     body.is_some_and(|body| {
         body.len() == 43 && body.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')

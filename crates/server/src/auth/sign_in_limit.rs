@@ -49,7 +49,7 @@ impl SignInLimit {
     /// how long to wait. An attempt that is refused is not counted.
     pub(crate) fn begin(&self, address: IpAddr, name: &str, now: Duration) -> Result<Attempt, Duration> {
         let address = network(address);
-        // A name that nobody can have needs no more room than one that somebody has.
+        // A name that no user can have needs no more memory than one of a user.
         let name: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
         let keys = [Key::Address(address), Key::Pair(address, name.clone()), Key::Name(name)];
         // A panic elsewhere leaves the numbers as good as they were.

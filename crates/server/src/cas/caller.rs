@@ -1,4 +1,4 @@
-//! Who asks, as the store wants to know it, and what for.
+//! Callers of the CAS API: their grant on the content, and the hash that the path names.
 
 use std::str::FromStr;
 
@@ -20,7 +20,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Checks the token before anything else, so that strangers learn nothing.
+    /// Checks the token before anything else, so that callers without one learn nothing.
     pub(crate) async fn check(
         state: &AppState,
         headers: &HeaderMap,
@@ -52,14 +52,14 @@ impl Caller {
     }
 }
 
-/// The hash that every path about one thing ends in.
+/// The hash that every path about one representation ends in.
 pub(crate) fn hash_in<H: FromStr<Err = FormatError>>(uri: &Uri) -> Result<H, ApiError> {
     let text = uri.path().rsplit('/').next().unwrap_or_default();
     text.parse().map_err(|error| ApiError::new(ErrorCode::Invalid, format!("the path: {error}")))
 }
 
-/// The same, of a path with a prefix before the hash. What the prefix is means nothing, but it must be a name: whoever
-/// sends anything else is up to something, or not a client.
+/// The same, of a path with a prefix before the hash. What the prefix is means nothing, but it must be a name:
+/// no client sends anything else.
 pub(crate) fn prefixed_hash_in<H: FromStr<Err = FormatError>>(uri: &Uri) -> Result<H, ApiError> {
     let prefix = uri.path().rsplit('/').nth(1).unwrap_or_default();
     let is_name = (1..=64).contains(&prefix.len())

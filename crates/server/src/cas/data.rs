@@ -20,16 +20,16 @@ use crate::state::AppState;
 use crate::urls::data_url::DataKey;
 
 /// An object that was found, and how to read it.
-pub(crate) struct Found<O> {
+pub(crate) struct FoundObject<O> {
     /// How long it is.
     pub total_bytes: u64,
-    /// Opens a range of it. What the bytes cost in memory is for whoever opens to account for.
+    /// Opens a range of it. The caller accounts for the memory of the bytes.
     pub open: O,
 }
 
-impl<O> std::fmt::Debug for Found<O> {
+impl<O> std::fmt::Debug for FoundObject<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Found").field("total_bytes", &self.total_bytes).finish_non_exhaustive()
+        f.debug_struct("FoundObject").field("total_bytes", &self.total_bytes).finish_non_exhaustive()
     }
 }
 
@@ -50,7 +50,7 @@ async fn find(
     store: Store,
     budget: Budget,
     key: DataKey,
-) -> Result<Option<Found<impl FnMut(Range<u64>) -> Pieces + Send + 'static>>, ApiError> {
+) -> Result<Option<FoundObject<impl FnMut(Range<u64>) -> Pieces + Send + 'static>>, ApiError> {
     let key = XorbKey { hash: key.xorb, digest: Digest::new(key.digest) };
     let permit = budget.acquire(ANSWER_BYTES).await?;
     let Some(reader) = store.objects().reader(&ObjectKey::Xorb(key)).await? else { return Ok(None) };
@@ -62,7 +62,7 @@ async fn find(
         metrics::counter!("drystone_sent_bytes_total").increment(bytes);
         reader.stream(range).map_err(broken).boxed()
     };
-    Ok(Some(Found { total_bytes, open }))
+    Ok(Some(FoundObject { total_bytes, open }))
 }
 
 /// The answer has begun and can only break off; the log says why.
@@ -79,7 +79,7 @@ pub(crate) async fn answer<F, Finding, O>(
 ) -> Result<Response<Body>, ApiError>
 where
     F: FnOnce(DataKey) -> Finding,
-    Finding: Future<Output = Result<Option<Found<O>>, ApiError>>,
+    Finding: Future<Output = Result<Option<FoundObject<O>>, ApiError>>,
     O: FnMut(Range<u64>) -> Pieces + Send + 'static,
 {
     let range = request.headers.get(header::RANGE).map(|value| value.to_str().unwrap_or_default());
@@ -89,8 +89,9 @@ where
     // clients to do; 404 would end the download, also where the file is now made of other objects.
     let gone = || ApiError::new(ErrorCode::UrlExpired, "the object is not here any more");
     let found = find(grant.key).await?.ok_or_else(gone)?;
-    let thing = ranges::xorb(&grant, found.total_bytes, state.now_s());
-    let mut response = ranges::answer_granted(&request.method, &request.headers, &thing, &grant, found.open);
+    let representation = ranges::xorb(&grant, found.total_bytes, state.now_s());
+    let mut response =
+        ranges::answer_granted(&request.method, &request.headers, &representation, &grant, found.open);
     // Whatever a xorb holds, a browser must not take it for a page of this site.
     let nosniff = header::HeaderValue::from_static("nosniff");
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
@@ -147,7 +148,7 @@ mod tests {
                 let bytes = object().slice(range.start as usize..range.end as usize);
                 stream::iter([Ok(bytes)]).boxed()
             };
-            Ok((key == KEY).then_some(Found { total_bytes: 1000, open }))
+            Ok((key == KEY).then_some(FoundObject { total_bytes: 1000, open }))
         };
         answer(&state, &parts, find).await
     }
@@ -172,7 +173,7 @@ mod tests {
             self.state.data_url(key, &ranges).unwrap()
         }
 
-        async fn ask(&self, url: &str, range: &str) -> (u16, header::HeaderMap, Vec<u8>) {
+        async fn send(&self, url: &str, range: &str) -> (u16, header::HeaderMap, Vec<u8>) {
             let request = Request::builder().uri(url).header("range", range).body(Body::empty()).unwrap();
             let (head, body) = self.app.clone().oneshot(request).await.unwrap().into_parts();
             (head.status.as_u16(), head.headers, body.collect().await.unwrap().to_bytes().to_vec())
@@ -183,13 +184,13 @@ mod tests {
     async fn a_signed_url_gives_its_ranges_one_by_one_and_together() {
         let hub = hub();
         let url = hub.url(&KEY);
-        let (status, headers, body) = hub.ask(&url, "bytes=100-199").await;
+        let (status, headers, body) = hub.send(&url, "bytes=100-199").await;
         assert_eq!((status, body.as_slice()), (206, &object()[100..200]));
         assert_eq!(headers["content-range"], "bytes 100-199/1000");
         assert_eq!(headers["x-content-type-options"], "nosniff");
         assert!(headers["cache-control"].to_str().unwrap().starts_with("public, immutable, max-age="));
 
-        let (status, headers, body) = hub.ask(&url, "bytes=0-99,500-599").await;
+        let (status, headers, body) = hub.send(&url, "bytes=0-99,500-599").await;
         let boundary = Boundary::of_content_type(headers["content-type"].to_str().unwrap()).unwrap();
         let parts = parse(&body, &boundary, 2).unwrap();
         assert_eq!((status, parts[0].bytes, parts[1].bytes), (206, &object()[..100], &object()[500..600]));
@@ -207,21 +208,21 @@ mod tests {
             (&url[..url.len() - 5], "bytes=0-99", "forbidden"),
             (url.split_once('?').unwrap().0, "bytes=0-99", "forbidden"),
         ] {
-            let (status, _, body) = hub.ask(url, range).await;
+            let (status, _, body) = hub.send(url, range).await;
             let body: ErrorBody = parse_json(&body).unwrap();
             assert_eq!((status, body.code.as_str()), (403, code), "{url}");
         }
         hub.now_s.store(NOW + 2 * 3600, Ordering::SeqCst);
-        let (status, _, body) = hub.ask(&url, "bytes=0-99").await;
+        let (status, _, body) = hub.send(&url, "bytes=0-99").await;
         assert_eq!((status, parse_json::<ErrorBody>(&body).unwrap().code), (403, ErrorCode::UrlExpired));
         assert_eq!(hub.lookups.load(Ordering::SeqCst), 0);
     }
 
     #[tokio::test]
-    async fn an_object_that_is_gone_makes_the_client_ask_again() {
+    async fn an_object_that_is_gone_makes_the_client_request_a_new_url() {
         let hub = hub();
         let other = DataKey { digest: [3; 32], ..KEY };
-        let (status, _, body) = hub.ask(&hub.url(&other), "bytes=0-99").await;
+        let (status, _, body) = hub.send(&hub.url(&other), "bytes=0-99").await;
         assert_eq!((status, parse_json::<ErrorBody>(&body).unwrap().code), (403, ErrorCode::UrlExpired));
         assert_eq!(hub.lookups.load(Ordering::SeqCst), 1);
     }

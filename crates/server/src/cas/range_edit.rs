@@ -29,10 +29,10 @@ pub(crate) async fn windows(
     let header = header.ok_or_else(|| {
         invalid(format!("say in {} which bytes will be replaced, such as bytes=0-99", names::RANGE_DIRTY))
     })?;
-    let asked = parse_bounded_ranges(header, DIRTY_RANGES_MAX)
+    let ranges = parse_bounded_ranges(header, DIRTY_RANGES_MAX)
         .map_err(|error| invalid(format!("{}: {error}", names::RANGE_DIRTY)))?;
     let file_bytes = store.file_bytes(&grant, file).await?;
-    let dirty: Option<Vec<_>> = asked.iter().map(|range| range.clip_to(file_bytes)).collect();
+    let dirty: Option<Vec<_>> = ranges.iter().map(|range| range.clip_to(file_bytes)).collect();
     let dirty = dirty.ok_or_else(|| {
         invalid(format!("{}: a range begins at or after the end, {file_bytes}", names::RANGE_DIRTY))
     })?;
@@ -61,7 +61,7 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 /// Ranges in one request.
 const DIRTY_RANGES_MAX: usize = 1024;
-/// Chunks are longer than this on average, whoever cut them.
+/// Chunks of any client are longer than this on average.
 const CHUNK_BYTES_FEW: u64 = 32 * 1024;
-/// What a chunk takes while it is looked at.
+/// Memory that a chunk takes while it is read.
 const CHUNK_MEMORY_BYTES: u64 = 40;

@@ -106,7 +106,7 @@ async fn plan(state: &AppState, request: &Parts) -> Result<(Reconstruction, bool
     let caller = Caller::check(state, &request.headers, TokenScope::Read).await?;
     let Caller { store, grant } = &caller;
     let file: FileHash = hash_in(&request.uri)?;
-    let range = match asked(&request.headers)? {
+    let range = match requested_range(&request.headers)? {
         None => None,
         Some(spec) => Some(match spec.half_open() {
             Some(range) => range,
@@ -119,9 +119,9 @@ async fn plan(state: &AppState, request: &Parts) -> Result<(Reconstruction, bool
     }
 }
 
-/// The range that is asked for. One that cannot be read is refused: an answer about the whole file would be taken for
+/// The range that is requested_range for. One that cannot be read is refused: an answer about the whole file would be taken for
 /// one about the range.
-fn asked(headers: &HeaderMap) -> Result<Option<RangeSpec>, ApiError> {
+fn requested_range(headers: &HeaderMap) -> Result<Option<RangeSpec>, ApiError> {
     let Some(header) = headers.get(header::RANGE) else { return Ok(None) };
     let refuse = |reason: String| ApiError::new(ErrorCode::Invalid, format!("the Range header: {reason}"));
     let text = header.to_str().map_err(|error| refuse(error.to_string()))?;
@@ -167,5 +167,5 @@ impl IntoResponse for Answer {
     }
 }
 
-/// So many files, generously written.
+/// Bytes of the largest batch, generously written.
 const BATCH_BYTES_MAX: usize = 256 * limits::BATCH_FILES_MAX;

@@ -30,7 +30,7 @@ pub(crate) async fn receive_v1(
     Ok(json(&ShardUploaded { result: result_of(registered) }))
 }
 
-/// Registers a shard and tells how far it is. What ends soon and badly is a plain refusal: its status says more than a
+/// Registers a shard and reports its progress. What ends soon and badly is a plain refusal: its status says more than a
 /// frame could.
 pub(crate) async fn receive_v2(
     State(state): State<AppState>,
@@ -96,17 +96,17 @@ async fn begin(state: &AppState, request: Request) -> Result<Work, ApiError> {
 }
 
 /// One frame when something changed, the last one again when nothing did for long, and one for the end.
-fn frames(work: Work, pace: StreamTiming) -> impl Stream<Item = std::io::Result<Bytes>> {
+fn frames(work: Work, timing: StreamTiming) -> impl Stream<Item = std::io::Result<Bytes>> {
     let state = Some((work, None::<Frame>, Instant::now()));
     stream::unfold(state, move |state| async move {
-        let (mut work, mut last, mut said) = state?;
+        let (mut work, mut last, mut last_frame_at) = state?;
         loop {
             let frame = work.frame();
-            if last.as_ref() != Some(&frame) || said.elapsed() >= pace.heartbeat {
-                (last, said) = (Some(frame.clone()), Instant::now());
-                return Some((Ok(frame.encode().into()), Some((work, last, said))));
+            if last.as_ref() != Some(&frame) || last_frame_at.elapsed() >= timing.heartbeat {
+                (last, last_frame_at) = (Some(frame.clone()), Instant::now());
+                return Some((Ok(frame.encode().into()), Some((work, last, last_frame_at))));
             }
-            if let Ok(joined) = tokio::time::timeout(pace.step, &mut work.registering).await {
+            if let Ok(joined) = tokio::time::timeout(timing.step, &mut work.registering).await {
                 return Some((Ok(terminal(ended(joined)).encode().into()), None));
             }
         }

@@ -15,7 +15,7 @@ use crate::http::error::ApiError;
 use crate::http::{json, refusal_time, upload};
 use crate::state::AppState;
 
-/// Takes in a xorb while it arrives.
+/// Stores a xorb while it arrives.
 pub(crate) async fn receive(
     State(state): State<AppState>,
     request: Request,
@@ -59,7 +59,7 @@ pub(crate) async fn head(
     }
 }
 
-/// An answer to `HEAD`: how long the thing is.
+/// An answer to `HEAD`: how long the representation is.
 pub(crate) fn length_only(bytes: u64) -> Response<Body> {
     let headers = [
         (header::CONTENT_LENGTH, HeaderValue::from(bytes)),

@@ -103,14 +103,14 @@ mod tests {
 
     #[test]
     fn passwords_are_not_shown() {
-        for (url, shown) in [
+        for (url, text) in [
             ("postgres://ada:hunter2@db:5432/hub", "postgres://...@db:5432/hub"),
             ("postgres://ada:hunter2/@x@db/hub?password=hunter2", "postgres://...@db/hub?..."),
             ("s3://bucket/prefix", "s3://bucket/prefix"),
             ("sqlite:///srv/catalog.db", "sqlite:///srv/catalog.db"),
             ("sqlite:x.db?mode=rwc", "sqlite:x.db?..."),
         ] {
-            assert_eq!(without_secrets(url), shown);
+            assert_eq!(without_secrets(url), text);
         }
     }
 }

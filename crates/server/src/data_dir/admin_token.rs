@@ -17,7 +17,7 @@ use crate::secret::{KeyRing, Secret, hex, random};
 
 impl DataDir {
     /// Makes the first admin token where the catalog has none, not even a revoked one, and writes it to the file in place of
-    /// what is there. Tells whether it did.
+    /// the old content. Returns whether it did.
     pub async fn bootstrap_admin_token(
         &self,
         config: &ServeConfig,
@@ -49,7 +49,7 @@ impl DataDir {
         fs::create_dir_all(&self.folder).map_err(failed)?;
         let draft = self.write_draft(ADMIN_FILE, &token).map_err(failed)?;
         fs::rename(&draft, self.admin_token_file()).map_err(failed)?;
-        let wanted = NewToken {
+        let new_token = NewToken {
             label: "first admin token".to_owned(),
             subject: "admin".to_owned(),
             rights: Rights::Admin,
@@ -57,10 +57,10 @@ impl DataDir {
             expires_s: None,
         };
         let actor = store::audit::Actor::named("server (first start)");
-        store::audit::by(actor, tokens.add(&wanted.row(&token, now_s))).await
+        store::audit::by(actor, tokens.add(&new_token.row(&token, now_s))).await
     }
 
-    /// Removes the file of the first admin token when it holds this one. Tells whether it did.
+    /// Removes the file of the first admin token when it holds this one. Returns whether it did.
     pub fn remove_admin_token(&self, row: &TokenRow) -> io::Result<bool> {
         let held = match fs::read_to_string(self.admin_token_file()) {
             Ok(text) => Secret::new(text.trim().to_owned()),

@@ -125,7 +125,7 @@ impl DataDir {
     }
 
     /// The URL of the catalog. May hold a password.
-    pub fn catalog_url(&self, config: &ServeConfig) -> String {
+    pub(crate) fn catalog_url(&self, config: &ServeConfig) -> String {
         match &config.catalog {
             Some(url) => url.expose().clone(),
             None => format!("sqlite://{}", self.catalog_file().display()),
@@ -133,15 +133,15 @@ impl DataDir {
     }
 
     /// Whether there is a catalog; changes nothing.
-    pub async fn is_catalog_there(&self, config: &ServeConfig) -> Result<bool> {
+    pub(crate) async fn is_catalog_there(&self, config: &ServeConfig) -> Result<bool> {
         match &config.catalog {
             Some(url) => catalog::exists(url.expose()).await,
             None => Catalog::is_in_file(&self.catalog_file()),
         }
     }
 
-    /// The objects, unless they should be in a folder that is not there; changes nothing.
-    pub fn existing_objects(&self, config: &ServeConfig) -> Result<Option<Objects>> {
+    /// The objects, unless their directory does not exist; changes nothing.
+    pub(crate) fn existing_objects(&self, config: &ServeConfig) -> Result<Option<Objects>> {
         let folder = match &config.objects {
             Some(url) => match file_url(url.expose()) {
                 Some(folder) => folder,

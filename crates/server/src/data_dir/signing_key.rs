@@ -2,7 +2,7 @@
 //!
 //! | settings                | where the key is                                                               |
 //! |-------------------------|--------------------------------------------------------------------------------|
-//! | `signing_key_file`      | in that file, which is never made here: for whoever gives all servers one secret |
+//! | `signing_key_file`      | in that file, which is never made here: an administrator gives all servers one |
 //! | a PostgreSQL `catalog`  | in the catalog, agreed on by the first start; each data folder keeps a copy      |
 //! | neither                 | in the data folder alone                                                       |
 
@@ -34,8 +34,8 @@ impl DataDir {
         let agreed: [u8; 32] = agreed
             .try_into()
             .map_err(|_| Error::new(ErrorKind::Corrupt, format!("catalog: {KEY_FILE} is not 32 bytes")))?;
-        let kept = self.secret_or_new(KEY_FILE, || Secret::new(hex(&agreed))).map_err(in_folder)?;
-        let ring = read_key(&kept).map_err(in_folder)?;
+        let stored = self.secret_or_new(KEY_FILE, || Secret::new(hex(&agreed))).map_err(in_folder)?;
+        let ring = read_key(&stored).map_err(in_folder)?;
         if ring.current_bytes().expose() != &agreed {
             let message = format!(
                 "{} is not the key that the catalog keeps for all its servers: remove the file to take the catalog's",
@@ -75,22 +75,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_over_one_database_agree_without_being_told() {
+    async fn servers_over_one_database_agree_on_a_key() {
         let folder = tempfile::tempdir().unwrap();
         let catalog = catalog(folder.path()).await;
         let catalog_url = Some(Secret::new("postgres://db/hub".to_owned()));
         let config = ServeConfig { catalog: catalog_url, ..ServeConfig::default() };
-        let houses = ["a", "b"].map(|name| DataDir::new(&folder.path().join(name)));
-        let a = houses[0].shared_keys(&config, &catalog).await.unwrap();
-        let b = houses[1].shared_keys(&config, &catalog).await.unwrap();
+        let data_dirs = ["a", "b"].map(|name| DataDir::new(&folder.path().join(name)));
+        let a = data_dirs[0].shared_keys(&config, &catalog).await.unwrap();
+        let b = data_dirs[1].shared_keys(&config, &catalog).await.unwrap();
         assert_eq!(id(&a), id(&b));
-        assert_eq!(id(&houses[1].keys().unwrap()), id(&a), "the folder has a copy for `token create`");
+        assert_eq!(id(&data_dirs[1].keys().unwrap()), id(&a), "the folder has a copy for `token create`");
 
-        let stranger = DataDir::new(&folder.path().join("c"));
-        let own = id(&stranger.keys_or_new().unwrap());
-        let error = stranger.shared_keys(&config, &catalog).await.unwrap_err();
+        let other = DataDir::new(&folder.path().join("c"));
+        let own = id(&other.keys_or_new().unwrap());
+        let error = other.shared_keys(&config, &catalog).await.unwrap_err();
         assert!(error.to_string().contains("remove the file"), "{error}");
-        assert_eq!(id(&stranger.keys().unwrap()), own, "nothing was replaced");
+        assert_eq!(id(&other.keys().unwrap()), own, "nothing was replaced");
     }
 
     #[tokio::test]
@@ -118,6 +118,6 @@ mod tests {
         fs::write(&file, hex(&[7; 32])).unwrap();
         let keys = data_dir.shared_keys(&config, &catalog).await.unwrap();
         assert_eq!(id(&keys), id(&KeyRing::new(Key::new([7; 32]))));
-        assert!(data_dir.keys().is_err(), "it is kept in one place");
+        assert!(data_dir.keys().is_err(), "it is stored in one place");
     }
 }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the client's parser finds is what was asked for, and the announced length is the true one.
+        /// What the client's parser finds is what was requested, and the announced length is the true one.
         #[test]
         fn a_multipart_body_reads_back(
             ends in prop::collection::vec((0..10_000_u64, 0..10_000_u64), 1..9),

@@ -30,7 +30,7 @@ async fn health(State(state): State<AppState>) -> Result<Response<Body>, ApiErro
     Ok(with_type(content_type::JSON, body))
 }
 
-/// Whether the catalog and the objects answer. Queries both for a hash that is not there: the answer is cheap.
+/// Whether the catalog and the objects answer. Queries both for a hash that does not exist: the answer is cheap.
 async fn ready(State(state): State<AppState>) -> Result<Response<Body>, ApiError> {
     let store = state.store.as_ref().ok_or_else(ApiError::no_store)?;
     store.catalog().xorbs(&[XorbHash::ZERO]).await?;

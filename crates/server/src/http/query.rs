@@ -49,8 +49,8 @@ impl Query {
 
     /// A number between 1 and the most.
     pub(crate) fn limit(&self, key: &str, default: usize, max: usize) -> usize {
-        let wanted = self.number(key).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
-        wanted.unwrap_or(default).clamp(1, max)
+        let needed = self.number(key).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+        needed.unwrap_or(default).clamp(1, max)
     }
 
     /// The query again with one key set to something else.

@@ -20,9 +20,9 @@ use crate::http::error::{ApiError, Dialect};
 use crate::secret::{hex, random};
 use crate::urls::data_url::DataGrant;
 
-/// The thing that is asked for.
+/// A representation of known length, in the sense of RFC 9110.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Thing {
+pub(crate) struct Representation {
     /// How long it is.
     pub total_bytes: u64,
     /// Its strong entity tag, without the quotes; visible ASCII.
@@ -36,72 +36,77 @@ pub(crate) struct Thing {
 /// How long an answer may be kept, and by whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// By the one who asked, who must ask again whether it still holds.
+    /// By the caller, who must revalidate it each time.
     Revalidate,
-    /// By everyone, or by the one who asked, as it never changes, until the URL expires.
+    /// By everyone, or by the caller, as it never changes, until the URL expires.
     Until {
         /// When the URL expires, in Unix seconds.
         expires_s: u64,
         /// Now, in Unix seconds.
         now_s: u64,
-        /// By the one who asked alone.
+        /// By the caller alone.
         is_private: bool,
     },
 }
 
-/// Answers a request for a thing that is open as a whole.
-pub(crate) fn answer<F>(method: &Method, headers: &HeaderMap, thing: &Thing, open: F) -> Response<Body>
+/// Answers a request for a representation that is open as a whole.
+pub(crate) fn answer<F>(
+    method: &Method,
+    headers: &HeaderMap,
+    representation: &Representation,
+    open: F,
+) -> Response<Body>
 where
     F: FnMut(Range<u64>) -> Pieces + Send + 'static,
 {
-    if is_another(headers, thing) {
-        return precondition_failed(thing);
+    if if_match_fails(headers, representation) {
+        return precondition_failed(representation);
     }
-    if names(headers, header::IF_NONE_MATCH, &thing.etag, Strength::Weak) {
-        return not_modified(thing);
+    if etag_matches(headers, header::IF_NONE_MATCH, &representation.etag, Strength::Weak) {
+        return not_modified(representation);
     }
-    match select(method, headers, thing) {
-        Selection::Whole => whole(method, thing, open),
-        Selection::Ranges(ranges) => partial(thing, &ranges, open),
-        Selection::Unsatisfiable => unsatisfiable(thing),
+    match select(method, headers, representation) {
+        Selection::Whole => whole(method, representation, open),
+        Selection::Ranges(ranges) => partial(representation, &ranges, open),
+        Selection::Unsatisfiable => unsatisfiable(representation),
     }
 }
 
-/// Answers a request on a data URL: the granted ranges and nothing else of the thing.
+/// Answers a request on a data URL: the granted ranges and nothing else of the representation.
 pub(crate) fn answer_granted<F>(
     method: &Method,
     headers: &HeaderMap,
-    thing: &Thing,
+    representation: &Representation,
     grant: &DataGrant,
     open: F,
 ) -> Response<Body>
 where
     F: FnMut(Range<u64>) -> Pieces + Send + 'static,
 {
-    if is_another(headers, thing) {
-        return precondition_failed(thing);
+    if if_match_fails(headers, representation) {
+        return precondition_failed(representation);
     }
-    if names(headers, header::IF_NONE_MATCH, &thing.etag, Strength::Weak) {
-        return not_modified(thing);
+    if etag_matches(headers, header::IF_NONE_MATCH, &representation.etag, Strength::Weak) {
+        return not_modified(representation);
     }
-    // Elsewhere this would make the answer the whole thing, which is not granted here.
+    // Elsewhere this would make the answer the whole representation, which is not granted here.
     if headers.contains_key(header::IF_RANGE)
-        && !names(headers, header::IF_RANGE, &thing.etag, Strength::Strong)
+        && !etag_matches(headers, header::IF_RANGE, &representation.etag, Strength::Strong)
     {
         let error = ApiError::new(ErrorCode::UrlExpired, "If-Range names other bytes than the URL");
         return error.with_dialect(Dialect::Cas).into_response();
     }
     if method == Method::HEAD {
-        return whole(method, thing, open);
+        return whole(method, representation, open);
     }
     // Signed ranges come from the catalog: one past the end means that the object is not what it was.
-    if grant.ranges.iter().any(|range| range.last() >= thing.total_bytes) {
-        return unsatisfiable(thing);
+    if grant.ranges.iter().any(|range| range.last() >= representation.total_bytes) {
+        return unsatisfiable(representation);
     }
-    partial(thing, &grant.ranges, open)
+    partial(representation, &grant.ranges, open)
 }
 
-/// The most bytes in a row that a request will get of a thing of so many.
+/// Length of the longest range that a request selects.
 pub(crate) fn longest_bytes(headers: &HeaderMap, total_bytes: u64) -> u64 {
     let header = headers.get(header::RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let Ok(specs) = parse_ranges(header, limits::HEADER_RANGES_MAX) else { return total_bytes };
@@ -117,13 +122,13 @@ enum Selection {
 }
 
 /// Reads `Range` and `If-Range`.
-fn select(method: &Method, headers: &HeaderMap, thing: &Thing) -> Selection {
+fn select(method: &Method, headers: &HeaderMap, representation: &Representation) -> Selection {
     // HTTP defines ranges for GET alone and wants the header ignored elsewhere.
     if method != Method::GET || !headers.contains_key(header::RANGE) {
         return Selection::Whole;
     }
     if headers.contains_key(header::IF_RANGE)
-        && !names(headers, header::IF_RANGE, &thing.etag, Strength::Strong)
+        && !etag_matches(headers, header::IF_RANGE, &representation.etag, Strength::Strong)
     {
         return Selection::Whole;
     }
@@ -134,87 +139,89 @@ fn select(method: &Method, headers: &HeaderMap, thing: &Thing) -> Selection {
         // What is no range is as if it were not there.
         Err(_) => return Selection::Whole,
     };
-    let spans = specs.iter().filter_map(|spec| HttpRange::from_half_open(&spec.resolve(thing.total_bytes)?));
+    let spans =
+        specs.iter().filter_map(|spec| HttpRange::from_half_open(&spec.resolve(representation.total_bytes)?));
     let ranges: Vec<HttpRange> = spans.collect();
-    // Overlapping ranges could make us send any multiple of the thing for one small request.
+    // Overlapping ranges could make us send any multiple of the representation for one small request.
     let sum = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.len_bytes()));
-    if ranges.is_empty() || sum > thing.total_bytes {
+    if ranges.is_empty() || sum > representation.total_bytes {
         return Selection::Unsatisfiable;
     }
     Selection::Ranges(ranges)
 }
 
-fn whole<F>(method: &Method, thing: &Thing, open: F) -> Response<Body>
+fn whole<F>(method: &Method, representation: &Representation, open: F) -> Response<Body>
 where
     F: FnMut(Range<u64>) -> Pieces + Send + 'static,
 {
     let head_only = method == Method::HEAD;
-    let body = if head_only { Body::empty() } else { body::single(open, 0..thing.total_bytes) };
-    let mut response = with_headers(StatusCode::OK, thing, body);
-    put(&mut response, header::CONTENT_TYPE, thing.content_type);
-    put(&mut response, header::CONTENT_LENGTH, &thing.total_bytes.to_string());
+    let body = if head_only { Body::empty() } else { body::single(open, 0..representation.total_bytes) };
+    let mut response = with_headers(StatusCode::OK, representation, body);
+    put(&mut response, header::CONTENT_TYPE, representation.content_type);
+    put(&mut response, header::CONTENT_LENGTH, &representation.total_bytes.to_string());
     response
 }
 
-fn partial<F>(thing: &Thing, ranges: &[HttpRange], open: F) -> Response<Body>
+fn partial<F>(representation: &Representation, ranges: &[HttpRange], open: F) -> Response<Body>
 where
     F: FnMut(Range<u64>) -> Pieces + Send + 'static,
 {
     if let [range] = ranges {
-        let content_range = ContentRange::Part { range: *range, total_bytes: Some(thing.total_bytes) };
+        let content_range =
+            ContentRange::Part { range: *range, total_bytes: Some(representation.total_bytes) };
         let mut response =
-            with_headers(StatusCode::PARTIAL_CONTENT, thing, body::single(open, range.half_open()));
-        put(&mut response, header::CONTENT_TYPE, thing.content_type);
+            with_headers(StatusCode::PARTIAL_CONTENT, representation, body::single(open, range.half_open()));
+        put(&mut response, header::CONTENT_TYPE, representation.content_type);
         put(&mut response, header::CONTENT_LENGTH, &range.len_bytes().to_string());
         put(&mut response, header::CONTENT_RANGE, &content_range.to_string());
         return response;
     }
     // Random, so that nobody can store data that contains the boundary for readers that search for it.
     let boundary = Boundary::new(&hex(&random::<16>())).expect("hexadecimal is allowed in a boundary");
-    let Some(multipart) = body::multipart(open, boundary, thing.total_bytes, ranges) else {
-        return unsatisfiable(thing);
+    let Some(multipart) = body::multipart(open, boundary, representation.total_bytes, ranges) else {
+        return unsatisfiable(representation);
     };
-    let mut response = with_headers(StatusCode::PARTIAL_CONTENT, thing, multipart.body);
+    let mut response = with_headers(StatusCode::PARTIAL_CONTENT, representation, multipart.body);
     put(&mut response, header::CONTENT_TYPE, &multipart.content_type);
     put(&mut response, header::CONTENT_LENGTH, &multipart.len_bytes.to_string());
     response
 }
 
-fn not_modified(thing: &Thing) -> Response<Body> {
-    with_headers(StatusCode::NOT_MODIFIED, thing, Body::empty())
+fn not_modified(representation: &Representation) -> Response<Body> {
+    with_headers(StatusCode::NOT_MODIFIED, representation, Body::empty())
 }
 
 /// Whether `If-Match` names other bytes.
-fn is_another(headers: &HeaderMap, thing: &Thing) -> bool {
+fn if_match_fails(headers: &HeaderMap, representation: &Representation) -> bool {
     let is_any = |value: &HeaderValue| value.as_bytes().trim_ascii() == b"*";
     headers.contains_key(header::IF_MATCH)
-        && !names(headers, header::IF_MATCH, &thing.etag, Strength::Strong)
+        && !etag_matches(headers, header::IF_MATCH, &representation.etag, Strength::Strong)
         && !headers.get_all(header::IF_MATCH).into_iter().any(is_any)
 }
 
-fn precondition_failed(thing: &Thing) -> Response<Body> {
+fn precondition_failed(representation: &Representation) -> Response<Body> {
     let refused = ApiError::new(ErrorCode::Invalid, "If-Match names other bytes than these");
     let mut response = refused.with_dialect(Dialect::Cas).into_response();
     *response.status_mut() = StatusCode::PRECONDITION_FAILED;
-    put(&mut response, header::ETAG, &format!("\"{}\"", thing.etag));
+    put(&mut response, header::ETAG, &format!("\"{}\"", representation.etag));
     response
 }
 
-fn unsatisfiable(thing: &Thing) -> Response<Body> {
+fn unsatisfiable(representation: &Representation) -> Response<Body> {
     let error = ApiError::new(ErrorCode::RangeNotSatisfiable, "no such range of bytes");
     let mut response = error.with_dialect(Dialect::Cas).into_response();
-    let content_range = ContentRange::Unsatisfied { total_bytes: thing.total_bytes };
+    let content_range = ContentRange::Unsatisfied { total_bytes: representation.total_bytes };
     put(&mut response, header::CONTENT_RANGE, &content_range.to_string());
     response
 }
 
 /// An answer with the headers that all but refusals have.
-fn with_headers(status: StatusCode, thing: &Thing, body: Body) -> Response<Body> {
+fn with_headers(status: StatusCode, representation: &Representation, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     put(&mut response, header::ACCEPT_RANGES, "bytes");
-    put(&mut response, header::ETAG, &format!("\"{}\"", thing.etag));
-    match thing.cache {
+    put(&mut response, header::ETAG, &format!("\"{}\"", representation.etag));
+    match representation.cache {
         Cache::Revalidate => put(&mut response, header::CACHE_CONTROL, "private, no-cache"),
         Cache::Until { expires_s, now_s, is_private } => {
             let audience = if is_private { "private" } else { "public" };
@@ -238,7 +245,7 @@ enum Strength {
 }
 
 /// Whether a header's list of entity tags has this one, or the star.
-fn names(headers: &HeaderMap, name: HeaderName, etag: &str, strength: Strength) -> bool {
+fn etag_matches(headers: &HeaderMap, name: HeaderName, etag: &str, strength: Strength) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).any(|tag| {
         let plain = match strength {
@@ -257,10 +264,10 @@ fn put(response: &mut Response<Body>, name: HeaderName, value: &str) {
     }
 }
 
-/// A xorb as a thing, with the caching headers the draft asks for.
-pub(crate) fn xorb(grant: &DataGrant, total_bytes: u64, now_s: u64) -> Thing {
+/// A xorb as a representation, with the caching headers of the draft.
+pub(crate) fn xorb(grant: &DataGrant, total_bytes: u64, now_s: u64) -> Representation {
     let cache = Cache::Until { expires_s: grant.expires_s, now_s, is_private: grant.is_private };
-    Thing { total_bytes, etag: grant.key.xorb.to_string(), content_type: content_type::BYTES, cache }
+    Representation { total_bytes, etag: grant.key.xorb.to_string(), content_type: content_type::BYTES, cache }
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(crate) async fn log(request: Request, next: Next) -> Response<Body> {
 
     let in_flight = InFlight::enter();
     let begin = Instant::now();
-    // What the request changes is noted under its id, and under the name of whoever asks once that is known.
+    // What the request changes is noted under its id, and under the name of the caller once that is known.
     let answered = audit::by(Actor::of_request(id.as_str()), next.run(request));
     let mut response = answered.instrument(span.clone()).await;
     let seconds = begin.elapsed().as_secs_f64();
@@ -59,7 +59,7 @@ fn session(request: &Request) -> Option<&str> {
     sound.then_some(text)
 }
 
-/// A method as a label. Strangers can invent methods, and every new label costs memory for ever.
+/// A method as a label. Clients can invent methods, and every new label costs memory for ever.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

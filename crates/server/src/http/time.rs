@@ -7,7 +7,7 @@ pub fn iso(time_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.000Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// The date so many days after the first of January 1970, by counting eras of 400 years from a first of March.
+/// The date `days` after the first of January 1970, by counting eras of 400 years from a first of March.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

@@ -96,7 +96,7 @@ fn pieces(
     let left = announced_bytes.unwrap_or(bounds.bytes_max);
     let pieces = stream::try_unfold((body, left), move |(mut body, left)| async move {
         let Some(piece) = next(&mut body, bounds).await? else {
-            // Whoever says how much comes and sends less was cut off.
+            // A client that announces more than it sends was cut off.
             let is_short = announced_bytes.is_some() && left > 0;
             return if is_short { Err(too_short().into()) } else { Ok::<_, BodyError>(None) };
         };
@@ -113,9 +113,9 @@ async fn reserve(announced: Option<u64>, budget: &Budget, bounds: Bounds) -> Res
     }
     let len = announced.unwrap_or(bounds.bytes_max);
     // A body that fits must not be refused for what handling it costs: then it has all there is, alone.
-    let wanted = len.saturating_mul(bounds.memory_factor).min(bounds.held_bytes_max);
-    let wanted = wanted.min(budget.usage().total_bytes.max(len));
-    Ok(budget.acquire(wanted).await?)
+    let needed = len.saturating_mul(bounds.memory_factor).min(bounds.held_bytes_max);
+    let needed = needed.min(budget.usage().total_bytes.max(len));
+    Ok(budget.acquire(needed).await?)
 }
 
 /// The next piece of a body, if it comes in time.

@@ -14,12 +14,12 @@ use crate::http::router::nothing_here;
 use crate::hub::request::{self, wire_name};
 use crate::state::AppState;
 
-/// Hands a token to whoever asked for it.
+/// The response with a token: a body for some clients and headers for others.
 fn answer(base_url: &str, issued: &Issued) -> Response<Body> {
     let token = issued.token.expose();
     let headers = (|| {
         let mut secret = HeaderValue::from_str(token).ok()?;
-        // Kept out of compression tables and of what libraries print.
+        // LogBuffer out of compression tables and of what libraries print.
         secret.set_sensitive(true);
         Some([
             (HeaderName::from_static(names::XET_CAS_URL), HeaderValue::from_str(base_url).ok()?),
@@ -39,37 +39,37 @@ fn answer(base_url: &str, issued: &Issued) -> Response<Body> {
     (headers, encode_json(&body)).into_response()
 }
 
-/// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: gives a CAS token to whoever may read, or
-/// write, the repository.
+/// `GET /api/{kind}/{namespace}/{name}/xet-{read|write}-token/{revision}`: issues a CAS token to callers who may
+/// read, or write, the repository.
 pub(crate) async fn issue(
     State(state): State<AppState>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let asked = Asked::parse(request.uri().path()).ok_or_else(nothing_here)?;
+    let token = TokenPath::parse(request.uri().path()).ok_or_else(nothing_here)?;
     let (mut parts, _) = request.into_parts();
-    let hub = request::Asked::from_request_parts(&mut parts, &state).await?;
+    let hub = request::HubRequest::from_request_parts(&mut parts, &state).await?;
     let who = hub.who.as_ref();
-    let (repo, repo_id) = if asked.repo.kind == RepoKind::Bucket {
-        // Buckets have no owners yet: they are for whoever keeps the server.
+    let (repo, repo_id) = if token.repo.kind == RepoKind::Bucket {
+        // Buckets have no owners yet: they are for administrators.
         match who {
             None => return Err(Refusal::Missing.into()),
             Some(who) if who.is_admin() => {}
             Some(_) => return Err(Refusal::Repository.into()),
         }
-        (asked.repo, None)
+        (token.repo, None)
     } else {
-        let repo = match asked.scope {
-            TokenScope::Write => hub.writable().await?,
+        let repo = match token.scope {
+            TokenScope::Write => hub.require_write().await?,
             TokenScope::Read => {
-                let repo = hub.readable().await?;
-                hub.revision_must_be(&repo).await?;
+                let repo = hub.require_read().await?;
+                hub.require_revision(&repo).await?;
                 repo
             }
         };
         // As it is spelled, in whatever case the path has it.
         (wire_name(&repo.name), Some(repo.id))
     };
-    let claims = Claims { repo_id, revision: asked.revision, ..claims_for(&state, who, asked.scope, repo) };
+    let claims = Claims { repo_id, revision: token.revision, ..claims_for(&state, who, token.scope, repo) };
     Ok(answer(&state.base_url, &state.cas_tokens().issue(&claims)))
 }
 
@@ -102,15 +102,15 @@ pub(crate) fn paths() -> impl Iterator<Item = String> {
     })
 }
 
-/// What a path of the route asks for.
+/// Parts of a path of the route.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct TokenPath {
     scope: TokenScope,
     repo: RepoName,
     revision: Option<String>,
 }
 
-impl Asked {
+impl TokenPath {
     fn parse(path: &str) -> Option<Self> {
         let mut segments = path.strip_prefix("/api/")?.split('/');
         let kind = segments.next()?;
@@ -136,16 +136,16 @@ mod tests {
 
     #[test]
     fn a_path_names_kind_repository_and_scope() {
-        let asked = Asked::parse("/api/datasets/org/a/xet-write-token/refs%2Fpr%2F1").unwrap();
-        assert_eq!((asked.scope, asked.repo.to_string().as_str()), (TokenScope::Write, "datasets/org/a"));
-        assert_eq!(asked.revision.as_deref(), Some("refs%2Fpr%2F1"));
-        assert_eq!(Asked::parse("/api/buckets/org/a/xet-read-token").unwrap().revision, None);
+        let token = TokenPath::parse("/api/datasets/org/a/xet-write-token/refs%2Fpr%2F1").unwrap();
+        assert_eq!((token.scope, token.repo.to_string().as_str()), (TokenScope::Write, "datasets/org/a"));
+        assert_eq!(token.revision.as_deref(), Some("refs%2Fpr%2F1"));
+        assert_eq!(TokenPath::parse("/api/buckets/org/a/xet-read-token").unwrap().revision, None);
         for bad in [
             "/api/cars/org/a/xet-read-token",
             "/api/models/org/a/token/main",
             "/api/models//a/xet-read-token",
         ] {
-            assert_eq!(Asked::parse(bad), None, "{bad}");
+            assert_eq!(TokenPath::parse(bad), None, "{bad}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Commits: one line of JSON for what is said, and one for each change.
+//! Commits: one line of JSON for what is stated, and one for each change.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::http::error::ApiError;
 use crate::http::json as answer;
 use crate::http::upload;
 use crate::hub::json::{is_object, set};
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 
 /// One line.
 #[derive(Deserialize)]
@@ -76,23 +76,23 @@ struct Copied {
 }
 
 /// `POST {repo}/commit/{revision}`.
-pub(crate) async fn receive(asked: Asked, request: Request) -> Result<Response<Body>, ApiError> {
-    let repo = asked.writable().await?;
-    let (parts, body) = request.into_parts();
+pub(crate) async fn receive(request: HubRequest, incoming: Request) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_write().await?;
+    let (parts, body) = incoming.into_parts();
     let bounds = upload::Bounds {
-        bytes_max: asked.state.config.limits.other_body_bytes_max,
+        bytes_max: request.state.config.limits.other_body_bytes_max,
         // The lines, their contents, and what is made of them.
         memory_factor: 4,
         held_bytes_max: u64::MAX,
-        silence: asked.state.body_timeout(),
+        silence: request.state.body_timeout(),
     };
-    let upload = upload::read(&parts.headers, body, &asked.state.budget, bounds).await?;
+    let upload = upload::read(&parts.headers, body, &request.state.budget, bounds).await?;
     let (lines, _permit) = upload.into_contiguous();
-    let (header, operations) = parse(&asked, &repo, &lines).await?;
+    let (header, operations) = parse(&request, &repo, &lines).await?;
     drop(lines);
 
-    let author = asked.author()?;
-    let (ref_name, pull) = target(&asked, &repo, &author, &header).await?;
+    let author = request.author()?;
+    let (ref_name, pull) = target(&request, &repo, &author, &header).await?;
     let message = match header.description.trim() {
         "" => header.summary.clone(),
         description => format!("{}\n\n{description}", header.summary),
@@ -100,12 +100,12 @@ pub(crate) async fn receive(asked: Asked, request: Request) -> Result<Response<B
     let parent = header.parent_commit.as_deref().filter(|parent| !parent.is_empty());
     let parent = parent.map(str::parse::<Oid>).transpose()?;
     let commit = Commit { ref_name, parent, author, message, operations };
-    let committed = asked.store.commit(&repo, &commit).await.map_err(|error| match error.kind() {
-        // Clients wait and try again on other statuses; here somebody must look first.
+    let committed = request.store.commit(&repo, &commit).await.map_err(|error| match error.kind() {
+        // Clients wait and try again on other statuses; here a user must decide first.
         ErrorKind::Conflict => ApiError::from(error).with_status(StatusCode::PRECONDITION_FAILED),
         _ => error.into(),
     })?;
-    let web = asked.web_url(&repo.name);
+    let web = request.web_url(&repo.name);
     let mut body = json!({
         "success": true,
         "commitOid": committed.oid.to_string(),
@@ -116,20 +116,21 @@ pub(crate) async fn receive(asked: Asked, request: Request) -> Result<Response<B
         set(&mut body, "pullRequestUrl", json!(format!("{web}/discussions/{number}")));
     }
     let mut response = answer(&body);
-    asked.warn_of_quota(&repo.name.scope()?, &mut response).await?;
+    request.warn_of_quota(&repo.name.scope()?, &mut response).await?;
     Ok(response)
 }
 
-/// The ref to move: a branch, a pull request that is there, or one that is opened for this.
+/// The ref to move: a branch, an open pull request, or one that is opened for this.
 async fn target(
-    asked: &Asked,
+    request: &HubRequest,
     repo: &RepoRow,
     author: &str,
     header: &Header,
 ) -> Result<(String, Option<u64>), ApiError> {
-    let resolved = asked.resolved(repo).await?;
-    if asked.query.is_set("create_pr") {
-        let pull = asked.store.open_pull(repo, resolved.commit, author, &header.summary, &header.description);
+    let resolved = request.resolved(repo).await?;
+    if request.query.is_set("create_pr") {
+        let pull =
+            request.store.open_pull(repo, resolved.commit, author, &header.summary, &header.description);
         let number = pull.await?.number;
         return Ok((refs::pull_ref(number), Some(number)));
     }
@@ -140,7 +141,11 @@ async fn target(
     })
 }
 
-async fn parse(asked: &Asked, repo: &RepoRow, lines: &Bytes) -> Result<(Header, Vec<Operation>), ApiError> {
+async fn parse(
+    request: &HubRequest,
+    repo: &RepoRow,
+    lines: &Bytes,
+) -> Result<(Header, Vec<Operation>), ApiError> {
     let mut header = None;
     let mut operations = Vec::new();
     // Copies of a commit name few revisions, many times.
@@ -183,7 +188,7 @@ async fn parse(asked: &Asked, repo: &RepoRow, lines: &Bytes) -> Result<(Header, 
                     Some(revision) => Some(match revisions.get(&revision) {
                         Some(known) => *known,
                         None => {
-                            let commit = asked.resolved_revision(repo, &revision).await?.commit;
+                            let commit = request.resolved_revision(repo, &revision).await?.commit;
                             revisions.insert(revision, commit);
                             commit
                         }

@@ -12,7 +12,7 @@ use crate::http::error::ApiError;
 use crate::http::json as answer;
 use crate::http::time::iso;
 use crate::hub::json::{plain, set, small_json};
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::hub::unsupported::{self, Unsupported};
 
 #[derive(Deserialize)]
@@ -26,35 +26,35 @@ struct Open {
 }
 
 /// `POST {repo}/discussions`.
-pub(crate) async fn open(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
-    let repo = asked.writable().await?;
+pub(crate) async fn open(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_write().await?;
     let open: Open = small_json(body).await?;
     if !open.pull_request {
         return Err(ApiError::invalid("there are pull requests here, and no discussions without one"));
     }
-    let main = asked.resolved_revision(&repo, "main").await?.commit;
+    let main = request.resolved_revision(&repo, "main").await?.commit;
     let description = open.description.unwrap_or_default();
-    let pull = asked.store.open_pull(&repo, main, &asked.author()?, &open.title, &description).await?;
-    let url = format!("{}/discussions/{}", asked.web_url(&repo.name), pull.number);
+    let pull = request.store.open_pull(&repo, main, &request.author()?, &open.title, &description).await?;
+    let url = format!("{}/discussions/{}", request.web_url(&repo.name), pull.number);
     Ok(answer(&json!({"num": pull.number, "url": url, "pullRequest": true})))
 }
 
 /// `GET {repo}/discussions?p=&status=&type=&author=`.
-pub(crate) async fn list(asked: Asked) -> Result<Response<Body>, ApiError> {
-    let repo = asked.readable().await?;
-    let page = asked.query.number("p").unwrap_or(0);
+pub(crate) async fn list(request: HubRequest) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_read().await?;
+    let page = request.query.number("p").unwrap_or(0);
     let start = page.saturating_mul(PAGE);
-    let is_open = match asked.query.value("status") {
+    let is_open = match request.query.value("status") {
         Some("open") => Some(true),
         Some("closed") => Some(false),
         _ => None,
     };
-    let author = asked.query.value("author").map(plain);
+    let author = request.query.value("author").map(plain);
     let query = PullQuery { is_open, author, skip: start, limit: PAGE };
     // There are none without a pull request.
-    let (pulls, count) = match asked.query.value("type") {
+    let (pulls, count) = match request.query.value("type") {
         Some("discussion") => (Vec::new(), 0),
-        _ => asked.store.hub().list_pulls(repo.id, &query).await?,
+        _ => request.store.hub().list_pulls(repo.id, &query).await?,
     };
     let pulls: Vec<_> = pulls.iter().map(|pull| describe(&repo, pull)).collect();
     Ok(answer(&json!({"discussions": pulls, "start": start, "count": count})))
@@ -70,12 +70,12 @@ struct Merge {
 }
 
 /// `POST {repo}/discussions/{number}/merge`.
-pub(crate) async fn merge(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
-    let repo = asked.writable().await?;
+pub(crate) async fn merge(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_write().await?;
     let merge: Merge = small_json(body).await?;
     unsupported::refuse(&[("comment", &merge.comment, COMMENTS)])?;
-    let pull = find(&asked, &repo).await?;
-    let merged = asked.store.merge_pull(&repo, &pull, &asked.author()?).await?;
+    let pull = find(&request, &repo).await?;
+    let merged = request.store.merge_pull(&repo, &pull, &request.author()?).await?;
     Ok(answer(&json!({"success": true, "commitOid": merged.oid.to_string()})))
 }
 
@@ -88,33 +88,34 @@ struct SetStatus {
 }
 
 /// `POST {repo}/discussions/{number}/status`.
-pub(crate) async fn set_status(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
-    let repo = asked.writable().await?;
-    let pull = find(&asked, &repo).await?;
-    let wanted: SetStatus = small_json(body).await?;
-    unsupported::refuse(&[("comment", &wanted.comment, COMMENTS)])?;
-    let state = match wanted.status.as_str() {
+pub(crate) async fn set_status(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_write().await?;
+    let pull = find(&request, &repo).await?;
+    let change: SetStatus = small_json(body).await?;
+    unsupported::refuse(&[("comment", &change.comment, COMMENTS)])?;
+    let state = match change.status.as_str() {
         "open" => PullState::Open,
         "closed" => PullState::Closed,
         _ => return Err(ApiError::invalid("status should be open or closed")),
     };
-    if !asked.store.set_pull(repo.id, pull.number, state).await? {
+    if !request.store.set_pull(repo.id, pull.number, state).await? {
         return Err(ApiError::new(ErrorCode::Conflict, "the pull request is merged"));
     }
-    let now = iso(asked.state.now_s());
+    let now = iso(request.state.now_s());
     let event = json!({
         "id": format!("{}-{}-{now}", repo.id, pull.number),
-        "author": author(&asked.author()?),
+        "author": author(&request.author()?),
         "createdAt": now,
         "type": "status-change",
-        "data": {"status": wanted.status},
+        "data": {"status": change.status},
     });
     Ok(answer(&json!({"newStatus": event})))
 }
 
-async fn find(asked: &Asked, repo: &RepoRow) -> Result<PullRow, ApiError> {
-    let number: u64 = asked.param("number").parse().map_err(|_| ApiError::invalid("a number is expected"))?;
-    let pull = asked.store.hub().pulls(repo.id, &[number]).await?.into_iter().next();
+async fn find(request: &HubRequest, repo: &RepoRow) -> Result<PullRow, ApiError> {
+    let number: u64 =
+        request.param("number").parse().map_err(|_| ApiError::invalid("a number is expected"))?;
+    let pull = request.store.hub().pulls(repo.id, &[number]).await?.into_iter().next();
     pull.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("no pull request {number}")))
 }
 
@@ -122,7 +123,7 @@ fn author(name: &str) -> Value {
     json!({"name": name, "type": "user", "fullname": name})
 }
 
-/// What a list says of each.
+/// A pull request in a list.
 fn describe(repo: &RepoRow, pull: &PullRow) -> Value {
     let status = match pull.state {
         PullState::Open => "open",
@@ -141,9 +142,9 @@ fn describe(repo: &RepoRow, pull: &PullRow) -> Value {
 }
 
 /// `GET {repo}/discussions/{number}`.
-pub(crate) async fn details(asked: Asked) -> Result<Response<Body>, ApiError> {
-    let repo = asked.readable().await?;
-    let pull = find(&asked, &repo).await?;
+pub(crate) async fn details(request: HubRequest) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_read().await?;
+    let pull = find(&request, &repo).await?;
     let created = iso(pull.created_s);
     let author = author(&pull.author);
     let events = json!([{

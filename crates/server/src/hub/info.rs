@@ -12,23 +12,23 @@ use crate::http::error::ApiError;
 use crate::http::json as answer;
 use crate::http::time::iso;
 use crate::hub::json::{next_link, plain, set};
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 
 /// `GET {repo}` and `GET {repo}/revision/{revision}`.
-pub(crate) async fn info(asked: Asked) -> Result<Response<Body>, ApiError> {
-    let repo = asked.readable().await?;
-    let commit = asked.resolved(&repo).await?.commit;
+pub(crate) async fn info(request: HubRequest) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_read().await?;
+    let commit = request.resolved(&repo).await?.commit;
     let mut info = describe(&repo);
-    let time_s = asked.store.commit_object(repo.id, commit).await?.author.time_s;
+    let time_s = request.store.commit_object(repo.id, commit).await?.author.time_s;
     set(&mut info, "sha", json!(commit.to_string()));
     set(&mut info, "lastModified", json!(iso(time_s)));
     // Who names what they want need not get the files.
-    let expands: Vec<_> = asked.query.words("expand").collect();
-    let with_blobs = asked.query.is_set("blobs");
+    let expands: Vec<_> = request.query.words("expand").collect();
+    let with_blobs = request.query.is_set("blobs");
     let with_files = expands.is_empty() || expands.contains(&"siblings");
     let with_used = with_blobs || expands.contains(&"usedStorage");
     if with_files || with_used {
-        let files = files(&asked, &repo, commit).await?;
+        let files = files(&request, &repo, commit).await?;
         if with_files {
             let siblings = files.iter().map(|item| sibling(item, with_blobs)).collect();
             set(&mut info, "siblings", Value::Array(siblings));
@@ -45,38 +45,38 @@ pub(crate) async fn info(asked: Asked) -> Result<Response<Body>, ApiError> {
 }
 
 /// `GET {repo}/auth-check`.
-pub(crate) async fn auth_check(asked: Asked) -> Result<Response<Body>, ApiError> {
-    asked.readable().await?;
+pub(crate) async fn auth_check(request: HubRequest) -> Result<Response<Body>, ApiError> {
+    request.require_read().await?;
     Ok(answer(&json!({})))
 }
 
 /// `GET {repo}/auth-check/write`.
-pub(crate) async fn auth_check_write(asked: Asked) -> Result<Response<Body>, ApiError> {
-    asked.writable().await?;
+pub(crate) async fn auth_check_write(request: HubRequest) -> Result<Response<Body>, ApiError> {
+    request.require_write().await?;
     Ok(answer(&json!({})))
 }
 
 /// `GET /api/models` and the like.
-pub(crate) async fn list(asked: Asked) -> Result<Response<Body>, ApiError> {
-    if asked.query.value("search").is_some_and(|text| text.len() > SEARCH_BYTES_MAX) {
+pub(crate) async fn list(request: HubRequest) -> Result<Response<Body>, ApiError> {
+    if request.query.value("search").is_some_and(|text| text.len() > SEARCH_BYTES_MAX) {
         return Err(ApiError::invalid(format!("search: at most {SEARCH_BYTES_MAX} bytes")));
     }
-    let limit = asked.query.limit("limit", 100, LIST_REPOS_MAX);
-    let after = cursor(&asked)?;
-    let expands: Vec<_> = asked.query.words("expand").collect();
-    let namespace = match asked.query.value("author").map(plain) {
-        Some(author) => Some(asked.store.spelled_namespace(&author).await?),
+    let limit = request.query.limit("limit", 100, LIST_REPOS_MAX);
+    let after = cursor(&request)?;
+    let expands: Vec<_> = request.query.words("expand").collect();
+    let namespace = match request.query.value("author").map(plain) {
+        Some(author) => Some(request.store.spelled_namespace(&author).await?),
         None => None,
     };
     let query = RepoQuery {
-        kind: asked.kind(),
+        kind: request.kind(),
         namespace,
-        search: asked.query.value("search").map(plain),
-        private_of: asked.private_of(),
+        search: request.query.value("search").map(plain),
+        private_of: request.visible_private_namespaces(),
         after,
         limit: limit as u64 + 1,
     };
-    let mut rows = asked.store.list_repos(&query).await?;
+    let mut rows = request.store.list_repos(&query).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
     let mut infos = Vec::with_capacity(rows.len());
@@ -86,28 +86,28 @@ pub(crate) async fn list(asked: Asked) -> Result<Response<Body>, ApiError> {
             set(&mut info, "xetEnabled", json!(true));
         }
         if expands.contains(&"sha") {
-            let main = asked.store.ref_target(row.id, store::repo::refs::MAIN).await?;
+            let main = request.store.ref_target(row.id, store::repo::refs::MAIN).await?;
             set(&mut info, "sha", json!(main.map(|commit| commit.to_string())));
         }
         infos.push(info);
     }
     let mut response = answer(&infos);
     if let Some(last) = rows.last().filter(|_| more) {
-        let query = asked.query.with("cursor", &last.name.id());
-        let url = format!("{}/api/{}?{query}", asked.state.base_url, asked.kind().plural());
+        let query = request.query.with("cursor", &last.name.id());
+        let url = format!("{}/api/{}?{query}", request.state.base_url, request.kind().plural());
         next_link(&mut response, &url);
     }
     Ok(response)
 }
 
 /// The repository after which a page of a list begins, as `Link` of the page before names it.
-pub(crate) fn cursor(asked: &Asked) -> Result<Option<(String, String)>, ApiError> {
-    let Some(text) = asked.query.value("cursor") else { return Ok(None) };
+pub(crate) fn cursor(request: &HubRequest) -> Result<Option<(String, String)>, ApiError> {
+    let Some(text) = request.query.value("cursor") else { return Ok(None) };
     let name = text.split_once('/').map(|(namespace, name)| (plain(namespace), plain(name)));
     name.map(Some).ok_or_else(|| ApiError::invalid("cursor: expected the one of a Link header"))
 }
 
-/// What is known of a repository without looking into it.
+/// Description of a repository without its files.
 fn describe(repo: &RepoRow) -> Value {
     let id = repo.name.id();
     let mut info = json!({
@@ -130,17 +130,17 @@ fn describe(repo: &RepoRow) -> Value {
 }
 
 /// Files of a commit, up to [`SIBLINGS_MAX`].
-async fn files(asked: &Asked, repo: &RepoRow, commit: Oid) -> Result<Vec<Item>, ApiError> {
+async fn files(request: &HubRequest, repo: &RepoRow, commit: Oid) -> Result<Vec<Item>, ApiError> {
     let mut files = Vec::new();
     let mut page = Page { recursive: true, after: None, limit: SIBLINGS_STEP };
     let mut path_bytes = 0;
     loop {
-        let listing = asked.store.list_folder(repo.id, commit, "", &page).await?;
+        let listing = request.store.list_folder(repo.id, commit, "", &page).await?;
         let Some(listing) = listing else { break };
         path_bytes += listing.items.iter().map(|item| item.path.len()).sum::<usize>();
         files.extend(listing.items.into_iter().filter(|item| item.mode.is_blob()));
         page.after = listing.next;
-        // Whoever has more lists them by pages.
+        // Clients list more than these by pages.
         if page.after.is_none() || files.len() >= SIBLINGS_MAX || path_bytes >= SIBLINGS_BYTES_MAX {
             break;
         }

@@ -19,16 +19,16 @@ use crate::http::error::ApiError;
 use crate::http::json as answer;
 use crate::hub::gitignore::Ignore;
 use crate::hub::json::small_json;
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
+struct PreuploadBody {
     files: Vec<Candidate>,
     /// The `.gitattributes` that comes along. What goes into git is decided here by size and content alone.
     #[serde(rename = "gitAttributes")]
     _git_attributes: Option<IgnoredAny>,
-    /// The `.gitignore` that comes along; else the one that is there counts.
+    /// The `.gitignore` that comes along; else that of the revision counts.
     #[serde(rename = "gitIgnore")]
     git_ignore: Option<String>,
 }
@@ -62,43 +62,43 @@ struct Decided {
 }
 
 /// `POST {repo}/preupload/{revision}`.
-pub(crate) async fn decide(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
-    decided(asked, body, false).await
+pub(crate) async fn decide(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
+    decided(request, body, false).await
 }
 
 /// The same for the upload page, which says what each file replaces.
-pub(crate) async fn decide_for_page(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
-    decided(asked, body, true).await
+pub(crate) async fn decide_for_page(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
+    decided(request, body, true).await
 }
 
-async fn decided(asked: Asked, body: Body, is_page: bool) -> Result<Response<Body>, ApiError> {
-    let repo = asked.writable().await?;
-    let request: Request = small_json(body).await?;
-    if request.files.len() > FILES_MAX {
+async fn decided(request: HubRequest, body: Body, is_page: bool) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_write().await?;
+    let upload: PreuploadBody = small_json(body).await?;
+    if upload.files.len() > FILES_MAX {
         return Err(ApiError::invalid(format!("at most {FILES_MAX} files at once")));
     }
-    if request.git_ignore.as_ref().is_some_and(|text| text.len() > IGNORE_BYTES_MAX) {
+    if upload.git_ignore.as_ref().is_some_and(|text| text.len() > IGNORE_BYTES_MAX) {
         return Err(ApiError::invalid(format!("gitIgnore: at most {IGNORE_BYTES_MAX} bytes")));
     }
-    let commit = asked.resolved(&repo).await?.commit;
-    let paths: Vec<_> = request.files.iter().map(|file| file.path.clone()).collect();
-    let items = asked.store.find_paths(repo.id, commit, &paths).await?;
+    let commit = request.resolved(&repo).await?.commit;
+    let paths: Vec<_> = upload.files.iter().map(|file| file.path.clone()).collect();
+    let items = request.store.find_paths(repo.id, commit, &paths).await?;
     let current: HashMap<_, _> =
         items.iter().filter(|item| item.mode.is_blob()).map(|item| (item.path.as_str(), item)).collect();
-    // Clients leave out what has not changed, but what is damaged must come again.
+    // Clients leave out what has not changed, but what is damaged must be uploaded again.
     let linked: Vec<_> = items.iter().filter_map(|item| Some(item.linked.as_ref()?.file)).collect();
-    let broken = asked.store.broken_files(&linked).await?;
+    let broken = request.store.broken_files(&linked).await?;
     // What seems new must fit: here clients show people why, and the content store's clients do not.
     let is_there = |file: &&Candidate| {
         let current = current.get(file.path.as_str());
         current.is_some_and(|item| item.linked.as_ref().is_none_or(|linked| linked.bytes == file.size))
     };
-    let new = request.files.iter().filter(|file| !is_there(file));
+    let new = upload.files.iter().filter(|file| !is_there(file));
     let logical_bytes = new.fold(0, |sum: u64, file| sum.saturating_add(file.size));
-    asked.store.expect_quota(&repo.name.scope()?, Need { logical_bytes, ..Need::default() }).await?;
-    let ignore = match &request.git_ignore {
+    request.store.expect_quota(&repo.name.scope()?, Need { logical_bytes, ..Need::default() }).await?;
+    let ignore = match &upload.git_ignore {
         Some(text) => Ignore::parse(text),
-        None => stored_ignore(&asked, repo.id, commit).await?,
+        None => stored_ignore(&request, repo.id, commit).await?,
     };
     let found_of = |item: &&Item| {
         let oid = match &item.linked {
@@ -107,7 +107,7 @@ async fn decided(asked: Asked, body: Body, is_page: bool) -> Result<Response<Bod
         };
         (oid, is_page.then_some(item.bytes))
     };
-    let found: Vec<_> = request
+    let found: Vec<_> = upload
         .files
         .iter()
         .map(|file| current.get(file.path.as_str()).map(found_of).unwrap_or_default())
@@ -124,7 +124,7 @@ async fn decided(asked: Asked, body: Body, is_page: bool) -> Result<Response<Bod
             let should_ignore = file.path.len() <= PATH_BYTES_MAX && ignore.matches(&file.path);
             Ok(Decided { upload_mode: mode(&file), should_ignore, oid, current_size, path: file.path })
         };
-        request.files.into_iter().zip(found).map(decided).collect()
+        upload.files.into_iter().zip(found).map(decided).collect()
     };
     let decided = tokio::task::spawn_blocking(decide).await;
     let failed = |_| ApiError::new(ErrorCode::Internal, "the files could not be compared with .gitignore");
@@ -132,12 +132,12 @@ async fn decided(asked: Asked, body: Body, is_page: bool) -> Result<Response<Bod
 }
 
 /// The `.gitignore` of a commit.
-async fn stored_ignore(asked: &Asked, repo: RepoId, commit: Oid) -> Result<Ignore, ApiError> {
-    let item = asked.store.find_path(repo, commit, ".gitignore").await?;
+async fn stored_ignore(request: &HubRequest, repo: RepoId, commit: Oid) -> Result<Ignore, ApiError> {
+    let item = request.store.find_path(repo, commit, ".gitignore").await?;
     let row =
         item.and_then(|item| item.row).filter(|row| row.linked.is_none() && row.bytes <= REGULAR_BYTES_MAX);
     let Some(row) = row else { return Ok(Ignore::default()) };
-    Ok(Ignore::parse(&String::from_utf8_lossy(&asked.store.git_body(repo, &row).await?)))
+    Ok(Ignore::parse(&String::from_utf8_lossy(&request.store.git_body(repo, &row).await?)))
 }
 
 /// Small text goes into git, where people can read it; everything else where it is deduplicated.
@@ -162,7 +162,7 @@ fn is_text(sample: &[u8]) -> bool {
 
 /// Less than a commit may hold: clients put all regular files of a commit into one body.
 const REGULAR_BYTES_MAX: u64 = 1 << 20;
-/// Files in one request. Clients send up to 256.
+/// Files in one upload. Clients send up to 256.
 const FILES_MAX: usize = 10_000;
 /// For how long files are compared with a `.gitignore`: patterns can be made to be slow.
 const IGNORE_TIME_MAX: Duration = Duration::from_secs(2);

@@ -14,25 +14,25 @@ use crate::http::error::ApiError;
 use crate::http::json as answer;
 use crate::http::upload::read_small_body;
 use crate::hub::json::{parse_small, small_json};
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::hub::unsupported::{self, Unsupported};
 use crate::state::AppState;
 
-/// The longest body with a card to be looked at.
+/// The longest body with a card to validate.
 const CARD_BYTES_MAX: usize = 4 << 20;
 
-pub(crate) async fn whoami(asked: Asked) -> Result<Response<Body>, ApiError> {
+pub(crate) async fn whoami(request: HubRequest) -> Result<Response<Body>, ApiError> {
     // Clients put it before names of repositories that have no namespace.
-    let name = asked.own_namespace()?;
-    let full_name = asked.author()?;
-    let writes = asked.who.as_ref().is_some_and(|who| who.rights >= Rights::Write);
+    let name = request.own_namespace()?;
+    let full_name = request.author()?;
+    let writes = request.who.as_ref().is_some_and(|who| who.rights >= Rights::Write);
     let role = if writes { "write" } else { "read" };
     let org = |row: &store::repo::MemberRow| {
         let role = if row.writes { "write" } else { "read" };
         json!({"type": "org", "id": row.namespace, "name": row.namespace, "fullname": row.namespace,
                "isEnterprise": false, "canPay": false, "roleInOrg": role})
     };
-    let orgs: Vec<_> = asked.memberships().iter().map(org).collect();
+    let orgs: Vec<_> = request.memberships().iter().map(org).collect();
     Ok(answer(&json!({
         "type": "user",
         "id": name,
@@ -127,23 +127,23 @@ const GATED: &str = "gated repositories";
 const REGIONS: &str = "regions of storage";
 const SDKS: [&str; 4] = ["docker", "gradio", "static", "streamlit"];
 
-pub(crate) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
+pub(crate) async fn create(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
     let create: Create = small_json(body).await?;
-    let own = asked.author()?;
+    let own = request.author()?;
     create.require_supported()?;
-    let (namespace, name) = full_name(&asked, &create.name, create.organization.as_deref())?;
-    let name = asked.new_name(&RepoName::new(kind_of(create.kind.as_deref())?, namespace, name)?).await?;
-    asked.require_write(&name)?;
+    let (namespace, name) = full_name(&request, &create.name, create.organization.as_deref())?;
+    let name = request.new_name(&RepoName::new(kind_of(create.kind.as_deref())?, namespace, name)?).await?;
+    request.require_create(&name)?;
     let private = is_private(create.private, create.visibility.as_deref())?.unwrap_or(false);
-    let url = asked.web_url(&name);
+    let url = request.web_url(&name);
     let body = json!({"url": url, "name": name.id(), "id": name.id(), "private": private});
-    match asked.store.create_repo(&name, private, &own).await {
+    match request.store.create_repo(&name, private, &own).await {
         Ok(_) => Ok(answer(&body)),
         Err(error) if error.kind() == ErrorKind::Conflict => {
             // As it was created: clients go on with this name.
-            let taken = asked.store.repo(&name).await?.filter(|repo| asked.may_read(repo));
+            let taken = request.store.repo(&name).await?.filter(|repo| request.may_read(repo));
             let name = taken.map_or(name, |repo| repo.name);
-            let (url, message) = (asked.web_url(&name), format!("{name} is there already"));
+            let (url, message) = (request.web_url(&name), format!("{name} is there already"));
             let mut response =
                 answer(&json!({"error": message, "url": url, "name": name.id(), "id": name.id()}));
             *response.status_mut() = StatusCode::CONFLICT;
@@ -155,7 +155,7 @@ pub(crate) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, A
 
 /// Namespace and name of a repository. Older clients put both into the name.
 fn full_name<'a>(
-    asked: &'a Asked,
+    request: &'a HubRequest,
     name: &'a str,
     organization: Option<&'a str>,
 ) -> Result<(&'a str, &'a str), ApiError> {
@@ -165,7 +165,7 @@ fn full_name<'a>(
         }
         (Some(both), _) => Ok(both),
         (None, Some(organization)) => Ok((organization, name)),
-        (None, None) => Ok((asked.own_namespace()?, name)),
+        (None, None) => Ok((request.own_namespace()?, name)),
     }
 }
 
@@ -178,12 +178,12 @@ struct Delete {
     kind: Option<String>,
 }
 
-pub(crate) async fn delete(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
+pub(crate) async fn delete(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
     let delete: Delete = small_json(body).await?;
-    let (namespace, name) = full_name(&asked, &delete.name, delete.organization.as_deref())?;
+    let (namespace, name) = full_name(&request, &delete.name, delete.organization.as_deref())?;
     let name = RepoName::new(kind_of(delete.kind.as_deref())?, namespace, name)?;
-    let repo = asked.writable_repo(&name).await?;
-    asked.store.trash_repo(&repo, asked.state.config.trash_s).await?;
+    let repo = request.require_write_repo(&name).await?;
+    request.store.trash_repo(&repo, request.state.config.trash_s).await?;
     Ok(answer(&json!({})))
 }
 
@@ -196,7 +196,7 @@ struct Rename {
     kind: Option<String>,
 }
 
-pub(crate) async fn rename(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
+pub(crate) async fn rename(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
     let rename: Rename = small_json(body).await?;
     let kind = kind_of(rename.kind.as_deref())?;
     let name = |id: &str| {
@@ -204,11 +204,11 @@ pub(crate) async fn rename(asked: Asked, body: Body) -> Result<Response<Body>, A
         RepoName::new(kind, namespace, name)
     };
     let (from, to) = (name(&rename.from_repo)?, name(&rename.to_repo)?);
-    let repo = asked.writable_repo(&from).await?;
-    let to = asked.new_name(&to).await?;
-    asked.require_write(&to)?;
-    let to = asked.store.rename_repo(&repo, &to).await?;
-    Ok(answer(&json!({"url": asked.web_url(&to), "id": to.id()})))
+    let repo = request.require_write_repo(&from).await?;
+    let to = request.new_name(&to).await?;
+    request.require_create(&to)?;
+    let to = request.store.rename_repo(&repo, &to).await?;
+    Ok(answer(&json!({"url": request.web_url(&to), "id": to.id()})))
 }
 
 #[derive(Deserialize)]
@@ -222,8 +222,8 @@ struct Settings {
     gated: Unsupported,
 }
 
-pub(crate) async fn settings(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
-    let repo = asked.writable().await?;
+pub(crate) async fn settings(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_write().await?;
     let settings: Settings = small_json(body).await?;
     unsupported::refuse(&[("gated", &settings.gated, GATED)])?;
     if settings.xet_enabled == Some(false) {
@@ -231,7 +231,7 @@ pub(crate) async fn settings(asked: Asked, body: Body) -> Result<Response<Body>,
     }
     let private = is_private(settings.private, settings.visibility.as_deref())?;
     if let Some(private) = private {
-        asked.store.set_private(&repo, private).await?;
+        request.store.set_private(&repo, private).await?;
     }
     Ok(answer(&json!({"private": private.unwrap_or(repo.private)})))
 }
@@ -263,16 +263,16 @@ pub(crate) fn kind_of(text: Option<&str>) -> Result<Kind, ApiError> {
 }
 
 fn is_private(private: Option<bool>, visibility: Option<&str>) -> Result<Option<bool>, ApiError> {
-    let said = match visibility {
+    let visibility_private = match visibility {
         None => return Ok(private),
         Some("public") => false,
         Some("private" | "protected") => true,
         Some(_) => return Err(ApiError::invalid("visibility should be public or private")),
     };
     match private {
-        Some(private) if private != said => {
+        Some(private) if private != visibility_private => {
             Err(ApiError::invalid("private and visibility say different things"))
         }
-        _ => Ok(Some(said)),
+        _ => Ok(Some(visibility_private)),
     }
 }

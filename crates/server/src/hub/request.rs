@@ -26,18 +26,18 @@ use crate::http::session_cookie::session_token;
 use crate::http::{self, refusal_time};
 use crate::state::AppState;
 
-/// A request as handlers want it: who asks, the store they ask, and the parts of the path.
-pub(crate) struct Asked {
+/// A request of the Hub API: the caller, the store, and the parts of the path.
+pub(crate) struct HubRequest {
     pub(crate) state: AppState,
     pub(crate) store: Store,
-    /// `None` for somebody without a token.
+    /// The caller; `None` without a token.
     pub(crate) who: Option<Principal>,
     kind: Kind,
     params: Vec<(String, String)>,
     pub(crate) query: Query,
 }
 
-impl FromRequestParts<AppState> for Asked {
+impl FromRequestParts<AppState> for HubRequest {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
@@ -54,8 +54,8 @@ impl FromRequestParts<AppState> for Asked {
     }
 }
 
-impl Asked {
-    /// A request of somebody who is known already.
+impl HubRequest {
+    /// A request of a caller who is authenticated already.
     pub(crate) async fn by(
         mut who: Option<Principal>,
         parts: &mut Parts,
@@ -97,7 +97,7 @@ fn kind_in(path: &str) -> Kind {
     Kind::ALL.into_iter().find(|kind| Some(kind.plural()) == first).unwrap_or(Kind::Model)
 }
 
-impl Asked {
+impl HubRequest {
     /// A part of the path, decoded.
     pub(crate) fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
@@ -132,7 +132,7 @@ impl Asked {
         self.who.as_ref().map(Principal::author).ok_or_else(|| Refusal::Missing.into())
     }
 
-    /// The name of whoever asks, for those who need one.
+    /// The name of the caller; refuses anonymous ones.
     pub(crate) fn name(&self) -> Result<&str, ApiError> {
         self.who.as_ref().map(|who| who.name.as_str()).ok_or_else(|| Refusal::Missing.into())
     }
@@ -145,13 +145,13 @@ impl Asked {
             .map_err(|_| ApiError::repo_not_found(self.who.is_none()))
     }
 
-    /// The repository of the path, for whoever may read it.
-    pub(crate) async fn readable(&self) -> Result<RepoRow, ApiError> {
-        self.readable_repo(&self.repo_name()?).await
+    /// The repository of the path; refuses callers who may not read it.
+    pub(crate) async fn require_read(&self) -> Result<RepoRow, ApiError> {
+        self.require_read_repo(&self.repo_name()?).await
     }
 
-    /// The repository of the path and its commit of the path's revision, for whoever may read it.
-    pub(crate) async fn readable_at(&self) -> Result<(RepoRow, Oid), ApiError> {
+    /// The repository of the path and its commit of the path's revision; refuses callers who may not read it.
+    pub(crate) async fn require_read_at(&self) -> Result<(RepoRow, Oid), ApiError> {
         let (revision, begin) = (self.revision(), Instant::now());
         let found = self.store.repo_at(&self.repo_name()?, revision).await?;
         let Some((repo, resolved)) = found.filter(|(repo, _)| self.may_read(repo)) else {
@@ -162,8 +162,8 @@ impl Asked {
         Ok((repo, resolved.commit))
     }
 
-    /// A repository, for whoever may read it.
-    pub(crate) async fn readable_repo(&self, name: &RepoName) -> Result<RepoRow, ApiError> {
+    /// A repository; refuses callers who may not read it.
+    pub(crate) async fn require_read_repo(&self, name: &RepoName) -> Result<RepoRow, ApiError> {
         let begin = Instant::now();
         match self.store.repo(name).await?.filter(|repo| self.may_read(repo)) {
             Some(repo) => Ok(repo),
@@ -174,25 +174,25 @@ impl Asked {
         }
     }
 
-    /// The repository of the path, for whoever may write to it.
-    pub(crate) async fn writable(&self) -> Result<RepoRow, ApiError> {
-        self.writable_repo(&self.repo_name()?).await
+    /// The repository of the path; refuses callers who may not write to it.
+    pub(crate) async fn require_write(&self) -> Result<RepoRow, ApiError> {
+        self.require_write_repo(&self.repo_name()?).await
     }
 
-    /// A repository, for whoever may write to it.
-    pub(crate) async fn writable_repo(&self, name: &RepoName) -> Result<RepoRow, ApiError> {
-        let repo = self.readable_repo(name).await?;
+    /// A repository; refuses callers who may not write to it.
+    pub(crate) async fn require_write_repo(&self, name: &RepoName) -> Result<RepoRow, ApiError> {
+        let repo = self.require_read_repo(name).await?;
         // The name as it is spelled: rights are given by it.
-        self.require_write_to(&repo.name, Some(repo.id))?;
+        self.require_write_in(&repo.name, Some(repo.id))?;
         Ok(repo)
     }
 
     /// Refuses a caller who may not create a repository of this name.
-    pub(crate) fn require_write(&self, name: &RepoName) -> Result<(), ApiError> {
-        self.require_write_to(name, None)
+    pub(crate) fn require_create(&self, name: &RepoName) -> Result<(), ApiError> {
+        self.require_write_in(name, None)
     }
 
-    fn require_write_to(&self, name: &RepoName, id: Option<RepoId>) -> Result<(), ApiError> {
+    fn require_write_in(&self, name: &RepoName, id: Option<RepoId>) -> Result<(), ApiError> {
         let who = self.who.as_ref().ok_or(Refusal::Missing)?;
         if who.rights == Rights::Read {
             return Err(Refusal::Scope.into());
@@ -213,13 +213,13 @@ impl Asked {
         Err(ApiError::new(ErrorCode::Forbidden, message))
     }
 
-    /// Refuses whoever does not keep the server.
+    /// Refuses callers who are not administrators.
     pub(crate) fn require_admin(&self) -> Result<(), ApiError> {
         let who = self.who.as_ref().ok_or(Refusal::Missing)?;
         Ok(who.require(Rights::Admin)?)
     }
 
-    /// Tells in an answer that a soft quota is passed: clients print this header.
+    /// Adds a header to a response when a soft quota is passed: clients print it.
     pub(crate) async fn warn_of_quota(
         &self,
         scope: &Scope,
@@ -235,19 +235,19 @@ impl Asked {
     }
 
     /// Namespaces whose private repositories may be listed; `None` for all.
-    pub(crate) fn private_of(&self) -> Option<Vec<String>> {
+    pub(crate) fn visible_private_namespaces(&self) -> Option<Vec<String>> {
         match &self.who {
             Some(who) => who.visible_private_namespaces(),
             None => Some(Vec::new()),
         }
     }
 
-    /// Organisations whoever asks belongs to.
+    /// Organisations of the caller.
     pub(crate) fn memberships(&self) -> &[MemberRow] {
         self.who.as_ref().map_or(&[], |who| &who.memberships)
     }
 
-    /// Whether whoever asks may read a repository.
+    /// Whether the caller may read a repository.
     pub(crate) fn may_read(&self, repo: &RepoRow) -> bool {
         if !repo.private {
             return true;
@@ -278,12 +278,12 @@ impl Asked {
         found.ok_or_else(|| ApiError::revision_not_found(revision))
     }
 
-    /// Refuses a revision that is not there.
-    pub(crate) async fn revision_must_be(&self, repo: &RepoRow) -> Result<(), ApiError> {
+    /// Refuses a revision that does not exist.
+    pub(crate) async fn require_revision(&self, repo: &RepoRow) -> Result<(), ApiError> {
         self.resolved(repo).await.map(|_| ())
     }
 
-    /// The right to read a repository's content, for whoever was let in.
+    /// The right to read a repository's content, for callers who may read it.
     pub(crate) fn grant(repo: &RepoRow) -> Result<Grant, ApiError> {
         Ok(Grant::read(repo.name.scope()?))
     }

@@ -1,4 +1,4 @@
-//! Files: `HEAD` tells what one is and where its parts are, `GET` sends its bytes, all or a range.
+//! Files: `HEAD` describes one and says where its parts are, `GET` sends its bytes, all or a range.
 //!
 //! Never a redirect: clients follow one within this origin and then look for the headers on its target.
 
@@ -27,27 +27,27 @@ use crate::budget::{Budget, Permit};
 use crate::http::body::Pieces;
 use crate::http::error::ApiError;
 use crate::http::media_type::image_type;
-use crate::http::ranges::{self, Cache, Thing};
-use crate::hub::request::Asked;
+use crate::http::ranges::{self, Cache, Representation};
+use crate::hub::request::HubRequest;
 
 /// `HEAD` and `GET` of `/{repo}/resolve/{revision}/{path}`.
-pub(crate) async fn serve(asked: Asked, request: Request) -> Result<Response<Body>, ApiError> {
-    let (mut parts, _) = request.into_parts();
-    let (repo, commit, item) = find(&asked).await?;
-    // huggingface.js asks for the first byte and learns the length from the answer; an empty file has no first byte.
+pub(crate) async fn serve(request: HubRequest, incoming: Request) -> Result<Response<Body>, ApiError> {
+    let (mut parts, _) = incoming.into_parts();
+    let (repo, commit, item) = find(&request).await?;
+    // huggingface.js requests the first byte and reads the length from the answer; an empty file has no first byte.
     let is_probe =
         item.bytes == 0 && wants_info(&parts.headers) && parts.headers.remove(header::RANGE).is_some();
     let mut response = match item.linked {
         Some(linked) if wants_info(&parts.headers) => file_info(&linked),
         Some(linked) => {
             let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, linked.bytes));
-            let permit = permit(&asked.state.answers, &parts.method, bytes).await?;
-            let grant = Asked::grant(&repo)?;
-            linked_file(&asked.store, grant, &linked, &parts, permit)
+            let permit = permit(&request.state.answers, &parts.method, bytes).await?;
+            let grant = HubRequest::grant(&repo)?;
+            linked_file(&request.store, grant, &linked, &parts, permit)
         }
-        None => blob(&asked, &repo, &item, &parts.method, &parts.headers).await?,
+        None => blob(&request, &repo, &item, &parts.method, &parts.headers).await?,
     };
-    describe(&asked, &repo, commit, &item, response.headers_mut());
+    describe(&request, &repo, commit, &item, response.headers_mut());
     if is_probe {
         response.headers_mut().insert(header::CONTENT_RANGE, HeaderValue::from_static("bytes */0"));
     }
@@ -55,19 +55,19 @@ pub(crate) async fn serve(asked: Asked, request: Request) -> Result<Response<Bod
 }
 
 /// `HEAD` and `GET` of `/{repo}/raw/{revision}/{path}`: what git has, which for a large file is its pointer.
-pub(crate) async fn raw(asked: Asked, request: Request) -> Result<Response<Body>, ApiError> {
-    let (parts, _) = request.into_parts();
-    let (repo, commit, item) = find(&asked).await?;
-    let mut response = blob(&asked, &repo, &item, &parts.method, &parts.headers).await?;
+pub(crate) async fn raw(request: HubRequest, incoming: Request) -> Result<Response<Body>, ApiError> {
+    let (parts, _) = incoming.into_parts();
+    let (repo, commit, item) = find(&request).await?;
+    let mut response = blob(&request, &repo, &item, &parts.method, &parts.headers).await?;
     put(response.headers_mut(), "x-repo-commit", commit.to_string());
     disarm(response.headers_mut());
     Ok(response)
 }
 
-async fn find(asked: &Asked) -> Result<(RepoRow, Oid, Item), ApiError> {
-    let (repo, commit) = asked.readable_at().await?;
-    let path = asked.param("path");
-    let item = asked.store.find_path(repo.id, commit, path).await?.filter(|item| item.mode.is_blob());
+async fn find(request: &HubRequest) -> Result<(RepoRow, Oid, Item), ApiError> {
+    let (repo, commit) = request.require_read_at().await?;
+    let path = request.param("path");
+    let item = request.store.find_path(repo.id, commit, path).await?.filter(|item| item.mode.is_blob());
     let item = item.ok_or_else(|| ApiError::entry_not_found(path).at(commit))?;
     Ok((repo, commit, item))
 }
@@ -77,17 +77,17 @@ pub(crate) fn linked_file(
     store: &Store,
     grant: Grant,
     linked: &LinkedFile,
-    request: &Parts,
+    parts: &Parts,
     permit: Option<Permit>,
 ) -> Response<Body> {
-    let thing = Thing {
+    let representation = Representation {
         total_bytes: linked.bytes,
         etag: pointer::hex(&linked.sha256),
         content_type: content_type::BYTES,
         cache: Cache::Revalidate,
     };
     let (store, file) = (store.clone(), linked.file);
-    ranges::answer(&request.method, &request.headers, &thing, move |range: Range<u64>| {
+    ranges::answer(&parts.method, &parts.headers, &representation, move |range: Range<u64>| {
         // Held for as long as the body may open ranges.
         let _permit = &permit;
         let (store, grant) = (store.clone(), grant.clone());
@@ -100,7 +100,7 @@ pub(crate) fn linked_file(
 
 /// What git has.
 async fn blob(
-    asked: &Asked,
+    request: &HubRequest,
     repo: &RepoRow,
     item: &Item,
     method: &Method,
@@ -108,12 +108,12 @@ async fn blob(
 ) -> Result<Response<Body>, ApiError> {
     let gone = || ApiError::new(ErrorCode::Corrupt, "the file's row is gone");
     let row = item.row.as_ref().ok_or_else(gone)?;
-    let permit = permit(&asked.state.answers, method, 2 * row.bytes).await?;
+    let permit = permit(&request.state.answers, method, 2 * row.bytes).await?;
     let body = match *method == Method::HEAD {
         true => Bytes::new(),
-        false => asked.store.git_body(repo.id, row).await?,
+        false => request.store.git_body(repo.id, row).await?,
     };
-    let thing = Thing {
+    let representation = Representation {
         total_bytes: row.bytes,
         etag: item.oid.to_string(),
         content_type: TEXT,
@@ -127,10 +127,10 @@ async fn blob(
         let piece = piece.ok_or_else(|| io::ErrorKind::UnexpectedEof.into());
         stream::iter([piece]).boxed()
     };
-    Ok(ranges::answer(method, headers, &thing, open))
+    Ok(ranges::answer(method, headers, &representation, open))
 }
 
-/// Whoever only looks needs no memory.
+/// `HEAD` needs no memory.
 async fn permit(budget: &Budget, method: &Method, bytes: u64) -> Result<Option<Permit>, ApiError> {
     match *method == Method::HEAD {
         true => Ok(None),
@@ -139,13 +139,13 @@ async fn permit(budget: &Budget, method: &Method, bytes: u64) -> Result<Option<P
 }
 
 /// The headers downloads begin with.
-fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &mut HeaderMap) {
+fn describe(request: &HubRequest, repo: &RepoRow, commit: Oid, item: &Item, headers: &mut HeaderMap) {
     let name = item.path.rsplit('/').next().unwrap_or_default();
     let plain: String =
         name.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }).collect();
-    let kind = if asked.query.is_set("download") { "attachment" } else { "inline" };
+    let kind = if request.query.is_set("download") { "attachment" } else { "inline" };
     let disposition = format!("{kind}; filename*=UTF-8''{}; filename=\"{plain}\";", segment(name));
-    if !asked.query.is_set("noContentDisposition") {
+    if !request.query.is_set("noContentDisposition") {
         put(headers, "content-disposition", disposition);
     }
     put(headers, "x-repo-commit", commit.to_string());
@@ -159,8 +159,8 @@ fn describe(asked: &Asked, repo: &RepoRow, commit: Oid, item: &Item, headers: &m
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(image));
     }
     let Some(linked) = &item.linked else { return };
-    let base = &asked.state.base_url;
-    let read_token = format!("{}/{}/{commit}", asked.api_url(&repo.name), TokenScope::Read.segment());
+    let base = &request.state.base_url;
+    let read_token = format!("{}/{}/{commit}", request.api_url(&repo.name), TokenScope::Read.segment());
     put(headers, names::LINKED_SIZE, linked.bytes.to_string());
     put(headers, names::LINKED_ETAG, format!("\"{}\"", pointer::hex(&linked.sha256)));
     put(headers, names::XET_HASH, linked.file.to_string());

@@ -19,30 +19,30 @@ use crate::http::query::Query;
 use crate::http::time::iso;
 use crate::http::upload::read_small_body;
 use crate::hub::json::{next_link, parse_small, set};
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 
 /// `GET {repo}/tree/{revision}[/{path}]`.
-pub(crate) async fn list(asked: Asked) -> Result<Response<Body>, ApiError> {
-    let repo = asked.readable().await?;
-    let commit = asked.resolved(&repo).await?.commit;
-    let folder = asked.param("path").trim_matches('/');
-    let expand = asked.query.is_set("expand");
+pub(crate) async fn list(request: HubRequest) -> Result<Response<Body>, ApiError> {
+    let repo = request.require_read().await?;
+    let commit = request.resolved(&repo).await?.commit;
+    let folder = request.param("path").trim_matches('/');
+    let expand = request.query.is_set("expand");
     // To find the last change of each costs a walk through the history.
     let most = if expand { EXPANDED_MAX } else { ITEMS_MAX };
     let page = Page {
-        recursive: asked.query.is_set("recursive"),
-        after: asked.query.value("cursor").map(str::to_owned),
-        limit: asked.query.limit("limit", most, most),
+        recursive: request.query.is_set("recursive"),
+        after: request.query.value("cursor").map(str::to_owned),
+        limit: request.query.limit("limit", most, most),
     };
-    let listing = asked.store.list_folder(repo.id, commit, folder, &page).await?;
+    let listing = request.store.list_folder(repo.id, commit, folder, &page).await?;
     let listing = listing.ok_or_else(|| ApiError::entry_not_found(folder).at(commit))?;
-    let items = described(&asked, &repo, commit, &listing.items, expand).await?;
+    let items = described(&request, &repo, commit, &listing.items, expand).await?;
     let mut response = answer(&items);
     if let Some(next) = listing.next {
         // The commit and not the branch: pages of one listing belong together.
         let path = folder.split('/').map(segment).collect::<Vec<_>>().join("/");
-        let query = asked.query.with("cursor", &next);
-        let url = format!("{}/tree/{commit}/{path}?{query}", asked.api_url(&repo.name));
+        let query = request.query.with("cursor", &next);
+        let url = format!("{}/tree/{commit}/{path}?{query}", request.api_url(&repo.name));
         next_link(&mut response, &url);
     }
     Ok(response)
@@ -58,12 +58,12 @@ struct Paths {
 
 /// `POST {repo}/paths-info/{revision}`: a form or JSON.
 pub(crate) async fn paths_info(
-    asked: Asked,
+    request: HubRequest,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, ApiError> {
-    let repo = asked.readable().await?;
-    let commit = asked.resolved(&repo).await?.commit;
+    let repo = request.require_read().await?;
+    let commit = request.resolved(&repo).await?.commit;
     let bytes = read_small_body(body, PATHS_BYTES_MAX).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let paths = match content_type.is_some_and(|kind| kind.starts_with("application/json")) {
@@ -79,8 +79,8 @@ pub(crate) async fn paths_info(
         );
         return Err(ApiError::invalid(message));
     }
-    let items = asked.store.find_paths(repo.id, commit, &paths.paths).await?;
-    Ok(answer(&described(&asked, &repo, commit, &items, paths.expand).await?))
+    let items = request.store.find_paths(repo.id, commit, &paths.paths).await?;
+    Ok(answer(&described(&request, &repo, commit, &items, paths.expand).await?))
 }
 
 /// The same as a form: `paths` any number of times, `expand` at most once.
@@ -100,7 +100,7 @@ fn paths_of_form(bytes: &[u8]) -> Result<Paths, ApiError> {
 }
 
 async fn described(
-    asked: &Asked,
+    request: &HubRequest,
     repo: &RepoRow,
     commit: Oid,
     items: &[Item],
@@ -109,7 +109,7 @@ async fn described(
     let mut changes = HashMap::new();
     if expand {
         let paths: Vec<_> = items.iter().map(|item| item.path.clone()).collect();
-        changes = asked.store.last_changes(repo.id, commit, &paths).await?;
+        changes = request.store.last_changes(repo.id, commit, &paths).await?;
     }
     Ok(items.iter().map(|item| describe(item, changes.get(&item.path))).collect())
 }

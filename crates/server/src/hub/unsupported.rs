@@ -1,7 +1,7 @@
 //! Fields that clients of the Hub may send and this server does not implement.
 //!
 //! Every body is read strictly: a field that is not known is refused by the parser, by its name. Fields of features that are
-//! missing here are known, so that the refusal says so, and so that a value that asks for nothing is accepted.
+//! missing here are known, so that the refusal says so, and so that an empty value is accepted.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::http::error::ApiError;
 pub(crate) struct Unsupported(Option<Value>);
 
 impl Unsupported {
-    fn asks_for_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         match &self.0 {
             None | Some(Value::Null | Value::Bool(false)) => true,
             Some(Value::String(text)) => text.is_empty(),
@@ -25,9 +25,9 @@ impl Unsupported {
     }
 }
 
-/// Refuses the first of these fields that asks for something; each has its name and what it would need.
+/// Refuses the first of these fields that is not empty; each has its name and the feature that is missing.
 pub(crate) fn refuse(fields: &[(&str, &Unsupported, &str)]) -> Result<(), ApiError> {
-    match fields.iter().find(|(_, value, _)| !value.asks_for_nothing()) {
+    match fields.iter().find(|(_, value, _)| !value.is_empty()) {
         Some((name, _, what)) => {
             Err(ApiError::invalid(format!("{name}: this server does not support {what}")))
         }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_asks_for_nothing_is_accepted_and_all_others_are_refused_by_name() {
+    fn an_empty_value_is_accepted_and_all_others_are_refused_by_name() {
         let read = |value: Value| serde_json::from_value::<Unsupported>(value).unwrap();
         for nothing in [json!(null), json!(false), json!(""), json!([]), json!({})] {
             assert!(refuse(&[("gated", &read(nothing), "gates")]).is_ok());

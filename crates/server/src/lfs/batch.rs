@@ -24,7 +24,7 @@ use crate::http::ranges;
 use crate::http::{json as answer, upload};
 use crate::hub::claims_for;
 use crate::hub::json::{set, small_json};
-use crate::hub::request::{Asked, wire_name};
+use crate::hub::request::{HubRequest, wire_name};
 use crate::hub::resolve::linked_file;
 use crate::lfs::LFS_JSON;
 use crate::lfs::parts::{self, Layout};
@@ -45,7 +45,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Whether objects are uploaded. Refuses what is asked for and not done here.
+    /// Whether objects are uploaded. Refuses what is request for and not done here.
     fn is_upload(&self) -> Result<bool, ApiError> {
         if self.objects.len() > OBJECTS_MAX {
             return Err(ApiError::invalid(format!("objects: at most {OBJECTS_MAX} at once")));
@@ -81,11 +81,11 @@ enum Reply {
 }
 
 /// `POST /{repo}.git/info/lfs/objects/batch`.
-pub(crate) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
+pub(crate) async fn batch(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
     let batch: Batch = small_json(body).await?;
     let is_upload = batch.is_upload()?;
-    let repo = if is_upload { asked.writable().await? } else { asked.readable().await? };
-    let stored = stored(&asked, &repo, &batch.objects, is_upload).await?;
+    let repo = if is_upload { request.require_write().await? } else { request.require_read().await? };
+    let stored = stored(&request, &repo, &batch.objects, is_upload).await?;
     let scope = repo.name.scope()?;
     let offers = |name: &str| is_upload && batch.transfers.iter().any(|transfer| transfer == name);
     let (xet, multipart) = (offers("xet"), offers("multipart"));
@@ -103,8 +103,8 @@ pub(crate) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Ap
                 Reply::Refused(422, format!("size: a file has at most {bytes_max} bytes this way"))
             }
             (true, false) if xet => Reply::Xet,
-            (true, false) if multipart && parts::applies(&asked.state, object.size) => {
-                Reply::Parts(Layout::of(&asked.state, object.size))
+            (true, false) if multipart && parts::applies(&request.state, object.size) => {
+                Reply::Parts(Layout::of(&request.state, object.size))
             }
             (true, false) => Reply::Whole,
         }
@@ -122,10 +122,10 @@ pub(crate) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Ap
         let new = batch.objects.iter().zip(&replies);
         let new = new.filter(|(_, reply)| !matches!(reply, Reply::Stored | Reply::Refused(..)));
         let logical_bytes = new.fold(0, |sum: u64, (object, _)| sum.saturating_add(object.size));
-        asked.store.expect_quota(&scope, Need { logical_bytes, ..Need::default() }).await?;
+        request.store.expect_quota(&scope, Need { logical_bytes, ..Need::default() }).await?;
     }
     let answer_bytes = (batch.objects.len() as u64 + parts).saturating_mul(ENTRY_BYTES);
-    let answers = &asked.state.answers;
+    let answers = &request.state.answers;
     let _permit = answers.acquire(answer_bytes.min(answers.usage().total_bytes)).await?;
     let mut objects = Vec::with_capacity(batch.objects.len());
     for (object, reply) in batch.objects.iter().zip(&replies) {
@@ -133,13 +133,13 @@ pub(crate) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Ap
         let actions = match reply {
             Reply::Stored => None,
             Reply::Download => {
-                Some(json!({"download": {"href": url(&asked, &repo, Action::Download, object)}}))
+                Some(json!({"download": {"href": url(&request, &repo, Action::Download, object)}}))
             }
-            Reply::Xet => Some(xet_upload(&asked, &repo)),
-            Reply::Parts(layout) => Some(parts::actions(&asked, &repo, object, layout)),
+            Reply::Xet => Some(xet_upload(&request, &repo)),
+            Reply::Parts(layout) => Some(parts::actions(&request, &repo, object, layout)),
             Reply::Whole => Some(json!({
-                "upload": {"href": url(&asked, &repo, Action::Upload, object)},
-                "verify": {"href": url(&asked, &repo, Action::Verify, object)},
+                "upload": {"href": url(&request, &repo, Action::Upload, object)},
+                "verify": {"href": url(&request, &repo, Action::Verify, object)},
             })),
             Reply::Refused(code, message) => {
                 set(&mut entry, "error", json!({"code": code, "message": message}));
@@ -161,21 +161,21 @@ pub(crate) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Ap
     let mut response = answer(&json!({"transfer": transfer, "objects": objects, "hash_algo": "sha256"}));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(LFS_JSON));
     if is_upload {
-        asked.warn_of_quota(&scope, &mut response).await?;
+        request.warn_of_quota(&scope, &mut response).await?;
     }
     Ok(response)
 }
 
 /// `PUT` of a whole file.
-pub(crate) async fn upload(asked: Asked, request: Request) -> Result<Response<Body>, ApiError> {
-    let (parts, body) = request.into_parts();
-    let signed = checked(&asked, Action::Upload).await?;
-    let scope = scope_of(&asked).await?;
-    asked.state.require_disk_space(signed.bytes)?;
-    let memory = intake_bytes(signed.bytes).min(asked.state.budget.usage().total_bytes);
-    let permit = asked.state.budget.acquire(memory).await?;
-    let pieces = upload::flowing(&parts.headers, body, signed.bytes, asked.state.body_timeout());
-    let taken = asked.store.take_in(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
+pub(crate) async fn upload(request: HubRequest, incoming: Request) -> Result<Response<Body>, ApiError> {
+    let (parts, body) = incoming.into_parts();
+    let signed = checked(&request, Action::Upload).await?;
+    let scope = scope_of(&request).await?;
+    request.state.require_disk_space(signed.bytes)?;
+    let memory = intake_bytes(signed.bytes).min(request.state.budget.usage().total_bytes);
+    let permit = request.state.budget.acquire(memory).await?;
+    let pieces = upload::flowing(&parts.headers, body, signed.bytes, request.state.body_timeout());
+    let taken = request.store.take_in(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let mut response = StatusCode::OK.into_response();
@@ -186,36 +186,36 @@ pub(crate) async fn upload(asked: Asked, request: Request) -> Result<Response<Bo
 }
 
 /// `POST` of what the client believes it has uploaded.
-pub(crate) async fn verify(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
+pub(crate) async fn verify(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
     let object: Object = small_json(body).await?;
-    let signed = checked(&asked, Action::Verify).await?;
-    let found = asked.store.stored_files(&scope_of(&asked).await?, &[signed.sha256], None).await?;
+    let signed = checked(&request, Action::Verify).await?;
+    let found = request.store.stored_files(&scope_of(&request).await?, &[signed.sha256], None).await?;
     let is_here = found.iter().any(|found| found.bytes == signed.bytes);
-    match is_here && object.oid == asked.param("oid") && object.size == signed.bytes {
+    match is_here && object.oid == request.param("oid") && object.size == signed.bytes {
         true => Ok(answer(&json!({}))),
         false => Err(ApiError::new(ErrorCode::NotFound, "the object is not here")),
     }
 }
 
 /// `GET` of a whole file, or a range of it.
-pub(crate) async fn download(asked: Asked, request: Request) -> Result<Response<Body>, ApiError> {
-    let (parts, _) = request.into_parts();
-    let signed = checked(&asked, Action::Download).await?;
-    let scope = scope_of(&asked).await?;
-    let found = asked.store.linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
+pub(crate) async fn download(request: HubRequest, incoming: Request) -> Result<Response<Body>, ApiError> {
+    let (parts, _) = incoming.into_parts();
+    let signed = checked(&request, Action::Download).await?;
+    let scope = scope_of(&request).await?;
+    let found = request.store.linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
     let found = found.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "no such object"))?;
     let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, found.bytes));
-    let permit = asked.state.answers.acquire(bytes).await?;
+    let permit = request.state.answers.acquire(bytes).await?;
     let grant = Grant::read(scope);
-    Ok(linked_file(&asked.store, grant, &found, &parts, Some(permit)))
+    Ok(linked_file(&request.store, grant, &found, &parts, Some(permit)))
 }
 
 /// Where and with what to upload by parts.
-fn xet_upload(asked: &Asked, repo: &RepoRow) -> Value {
-    let state = &asked.state;
-    let claims = claims_for(state, asked.who.as_ref(), TokenScope::Write, wire_name(&repo.name));
+fn xet_upload(request: &HubRequest, repo: &RepoRow) -> Value {
+    let state = &request.state;
+    let claims = claims_for(state, request.who.as_ref(), TokenScope::Write, wire_name(&repo.name));
     let issued = state.cas_tokens().issue(&claims.for_repo(repo.id));
-    let href = format!("{}/{}/main", asked.api_url(&repo.name), TokenScope::Write.segment());
+    let href = format!("{}/{}/main", request.api_url(&repo.name), TokenScope::Write.segment());
     let headers = json!({
         names::XET_CAS_URL: state.base_url,
         names::XET_ACCESS_TOKEN: issued.token.expose(),
@@ -236,7 +236,7 @@ fn xet_upload(asked: &Asked, repo: &RepoRow) -> Value {
 /// Those objects that this repository has under digests computed from the bytes. Of those that are damaged only the digest
 /// counts for a download; an upload heals them.
 async fn stored(
-    asked: &Asked,
+    request: &HubRequest,
     repo: &RepoRow,
     objects: &[Object],
     is_upload: bool,
@@ -244,8 +244,8 @@ async fn stored(
     let digests: Vec<_> = objects.iter().filter_map(|object| pointer::parse_sha256(&object.oid)).collect();
     let scope = repo.name.scope()?;
     let found = match is_upload {
-        true => asked.store.stored_files(&scope, &digests, Some(DIGEST_PATIENCE)).await?,
-        false => asked.store.linked_files(&scope, &digests).await?,
+        true => request.store.stored_files(&scope, &digests, Some(DIGEST_PATIENCE)).await?,
+        false => request.store.linked_files(&scope, &digests).await?,
     };
     Ok(found.into_iter().map(|file| (pointer::hex(&file.sha256), file)).collect())
 }
@@ -255,7 +255,7 @@ const OBJECTS_MAX: usize = 1000;
 const DIGEST_PATIENCE: Duration = Duration::from_secs(10);
 /// Parts of all objects of a batch: each is a signed URL in the answer.
 const BATCH_PARTS_MAX: u64 = 50_000;
-/// Memory that an object or a part takes in an answer on its way.
+/// Memory for an object or a part of a response.
 const ENTRY_BYTES: u64 = 1024;
 /// A file that is cut by its client, in bytes. Shards of larger ones cannot be checked.
 const XET_FILE_BYTES_MAX: u64 = 5 << 40;

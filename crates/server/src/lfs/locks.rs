@@ -12,7 +12,7 @@ use crate::http::error::ApiError;
 use crate::http::json as json_answer;
 use crate::http::time::iso;
 use crate::hub::json::{set, small_json};
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::lfs::LFS_JSON;
 
 type Answer = Result<Response<Body>, ApiError>;
@@ -27,10 +27,10 @@ struct Create {
 }
 
 /// `POST …/locks`.
-pub(crate) async fn create(asked: Asked, body: Body) -> Answer {
-    let repo = asked.writable().await?;
+pub(crate) async fn create(request: HubRequest, body: Body) -> Answer {
+    let repo = request.require_write().await?;
     let create: Create = small_json(body).await?;
-    let (lock, is_new) = asked.store.lock_path(repo.id, &create.path, asked.name()?).await?;
+    let (lock, is_new) = request.store.lock_path(repo.id, &create.path, request.name()?).await?;
     let mut body = json!({"lock": describe(&lock)});
     if is_new {
         return Ok(answer(StatusCode::CREATED, &body));
@@ -40,13 +40,13 @@ pub(crate) async fn create(asked: Asked, body: Body) -> Answer {
 }
 
 /// `GET …/locks?path=&id=&cursor=&limit=`.
-pub(crate) async fn list(asked: Asked) -> Answer {
-    let repo = asked.readable().await?;
-    let value = |key: &str| asked.query.value(key).map(|value| value.replace(char::is_control, ""));
-    let limit = asked.query.limit("limit", LOCKS_MAX, LOCKS_MAX);
+pub(crate) async fn list(request: HubRequest) -> Answer {
+    let repo = request.require_read().await?;
+    let value = |key: &str| request.query.value(key).map(|value| value.replace(char::is_control, ""));
+    let limit = request.query.limit("limit", LOCKS_MAX, LOCKS_MAX);
     let query =
         LockQuery { path: value("path"), id: value("id"), after: value("cursor"), limit: limit as u64 };
-    let locks = asked.store.hub().locks(repo.id, &query).await?;
+    let locks = request.store.hub().locks(repo.id, &query).await?;
     let mut body = json!({"locks": locks.iter().map(describe).collect::<Vec<_>>()});
     next(&mut body, &locks, limit);
     Ok(answer(StatusCode::OK, &body))
@@ -61,17 +61,17 @@ struct Verify {
     _ref: Option<IgnoredAny>,
 }
 
-/// `POST …/locks/verify`: those of whoever asks, and those of others, which keep them from pushing.
-pub(crate) async fn verify(asked: Asked, body: Body) -> Answer {
-    let repo = asked.writable().await?;
+/// `POST …/locks/verify`: those of the caller, and those of others, which keep them from pushing.
+pub(crate) async fn verify(request: HubRequest, body: Body) -> Answer {
+    let repo = request.require_write().await?;
     let verify: Verify = small_json(body).await?;
     let limit = verify.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LOCKS_MAX);
     // git-lfs sends zero for no limit of its own.
     let limit = if limit == 0 { LOCKS_MAX } else { limit.min(LOCKS_MAX) };
     let after = verify.cursor.filter(|cursor| !cursor.is_empty() && !cursor.contains(char::is_control));
     let query = LockQuery { after, limit: limit as u64, ..LockQuery::default() };
-    let locks = asked.store.hub().locks(repo.id, &query).await?;
-    let me = asked.name()?;
+    let locks = request.store.hub().locks(repo.id, &query).await?;
+    let me = request.name()?;
     let (ours, theirs): (Vec<_>, Vec<_>) = locks.iter().partition(|lock| lock.owner == me);
     let described = |locks: Vec<&LockRow>| locks.into_iter().map(describe).collect::<Vec<_>>();
     let mut body = json!({"ours": described(ours), "theirs": described(theirs)});
@@ -89,17 +89,17 @@ struct Unlock {
 }
 
 /// `POST …/locks/{id}/unlock`.
-pub(crate) async fn unlock(asked: Asked, body: Body) -> Answer {
-    let repo = asked.writable().await?;
+pub(crate) async fn unlock(request: HubRequest, body: Body) -> Answer {
+    let repo = request.require_write().await?;
     let unlock: Unlock = small_json(body).await?;
-    let query = LockQuery { id: Some(asked.param("id").to_owned()), limit: 1, ..LockQuery::default() };
-    let lock = asked.store.hub().locks(repo.id, &query).await?.into_iter().next();
+    let query = LockQuery { id: Some(request.param("id").to_owned()), limit: 1, ..LockQuery::default() };
+    let lock = request.store.hub().locks(repo.id, &query).await?.into_iter().next();
     let lock = lock.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "no such lock"))?;
-    if lock.owner != asked.name()? && !unlock.force {
+    if lock.owner != request.name()? && !unlock.force {
         let message = format!("{} has locked it: unlock it with --force", lock.owner);
         return Err(ApiError::new(ErrorCode::Forbidden, message));
     }
-    asked.store.hub().remove_lock(repo.id, &lock.id).await?;
+    request.store.hub().remove_lock(repo.id, &lock.id).await?;
     Ok(answer(StatusCode::OK, &json!({"lock": describe(&lock)})))
 }
 

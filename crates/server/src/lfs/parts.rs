@@ -15,7 +15,7 @@ use store::quota::Need;
 use crate::http::error::ApiError;
 use crate::http::{json as answer, upload};
 use crate::hub::json::small_json;
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::lfs::signed::{Object, checked, named, url};
 use crate::state::AppState;
 use crate::urls::lfs_url::Action;
@@ -41,40 +41,40 @@ impl Layout {
 }
 
 /// Where to send the parts.
-pub(crate) fn actions(asked: &Asked, repo: &RepoRow, object: &Object, layout: &Layout) -> Value {
+pub(crate) fn actions(request: &HubRequest, repo: &RepoRow, object: &Object, layout: &Layout) -> Value {
     let Layout { part_bytes, count } = *layout;
     let mut header = Map::from_iter([("chunk_size".to_owned(), json!(part_bytes.to_string()))]);
     for number in 1..=count {
-        let href = url(asked, repo, Action::Part { number, part_bytes }, object);
+        let href = url(request, repo, Action::Part { number, part_bytes }, object);
         header.insert(format!("{number:05}"), json!(href));
     }
     json!({
-        "upload": {"href": url(asked, repo, Action::Join { part_bytes }, object), "header": header},
-        "verify": {"href": url(asked, repo, Action::Verify, object)},
+        "upload": {"href": url(request, repo, Action::Join { part_bytes }, object), "header": header},
+        "verify": {"href": url(request, repo, Action::Verify, object)},
     })
 }
 
 /// `PUT` of one part.
-pub(crate) async fn receive(asked: Asked, request: Request) -> Result<Response<Body>, ApiError> {
-    let (parts, body) = request.into_parts();
-    let number = asked.param("number").parse().map_err(|_| ApiError::invalid("a number is expected"))?;
-    let part_bytes = part_bytes(&asked);
-    let signed = checked(&asked, Action::Part { number, part_bytes }).await?;
-    let repo = named(&asked).await?;
+pub(crate) async fn receive(request: HubRequest, incoming: Request) -> Result<Response<Body>, ApiError> {
+    let (parts, body) = incoming.into_parts();
+    let number = request.param("number").parse().map_err(|_| ApiError::invalid("a number is expected"))?;
+    let part_bytes = part_bytes(&request);
+    let signed = checked(&request, Action::Part { number, part_bytes }).await?;
+    let repo = named(&request).await?;
     let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
     let bytes_max = file.bytes_of(number).unwrap_or_default();
-    asked.state.require_disk_space(bytes_max)?;
+    request.state.require_disk_space(bytes_max)?;
     let need = Need { logical_bytes: signed.bytes, physical_bytes: bytes_max };
-    asked.store.expect_quota(&repo.name.scope()?, need).await?;
+    request.store.expect_quota(&repo.name.scope()?, need).await?;
     let bounds = upload::Bounds {
         bytes_max,
         memory_factor: 1,
         held_bytes_max: u64::MAX,
-        silence: asked.state.body_timeout(),
+        silence: request.state.body_timeout(),
     };
     let upload::Upload { pieces, permit, .. } =
-        upload::read(&parts.headers, body, &asked.state.budget, bounds).await?;
-    asked.store.put_part(&repo, &file, number, pieces).await?;
+        upload::read(&parts.headers, body, &request.state.budget, bounds).await?;
+    request.store.put_part(&repo, &file, number, pieces).await?;
     drop(permit);
     let mut response = StatusCode::OK.into_response();
     // Clients give it back with the list of parts; the digest of the whole is what counts.
@@ -101,37 +101,37 @@ struct JoinedPart {
 }
 
 /// `POST` when all parts are there.
-pub(crate) async fn join(asked: Asked, body: Body) -> Result<Response<Body>, ApiError> {
-    let part_bytes = part_bytes(&asked);
+pub(crate) async fn join(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
+    let part_bytes = part_bytes(&request);
     let joined: Joined = small_json(body).await?;
-    let signed = checked(&asked, Action::Join { part_bytes }).await?;
+    let signed = checked(&request, Action::Join { part_bytes }).await?;
     let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
-    if joined.oid.is_some_and(|oid| oid != asked.param("oid")) {
+    if joined.oid.is_some_and(|oid| oid != request.param("oid")) {
         return Err(ApiError::invalid("oid: the URL is of another object"));
     }
     if joined.parts.iter().any(|part| file.bytes_of(part.part_number).is_none()) {
         return Err(ApiError::invalid("parts: the file has no part of this number"));
     }
-    let repo = named(&asked).await?;
+    let repo = named(&request).await?;
     let grant = Grant::write(repo.name.scope()?);
-    let found = asked.store.stored_files(grant.scope(), &[signed.sha256], None).await?;
-    // Somebody who did not hear the answer asks again.
+    let found = request.store.stored_files(grant.scope(), &[signed.sha256], None).await?;
+    // A client that did not receive the response retries.
     if !found.iter().any(|found| found.bytes == signed.bytes) {
-        asked.state.require_disk_space(signed.bytes)?;
-        let memory = intake_bytes(signed.bytes).min(asked.state.budget.usage().total_bytes);
-        let _permit = asked.state.budget.acquire(memory).await?;
-        let taken = asked.store.join_parts(&grant, &repo, &file).await?;
+        request.state.require_disk_space(signed.bytes)?;
+        let memory = intake_bytes(signed.bytes).min(request.state.budget.usage().total_bytes);
+        let _permit = request.state.budget.acquire(memory).await?;
+        let taken = request.store.join_parts(&grant, &repo, &file).await?;
         metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     }
     Ok(answer(&json!({"success": true})))
 }
 
 /// The length of a part when the URL was made; it is part of what is signed.
-fn part_bytes(asked: &Asked) -> u64 {
-    asked.query.number("part").unwrap_or(0)
+fn part_bytes(request: &HubRequest) -> u64 {
+    request.query.number("part").unwrap_or(0)
 }
 
 /// Parts of one file.
 const PARTS_MAX: u64 = 10_000;
-/// A file of up to so many parts is sent whole: it is not worth storing twice.
+/// Most parts of a file that is sent whole: it is not worth storing twice.
 const WHOLE_PARTS: u64 = 64;

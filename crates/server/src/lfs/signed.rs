@@ -11,7 +11,7 @@ use xet::wire::routes::TokenScope;
 use crate::auth::{Claims, Origin};
 use crate::http::error::ApiError;
 use crate::http::refusal_time;
-use crate::hub::request::{Asked, wire_name};
+use crate::hub::request::{HubRequest, wire_name};
 use crate::urls::lfs_url::{Action, Signed, origin_text, parse_origin};
 
 /// An object, as clients name it.
@@ -23,26 +23,26 @@ pub(crate) struct Object {
 }
 
 /// What a signed URL is for, if it is good. It is signed for the id of its repository: another one of the name is not meant.
-pub(crate) async fn checked(asked: &Asked, action: Action) -> Result<Signed, ApiError> {
+pub(crate) async fn checked(request: &HubRequest, action: Action) -> Result<Signed, ApiError> {
     let begin = tokio::time::Instant::now();
-    let repo = asked.store.repo(&asked.repo_name()?).await?;
+    let repo = request.store.repo(&request.repo_name()?).await?;
     let refuse =
         || ApiError::new(ErrorCode::Forbidden, "the URL is not good, or no longer: ask for the batch again");
-    let number = |key: &str| asked.query.number(key);
+    let number = |key: &str| request.query.number(key);
     let signed = (|| {
         Some(Signed {
             action,
             repo: repo.as_ref()?.id.to_string(),
-            origin: parse_origin(asked.query.value("for")?)?,
-            sha256: pointer::parse_sha256(asked.param("oid"))?,
+            origin: parse_origin(request.query.value("for")?)?,
+            sha256: pointer::parse_sha256(request.param("oid"))?,
             bytes: number("size")?,
             expires_s: number("expires")?,
         })
     })();
-    let tag = asked.query.value("signature").unwrap_or_default();
-    let is_good = |signed: &Signed| asked.state.lfs_signer.is_good(signed, tag, asked.state.now_s());
+    let tag = request.query.value("signature").unwrap_or_default();
+    let is_good = |signed: &Signed| request.state.lfs_signer.is_good(signed, tag, request.state.now_s());
     if let Some((signed, repo)) = signed.zip(repo).filter(|(signed, _)| is_good(signed))
-        && holds(asked, &signed, &repo).await?
+        && holds(request, &signed, &repo).await?
     {
         return Ok(signed);
     }
@@ -51,8 +51,8 @@ pub(crate) async fn checked(asked: &Asked, action: Action) -> Result<Signed, Api
 }
 
 /// Whether the access that a URL was made for still allows what it is for.
-async fn holds(asked: &Asked, signed: &Signed, repo: &RepoRow) -> Result<bool, ApiError> {
-    if !asked.state.auth.is_required() {
+async fn holds(request: &HubRequest, signed: &Signed, repo: &RepoRow) -> Result<bool, ApiError> {
+    if !request.state.auth.is_required() {
         return Ok(true);
     }
     let needed = match signed.action {
@@ -60,31 +60,31 @@ async fn holds(asked: &Asked, signed: &Signed, repo: &RepoRow) -> Result<bool, A
         Action::Upload | Action::Verify | Action::Part { .. } | Action::Join { .. } => TokenScope::Write,
     };
     let claims = Claims {
-        iat: signed.expires_s.saturating_sub(asked.state.config.url_ttl_s),
+        iat: signed.expires_s.saturating_sub(request.state.config.url_ttl_s),
         ..Claims::new("", signed.origin.clone(), needed, wire_name(&repo.name), 0, 0).for_repo(repo.id)
     };
-    Ok(asked.state.auth.access(&claims, needed).await?.is_some())
+    Ok(request.state.auth.access(&claims, needed).await?.is_some())
 }
 
 /// The repository of a signed URL; it may be gone.
-pub(crate) async fn named(asked: &Asked) -> Result<RepoRow, ApiError> {
-    let name = asked.repo_name()?;
+pub(crate) async fn named(request: &HubRequest) -> Result<RepoRow, ApiError> {
+    let name = request.repo_name()?;
     // The signature is for this very name, and not for others that differ in case.
-    let found = asked.store.repo(&name).await?.filter(|repo| repo.name == name);
+    let found = request.store.repo(&name).await?.filter(|repo| repo.name == name);
     found.ok_or_else(|| ApiError::repo_not_found(false))
 }
 
-pub(crate) async fn scope_of(asked: &Asked) -> Result<Scope, ApiError> {
-    Ok(named(asked).await?.name.scope()?)
+pub(crate) async fn scope_of(request: &HubRequest) -> Result<Scope, ApiError> {
+    Ok(named(request).await?.name.scope()?)
 }
 
-pub(crate) fn url(asked: &Asked, repo: &RepoRow, action: Action, object: &Object) -> String {
-    let expires_s = asked.state.now_s().saturating_add(asked.state.config.url_ttl_s);
+pub(crate) fn url(request: &HubRequest, repo: &RepoRow, action: Action, object: &Object) -> String {
+    let expires_s = request.state.now_s().saturating_add(request.state.config.url_ttl_s);
     let sha256 = pointer::parse_sha256(&object.oid).unwrap_or(Sha256::new([0; 32]));
-    let origin = asked.who.as_ref().map_or(Origin::Anonymous, |who| who.origin.clone());
+    let origin = request.who.as_ref().map_or(Origin::Anonymous, |who| who.origin.clone());
     let by = origin_text(&origin);
     let signed = Signed { action, repo: repo.id.to_string(), origin, sha256, bytes: object.size, expires_s };
-    let tag = asked.state.lfs_signer.sign(&signed);
+    let tag = request.state.lfs_signer.sign(&signed);
     let (path, part) = match action {
         Action::Upload | Action::Download => (String::new(), String::new()),
         Action::Verify => ("/verify".to_owned(), String::new()),
@@ -93,7 +93,7 @@ pub(crate) fn url(asked: &Asked, repo: &RepoRow, action: Action, object: &Object
     };
     format!(
         "{}/lfs/{}/{}/{}{path}?size={}{part}&for={by}&expires={expires_s}&signature={tag}",
-        asked.state.base_url,
+        request.state.base_url,
         repo.name.kind.plural(),
         repo.name.id(),
         object.oid,

@@ -111,7 +111,7 @@ impl Slots {
 
     /// Done when a slot may be free.
     pub(crate) async fn freed(&self) {
-        // A connection may also become idle, of which nobody is told.
+        // A connection may also become idle, which sends no notification.
         let _ = tokio::time::timeout(Duration::from_millis(20), self.freed.notified()).await;
     }
 }
@@ -229,7 +229,7 @@ impl Slot {
         }
     }
 
-    /// Everything that was written is on its way. Tells whether the connection is idle since now.
+    /// Everything that was written is on its way. Returns whether the connection is idle now.
     pub(crate) fn has_flushed(&self) -> bool {
         let is_answered = self.since().phase == Phase::Answered;
         if is_answered {

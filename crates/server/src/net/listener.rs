@@ -1,4 +1,4 @@
-//! The listener: accepts so many connections at a time, and closes those on which nothing happens.
+//! The listener: accepts a limited number of connections, and closes those on which nothing happens.
 //!
 //! When all slots are taken, the connection that is idle for longest is closed for the new one. Where all have requests, new
 //! connections wait in the system's queue.
@@ -53,7 +53,7 @@ impl Listener {
         self
     }
 
-    /// The next connection. Its handshake is done by whoever reads it first: nobody waits for a stranger here.
+    /// The next connection. The TLS handshake runs on the first read, so a slow client cannot block `accept`.
     pub(crate) async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
             // Axum's own way for TCP logs what fails and tries again.
@@ -84,7 +84,7 @@ impl Listener {
         Connection { stream, timeouts, last, timer, slot }
     }
 
-    /// Tells a client whose address has all connections it may have, if it can be told without waiting.
+    /// Answers a client whose address has all connections it may have, if that is possible without waiting.
     fn turn_away(&self, stream: &TcpStream) {
         metrics::counter!("drystone_connections_refused_total").increment(1);
         if self.tls.is_none() {
@@ -103,7 +103,7 @@ enum Stream {
     Plain(TcpStream),
     Handshake(Box<Accept<TcpStream>>),
     Tls(Box<TlsStream<TcpStream>>),
-    /// The handshake failed; whoever asks again gets the same answer.
+    /// The handshake failed; every further call gets the same error.
     Failed,
 }
 

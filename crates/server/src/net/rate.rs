@@ -1,4 +1,4 @@
-//! How many requests one address may send: so many per second, after a burst.
+//! Limit on the requests of one address: a rate, after a burst.
 //!
 //! For each address one number is kept: when its requests so far would be over, had they come at the allowed rate. A
 //! request passes while that lies no further ahead than the burst. Addresses that have been quiet are forgotten.
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Counts requests by address, or by whatever else tells who asks.
+/// Counts requests by address, or by another key of the caller.
 pub(crate) struct RateLimit<K = IpAddr> {
     /// The time one request stands for.
     interval: Duration,
@@ -28,20 +28,20 @@ impl RateLimit<IpAddr> {
 }
 
 impl<K: Eq + Hash> RateLimit<K> {
-    /// So many requests per second, after ten times as many at once; `None` for a rate of 0, which is no limit.
+    /// A limit of `requests_per_s`, after ten times as many at once; `None` for a rate of 0, which is no limit.
     pub(crate) fn new(requests_per_s: u32) -> Option<Self> {
         let interval = Duration::from_secs(1).checked_div(requests_per_s)?;
         let burst = interval * (requests_per_s.saturating_mul(BURST_S) - 1);
         Some(Self { interval, burst, addresses_max: ADDRESSES_MAX, ahead_until: Mutex::new(HashMap::new()) })
     }
 
-    /// The same for whoever this key stands for.
+    /// The same for a key.
     pub(crate) fn admit_key(&self, key: K, now: Duration) -> Result<(), Duration> {
         // A panic elsewhere leaves the numbers as good as they were.
         let mut ahead_until = self.ahead_until.lock().unwrap_or_else(PoisonError::into_inner);
         if ahead_until.len() >= self.addresses_max && !ahead_until.contains_key(&key) {
             ahead_until.retain(|_, until| *until > now);
-            // Whoever has this many addresses is not held by a limit on each; the others should not suffer for it.
+            // A client with this many addresses is not held by a limit on each; others should not suffer for it.
             if ahead_until.len() >= self.addresses_max {
                 return Ok(());
             }

@@ -108,7 +108,7 @@ pub(crate) async fn serve(
             async move {
                 let Some(busy) = busy else { return Ok(crowded()) };
                 let response = app.oneshot(request).await;
-                response.map(|response| response.map(|body| Body::new(Counted { body, _busy: busy })))
+                response.map(|response| response.map(|body| Body::new(BusyBody { body, _busy: busy })))
             }
         });
         let connection = http.serve_connection(TokioIo::new(connection), service);
@@ -124,12 +124,12 @@ pub(crate) async fn serve(
 }
 
 /// An answer on its way, which keeps its connection from being taken for idle.
-struct Counted {
+struct BusyBody {
     body: Body,
     _busy: Busy,
 }
 
-impl HttpBody for Counted {
+impl HttpBody for BusyBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
     use crate::config::ServeConfig;
-    use crate::http::ranges::{Cache, Thing, answer};
+    use crate::http::ranges::{Cache, Representation, answer};
     use crate::secret::{Key, KeyRing};
     use crate::state::AppState;
 
@@ -259,13 +259,13 @@ mod tests {
         (TcpStream::connect(address).await.unwrap(), state, stop_tx, server)
     }
 
-    async fn ask(connection: &mut TcpStream, headers: &str) {
+    async fn send(connection: &mut TcpStream, headers: &str) {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n");
         connection.write_all(request.as_bytes()).await.unwrap();
     }
 
     /// Everything until the connection ends.
-    async fn hear(connection: &mut TcpStream) -> String {
+    async fn receive(connection: &mut TcpStream) -> String {
         let mut answer = Vec::new();
         let heard = tokio::time::timeout(Duration::from_secs(20), connection.read_to_end(&mut answer)).await;
         // A connection that was cut may end in an error; what came before is what counts.
@@ -282,7 +282,7 @@ mod tests {
             "done"
         });
         let (mut connection, state, stop, server) = start(slow, grace_s).await;
-        ask(&mut connection, "").await;
+        send(&mut connection, "").await;
         begun.recv().await.unwrap();
         assert!(!state.health.is_stopping());
         stop.send(()).unwrap();
@@ -295,7 +295,7 @@ mod tests {
     async fn a_request_that_has_begun_is_finished() {
         let (stopped, mut connection) = stop_in_the_middle(Duration::from_millis(100), 60).await;
         assert_eq!(stopped, Stopped::Cleanly);
-        let answer = hear(&mut connection).await;
+        let answer = receive(&mut connection).await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
     }
 
@@ -306,24 +306,27 @@ mod tests {
     }
 
     /// A thousand bytes, of which those after `good` cannot be read.
-    fn thing_broken_after(good: u64) -> axum::routing::MethodRouter {
+    fn representation_broken_after(good: u64) -> axum::routing::MethodRouter {
         get(move |method: Method, headers: HeaderMap| async move {
             let cache = Cache::Revalidate;
-            let thing = Thing { total_bytes: 1000, etag: "t".into(), content_type: "text/plain", cache };
-            let response: axum::http::Response<Body> = answer(&method, &headers, &thing, move |range| {
-                let piece =
-                    |at| if at < good { Ok(Bytes::from_static(b"x")) } else { Err(io::Error::other("disk")) };
-                stream::iter(range.map(piece).collect::<Vec<_>>()).boxed()
-            });
+            let representation =
+                Representation { total_bytes: 1000, etag: "t".into(), content_type: "text/plain", cache };
+            let response: axum::http::Response<Body> =
+                answer(&method, &headers, &representation, move |range| {
+                    let piece = |at| {
+                        if at < good { Ok(Bytes::from_static(b"x")) } else { Err(io::Error::other("disk")) }
+                    };
+                    stream::iter(range.map(piece).collect::<Vec<_>>()).boxed()
+                });
             response
         })
     }
 
     #[tokio::test]
     async fn ranges_go_out_with_a_length_and_not_in_chunks() {
-        let (mut connection, _, _stop, _) = start(thing_broken_after(1000), 0).await;
-        ask(&mut connection, "Range: bytes=0-9,20-29\r\n").await;
-        let answer = hear(&mut connection).await;
+        let (mut connection, _, _stop, _) = start(representation_broken_after(1000), 0).await;
+        send(&mut connection, "Range: bytes=0-9,20-29\r\n").await;
+        let answer = receive(&mut connection).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let head = head.to_ascii_lowercase();
         assert!(head.starts_with("http/1.1 206") && !head.contains("transfer-encoding"), "{head}");
@@ -333,9 +336,9 @@ mod tests {
     #[tokio::test]
     async fn bytes_that_cannot_be_read_break_the_transfer_off() {
         // Whether anything was on its way before the error is up to the library; what matters is that it is not whole.
-        let (mut connection, _, _stop, _) = start(thing_broken_after(15), 0).await;
-        ask(&mut connection, "Range: bytes=10-29\r\n").await;
-        let answer = hear(&mut connection).await;
+        let (mut connection, _, _stop, _) = start(representation_broken_after(15), 0).await;
+        send(&mut connection, "Range: bytes=10-29\r\n").await;
+        let answer = receive(&mut connection).await;
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         assert!(body.len() < 20 && !answer.contains("chunked"), "{answer}");
     }

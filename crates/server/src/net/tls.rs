@@ -1,4 +1,4 @@
-//! TLS: the certificate that is shown, read again when told to.
+//! TLS: the certificate that is current, read again when told to.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,26 +58,26 @@ pub enum TlsError {
 #[derive(Clone)]
 pub struct Tls {
     files: TlsFiles,
-    shown: Arc<Shown>,
+    current: Arc<CurrentCertificate>,
     acceptor: TlsAcceptor,
 }
 
 impl Tls {
     /// Reads the files.
     pub fn open(files: &TlsFiles) -> Result<Self, TlsError> {
-        let shown = Arc::new(Shown(RwLock::new(Arc::new(read(files)?))));
+        let current = Arc::new(CurrentCertificate(RwLock::new(Arc::new(read(files)?))));
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|source| TlsError::Refused { cert: files.cert.clone(), source })?;
-        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::clone(&shown) as _);
+        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::clone(&current) as _);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { files: files.clone(), shown, acceptor: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Self { files: files.clone(), current, acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
 
     /// Reads the files again: new connections get what they hold now. Files that cannot be used change nothing.
     pub fn reload(&self) -> Result<(), TlsError> {
         let read = Arc::new(read(&self.files)?);
-        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = read;
+        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl Tls {
         let cert = key.end_entity_cert().and_then(ParsedCertificate::try_from).map_err(refused)?;
         let at = UnixTime::since_unix_epoch(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
-        // Who signed it does not matter here, so nobody is trusted: only its times are looked at, which comes first.
+        // Only the validity period is checked (webpki checks it before the issuer), so an empty trust store is enough.
         let roots = RootCertStore::empty();
         match verify_server_cert_signed_by_trust_anchor(&cert, &roots, &[], at, algorithms) {
             Err(
@@ -114,19 +114,19 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// The certificate that is shown, whatever name the client asks for.
-struct Shown(RwLock<Arc<CertifiedKey>>);
+/// The current certificate, for every name that clients request.
+struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // A panic elsewhere leaves a whole certificate behind: it is replaced at once or not at all.
         Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-impl std::fmt::Debug for Shown {
+impl std::fmt::Debug for CurrentCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shown(..)")
+        f.write_str("CurrentCertificate(..)")
     }
 }
 

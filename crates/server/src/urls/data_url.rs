@@ -1,4 +1,4 @@
-//! Data URLs signed by the server: whoever has one may read these bytes of this object until it expires.
+//! Data URLs signed by the server: the holder of one may read these bytes of this object until it expires.
 //!
 //! Such a URL carries everything needed to check it, so any server with the key answers it without asking the
 //! catalog, and it is fetched without a token:
@@ -63,20 +63,20 @@ impl fmt::Display for DataKey {
 
 /// What a request on a data URL may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataGrant {
+pub(crate) struct DataGrant {
     /// Of which object.
-    pub key: DataKey,
-    /// Which bytes, as they were asked for: each a member of the signed set, none twice.
-    pub ranges: Vec<HttpRange>,
+    pub(crate) key: DataKey,
+    /// Which bytes, as they were requested: each a member of the signed set, none twice.
+    pub(crate) ranges: Vec<HttpRange>,
     /// Until when, in Unix seconds.
-    pub expires_s: u64,
+    pub(crate) expires_s: u64,
     /// Whether caches that serve others must not keep the answer.
-    pub is_private: bool,
+    pub(crate) is_private: bool,
 }
 
 /// Why a data URL opens nothing. On the wire all are 403, which makes clients ask for a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// Not the form of a data URL.
     #[error("this is not a data URL")]
     Malformed,
@@ -89,17 +89,17 @@ pub enum Refusal {
     /// Too old.
     #[error("the URL has expired")]
     Expired,
-    /// No bytes were asked for; the whole object is never granted.
+    /// No bytes were requested; the whole object is never granted.
     #[error("the request must say in a Range header which of the signed ranges it wants")]
     NoRange,
-    /// Bytes were asked for that the URL was not signed for.
+    /// Bytes were requested that the URL was not signed for.
     #[error("the URL was signed for other ranges")]
     OutOfRange,
 }
 
 impl Refusal {
     /// The code it is sent with.
-    pub fn code(self) -> ErrorCode {
+    pub(crate) fn code(self) -> ErrorCode {
         match self {
             Self::Malformed | Self::UnknownKey | Self::Signature | Self::NoRange => ErrorCode::Forbidden,
             Self::Expired | Self::OutOfRange => ErrorCode::UrlExpired,
@@ -117,7 +117,7 @@ pub struct RangeCount {
     pub max: usize,
 }
 
-/// Signs data URLs, and tells which were.
+/// Signs and verifies data URLs.
 #[derive(Debug, Clone)]
 pub struct Signer {
     /// By id, the signing one first.
@@ -161,7 +161,7 @@ impl Signer {
     ///
     /// A URL opens single members of its set and lists of them. A part of a member is refused too: so the answers that
     /// a cache may have to hold for one URL stay few, and what was granted is what is read.
-    pub fn verify(
+    pub(crate) fn verify(
         &self,
         path: &str,
         query: &str,
@@ -212,7 +212,7 @@ impl<'a> Signed<'a> {
     }
 }
 
-/// The ranges a header asks for, when each is in the set and none comes twice.
+/// The ranges of a header, when each is in the set and none comes twice.
 fn requested(set: &[HttpRange], header: &str) -> Result<Vec<HttpRange>, Refusal> {
     let ranges = parse_bounded_ranges(header, set.len()).map_err(|_| Refusal::OutOfRange)?;
     let all_members = ranges.iter().all(|range| set.binary_search(range).is_ok());
@@ -222,7 +222,7 @@ fn requested(set: &[HttpRange], header: &str) -> Result<Vec<HttpRange>, Refusal>
     Ok(ranges)
 }
 
-/// The ranges as a set: ascending, each once. Neighbours stay apart, for each is asked for by itself.
+/// The ranges as a set: ascending, each once. Neighbours stay apart, for each is requested by itself.
 fn canonical(ranges: &[HttpRange]) -> Vec<HttpRange> {
     let mut set = ranges.to_vec();
     set.sort_unstable();

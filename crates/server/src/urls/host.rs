@@ -4,7 +4,7 @@
 //! | | from the server | from the bucket |
 //! |---|---|---|
 //! | ranges of a URL | many, one by one or together | one |
-//! | asked for with another range | refused | refused |
+//! | requested with another range | refused | refused |
 //! | expires | `url_ttl_s` from now or a little later, on a round time | `url_ttl_s` from when it was signed |
 //! | the same for everybody | for an eighth of its life | for an eighth of its life, at each server |
 //! | may be kept by caches, of public repositories | until it expires | until it expires |
@@ -172,7 +172,7 @@ impl Urls<'_> {
     }
 }
 
-/// Signs with the bucket's keys, and remembers for a while what it signed: so that everyone who may read the same range
+/// Signs with the bucket's keys, and caches for a while what it signed: so that everyone who may read the same range
 /// gets the same URL, and caches on the way have a use.
 #[derive(Clone)]
 pub struct BucketUrls {
@@ -220,7 +220,7 @@ impl fmt::Debug for BucketUrls {
     }
 }
 
-/// A URL of an object that is not there: to see whether signing works, and what the bucket is called.
+/// A URL of an object that does not exist: to see whether signing works, and what the bucket is called.
 async fn sample(objects: &Objects) -> store::Result<Option<String>> {
     let range = std::slice::from_ref(&(0..1));
     let urls = objects.presign(&ObjectKey::Shard(ShardHash::ZERO), range, Duration::from_secs(1)).await?;

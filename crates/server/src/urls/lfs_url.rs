@@ -104,7 +104,7 @@ mod tests {
     use crate::secret::Key;
 
     #[test]
-    fn a_signature_is_for_one_thing_and_one_time() {
+    fn a_signature_is_for_one_object_and_one_time() {
         let signer = LfsSigner::new(&KeyRing::new(Key::new([7; 32])));
         let signed = Signed {
             action: Action::Download,

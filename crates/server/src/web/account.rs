@@ -1,4 +1,4 @@
-//! Somebody's own page: their tokens and their password.
+//! The account page of a user: tokens and password.
 
 use askama::Template;
 use axum::body::Body;
@@ -11,7 +11,7 @@ use crate::auth::{Origin, password};
 use crate::data_dir::DataDir;
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
-use crate::web::session::{self, Sent, see_other};
+use crate::web::session::{self, SubmittedForm, see_other};
 use crate::web::text;
 use crate::web::visit::Visit;
 
@@ -54,7 +54,7 @@ async fn page(visit: &Visit, made: Option<String>) -> Result<Response<Body>, Api
 }
 
 /// `POST /-/account/{action}`.
-pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
+pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError> {
     let visit = &sent.visit;
     session::require_password_session(visit).await?;
     let name = visit.name()?.to_owned();
@@ -72,8 +72,8 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
             let days = days(&sent)?;
             let expires_s = (days > 0).then(|| now_s.saturating_add(days.min(DAYS_MAX) * 86_400));
             let token = personal_token::make();
-            let wanted = NewToken { label, subject: name, rights, bound: who.bound(), expires_s };
-            let mut row = wanted.row(&token, now_s);
+            let new_token = NewToken { label, subject: name, rights, bound: who.bound(), expires_s };
+            let mut row = new_token.row(&token, now_s);
             row.session = session::id(visit).await?;
             store.catalog().tokens().add(&row).await?;
             page(visit, Some(token.expose().clone())).await
@@ -97,8 +97,8 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
                 return Err(ApiError::invalid("the old password is another").into());
             }
             let hash = password::hash(sent.field("new")?).map_err(ApiError::invalid)?;
-            let kept = session::id(visit).await?;
-            store.set_password(&name, Some(&hash), kept.as_deref()).await?;
+            let session = session::id(visit).await?;
+            store.set_password(&name, Some(&hash), session.as_deref()).await?;
             Ok(see_other("/-/account?changed"))
         }
         _ => Err(ApiError::invalid("no such action").into()),
@@ -112,7 +112,7 @@ impl Account {
 }
 
 /// Days until a token ends; 0 for never.
-pub(super) fn days(sent: &Sent) -> Result<u64, ApiError> {
+pub(super) fn days(sent: &SubmittedForm) -> Result<u64, ApiError> {
     let text = sent.form.value("days").map(str::trim).unwrap_or_default();
     let expected =
         || ApiError::invalid(format!("days: expected a number from 0, which means never, to {DAYS_MAX}"));

@@ -1,4 +1,4 @@
-//! The page of whoever keeps the server: people, organisations, tokens, the trash.
+//! The page for administrators: users, organisations, tokens, the trash.
 
 use askama::Template;
 use axum::body::Body;
@@ -14,7 +14,7 @@ use crate::data_dir::DataDir;
 use crate::http::error::ApiError;
 use crate::web::account::{DAYS_MAX, LABEL_MAX, bound, days};
 use crate::web::page::{Frame, answer};
-use crate::web::session::{self, Sent, see_other};
+use crate::web::session::{self, SubmittedForm, see_other};
 use crate::web::text;
 use crate::web::visit::Visit;
 
@@ -60,7 +60,7 @@ async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<
 #[template(path = "audit.html")]
 struct Audit {
     frame: Frame,
-    deeds: Vec<DeedRow>,
+    events: Vec<DeedRow>,
     /// The page after this one begins below this number.
     next: Option<u64>,
 }
@@ -69,14 +69,14 @@ struct Audit {
 pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, ApiError> {
     visit.require_admin()?;
     let before = visit.query.number("before");
-    let query = DeedQuery { before, limit: DEEDS_MAX, ..DeedQuery::default() };
-    let deeds = visit.store.catalog().keep().deeds(&query).await?;
-    let next = deeds.last().filter(|_| deeds.len() as u64 == DEEDS_MAX).map(|last| last.id);
-    Ok(answer(&Audit { frame: Frame::new(&visit, "admin", "Audit log"), deeds, next }))
+    let query = DeedQuery { before, limit: EVENTS_MAX, ..DeedQuery::default() };
+    let events = visit.store.catalog().keep().deeds(&query).await?;
+    let next = events.last().filter(|_| events.len() as u64 == EVENTS_MAX).map(|last| last.id);
+    Ok(answer(&Audit { frame: Frame::new(&visit, "admin", "Audit log"), events, next }))
 }
 
 /// `POST /-/admin/{action}`.
-pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
+pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError> {
     let visit = &sent.visit;
     visit.require_admin()?;
     let (store, now_s) = (&visit.store, visit.state.now_s());
@@ -106,19 +106,19 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
                 "" => None,
                 chosen => Some(password::hash(chosen).map_err(ApiError::invalid)?),
             };
-            let kept = (visit.name()? == name).then_some(session::id(visit).await?).flatten();
-            store.set_password(name, hash.as_deref(), kept.as_deref()).await?;
+            let session = (visit.name()? == name).then_some(session::id(visit).await?).flatten();
+            store.set_password(name, hash.as_deref(), session.as_deref()).await?;
         }
         "token" => {
             let user = store.spelled_namespace(sent.field("user")?).await?;
-            let (mut wanted, token) = (new_token(&sent, user, now_s)?, personal_token::make());
-            let owner = store.hub().namespace(&wanted.subject).await?;
+            let (mut new_token, token) = (token_of_form(&sent, user, now_s)?, personal_token::make());
+            let owner = store.hub().namespace(&new_token.subject).await?;
             // A user's token is limited by what the user may do; any other name needs a bound.
             if owner.is_some_and(|owner| !owner.is_organisation) {
-                wanted.bound = Bound::Everywhere;
+                new_token.bound = Bound::Everywhere;
             }
-            let subject = wanted.subject.clone();
-            store.catalog().tokens().add(&wanted.row(&token, now_s)).await?;
+            let subject = new_token.subject.clone();
+            store.catalog().tokens().add(&new_token.row(&token, now_s)).await?;
             return page(visit, Some((subject, token.expose().clone()))).await;
         }
         "revoke" => {
@@ -157,7 +157,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
 }
 
 /// A name that was typed once more to confirm what cannot be undone.
-fn confirmed<'a>(sent: &'a Sent, field: &str) -> Result<&'a str, ApiError> {
+fn confirmed<'a>(sent: &'a SubmittedForm, field: &str) -> Result<&'a str, ApiError> {
     let name = sent.field(field)?;
     match sent.form.value("confirm").map(str::trim) == Some(name) {
         true => Ok(name),
@@ -166,7 +166,7 @@ fn confirmed<'a>(sent: &'a Sent, field: &str) -> Result<&'a str, ApiError> {
 }
 
 /// A number of gigabytes in a form, as bytes; `None` for no limit.
-fn gigabytes(sent: &Sent, name: &str) -> Result<Option<u64>, ApiError> {
+fn gigabytes(sent: &SubmittedForm, name: &str) -> Result<Option<u64>, ApiError> {
     let text = sent.form.value(name).map(str::trim).unwrap_or_default();
     match text.parse::<f64>() {
         _ if text.is_empty() => Ok(None),
@@ -186,10 +186,10 @@ fn limit(bytes: &Option<u64>) -> String {
 }
 
 /// Lines of the audit log on a page.
-const DEEDS_MAX: u64 = 100;
+const EVENTS_MAX: u64 = 100;
 
-/// The token a form asks for.
-fn new_token(sent: &Sent, subject: String, now_s: u64) -> Result<NewToken, ApiError> {
+/// The token of a form.
+fn token_of_form(sent: &SubmittedForm, subject: String, now_s: u64) -> Result<NewToken, ApiError> {
     let (rights, everywhere) = match sent.field("rights")? {
         "read" => (Rights::Read, false),
         "write" => (Rights::Write, false),

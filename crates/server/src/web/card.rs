@@ -12,16 +12,16 @@ use store::repo::listing::Item;
 use crate::http::error::ApiError;
 use crate::render::{Card, CardKey, NotRendered};
 use crate::web::html_limits::well_formed;
-use crate::web::repo::Place;
+use crate::web::repo::RepoView;
 use crate::web::text::as_text;
 use crate::web::visit::Visit;
 use crate::web::{read_file, repo};
 
-/// A card, or why it is not shown.
-pub(super) type Shown = Result<Arc<Card>, NotRendered>;
+/// A card, or why it is not head.
+pub(super) type RenderedCard = Result<Arc<Card>, NotRendered>;
 
 /// The README of a place's folder.
-pub(super) async fn of_folder(visit: &Visit, place: &Place) -> Result<Option<Shown>, ApiError> {
+pub(super) async fn of_folder(visit: &Visit, place: &RepoView) -> Result<Option<RenderedCard>, ApiError> {
     let folder = if place.path.is_empty() { String::new() } else { format!("{}/", place.path) };
     let path = format!("{folder}README.md");
     let found = visit.store.find_path(place.repo.id, place.commit, &path).await?;
@@ -32,10 +32,10 @@ pub(super) async fn of_folder(visit: &Visit, place: &Place) -> Result<Option<Sho
 /// A Markdown file, of which no more than `bytes_max` are read; `None` for one that is no text.
 pub(super) async fn of_file(
     visit: &Visit,
-    place: &Place,
+    place: &RepoView,
     item: &Item,
     bytes_max: u64,
-) -> Result<Option<Shown>, ApiError> {
+) -> Result<Option<RenderedCard>, ApiError> {
     let key = CardKey {
         repo: place.repo.id,
         name: place.name().clone(),
@@ -195,7 +195,7 @@ fn sanitised(html: &str, links: &Arc<Links>) -> String {
     described(&clean)
 }
 
-/// Gives pictures without a description an empty one: whoever hears the page need not hear their address.
+/// Gives pictures without a description an empty one: screen readers need not read their address.
 fn described(html: &str) -> String {
     let mut parts = html.split("<img");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -314,11 +314,11 @@ mod tests {
         cards.push(format!("{}\n{}\n{}", "|a".repeat(500), "|-".repeat(500), "|\n".repeat(100_000)));
         cards.push(format!("<a href=\"{}\">", "../".repeat(80_000)));
         for text in cards {
-            let (start, shown) = (std::time::Instant::now(), text.chars().take(30).collect::<String>());
+            let (start, head) = (std::time::Instant::now(), text.chars().take(30).collect::<String>());
             let card = render(&text, &links(""));
             // Debug builds on busy machines; unlimited work took ten times this and more.
-            assert!(start.elapsed().as_secs() < 5, "{shown}: {:?}", start.elapsed());
-            assert!(card.html.len() < 8 << 20, "{shown}: {} bytes", card.html.len());
+            assert!(start.elapsed().as_secs() < 5, "{head}: {:?}", start.elapsed());
+            assert!(card.html.len() < 8 << 20, "{head}: {} bytes", card.html.len());
         }
     }
 
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_cards_look_as_written() {
+    fn ordinary_cards_are_rendered_as_written() {
         let text = "# T\n\n<p align=center><img src=a.png width=10></p>\n\n- a\n- b\n\n|a|b|\n|-|-|\n|1|<br>|\n\n<details><summary>s</summary>\n\n*x* `<y>` a < b\n\n</details>\n<script>z</script>";
         let html = render(text, &links("")).html;
         for part in [

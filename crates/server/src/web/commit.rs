@@ -10,7 +10,7 @@ use xet::wire::ErrorCode;
 
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
-use crate::web::repo::{CommitLine, Place, short, url};
+use crate::web::repo::{CommitLine, RepoView, short, url};
 use crate::web::visit::Visit;
 use crate::web::{line_diff, read_file, repo, text};
 
@@ -18,7 +18,7 @@ use crate::web::{line_diff, read_file, repo, text};
 #[template(path = "commit.html")]
 struct CommitPage {
     frame: Frame,
-    place: Place,
+    place: RepoView,
     now_s: u64,
     line: CommitLine,
     description: String,
@@ -69,7 +69,7 @@ impl CommitPage {
 
 /// `GET /{repo}/commit/{revision}`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
-    let place = Place::of(&visit).await?;
+    let place = RepoView::of(&visit).await?;
     let repo = &place.repo;
     let commit = visit.store.commit_object(repo.id, place.commit).await?;
     let before = match commit.parents.first() {
@@ -78,7 +78,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     };
     let page = usize::try_from(visit.query.number("p").unwrap_or(0)).unwrap_or(usize::MAX);
     if page > PAGES_MAX {
-        return Err(ApiError::invalid("there are not so many pages").into());
+        return Err(ApiError::invalid("there are fewer pages").into());
     }
     let skip = page * CHANGES_MAX;
     let (found, is_more) = visit.store.changes(repo.id, before, commit.tree, skip, CHANGES_MAX).await?;
@@ -117,7 +117,7 @@ fn compare(compared: Vec<Compared>) -> Vec<Changed> {
 /// Both sides of a change, where they are small texts and the page has room.
 async fn texts(
     visit: &Visit,
-    place: &Place,
+    place: &RepoView,
     change: &Change,
     left_bytes: &mut u64,
 ) -> Result<Option<[String; 2]>, ApiError> {

@@ -37,7 +37,7 @@ struct Server {
     growth: Growth,
     largest: Vec<Large>,
     /// The last sweeps and verifications.
-    deeds: Vec<DeedRow>,
+    events: Vec<DeedRow>,
 }
 
 /// A large file.
@@ -128,7 +128,7 @@ impl Dedup {
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     home::measure(&visit).await;
     let query = BrowseQuery {
-        private_of: visit.private_of(),
+        private_of: visit.visible_private_namespaces(),
         order: Order::Size,
         limit: REPOS_MAX,
         ..BrowseQuery::default()
@@ -147,7 +147,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
 async fn server(visit: &Visit) -> Result<Server, ApiError> {
     let (store, browse) = (&visit.store, visit.store.browse());
     let counts = store.catalog().counts().await?;
-    let files = browse.largest_files(visit.private_of().as_deref(), FILES_MAX).await?;
+    let files = browse.largest_files(visit.visible_private_namespaces().as_deref(), FILES_MAX).await?;
     let hashes: Vec<_> = files.iter().map(|(file, ..)| *file).collect();
     let lonely = store.lonely_bytes(&hashes).await?;
     let mut paths = std::collections::HashMap::new();
@@ -170,7 +170,7 @@ async fn server(visit: &Visit) -> Result<Server, ApiError> {
         let lonely_bytes = lonely.get(&file).copied().unwrap_or(0);
         largest.push(Large { title, url, bytes, lonely_bytes });
     }
-    let deeds = DeedQuery { limit: DEEDS_MAX, is_upkeep: true, ..DeedQuery::default() };
+    let events = DeedQuery { limit: EVENTS_MAX, is_upkeep: true, ..DeedQuery::default() };
     largest.sort_by_key(|file| std::cmp::Reverse(file.lonely_bytes));
     Ok(Server {
         logical_bytes: store.catalog().care().logical_bytes().await?,
@@ -180,13 +180,13 @@ async fn server(visit: &Visit) -> Result<Server, ApiError> {
         upkeep: browse.upkeep().await?,
         growth: Growth::of(browse.growth().await?),
         largest,
-        deeds: store.catalog().keep().deeds(&deeds).await?,
+        events: store.catalog().keep().deeds(&events).await?,
     })
 }
 
 const REPOS_MAX: u64 = 20;
 const FILES_MAX: u64 = 20;
-const DEEDS_MAX: u64 = 10;
+const EVENTS_MAX: u64 = 10;
 const DAYS_MAX: usize = 30;
 const DAY_S: u64 = 86_400;
 /// The plot's size.

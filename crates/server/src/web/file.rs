@@ -11,7 +11,7 @@ use crate::web::file_map::{self, FileMap};
 use crate::web::pack::{self, Pack};
 use crate::web::page::{Frame, answer};
 use crate::web::preview::{self, Preview};
-use crate::web::repo::Place;
+use crate::web::repo::RepoView;
 use crate::web::text;
 use crate::web::visit::Visit;
 
@@ -19,7 +19,7 @@ use crate::web::visit::Visit;
 #[template(path = "file.html")]
 struct FilePage {
     frame: Frame,
-    place: Place,
+    place: RepoView,
     item: Item,
     hashes: Vec<(&'static str, String)>,
     preview: Preview,
@@ -41,7 +41,7 @@ impl FilePage {
 
 /// `GET /{repo}/blob/{revision}/{path}`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
-    let place = Place::of(&visit).await?;
+    let place = RepoView::of(&visit).await?;
     let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
     let item =
         item.filter(|item| item.mode.is_blob()).ok_or_else(|| ApiError::entry_not_found(&place.path))?;
@@ -50,14 +50,14 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
         hashes.push(("SHA-256", pointer::hex(&linked.sha256)));
         hashes.push(("XET", linked.file.to_string()));
     }
-    let (mut shown, mut opened) = (Preview::Nothing(String::new()), None);
+    let (mut displayed, mut opened) = (Preview::Nothing(String::new()), None);
     if pack::is_pack(&place.path) {
         match pack::of(&visit, &place, &item).await? {
             Ok(pack) => opened = Some(pack),
-            Err(why) => shown = Preview::Nothing(why),
+            Err(why) => displayed = Preview::Nothing(why),
         }
     } else {
-        shown = preview::of(&visit, &place, &item).await?;
+        displayed = preview::of(&visit, &place, &item).await?;
     }
     let map = match &item.linked {
         Some(linked) if linked.bytes > 0 => Some(file_map::of(&visit, &place, linked.file).await?),
@@ -66,5 +66,5 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let frame =
         Frame::new(&visit, place.section(), format!("{} in {}", place.file_name(), place.name().id()));
     let page = preview::page(&visit);
-    Ok(answer(&FilePage { frame, place, item, hashes, preview: shown, pack: opened, map, page }))
+    Ok(answer(&FilePage { frame, place, item, hashes, preview: displayed, pack: opened, map, page }))
 }

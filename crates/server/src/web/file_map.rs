@@ -13,8 +13,8 @@ use xet::wire::ErrorCode;
 use xet::{FileHash, XorbHash};
 
 use crate::http::error::ApiError;
-use crate::hub::request::Asked;
-use crate::web::repo::{Place, short, url};
+use crate::hub::request::HubRequest;
+use crate::web::repo::{RepoView, short, url};
 use crate::web::text;
 use crate::web::visit::Visit;
 
@@ -75,9 +75,9 @@ impl FileMap {
 }
 
 /// The map of a large file.
-pub(super) async fn of(visit: &Visit, place: &Place, file: FileHash) -> Result<FileMap, ApiError> {
-    let found = visit.store.neighbours(&Asked::grant(&place.repo)?, file).await?;
-    let mut seen = Seen::new(visit);
+pub(super) async fn of(visit: &Visit, place: &RepoView, file: FileHash) -> Result<FileMap, ApiError> {
+    let found = visit.store.neighbours(&HubRequest::grant(&place.repo)?, file).await?;
+    let mut seen = VisibleRepos::new(visit);
     let mut others: Vec<(FileRow, RepoRow)> = Vec::new();
     for (row, scopes) in found.others {
         for scope in scopes {
@@ -130,13 +130,13 @@ fn name_of(scope_repo: &str) -> &str {
     scope_repo.split_once('/').map_or("", |(_, name)| name)
 }
 
-/// Repositories the visitor may see, each looked up once.
-struct Seen<'a> {
+/// Repositories the visitor may see, each paths_by_repo up once.
+struct VisibleRepos<'a> {
     visit: &'a Visit,
     repos: HashMap<RepoName, Option<RepoRow>>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> VisibleRepos<'a> {
     fn new(visit: &'a Visit) -> Self {
         Self { visit, repos: HashMap::new() }
     }
@@ -284,12 +284,12 @@ struct Paths {
     here: HashMap<FileHash, Oid>,
     /// The place's repository.
     repo: RepoId,
-    looked: HashMap<String, HashMap<FileHash, String>>,
+    paths_by_repo: HashMap<String, HashMap<FileHash, String>>,
 }
 
 impl Paths {
     /// Looks through the last commits for earlier versions of the place's file.
-    async fn of(visit: &Visit, place: &Place) -> Result<Self, ApiError> {
+    async fn of(visit: &Visit, place: &RepoView) -> Result<Self, ApiError> {
         let mut here = HashMap::new();
         let (past, _) = visit.store.history(place.repo.id, place.commit, 0, VERSIONS_MAX).await?;
         for commit in past {
@@ -298,7 +298,7 @@ impl Paths {
                 here.insert(linked.file, commit.oid);
             }
         }
-        Ok(Self { here, repo: place.repo.id, looked: HashMap::new() })
+        Ok(Self { here, repo: place.repo.id, paths_by_repo: HashMap::new() })
     }
 
     async fn describe(
@@ -309,11 +309,11 @@ impl Paths {
         bytes: u64,
     ) -> Result<Other, ApiError> {
         let name = repo.name.to_string();
-        if !self.looked.contains_key(&name) && self.looked.len() < REPOS_MAX {
+        if !self.paths_by_repo.contains_key(&name) && self.paths_by_repo.len() < REPOS_MAX {
             let paths = paths_in(visit, repo).await?;
-            self.looked.insert(name.clone(), paths);
+            self.paths_by_repo.insert(name.clone(), paths);
         }
-        let path = self.looked.get(&name).and_then(|paths| paths.get(&file));
+        let path = self.paths_by_repo.get(&name).and_then(|paths| paths.get(&file));
         let same_repo = self.repo == repo.id;
         let version = self.here.get(&file).filter(|_| same_repo && path.is_none());
         Ok(match (path, version) {

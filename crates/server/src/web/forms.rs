@@ -28,7 +28,7 @@ const FORMS: &[(&str, &[&str])] = &[
     ("undelete", &["revision", "path", "as"]),
 ];
 
-/// Refuses a field that the form at this path does not have, and one that is there twice. What has no form has no fields to
+/// Refuses a field that the form at this path does not have, and one that is repeated. What has no form has no fields to
 /// compare with.
 pub(super) fn check(path: &str, form: &Query) -> Result<(), ApiError> {
     let fits = |name: &str| path == name || !path.starts_with("/-/") && path.rsplit('/').next() == Some(name);

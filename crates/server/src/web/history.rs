@@ -6,7 +6,7 @@ use axum::http::Response;
 
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
-use crate::web::repo::{CommitLine, Place};
+use crate::web::repo::{CommitLine, RepoView};
 use crate::web::visit::Visit;
 use crate::web::{repo, text, undelete};
 
@@ -14,7 +14,7 @@ use crate::web::{repo, text, undelete};
 #[template(path = "history.html")]
 struct HistoryPage {
     frame: Frame,
-    place: Place,
+    place: RepoView,
     now_s: u64,
     total: u64,
     commits: Vec<CommitLine>,
@@ -26,7 +26,7 @@ struct HistoryPage {
 
 /// `GET /{repo}/commits/{revision}`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
-    let place = Place::of(&visit).await?;
+    let place = RepoView::of(&visit).await?;
     let page: u64 = visit.query.number("p").unwrap_or(0);
     let skip = page.saturating_mul(COMMITS_MAX);
     let (past, total) = visit.store.history(place.repo.id, place.commit, skip, COMMITS_MAX).await?;
@@ -34,7 +34,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let newer = page.checked_sub(1).map(url);
     let older = (skip.saturating_add(COMMITS_MAX) < total).then(|| url(page.saturating_add(1)));
     let frame = Frame::new(&visit, place.section(), format!("History of {}", place.name().id()));
-    let undelete = visit.require_write(place.name()).is_ok().then(|| undelete::page_of(place.name()));
+    let undelete = visit.require_create(place.name()).is_ok().then(|| undelete::page_of(place.name()));
     let commits = past.into_iter().map(CommitLine::from).collect();
     let now_s = visit.state.now_s();
     Ok(answer(&HistoryPage { frame, place, now_s, total, commits, newer, older, undelete }))

@@ -96,7 +96,7 @@ pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, ApiEr
     let query = BrowseQuery {
         kind,
         search: Some(search.clone()).filter(|search| !search.is_empty()),
-        private_of: visit.private_of(),
+        private_of: visit.visible_private_namespaces(),
         order,
         skip: page * REPOS_MAX,
         limit: REPOS_MAX,

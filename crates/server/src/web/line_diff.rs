@@ -32,15 +32,15 @@ impl Line {
 /// the pairs of lines that may still be compared for a page: beyond them, lines are removed and added and never moved.
 pub(super) fn hunks(before: &str, after: &str, cells_left: &mut usize) -> Vec<Hunk> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let mut shown = 0;
+    let mut line_count = 0;
     let mut hunks = Vec::new();
     for group in group_diff_ops(compare(&old, &new, cells_left), CONTEXT) {
-        if shown > LINES_MAX {
+        if line_count > LINES_MAX {
             break;
         }
         let all = group.iter().flat_map(|op| lines(op, &old, &new));
-        let lines: Vec<Line> = all.take(LINES_MAX + 1 - shown).collect();
-        shown += lines.len();
+        let lines: Vec<Line> = all.take(LINES_MAX + 1 - line_count).collect();
+        line_count += lines.len();
         hunks.push(Hunk { lines });
     }
     hunks
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(before: &str, after: &str) -> Vec<String> {
+    fn render(before: &str, after: &str) -> Vec<String> {
         let lines = hunks(before, after, &mut { PAGE_CELLS_MAX }).into_iter().flat_map(|hunk| hunk.lines);
         lines.map(|line| format!("{}{}{}", line.number, line.sign, line.text)).collect()
     }
@@ -99,10 +99,10 @@ mod tests {
     fn a_changed_line_stands_with_three_around_it() {
         let before = "a\nb\nc\nd\ne\nf\ng\nh\ni\n";
         let after = before.replace("e\n", "E\nE2\n");
-        assert_eq!(shown(before, &after), ["2 b", "3 c", "4 d", "5-e", "5+E", "6+E2", "7 f", "8 g", "9 h"]);
-        assert_eq!(shown(before, before), [""; 0]);
-        assert_eq!(shown("", "x\n"), ["1+x"]);
-        assert_eq!(shown("x\n", ""), ["1-x"]);
+        assert_eq!(render(before, &after), ["2 b", "3 c", "4 d", "5-e", "5+E", "6+E2", "7 f", "8 g", "9 h"]);
+        assert_eq!(render(before, before), [""; 0]);
+        assert_eq!(render("", "x\n"), ["1+x"]);
+        assert_eq!(render("x\n", ""), ["1-x"]);
     }
 
     #[test]

@@ -92,14 +92,14 @@ impl Source for HubSource {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let wanted = buffer.len() as u64;
-        let spend = |left: u64| left.checked_sub(wanted);
+        let needed = buffer.len() as u64;
+        let spend = |left: u64| left.checked_sub(needed);
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_err() {
             return Err(io::Error::other("more would have to be read of it than a page may"));
         }
-        let end = offset.checked_add(wanted).filter(|end| *end <= self.bytes);
+        let end = offset.checked_add(needed).filter(|end| *end <= self.bytes);
         let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        if wanted == 0 { Ok(()) } else { self.read(offset..end, buffer) }
+        if needed == 0 { Ok(()) } else { self.read(offset..end, buffer) }
     }
 }
 

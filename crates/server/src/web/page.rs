@@ -18,7 +18,7 @@ pub(super) struct Frame {
     pub(super) section: &'static str,
     /// Who is signed in.
     pub(super) who: Option<String>,
-    /// Whether they keep the server.
+    /// Whether the user is an administrator.
     pub(super) is_admin: bool,
     /// Whether they can sign out: a token in a header cannot.
     pub(super) is_signed_in: bool,
@@ -29,12 +29,12 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The frame of a page somebody visits.
+    /// The frame of a page.
     pub(super) fn new(visit: &Visit, section: &'static str, title: impl Into<String>) -> Self {
         Self { title: title.into(), section, ..Self::of(visit.who.as_ref(), visit.session.as_deref()) }
     }
 
-    /// The frame of a page without a title, for somebody.
+    /// The frame of a page without a title, for a caller.
     pub(super) fn of(who: Option<&Principal>, session: Option<&str>) -> Self {
         Self {
             is_admin: who.is_some_and(|who| who.is_admin()),

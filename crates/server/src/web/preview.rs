@@ -1,4 +1,4 @@
-//! Previews: what can be shown of a file from a few of its bytes.
+//! Previews: what can be preview of a file from a few of its bytes.
 
 mod csv;
 mod parquet;
@@ -13,11 +13,11 @@ use store::repo::listing::Item;
 
 use crate::http::error::ApiError;
 use crate::http::media_type::image_type;
-use crate::web::repo::Place;
+use crate::web::repo::RepoView;
 use crate::web::visit::Visit;
 use crate::web::{card, read_file, text};
 
-/// What is shown of a file.
+/// What is preview of a file.
 pub(super) enum Preview {
     /// Text, and whether there is more.
     Text { text: String, is_cut: bool },
@@ -27,7 +27,7 @@ pub(super) enum Preview {
     Tables(Vec<Table>),
     /// A picture, by its URL.
     Image(String),
-    /// Why nothing is shown.
+    /// Why nothing is preview.
     Nothing(String),
 }
 
@@ -41,8 +41,8 @@ pub(super) struct Table {
     pub(super) facts: Vec<(String, String)>,
 }
 
-/// Looks at a file by its name, and at its bytes where that helps.
-pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Preview, ApiError> {
+/// Previews a file by its name, and by its bytes where that helps.
+pub(super) async fn of(visit: &Visit, place: &RepoView, item: &Item) -> Result<Preview, ApiError> {
     let name = place.file_name().to_ascii_lowercase();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     if image_type(&name).is_some() {
@@ -52,7 +52,7 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Prev
         return Ok(Preview::Nothing("The file is empty.".to_owned()));
     }
     let reader = Reader { visit, place, item };
-    let shown = match ending {
+    let preview = match ending {
         "safetensors" => safetensors::table(&reader, page(visit)).await?.map(|table| vec![table]),
         "parquet" => parquet::tables(&reader).await?,
         "md" | "markdown" => {
@@ -69,7 +69,7 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Prev
             return Ok(rendered.unwrap_or_else(|why| Preview::Nothing(why.to_string())));
         }
     };
-    Ok(match shown {
+    Ok(match preview {
         Ok(tables) => Preview::Tables(tables),
         Err(why) => Preview::Nothing(why),
     })
@@ -117,7 +117,7 @@ impl io::Write for Bounded {
     }
 }
 
-/// The page of a long list that is asked for.
+/// The page of a long list that is request for.
 pub(super) fn page(visit: &Visit) -> usize {
     let page = usize::try_from(visit.query.number("p").unwrap_or(0));
     page.unwrap_or(usize::MAX).min(1 << 20)
@@ -126,7 +126,7 @@ pub(super) fn page(visit: &Visit) -> usize {
 /// Reads parts of a file.
 struct Reader<'a> {
     visit: &'a Visit,
-    place: &'a Place,
+    place: &'a RepoView,
     item: &'a Item,
 }
 
@@ -150,7 +150,7 @@ fn cell(text: &str) -> String {
 
 /// What is read of a text.
 const HEAD_BYTES_MAX: u64 = 32 * 1024;
-/// JSON that is longer when it is indented is shown as it is.
+/// JSON that is longer when it is indented is preview as it is.
 const PRETTY_BYTES_MAX: usize = 256 * 1024;
 const CELL_CHARS_MAX: usize = 120;
 const NO_TEXT: &str = "These bytes are not text.";

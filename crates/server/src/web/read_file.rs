@@ -10,7 +10,7 @@ use store::repo::listing::Item;
 use xet::wire::ErrorCode;
 
 use crate::http::error::ApiError;
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::web::visit::Visit;
 
 /// A range of a file that lies in it. What git has is one object of at most 10 MiB, and is read as one.
@@ -20,7 +20,7 @@ pub(super) async fn read(
     item: &Item,
     range: Range<u64>,
 ) -> Result<Bytes, ApiError> {
-    let wanted = range.end.saturating_sub(range.start);
+    let needed = range.end.saturating_sub(range.start);
     let Some(linked) = &item.linked else {
         let gone = || ApiError::new(ErrorCode::Corrupt, "the file's row is gone");
         let row = item.row.as_ref().ok_or_else(gone)?;
@@ -31,11 +31,11 @@ pub(super) async fn read(
         let (start, end) = span.ok_or_else(|| ApiError::invalid("the range is not in the file"))?;
         return Ok(body.slice(start..end));
     };
-    if wanted == 0 {
+    if needed == 0 {
         return Ok(Bytes::new());
     }
-    let _permit = visit.state.answers.acquire(stream_bytes(wanted).saturating_add(wanted)).await?;
-    let grant = Asked::grant(repo)?;
+    let _permit = visit.state.answers.acquire(stream_bytes(needed).saturating_add(needed)).await?;
+    let grant = HubRequest::grant(repo)?;
     let mut pieces = visit.store.content(&grant, linked.file, range).await?;
     let mut bytes = BytesMut::new();
     while let Some(piece) = pieces.try_next().await? {

@@ -11,7 +11,7 @@ use crate::http::error::ApiError;
 use crate::web::visit::Visit;
 
 /// A repository at a revision, and a path in it.
-pub(super) struct Place {
+pub(super) struct RepoView {
     pub(super) repo: RepoRow,
     /// As the URL says it: a branch, a tag or a commit.
     pub(super) revision: String,
@@ -23,10 +23,10 @@ pub(super) struct Place {
     base_url: String,
 }
 
-impl Place {
-    /// What a request is about, for whoever may read it.
+impl RepoView {
+    /// The repository, revision and path of a request; refuses callers who may not read it.
     pub(super) async fn of(visit: &Visit) -> Result<Self, ApiError> {
-        let repo = visit.readable().await?;
+        let repo = visit.require_read().await?;
         let revision = match visit.param("revision") {
             "" => "main",
             revision => revision,
@@ -67,7 +67,7 @@ impl Place {
     }
 
     /// The revision as people say it.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn revision_label(&self) -> String {
         match self.revision == self.commit.to_string() {
             true => short(&self.commit),
             false => self.revision.clone(),

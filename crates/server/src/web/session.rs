@@ -28,7 +28,7 @@ use crate::web::forms;
 use crate::web::page::{Frame, answer};
 use crate::web::visit::Visit;
 
-/// How long somebody stays signed in.
+/// How long a user stays signed in.
 const SESSION_S: u64 = 12 * 3600;
 /// What a session's token is called in lists.
 pub(super) const LABEL: &str = "browser session";
@@ -40,7 +40,7 @@ pub(super) fn is_session(row: &TokenRow) -> bool {
     row.session.as_ref() == Some(&row.id)
 }
 
-/// Refuses whoever only shows a token: it must not become more than it is, such as one that never ends, or a password.
+/// Refuses callers with only a token: it must not become more than it is, such as one that never ends, or a password.
 pub(super) async fn require_password_session(visit: &Visit) -> Result<(), ApiError> {
     if visit.require_admin().is_ok() {
         return Ok(());
@@ -71,15 +71,15 @@ pub(super) async fn id(visit: &Visit) -> Result<Option<String>, ApiError> {
 /// The longest form.
 const FORM_BYTES_MAX: usize = 64 * 1024;
 
-/// A form somebody who is signed in has sent, and which may be believed.
-pub(super) struct Sent {
+/// A form that a page of the server sent for the user who is signed in.
+pub(super) struct SubmittedForm {
     pub(super) visit: Visit,
     /// Where the form came from.
     pub(super) address: IpAddr,
     pub(super) form: Query,
 }
 
-impl Sent {
+impl SubmittedForm {
     /// A field that must be filled in.
     pub(super) fn field(&self, name: &str) -> Result<&str, ApiError> {
         let value = self.form.value(name).map(str::trim).filter(|value| !value.is_empty());
@@ -87,7 +87,7 @@ impl Sent {
     }
 }
 
-impl FromRequest<AppState> for Sent {
+impl FromRequest<AppState> for SubmittedForm {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
@@ -154,7 +154,7 @@ pub(super) async fn enter(
         }
     };
     let Some(Opened { actor, subject, rights, bound, repo_id, ends_s, by }) = entered else {
-        tracing::info!(name, "somebody could not sign in");
+        tracing::info!(name, "a sign-in failed");
         let problem = if token.is_empty() {
             "This name and password do not match."
         } else {
@@ -170,8 +170,8 @@ pub(super) async fn enter(
     // Not longer than what opened it.
     let expires_s = Some(state.now_s().saturating_add(SESSION_S).min(ends_s.unwrap_or(u64::MAX)));
     let label = if token.is_empty() { LABEL_BY_PASSWORD } else { LABEL };
-    let wanted = NewToken { label: label.to_owned(), subject, rights, bound, expires_s };
-    let mut row = wanted.row(&session, state.now_s());
+    let new_token = NewToken { label: label.to_owned(), subject, rights, bound, expires_s };
+    let mut row = new_token.row(&session, state.now_s());
     if let Some(by) = by {
         // So that it ends when that token is revoked.
         row.id = format!("{by}.{}", row.id);
@@ -185,7 +185,7 @@ pub(super) async fn enter(
     Ok(response)
 }
 
-/// What somebody has shown a right to.
+/// What a new session may do.
 struct Opened {
     actor: String,
     subject: String,
@@ -221,7 +221,7 @@ async fn by_token(state: &AppState, token: &str) -> Option<Opened> {
 }
 
 /// `POST /-/sign-out`.
-pub(super) async fn leave(sent: Sent) -> Result<Response<Body>, ApiError> {
+pub(super) async fn leave(sent: SubmittedForm) -> Result<Response<Body>, ApiError> {
     let tokens = sent.visit.store.catalog().tokens();
     if let Some(hash) = sent.visit.session.as_deref().and_then(TokenHash::of)
         && let Some(row) = tokens.by_digest(hash.as_bytes()).await?

@@ -33,8 +33,8 @@ pub(super) fn count(number: impl Borrow<u64>) -> String {
 }
 
 /// A number of things: `1 term`, `2 terms`.
-pub(super) fn counted(number: u64, thing: &str) -> String {
-    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+pub(super) fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// A time for programs: `2026-11-15T22:05:09.000Z`.
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_by_their_largest_unit() {
+    fn times_are_written_in_their_largest_unit() {
         for (passed, text) in
             [(0, "just now"), (60, "1 minute ago"), (7300, "2 hours ago"), (86_400 * 400, "1 year ago")]
         {

@@ -7,7 +7,7 @@ use store::repo::listing::{Item, Page};
 
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
-use crate::web::repo::{CommitLine, Place};
+use crate::web::repo::{CommitLine, RepoView};
 use crate::web::visit::Visit;
 use crate::web::{card, repo, text};
 
@@ -15,13 +15,13 @@ use crate::web::{card, repo, text};
 #[template(path = "tree.html")]
 struct TreePage {
     frame: Frame,
-    place: Place,
+    place: RepoView,
     now_s: u64,
     last: Option<CommitLine>,
     commits: u64,
     items: Vec<Item>,
     next: Option<String>,
-    readme: Option<card::Shown>,
+    readme: Option<card::RenderedCard>,
     may_upload: bool,
 }
 
@@ -43,7 +43,7 @@ impl TreePage {
 
 /// `GET /{repo}`, `GET /{repo}/tree/{revision}[/{path}]`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
-    let place = Place::of(&visit).await?;
+    let place = RepoView::of(&visit).await?;
     let after = visit.query.value("after").map(str::to_owned);
     let page = Page { recursive: false, after: after.clone(), limit: ITEMS_MAX };
     let listing = visit.store.list_folder(place.repo.id, place.commit, &place.path, &page).await?;
@@ -59,7 +59,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let frame = Frame::new(&visit, place.section(), place.name().id());
     let last = last.into_iter().next().map(CommitLine::from);
     let now_s = visit.state.now_s();
-    let may_upload = place.is_branch() && visit.require_write(place.name()).is_ok();
+    let may_upload = place.is_branch() && visit.require_create(place.name()).is_ok();
     Ok(answer(&TreePage {
         frame,
         place,

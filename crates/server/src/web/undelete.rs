@@ -9,7 +9,7 @@ use store::repo::{RepoName, refs};
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
 use crate::web::repo::url;
-use crate::web::session::{Sent, see_other};
+use crate::web::session::{SubmittedForm, see_other};
 use crate::web::visit::Visit;
 use crate::web::{repo, text};
 
@@ -19,18 +19,18 @@ struct Undelete {
     frame: Frame,
     name: RepoName,
     now_s: u64,
-    revisions: Vec<Left>,
+    revisions: Vec<LostRevision>,
     /// How many there are.
     total: u64,
 }
 
 /// A revision that can be had back.
-struct Left {
+struct LostRevision {
     row: LeftRow,
     title: String,
 }
 
-impl Left {
+impl LostRevision {
     /// The branch or tag that left it.
     fn by(&self) -> &str {
         refs::short(&self.row.name)
@@ -44,15 +44,15 @@ pub(super) fn page_of(name: &RepoName) -> String {
 
 /// `GET /{repo}/undelete`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
-    let repo = visit.writable().await?;
+    let repo = visit.require_write().await?;
     let rows = visit.store.left_revisions(repo.id).await?;
     let total = rows.len() as u64;
     let mut revisions = Vec::new();
-    // What was left last is what somebody looks for.
+    // The newest first: users look for what they lost last.
     for row in rows.into_iter().rev().take(REVISIONS_MAX) {
         let (past, _) = visit.store.history(repo.id, row.oid, 0, 1).await?;
         let title = past.into_iter().next().map(|past| repo::CommitLine::from(past).title);
-        revisions.push(Left { row, title: title.unwrap_or_default() });
+        revisions.push(LostRevision { row, title: title.unwrap_or_default() });
     }
     let (name, now_s) = (repo.name, visit.state.now_s());
     let frame = Frame::new(&visit, name.kind.plural(), format!("Undelete in {}", name.id()));
@@ -60,14 +60,14 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
 }
 
 /// `POST /{repo}/undelete`: a revision, as the branch that is named or where it was; or a file.
-pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
+pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError> {
     let visit = &sent.visit;
-    let repo = visit.writable().await?;
+    let repo = visit.require_write().await?;
     if sent.form.value("revision").is_some() && sent.form.value("path").is_some() {
         return Err(ApiError::invalid("name a revision or a path").into());
     }
     let branch = sent.form.value("as").map(str::trim).filter(|branch| !branch.is_empty());
-    let shown = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
+    let target = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
         Some(path) => {
             let branch = branch.unwrap_or("main");
             visit.store.undelete_file(&repo, branch, path, &visit.author()?).await?;
@@ -80,7 +80,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, ApiError> {
             url(&repo.name, "commits", refs::short(&name), "")
         }
     };
-    Ok(see_other(&shown))
+    Ok(see_other(&target))
 }
 
 const REVISIONS_MAX: usize = 100;

@@ -9,12 +9,12 @@ use crate::http;
 use crate::http::error::{ApiError, Dialect, wants_page};
 use crate::http::router::{is_repo_path, nothing_here};
 use crate::http::session_cookie::session_token;
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::state::AppState;
 
 /// A request for a page.
 pub(super) struct Visit {
-    asked: Asked,
+    request: HubRequest,
     /// The token of the browser's session.
     pub(super) session: Option<String>,
 }
@@ -32,25 +32,25 @@ impl Visit {
             },
             who => who,
         };
-        Ok(Self { asked: Asked::by(who, parts, state).await?, session })
+        Ok(Self { request: HubRequest::by(who, parts, state).await?, session })
     }
 
     /// Makes the caller anonymous.
     pub(super) fn forget(&mut self) {
-        self.asked.who = None;
+        self.request.who = None;
         self.session = None;
     }
 
-    pub(super) fn into_asked(self) -> Asked {
-        self.asked
+    pub(super) fn into_request(self) -> HubRequest {
+        self.request
     }
 }
 
 impl Deref for Visit {
-    type Target = Asked;
+    type Target = HubRequest;
 
-    fn deref(&self) -> &Asked {
-        &self.asked
+    fn deref(&self) -> &HubRequest {
+        &self.request
     }
 }
 

@@ -1,4 +1,4 @@
-//! Many clients at once and little memory: everyone is served or told when to come back, and nobody starves the others.
+//! Many clients at once and little memory: everyone is served or answers when to come back, and nobody starves the others.
 
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -77,9 +77,9 @@ fn overlapping_uploads_all_succeed_within_a_small_budget() {
     assert_eq!(hub.state.budget.usage().waiting, 0);
 }
 
-/// When too many wait for memory already, one more is told to come back.
+/// When too many wait for memory already, one more is refused with a time to retry.
 #[test]
-fn who_finds_too_many_waiting_is_told_when_to_come_back() {
+fn a_client_that_finds_too_many_waiting_gets_a_time_to_retry() {
     let hub = small_hub(2 * MIB, 4096);
     let held = hub.state.budget.try_acquire(hub.state.budget.usage().total_bytes).unwrap();
     let upload = Upload::of(&[&corpus::noise(5, 300_000)], 8, Policy::Auto);
@@ -94,11 +94,11 @@ fn who_finds_too_many_waiting_is_told_when_to_come_back() {
             assert!(waiter.as_mut().now_or_never().is_none());
         }
         let (http, bytes) = (hub.http.clone(), upload.xorbs[0].bytes.clone());
-        let asked = tokio::task::spawn_blocking(move || {
+        let waiting = tokio::task::spawn_blocking(move || {
             http.send("POST", &path, &[("authorization", &authorization)], RequestBody::Whole(&bytes))
                 .unwrap()
         });
-        let answer = asked.await.unwrap();
+        let answer = waiting.await.unwrap();
         assert_eq!(answer.status, 503, "{}", answer.text());
         assert!(answer.header("retry-after").is_some_and(|wait| wait.parse::<u32>().is_ok()));
         assert!(answer.text().contains("memory"), "{}", answer.text());

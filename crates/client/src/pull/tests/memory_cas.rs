@@ -181,13 +181,12 @@ impl Cas for MemoryCas {
         Ok(Some(Batch { files, fetches: reconstruct(&contents, &all, None).unwrap() }))
     }
 
-    async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
+    async fn fetch(&self, url: &str, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
         self.fetches.fetch_add(1, Ordering::Relaxed);
         let (mut bytes, fault) = {
             let mut contents = self.contents.lock().unwrap();
             let fault = contents.faults.pop_front().or(contents.always.clone());
-            let bytes =
-                contents.xorbs[&url.parse().unwrap()].1.slice(stored.start as usize..stored.end as usize);
+            let bytes = contents.xorbs[&url.parse().unwrap()].1.slice(range.start as usize..range.end as usize);
             (bytes, fault)
         };
         self.fetched_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);

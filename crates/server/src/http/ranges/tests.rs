@@ -23,8 +23,8 @@ fn source(range: Range<u64>) -> Pieces {
     stream::iter(bytes.chunks(64).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect::<Vec<_>>()).boxed()
 }
 
-fn thing() -> Thing {
-    Thing {
+fn representation() -> Representation {
+    Representation {
         total_bytes: 1000,
         etag: ETAG.into(),
         content_type: content_type::BYTES,
@@ -43,9 +43,9 @@ fn grant(ranges: &[(u64, u64)]) -> DataGrant {
 }
 
 /// What a client sees: status, headers, body.
-type Seen = (u16, HeaderMap, Vec<u8>);
+type Received = (u16, HeaderMap, Vec<u8>);
 
-async fn send(app: Router, method: Method, headers: &[(&str, &str)]) -> Seen {
+async fn send(app: Router, method: Method, headers: &[(&str, &str)]) -> Received {
     let mut request = Request::builder().method(method).uri("/");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -56,15 +56,16 @@ async fn send(app: Router, method: Method, headers: &[(&str, &str)]) -> Seen {
     (head.status.as_u16(), head.headers, body)
 }
 
-/// Asks for the open thing.
-async fn ask(method: Method, headers: &[(&str, &str)]) -> Seen {
-    let handler =
-        |method: Method, headers: HeaderMap| async move { answer(&method, &headers, &thing(), source) };
+/// Requests the open representation.
+async fn send_open(method: Method, headers: &[(&str, &str)]) -> Received {
+    let handler = |method: Method, headers: HeaderMap| async move {
+        answer(&method, &headers, &representation(), source)
+    };
     send(Router::new().route("/", get(handler)), method, headers).await
 }
 
-/// Asks for granted ranges of a xorb.
-async fn ask_granted(method: Method, headers: &[(&str, &str)], ranges: &[(u64, u64)]) -> Seen {
+/// Requests granted ranges of a xorb.
+async fn send_granted(method: Method, headers: &[(&str, &str)], ranges: &[(u64, u64)]) -> Received {
     let grant = grant(ranges);
     let handler = move |method: Method, headers: HeaderMap| async move {
         answer_granted(&method, &headers, &xorb(&grant, 1000, NOW), &grant, source)
@@ -74,7 +75,7 @@ async fn ask_granted(method: Method, headers: &[(&str, &str)], ranges: &[(u64, u
 
 #[tokio::test]
 async fn without_a_range_the_whole_is_sent() {
-    let (status, headers, body) = ask(Method::GET, &[]).await;
+    let (status, headers, body) = send_open(Method::GET, &[]).await;
     assert_eq!((status, body), (200, data()));
     assert_eq!(headers["content-length"], "1000");
     assert_eq!(headers["accept-ranges"], "bytes");
@@ -94,7 +95,7 @@ async fn one_range_is_a_plain_part() {
         ("bytes=0-999", 0..1000),
         ("bytes=5-9, 2000-3000", 5..10),
     ] {
-        let (status, headers, body) = ask(Method::GET, &[("range", header)]).await;
+        let (status, headers, body) = send_open(Method::GET, &[("range", header)]).await;
         assert_eq!((status, body), (206, data()[span.clone()].to_vec()), "{header}");
         assert_eq!(headers["content-range"], format!("bytes {}-{}/1000", span.start, span.end - 1));
         assert_eq!(headers["content-length"], span.len().to_string());
@@ -103,7 +104,7 @@ async fn one_range_is_a_plain_part() {
 
 #[tokio::test]
 async fn several_ranges_are_parts_of_one_body_of_the_announced_length() {
-    let (status, headers, body) = ask(Method::GET, &[("range", "bytes=500-599,0-99,-1")]).await;
+    let (status, headers, body) = send_open(Method::GET, &[("range", "bytes=500-599,0-99,-1")]).await;
     assert_eq!(status, 206);
     assert_eq!(headers["content-length"], body.len().to_string());
     assert!(!headers.contains_key("content-range"));
@@ -123,8 +124,8 @@ async fn several_ranges_are_parts_of_one_body_of_the_announced_length() {
 #[tokio::test]
 async fn two_answers_have_different_boundaries() {
     let header = [("range", "bytes=0-1,5-6")];
-    let (_, first, _) = ask(Method::GET, &header).await;
-    let (_, second, _) = ask(Method::GET, &header).await;
+    let (_, first, _) = send_open(Method::GET, &header).await;
+    let (_, second, _) = send_open(Method::GET, &header).await;
     assert_ne!(first["content-type"], second["content-type"]);
 }
 
@@ -132,7 +133,7 @@ async fn two_answers_have_different_boundaries() {
 async fn past_the_end_is_416_with_the_length() {
     let many = format!("bytes={}", vec!["0-0"; limits::HEADER_RANGES_MAX + 1].join(","));
     for header in ["bytes=1000-", "bytes=1000-2000", "bytes=-0", "bytes=0-999,0-999", many.as_str()] {
-        let (status, headers, body) = ask(Method::GET, &[("range", header)]).await;
+        let (status, headers, body) = send_open(Method::GET, &[("range", header)]).await;
         assert_eq!(
             (status, &headers["content-range"]),
             (416, &HeaderValue::from_static("bytes */1000")),
@@ -145,14 +146,14 @@ async fn past_the_end_is_416_with_the_length() {
 #[tokio::test]
 async fn what_is_no_range_is_ignored() {
     for header in ["bytes=", "bytes=9-5", "chunks=0-1", "nonsense"] {
-        assert_eq!(ask(Method::GET, &[("range", header)]).await.0, 200, "{header}");
+        assert_eq!(send_open(Method::GET, &[("range", header)]).await.0, 200, "{header}");
     }
 }
 
 #[tokio::test]
-async fn head_tells_the_length_and_sends_nothing() {
+async fn head_sends_the_length_and_no_body() {
     for headers in [&[][..], &[("range", "bytes=0-9")][..]] {
-        let (status, headers, body) = ask(Method::HEAD, headers).await;
+        let (status, headers, body) = send_open(Method::HEAD, headers).await;
         assert_eq!((status, body.len()), (200, 0));
         assert_eq!(headers["content-length"], "1000");
         assert_eq!(headers["etag"], "\"some-tag\"");
@@ -168,33 +169,33 @@ async fn if_range_holds_for_the_same_strong_tag_only() {
         ("*", 200),
         ("Sun, 06 Nov 1994 08:49:37 GMT", 200),
     ] {
-        let (seen, _, body) = ask(Method::GET, &[("range", "bytes=0-9"), ("if-range", tag)]).await;
+        let (seen, _, body) = send_open(Method::GET, &[("range", "bytes=0-9"), ("if-range", tag)]).await;
         assert_eq!(seen, status, "{tag}");
         assert_eq!(body.len(), if status == 206 { 10 } else { 1000 });
     }
 }
 
 #[tokio::test]
-async fn who_has_it_already_is_told_so() {
+async fn a_cached_representation_is_not_sent_again() {
     for tag in ["\"some-tag\"", "W/\"some-tag\"", "\"a\", \"some-tag\"", "*"] {
         let (status, headers, body) =
-            ask(Method::GET, &[("if-none-match", tag), ("range", "bytes=0-9")]).await;
+            send_open(Method::GET, &[("if-none-match", tag), ("range", "bytes=0-9")]).await;
         assert_eq!((status, body.len()), (304, 0), "{tag}");
         assert_eq!(headers["etag"], "\"some-tag\"");
     }
-    assert_eq!(ask(Method::GET, &[("if-none-match", "\"other\"")]).await.0, 200);
+    assert_eq!(send_open(Method::GET, &[("if-none-match", "\"other\"")]).await.0, 200);
 }
 
 #[tokio::test]
 async fn a_data_url_answers_with_its_ranges_and_may_be_cached_until_it_expires() {
     let (status, headers, body) =
-        ask_granted(Method::GET, &[("range", "bytes=100-199")], &[(100, 199)]).await;
+        send_granted(Method::GET, &[("range", "bytes=100-199")], &[(100, 199)]).await;
     assert_eq!((status, body), (206, data()[100..200].to_vec()));
     assert_eq!(headers["cache-control"], "public, immutable, max-age=900");
     assert_eq!(headers["expires"], "Fri, 15 Jan 2027 08:15:00 GMT");
     assert_eq!(headers["etag"], format!("\"{}\"", XorbHash::new([3; 32])));
 
-    let (status, headers, body) = ask_granted(Method::GET, &[], &[(100, 199), (0, 9)]).await;
+    let (status, headers, body) = send_granted(Method::GET, &[], &[(100, 199), (0, 9)]).await;
     let boundary = Boundary::of_content_type(headers["content-type"].to_str().unwrap()).unwrap();
     let parts = parse(&body, &boundary, 2).unwrap();
     assert_eq!((status, parts[0].range.half_open(), parts[1].range.half_open()), (206, 100..200, 0..10));
@@ -203,22 +204,22 @@ async fn a_data_url_answers_with_its_ranges_and_may_be_cached_until_it_expires()
 #[tokio::test]
 async fn a_data_url_never_answers_with_the_whole() {
     let (status, _, body) =
-        ask_granted(Method::GET, &[("range", "bytes=0-9"), ("if-range", "\"other\"")], &[(0, 9)]).await;
+        send_granted(Method::GET, &[("range", "bytes=0-9"), ("if-range", "\"other\"")], &[(0, 9)]).await;
     assert_eq!(status, 403);
     assert!(String::from_utf8(body).unwrap().contains("url_expired"));
     let tag = format!("\"{}\"", XorbHash::new([3; 32]));
-    assert_eq!(ask_granted(Method::GET, &[("if-range", &tag)], &[(0, 9)]).await.0, 206);
-    assert_eq!(ask_granted(Method::GET, &[("if-none-match", &tag)], &[(0, 9)]).await.0, 304);
+    assert_eq!(send_granted(Method::GET, &[("if-range", &tag)], &[(0, 9)]).await.0, 206);
+    assert_eq!(send_granted(Method::GET, &[("if-none-match", &tag)], &[(0, 9)]).await.0, 304);
 
-    let (status, headers, body) = ask_granted(Method::HEAD, &[], &[(0, 9)]).await;
+    let (status, headers, body) = send_granted(Method::HEAD, &[], &[(0, 9)]).await;
     assert_eq!((status, body.len()), (200, 0));
     assert_eq!(headers["content-length"], "1000");
-    assert_eq!(ask_granted(Method::GET, &[], &[(0, 1000)]).await.0, 416);
+    assert_eq!(send_granted(Method::GET, &[], &[(0, 1000)]).await.0, 416);
 }
 
 #[tokio::test]
-async fn an_empty_thing_has_no_ranges() {
-    let empty = Thing { total_bytes: 0, ..thing() };
+async fn an_empty_representation_has_no_ranges() {
+    let empty = Representation { total_bytes: 0, ..representation() };
     let handler =
         move |method: Method, headers: HeaderMap| async move { answer(&method, &headers, &empty, source) };
     let app = Router::new().route("/", get(handler));

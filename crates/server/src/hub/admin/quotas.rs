@@ -1,4 +1,4 @@
-//! Quotas, the audit log and what can be had back, for whoever keeps the server.
+//! Quotas, dedup policies, the audit log and the undelete log, for administrators.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -14,15 +14,15 @@ use crate::http::error::ApiError;
 use crate::http::json as answer;
 use crate::http::time::iso;
 use crate::hub::json::{next_link, set, small_json};
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::hub::unsupported::NoFields;
 
 type Answer = Result<Response<Body>, ApiError>;
 
 /// `GET /api/admin/quotas`.
-pub(crate) async fn quotas(asked: Asked) -> Answer {
-    asked.require_admin()?;
-    let rows = asked.store.quota_usage().await?;
+pub(crate) async fn quotas(request: HubRequest) -> Answer {
+    request.require_admin()?;
+    let rows = request.store.quota_usage().await?;
     Ok(answer(&rows.iter().map(|(row, usage)| quota_json(row, *usage)).collect::<Vec<_>>()))
 }
 
@@ -37,8 +37,8 @@ struct NewQuota {
 }
 
 /// `PUT /api/admin/quotas`.
-pub(crate) async fn set_quota(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn set_quota(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     let new: NewQuota = small_json(body).await?;
     let limits = [new.logical_soft, new.logical_hard, new.physical_soft, new.physical_hard];
     if limits.into_iter().flatten().any(|bytes| bytes > QUOTA_BYTES_MAX) {
@@ -50,24 +50,24 @@ pub(crate) async fn set_quota(asked: Asked, body: Body) -> Answer {
         logical: Limit { soft: new.logical_soft, hard: new.logical_hard },
         physical: Limit { soft: new.physical_soft, hard: new.physical_hard },
     };
-    let row = asked.store.set_quota(&row).await?;
-    Ok(answer(&quota_json(&row, asked.store.catalog().keep().usage(&row.of).await?)))
+    let row = request.store.set_quota(&row).await?;
+    Ok(answer(&quota_json(&row, request.store.catalog().keep().usage(&row.of).await?)))
 }
 
 /// `DELETE /api/admin/quotas?of=`.
-pub(crate) async fn remove_quota(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn remove_quota(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    asked.store.remove_quota(&asked.query.value("of").unwrap_or_default().parse()?).await?;
+    request.store.remove_quota(&request.query.value("of").unwrap_or_default().parse()?).await?;
     Ok(answer(&json!({})))
 }
 
 /// `GET /api/admin/dedup`: what was set for namespaces and repositories.
-pub(crate) async fn dedup_policies(asked: Asked) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn dedup_policies(request: HubRequest) -> Answer {
+    request.require_admin()?;
     let mut values = Vec::new();
-    for (of, policy) in asked.store.dedup_policies().await? {
-        let effective = asked.store.dedup_policy_of(&of).await?;
+    for (of, policy) in request.store.dedup_policies().await? {
+        let effective = request.store.dedup_policy_of(&of).await?;
         values.push(dedup_json(&of, Some(policy), effective));
     }
     Ok(answer(&values))
@@ -81,18 +81,18 @@ struct NewDedupPolicy {
 }
 
 /// `PUT /api/admin/dedup`.
-pub(crate) async fn set_dedup_policy(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn set_dedup_policy(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     let new: NewDedupPolicy = small_json(body).await?;
     let (of, policy): (QuotaOf, _) = (new.of.parse()?, DedupPolicy::parse_setting(&new.dedup)?);
-    asked.store.set_dedup_policy(&of, policy).await?;
-    dedup_answer(&asked, &of).await
+    request.store.set_dedup_policy(&of, policy).await?;
+    dedup_answer(&request, &of).await
 }
 
 /// `GET {repo}/dedup`, for those who may write.
-pub(crate) async fn repo_dedup_policy(asked: Asked) -> Answer {
-    let repo = asked.writable().await?;
-    dedup_answer(&asked, &QuotaOf::Repo(repo.name.scope()?)).await
+pub(crate) async fn repo_dedup_policy(request: HubRequest) -> Answer {
+    let repo = request.require_write().await?;
+    dedup_answer(&request, &QuotaOf::Repo(repo.name.scope()?)).await
 }
 
 #[derive(Deserialize)]
@@ -102,23 +102,24 @@ struct RepoDedupPolicy {
 }
 
 /// `PUT {repo}/dedup`, for those who may write. They may narrow it; only an administrator may widen it again.
-pub(crate) async fn set_repo_dedup_policy(asked: Asked, body: Body) -> Answer {
-    let repo = asked.writable().await?;
+pub(crate) async fn set_repo_dedup_policy(request: HubRequest, body: Body) -> Answer {
+    let repo = request.require_write().await?;
     let new: RepoDedupPolicy = small_json(body).await?;
     let policy = DedupPolicy::parse_setting(&new.dedup)?;
     let of = QuotaOf::Repo(repo.name.scope()?);
-    let current = asked.store.dedup_setting(&of).await?;
-    if policy < current && asked.require_admin().is_err() {
+    let current = request.store.dedup_setting(&of).await?;
+    if policy < current && request.require_admin().is_err() {
         let current = current.map_or("default", DedupPolicy::name);
         let message = format!("dedup of {} is {current}: only an administrator may widen it", repo.name);
         return Err(ApiError::new(ErrorCode::Forbidden, message));
     }
-    asked.store.set_dedup_policy(&of, policy).await?;
-    dedup_answer(&asked, &of).await
+    request.store.set_dedup_policy(&of, policy).await?;
+    dedup_answer(&request, &of).await
 }
 
-async fn dedup_answer(asked: &Asked, of: &QuotaOf) -> Answer {
-    let (policy, effective) = (asked.store.dedup_setting(of).await?, asked.store.dedup_policy_of(of).await?);
+async fn dedup_answer(request: &HubRequest, of: &QuotaOf) -> Answer {
+    let (policy, effective) =
+        (request.store.dedup_setting(of).await?, request.store.dedup_policy_of(of).await?);
     Ok(answer(&dedup_json(of, policy, effective)))
 }
 
@@ -129,34 +130,34 @@ pub fn dedup_json(of: &QuotaOf, policy: Option<DedupPolicy>, effective: DedupPol
 }
 
 /// `GET /api/admin/audit?since=&before=&limit=`: the newest first, by pages.
-pub(crate) async fn audit(asked: Asked) -> Answer {
-    asked.require_admin()?;
-    let number = |key: &str| match asked.query.value(key).map(str::parse::<u64>) {
+pub(crate) async fn audit(request: HubRequest) -> Answer {
+    request.require_admin()?;
+    let number = |key: &str| match request.query.value(key).map(str::parse::<u64>) {
         None => Ok(None),
         Some(Ok(number)) => Ok(Some(number)),
         Some(Err(_)) => Err(ApiError::invalid(format!("{key} should be a number"))),
     };
-    let limit = asked.query.limit("limit", DEEDS_MAX, DEEDS_MAX);
+    let limit = request.query.limit("limit", EVENTS_MAX, EVENTS_MAX);
     let query = DeedQuery {
         since_s: number("since")?.unwrap_or(0),
         before: number("before")?,
         limit: limit as u64,
         ..DeedQuery::default()
     };
-    let rows = asked.store.catalog().keep().deeds(&query).await?;
+    let rows = request.store.catalog().keep().deeds(&query).await?;
     let mut response = answer(&rows.iter().map(audit_event_json).collect::<Vec<_>>());
     if let Some(last) = rows.last().filter(|_| rows.len() == limit) {
-        let next = asked.query.with("before", &last.id.to_string());
-        next_link(&mut response, &format!("{}/api/admin/audit?{next}", asked.state.base_url));
+        let next = request.query.with("before", &last.id.to_string());
+        next_link(&mut response, &format!("{}/api/admin/audit?{next}", request.state.base_url));
     }
     Ok(response)
 }
 
 /// `GET /api/admin/undelete?repo=`: what refs have left.
-pub(crate) async fn reflog(asked: Asked) -> Answer {
-    asked.require_admin()?;
-    let repo = repo(&asked, asked.query.value("repo").unwrap_or_default()).await?;
-    let rows = asked.store.left_revisions(repo.id).await?;
+pub(crate) async fn reflog(request: HubRequest) -> Answer {
+    request.require_admin()?;
+    let repo = repo(&request, request.query.value("repo").unwrap_or_default()).await?;
+    let rows = request.store.left_revisions(repo.id).await?;
     Ok(answer(&rows.iter().map(reflog_json).collect::<Vec<_>>()))
 }
 
@@ -171,20 +172,20 @@ struct Undelete {
 }
 
 /// `POST /api/admin/undelete`: a revision, or a file.
-pub(crate) async fn undelete(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn undelete(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     let undelete: Undelete = small_json(body).await?;
-    let repo = repo(&asked, &undelete.repo).await?;
+    let repo = repo(&request, &undelete.repo).await?;
     let branch = undelete.branch.as_deref();
     match (undelete.revision, undelete.path) {
         (Some(revision), None) => {
             let oid = revision.parse()?;
-            let name = asked.store.undelete_revision(&repo, oid, branch).await?;
+            let name = request.store.undelete_revision(&repo, oid, branch).await?;
             Ok(answer(&json!({"ref": name, "revision": revision})))
         }
         (None, Some(path)) => {
             let branch = branch.unwrap_or("main");
-            let undeleted = asked.store.undelete_file(&repo, branch, &path, &asked.author()?).await?;
+            let undeleted = request.store.undelete_file(&repo, branch, &path, &request.author()?).await?;
             let (committed, from) = undeleted;
             Ok(answer(&json!({"path": path, "commit": committed.oid.to_string(), "from": from.to_string()})))
         }
@@ -192,8 +193,8 @@ pub(crate) async fn undelete(asked: Asked, body: Body) -> Answer {
     }
 }
 
-async fn repo(asked: &Asked, name: &str) -> Result<RepoRow, ApiError> {
-    let found = asked.store.repo(&RepoName::parse(name)?).await?;
+async fn repo(request: &HubRequest, name: &str) -> Result<RepoRow, ApiError> {
+    let found = request.store.repo(&RepoName::parse(name)?).await?;
     found.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("no repository {name:.200}")))
 }
 
@@ -230,6 +231,6 @@ pub fn reflog_json(row: &LeftRow) -> Value {
     })
 }
 
-const DEEDS_MAX: usize = 1000;
+const EVENTS_MAX: usize = 1000;
 /// What a column of the catalog can hold.
 const QUOTA_BYTES_MAX: u64 = i64::MAX as u64;

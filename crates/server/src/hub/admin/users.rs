@@ -1,4 +1,4 @@
-//! What whoever keeps the server does from afar: users, organisations, members, all repositories, the trash.
+//! Users, organisations, members, all repositories and the trash, for administrators.
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
@@ -15,24 +15,24 @@ use crate::http::json as answer;
 use crate::http::time::iso;
 use crate::hub::info::cursor;
 use crate::hub::json::{next_link, set, small_json};
-use crate::hub::request::Asked;
+use crate::hub::request::HubRequest;
 use crate::hub::unsupported::NoFields;
 
 type Answer = Result<Response<Body>, ApiError>;
 
 /// `GET /api/admin/users`.
-pub(crate) async fn users(asked: Asked) -> Answer {
-    namespaces(&asked, false).await
+pub(crate) async fn users(request: HubRequest) -> Answer {
+    namespaces(&request, false).await
 }
 
 /// `GET /api/admin/orgs`.
-pub(crate) async fn orgs(asked: Asked) -> Answer {
-    namespaces(&asked, true).await
+pub(crate) async fn orgs(request: HubRequest) -> Answer {
+    namespaces(&request, true).await
 }
 
-async fn namespaces(asked: &Asked, is_organisation: bool) -> Answer {
-    asked.require_admin()?;
-    let rows = asked.store.namespaces(is_organisation).await?;
+async fn namespaces(request: &HubRequest, is_organisation: bool) -> Answer {
+    request.require_admin()?;
+    let rows = request.store.namespaces(is_organisation).await?;
     Ok(answer(&rows.iter().map(namespace).collect::<Vec<_>>()))
 }
 
@@ -43,19 +43,19 @@ struct NewNamespace {
 }
 
 /// `POST /api/admin/users`.
-pub(crate) async fn add_user(asked: Asked, body: Body) -> Answer {
-    add_namespace(&asked, body, false).await
+pub(crate) async fn add_user(request: HubRequest, body: Body) -> Answer {
+    add_namespace(&request, body, false).await
 }
 
 /// `POST /api/admin/orgs`.
-pub(crate) async fn add_org(asked: Asked, body: Body) -> Answer {
-    add_namespace(&asked, body, true).await
+pub(crate) async fn add_org(request: HubRequest, body: Body) -> Answer {
+    add_namespace(&request, body, true).await
 }
 
-async fn add_namespace(asked: &Asked, body: Body, is_organisation: bool) -> Answer {
-    asked.require_admin()?;
+async fn add_namespace(request: &HubRequest, body: Body, is_organisation: bool) -> Answer {
+    request.require_admin()?;
     let new: NewNamespace = small_json(body).await?;
-    let row = asked.store.add_namespace(&new.name, is_organisation).await?;
+    let row = request.store.add_namespace(&new.name, is_organisation).await?;
     Ok((StatusCode::CREATED, answer(&namespace(&row))).into_response())
 }
 
@@ -66,30 +66,30 @@ struct UserChange {
 }
 
 /// `PUT /api/admin/users/{user}`: disables or enables a user.
-pub(crate) async fn set_user(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn set_user(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     let change: UserChange = small_json(body).await?;
-    let name = asked.param("user");
+    let name = request.param("user");
     let row = match change.disabled {
-        true => asked.store.disable_user(name).await?,
-        false => asked.store.enable_user(name).await?,
+        true => request.store.disable_user(name).await?,
+        false => request.store.enable_user(name).await?,
     };
     Ok(answer(&namespace(&row)))
 }
 
 /// `DELETE /api/admin/users/{user}`: deletes a user who owns no repository.
-pub(crate) async fn delete_user(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn delete_user(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    asked.store.delete_namespace(asked.param("user"), false).await?;
+    request.store.delete_namespace(request.param("user"), false).await?;
     Ok(answer(&json!({})))
 }
 
 /// `DELETE /api/admin/orgs/{org}`: deletes an organisation that owns no repository.
-pub(crate) async fn delete_org(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn delete_org(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    asked.store.delete_namespace(asked.param("org"), true).await?;
+    request.store.delete_namespace(request.param("org"), true).await?;
     Ok(answer(&json!({})))
 }
 
@@ -102,18 +102,18 @@ struct NewPassword {
 }
 
 /// `PUT /api/admin/users/{user}/password`: sets or removes a user's password and ends the user's browser sessions.
-pub(crate) async fn set_password(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn set_password(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     let new: NewPassword = small_json(body).await?;
     let hash = new.password.as_deref().map(password::hash).transpose().map_err(ApiError::invalid)?;
-    asked.store.set_password(asked.param("user"), hash.as_deref(), None).await?;
+    request.store.set_password(request.param("user"), hash.as_deref(), None).await?;
     Ok(answer(&json!({})))
 }
 
 /// `GET /api/admin/orgs/{org}/members`.
-pub(crate) async fn members(asked: Asked) -> Answer {
-    asked.require_admin()?;
-    let rows = asked.store.members(asked.param("org")).await?;
+pub(crate) async fn members(request: HubRequest) -> Answer {
+    request.require_admin()?;
+    let rows = request.store.members(request.param("org")).await?;
     Ok(answer(&rows.iter().map(member).collect::<Vec<_>>()))
 }
 
@@ -124,55 +124,55 @@ struct NewMember {
 }
 
 /// `PUT /api/admin/orgs/{org}/members/{user}`.
-pub(crate) async fn set_member(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn set_member(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     let new: NewMember = small_json(body).await?;
     let writes = match new.role.as_str() {
         "read" => false,
         "write" => true,
         _ => return Err(ApiError::invalid("role should be read or write")),
     };
-    let row = asked.store.set_member(asked.param("org"), asked.param("user"), writes).await?;
+    let row = request.store.set_member(request.param("org"), request.param("user"), writes).await?;
     Ok(answer(&member(&row)))
 }
 
 /// `DELETE /api/admin/orgs/{org}/members/{user}`.
-pub(crate) async fn remove_member(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn remove_member(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    asked.store.remove_member(asked.param("org"), asked.param("user")).await?;
+    request.store.remove_member(request.param("org"), request.param("user")).await?;
     Ok(answer(&json!({})))
 }
 
 /// `GET /api/admin/repos?type=&cursor=`: all of a kind, private or not, by pages.
-pub(crate) async fn repos(asked: Asked) -> Answer {
-    asked.require_admin()?;
-    let kind = crate::hub::repos::kind_of(asked.query.value("type"))?;
+pub(crate) async fn repos(request: HubRequest) -> Answer {
+    request.require_admin()?;
+    let kind = crate::hub::repos::kind_of(request.query.value("type"))?;
     let query = RepoQuery {
         kind,
         namespace: None,
         search: None,
         private_of: None,
-        after: cursor(&asked)?,
+        after: cursor(&request)?,
         limit: REPOS_MAX as u64,
     };
-    let rows = asked.store.list_repos(&query).await?;
+    let rows = request.store.list_repos(&query).await?;
     let mut response = answer(&rows.iter().map(repo).collect::<Vec<_>>());
     if let Some(last) = rows.last().filter(|_| rows.len() == REPOS_MAX) {
         let cursor = segment(&last.name.id());
         let kind = kind.singular();
         next_link(
             &mut response,
-            &format!("{}/api/admin/repos?type={kind}&cursor={cursor}", asked.state.base_url),
+            &format!("{}/api/admin/repos?type={kind}&cursor={cursor}", request.state.base_url),
         );
     }
     Ok(response)
 }
 
 /// `GET /api/admin/trash`.
-pub(crate) async fn trash(asked: Asked) -> Answer {
-    asked.require_admin()?;
-    let rows = asked.store.hub().trash().await?;
+pub(crate) async fn trash(request: HubRequest) -> Answer {
+    request.require_admin()?;
+    let rows = request.store.hub().trash().await?;
     Ok(answer(&rows.iter().map(repo).collect::<Vec<_>>()))
 }
 
@@ -183,21 +183,21 @@ struct Restore {
 }
 
 /// `POST /api/admin/trash/{id}`: takes a repository out of the trash, under another name if one is given.
-pub(crate) async fn restore(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn restore(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     let restore: Restore = small_json(body).await?;
-    let row = asked.store.trashed_repo(asked.param("id").parse()?).await?;
+    let row = request.store.trashed_repo(request.param("id").parse()?).await?;
     let name = restore.repo.as_deref().map(RepoName::parse).transpose()?.unwrap_or_else(|| row.name.clone());
-    let name = asked.store.restore_repo(&row, &name).await?;
+    let name = request.store.restore_repo(&row, &name).await?;
     Ok(answer(&repo(&RepoRow { name, reclaim_s: None, ..row })))
 }
 
 /// `DELETE /api/admin/trash/{id}`: for good.
-pub(crate) async fn reclaim(asked: Asked, body: Body) -> Answer {
-    asked.require_admin()?;
+pub(crate) async fn reclaim(request: HubRequest, body: Body) -> Answer {
+    request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    let row = asked.store.trashed_repo(asked.param("id").parse()?).await?;
-    asked.store.delete_repo(&row).await?;
+    let row = request.store.trashed_repo(request.param("id").parse()?).await?;
+    request.store.delete_repo(&row).await?;
     Ok(answer(&json!({})))
 }
 

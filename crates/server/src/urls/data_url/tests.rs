@@ -24,7 +24,7 @@ fn set() -> Vec<HttpRange> {
 }
 
 /// Asks `signer` about a URL at a time, with a `Range` header.
-fn ask(signer: &Signer, url: &str, header: Option<&str>, now_s: u64) -> Result<DataGrant, Refusal> {
+fn verify(signer: &Signer, url: &str, header: Option<&str>, now_s: u64) -> Result<DataGrant, Refusal> {
     let (path, query) = url.split_once('?').unwrap();
     signer.verify(path, query, header, now_s)
 }
@@ -37,12 +37,15 @@ fn url() -> String {
 fn every_member_and_every_list_of_members_is_open_and_nothing_else() {
     let url = url();
     for subset in 1..8_u32 {
-        let asked: Vec<_> = (0..3).filter(|i| subset >> i & 1 == 1).map(|i| set()[i]).collect();
-        let header = xet::wire::range::header_value(&asked);
-        let grant = ask(&signer(), &url, Some(&header), NOW).unwrap();
-        assert_eq!(grant, DataGrant { key: object(), ranges: asked, expires_s: NOW + 60, is_private: false });
+        let requested: Vec<_> = (0..3).filter(|i| subset >> i & 1 == 1).map(|i| set()[i]).collect();
+        let header = xet::wire::range::header_value(&requested);
+        let grant = verify(&signer(), &url, Some(&header), NOW).unwrap();
+        assert_eq!(
+            grant,
+            DataGrant { key: object(), ranges: requested, expires_s: NOW + 60, is_private: false }
+        );
     }
-    let backwards = ask(&signer(), &url, Some("bytes=500-599,0-99"), NOW).unwrap();
+    let backwards = verify(&signer(), &url, Some("bytes=500-599,0-99"), NOW).unwrap();
     assert_eq!(backwards.ranges, [range(500, 599), range(0, 99)]);
 
     let outside = [
@@ -63,17 +66,17 @@ fn every_member_and_every_list_of_members_is_open_and_nothing_else() {
         "",
     ];
     for header in outside {
-        assert_eq!(ask(&signer(), &url, Some(header), NOW), Err(Refusal::OutOfRange), "{header}");
+        assert_eq!(verify(&signer(), &url, Some(header), NOW), Err(Refusal::OutOfRange), "{header}");
     }
-    assert_eq!(ask(&signer(), &url, None, NOW), Err(Refusal::NoRange));
+    assert_eq!(verify(&signer(), &url, None, NOW), Err(Refusal::NoRange));
 }
 
 #[test]
 fn a_url_ends_at_its_expiry() {
     let header = Some("bytes=0-99");
-    assert!(ask(&signer(), &url(), header, NOW + 59).is_ok());
-    assert_eq!(ask(&signer(), &url(), header, NOW + 60), Err(Refusal::Expired));
-    assert_eq!(ask(&signer(), &url(), header, u64::MAX), Err(Refusal::Expired));
+    assert!(verify(&signer(), &url(), header, NOW + 59).is_ok());
+    assert_eq!(verify(&signer(), &url(), header, NOW + 60), Err(Refusal::Expired));
+    assert_eq!(verify(&signer(), &url(), header, u64::MAX), Err(Refusal::Expired));
 }
 
 #[test]
@@ -103,13 +106,13 @@ fn a_replaced_key_is_believed_for_one_more_turn() {
     let (old, new, newer) = (Key::new([7; 32]), Key::new([8; 32]), Key::new([9; 32]));
     let header = Some("bytes=0-99");
     let turned = Signer::new(&KeyRing::new(new.clone()).with_previous(old));
-    assert!(ask(&turned, &url(), header, NOW).is_ok());
+    assert!(verify(&turned, &url(), header, NOW).is_ok());
     assert_ne!(turned.sign(&object(), &set(), NOW + 60, false).unwrap(), url());
 
     let turned_again = Signer::new(&KeyRing::new(newer).with_previous(new));
-    assert_eq!(ask(&turned_again, &url(), header, NOW), Err(Refusal::UnknownKey));
+    assert_eq!(verify(&turned_again, &url(), header, NOW), Err(Refusal::UnknownKey));
     assert!(
-        ask(&turned_again, &turned.sign(&object(), &set(), NOW + 60, false).unwrap(), header, NOW).is_ok()
+        verify(&turned_again, &turned.sign(&object(), &set(), NOW + 60, false).unwrap(), header, NOW).is_ok()
     );
 }
 
@@ -118,7 +121,7 @@ fn the_key_id_of_another_key_does_not_help() {
     let (a, b) = (Key::new([7; 32]), Key::new([8; 32]));
     let both = Signer::new(&KeyRing::new(b.clone()).with_previous(a.clone()));
     let swapped = url().replace(a.id(), b.id());
-    assert_eq!(ask(&both, &swapped, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
+    assert_eq!(verify(&both, &swapped, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
 }
 
 #[test]
@@ -133,7 +136,7 @@ fn every_change_of_one_character_is_refused() {
             if changed == url || at == names_end {
                 continue;
             }
-            let answer = ask(&signer(), &changed, Some("bytes=0-99"), NOW);
+            let answer = verify(&signer(), &changed, Some("bytes=0-99"), NOW);
             assert!(answer.is_err(), "{changed}");
         }
     }
@@ -145,22 +148,22 @@ fn what_proxies_do_to_a_query_changes_nothing() {
     let escaped = url().replace("%3D", "%3d").replace(',', "%2C");
     let more = format!("{}&utm=1&flag", url());
     for same in [plain, escaped, more] {
-        assert!(ask(&signer(), &same, Some("bytes=0-99"), NOW).is_ok(), "{same}");
+        assert!(verify(&signer(), &same, Some("bytes=0-99"), NOW).is_ok(), "{same}");
     }
 }
 
 #[test]
-fn a_parameter_said_twice_is_refused() {
+fn a_repeated_parameter_is_refused() {
     for name in [QUERY_SIGNED_RANGE, QUERY_EXPIRES, QUERY_KEY, QUERY_SIGNATURE] {
         let twice = format!("{}&{name}=1", url());
-        assert_eq!(ask(&signer(), &twice, Some("bytes=0-99"), NOW), Err(Refusal::Malformed), "{name}");
+        assert_eq!(verify(&signer(), &twice, Some("bytes=0-99"), NOW), Err(Refusal::Malformed), "{name}");
     }
 }
 
 #[test]
 fn a_signature_for_another_set_written_out_of_order_does_not_fit() {
     let backwards = url().replace("0-99,100-199", "100-199,0-99");
-    assert_eq!(ask(&signer(), &backwards, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
+    assert_eq!(verify(&signer(), &backwards, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
 }
 
 #[test]
@@ -200,12 +203,12 @@ proptest! {
 #[test]
 fn whether_a_url_is_private_is_signed() {
     let private = signer().sign(&object(), &set(), NOW + 60, true).unwrap();
-    assert!(ask(&signer(), &private, Some("bytes=0-99"), NOW).unwrap().is_private);
+    assert!(verify(&signer(), &private, Some("bytes=0-99"), NOW).unwrap().is_private);
     let opened = private.replace("&X-Xet-Cache=private", "");
     assert_ne!(opened, private);
-    assert_eq!(ask(&signer(), &opened, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
+    assert_eq!(verify(&signer(), &opened, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
     let other = private.replace("X-Xet-Cache=private", "X-Xet-Cache=public");
-    assert_eq!(ask(&signer(), &other, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
+    assert_eq!(verify(&signer(), &other, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
     let closed = format!("{}&X-Xet-Cache=private", url());
-    assert_eq!(ask(&signer(), &closed, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
+    assert_eq!(verify(&signer(), &closed, Some("bytes=0-99"), NOW), Err(Refusal::Signature));
 }

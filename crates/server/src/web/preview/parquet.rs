@@ -122,11 +122,11 @@ async fn head(
     read_left: &mut u64,
 ) -> Result<Result<Vec<String>, String>, ApiError> {
     let mut prefix = BytesMut::new();
-    let mut wanted = FIRST_BYTES;
+    let mut needed = FIRST_BYTES;
     loop {
         let have = prefix.len() as u64;
-        let end = wanted.min(chunk.bytes);
-        // More than the first bytes is asked for once for each page, so this ends.
+        let end = needed.min(chunk.bytes);
+        // More than the first bytes is request for once for each page, so this ends.
         if end <= have && have > 0 {
             return Ok(Err("damaged".to_owned()));
         }
@@ -146,7 +146,7 @@ async fn head(
         let failed = |_| ApiError::new(ErrorCode::Internal, "the column could not be read");
         match worked.await.map_err(failed)? {
             Some(Ok(cells)) => return Ok(Ok(cells)),
-            Some(Err(Stop::More(bytes))) => wanted = bytes,
+            Some(Err(Stop::More(bytes))) => needed = bytes,
             Some(Err(Stop::Why(why))) => return Ok(Err(why)),
             None => return Ok(Err("damaged".to_owned())),
         }

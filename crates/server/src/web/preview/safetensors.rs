@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tensors_come_in_the_order_of_their_bytes_with_what_is_said_of_them() {
+    fn tensors_come_in_the_order_of_their_bytes_with_their_metadata() {
         let header = br#"{"__metadata__":{"format":"pt"},
             "b":{"dtype":"F16","shape":[2,3],"data_offsets":[12,24]},
             "a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}"#;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_told() {
+    fn what_is_no_header_is_reported() {
         for wrong in [
             &b""[..],
             b"[]",

@@ -26,40 +26,40 @@ use xet::wire::{ErrorBody, Reconstruction, ReconstructionV2, XorbUploaded, parse
 use xet::xorb::{ChunkDecoder, ChunkReader, Form, SealedXorb, XorbBuilder};
 use xet::{ChunkHash, XorbHash};
 
-/// The servers that objects and catalogs are kept on; gone when dropped.
-pub(crate) struct Places {
+/// The servers that objects and catalogs are stored on; gone when dropped.
+pub(crate) struct Backends {
     pub(crate) s3: S3,
     /// `None` where PostgreSQL is not installed.
     pub(crate) postgres: Option<Postgres>,
 }
 
 /// One kind of objects with one kind of catalog, and where clients fetch from.
-pub(crate) struct Place<'a> {
-    places: &'a Places,
+pub(crate) struct Backend<'a> {
+    places: &'a Backends,
     in_bucket: bool,
     in_postgres: bool,
     data_urls: DataUrlPolicy,
 }
 
-impl Places {
+impl Backends {
     pub(crate) fn start() -> Self {
         Self { s3: S3::start(), postgres: Postgres::start() }
     }
 
     /// Every place there is, one after another; a failed test shows which it was in. Tests of another S3 server than
     /// ours leave the folder out.
-    pub(crate) fn all(&self) -> impl Iterator<Item = Place<'_>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Backend<'_>> {
         use DataUrlPolicy::{Bucket, Server};
         let kinds = [(false, Server), (true, Server), (true, Bucket)];
-        let place = move |(in_bucket, data_urls), in_postgres| Place {
+        let place = move |(in_bucket, data_urls), in_postgres| Backend {
             places: self,
             in_bucket,
             in_postgres,
             data_urls,
         };
         let all = kinds.into_iter().flat_map(move |kind| [place(kind, false), place(kind, true)]);
-        let wanted = all.filter(move |place| self.postgres.is_some() || !place.in_postgres);
-        wanted.filter(move |place| self.s3.is_ours() || place.in_bucket).inspect(|place| {
+        let bytes_max = all.filter(move |place| self.postgres.is_some() || !place.in_postgres);
+        bytes_max.filter(move |place| self.s3.is_ours() || place.in_bucket).inspect(|place| {
             let objects = if place.in_bucket { "bucket" } else { "folder" };
             let catalog = if place.in_postgres { "PostgreSQL" } else { "SQLite" };
             println!("objects in a {objects}, catalog in {catalog}, data from {:?}", place.data_urls);
@@ -67,7 +67,7 @@ impl Places {
     }
 }
 
-impl Place<'_> {
+impl Backend<'_> {
     /// A new server on nothing.
     pub(crate) async fn hub(&self) -> Hub {
         self.hub_with(ServeConfig::default().dedup).await
@@ -173,8 +173,8 @@ impl Hub {
         parse_json::<XorbUploaded>(&got.body).unwrap().was_inserted
     }
 
-    /// What a reconstruction gives, `wanted` bytes at most, its data fetched without a token.
-    pub(crate) async fn rebuild(&self, found: &Reconstruction, wanted: u64) -> Vec<u8> {
+    /// What a reconstruction gives, `bytes_max` bytes at most, its data fetched without a token.
+    pub(crate) async fn rebuild(&self, found: &Reconstruction, bytes_max: u64) -> Vec<u8> {
         let mut chunks: HashMap<(XorbHash, u32), Vec<u8>> = HashMap::new();
         for (xorb, fetch) in &found.fetches {
             for at in &fetch.ranges {
@@ -195,7 +195,7 @@ impl Hub {
         let terms = found.terms.iter().flat_map(|term| term.chunks.clone().map(|n| (term.xorb, n)));
         let mut out: Vec<u8> = terms.flat_map(|place| chunks[&place].clone()).collect();
         out.drain(..found.offset_into_first_range as usize);
-        out.truncate(wanted as usize);
+        out.truncate(bytes_max as usize);
         out
     }
 
@@ -209,7 +209,7 @@ impl Hub {
         Got { status, headers, body: answer.bytes().await.unwrap().to_vec() }
     }
 
-    /// Where the data is said to be is where it should be, and a bucket's URLs are for one range each.
+    /// URLs of data lead to where it should be, and a bucket's URLs are for one range each.
     pub(crate) fn check_urls(&self, found: &ReconstructionV2) {
         let fetches: Vec<_> = found.xorbs.values().flatten().collect();
         let from_bucket = matches!(self.state.data_urls, DataUrls::Bucket(_));
