@@ -186,7 +186,8 @@ impl Cas for MemoryCas {
         let (mut bytes, fault) = {
             let mut contents = self.contents.lock().unwrap();
             let fault = contents.faults.pop_front().or(contents.always.clone());
-            let bytes = contents.xorbs[&url.parse().unwrap()].1.slice(range.start as usize..range.end as usize);
+            let bytes =
+                contents.xorbs[&url.parse().unwrap()].1.slice(range.start as usize..range.end as usize);
             (bytes, fault)
         };
         self.fetched_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
