@@ -38,7 +38,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, header};
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post, put};
-use store::repo::{Kind, RepoName};
+use store::names::{Kind, RepoName};
 use xet::wire::ErrorCode;
 
 use crate::http::error::Refused;

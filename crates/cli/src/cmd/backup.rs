@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use folder::{BackupFolder, Manifest};
 use serde_json::json;
 use server::{House, ServeConfig};
 use store::Objects;
-use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
+use store::upkeep::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
 
 use super::store_args::{StoreArgs, human, now_s, with_spinner};
 use crate::output::CliError;
-use folder::{BackupFolder, Manifest};
 
 /// Copy a store to a directory, beside running servers, so that it can be restored
 ///

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use store::compact::{CompactOptions, CompactProgress, Compacted};
-use store::sweep::{Estimate, SweepOptions, SweepProgress, Swept};
+use store::upkeep::{
+    CompactOptions, CompactProgress, Compacted, Estimate, SweepOptions, SweepProgress, Swept,
+};
 
 use super::store_args::{StoreArgs, human, seconds, with_spinner};
 use crate::output::CliError;
@@ -80,9 +81,12 @@ impl Gc {
             let (estimate, refusal) = with_spinner(
                 async {
                     let store = self.place.open().await?;
-                    let estimate =
-                        store.estimate_sweep(&options, &progress).await.map_err(CliError::message)?;
-                    Ok((estimate, store.sweep_refusal(&options).await.map_err(CliError::message)?))
+                    let estimate = store
+                        .upkeep()
+                        .estimate_sweep(&options, &progress)
+                        .await
+                        .map_err(CliError::message)?;
+                    Ok((estimate, store.upkeep().sweep_refusal(&options).await.map_err(CliError::message)?))
                 },
                 now,
             )?;
@@ -95,8 +99,8 @@ impl Gc {
                     let message = "gc --offline needs the store for itself, and another process uses it: stop that, or leave out --offline";
                     return Err(CliError::Message(message.to_owned()));
                 }
-                let mut swept = store.sweep(&options, &progress).await.map_err(CliError::message)?;
-                swept.drafts.append(&mut store.remove_drafts().await.map_err(CliError::message)?);
+                let mut swept = store.upkeep().sweep(&options, &progress).await.map_err(CliError::message)?;
+                swept.drafts.append(&mut store.upkeep().remove_drafts().await.map_err(CliError::message)?);
                 Ok(swept)
             },
             now,
@@ -112,7 +116,7 @@ impl Gc {
         let compacted = with_spinner(
             async {
                 let store = self.place.open().await?;
-                store.compact(&options, &progress).await.map_err(CliError::message)
+                store.upkeep().compact(&options, &progress).await.map_err(CliError::message)
             },
             || format!("{} xorbs looked at", progress.looked_at()),
         )?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use store::rebuild::{RebuildProgress, Rebuilt};
+use store::upkeep::{RebuildProgress, Rebuilt};
 
 use super::store_args::{StoreArgs, with_spinner};
 use crate::output::CliError;
@@ -33,7 +33,7 @@ impl Rebuild {
         let rebuilt = with_spinner(
             async {
                 let store = self.place.open_for_rebuild().await?;
-                store.rebuild(&progress).await.map_err(CliError::message)
+                store.upkeep().rebuild(&progress).await.map_err(CliError::message)
             },
             || format!("{} objects", progress.objects()),
         )?;
@@ -51,7 +51,7 @@ impl Rebuild {
                 "{repos} repositories with {commits} commits, {files} files in {xorbs} xorbs, {shards} shards"
             )?;
             if *lost_files > 0 {
-                let (namespace, repo) = store::rebuild::LOST;
+                let (namespace, repo) = store::upkeep::LOST;
                 writeln!(out, "{lost_files} files that no commit leads to are kept as {namespace}/{repo}")?;
             }
             skipped.iter().try_for_each(|skipped| writeln!(out, "not used: {skipped}"))?;

@@ -8,8 +8,7 @@ use clap::Args;
 use serde_json::json;
 use server::{House, ServeConfig};
 use store::Objects;
-use store::backup::BackupProgress;
-use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
+use store::upkeep::{BackupProgress, CatalogTarget, RestoreTarget, Restored, restore};
 
 use super::backup::folder::{self, BackupFolder, Manifest};
 use super::backup::{show_leftovers, shown};
@@ -68,7 +67,7 @@ impl Restore {
         let restored = with_spinner(
             async {
                 if let (false, CatalogTarget::Postgres { url, .. }) = (is_resumed, &catalog)
-                    && store::catalog::exists(url).await.map_err(CliError::message)?
+                    && store::Catalog::exists(url).await.map_err(CliError::message)?
                 {
                     return Err(CliError::Message(
                         "the database is not empty: restore to an empty one".to_owned(),
@@ -130,7 +129,7 @@ fn catalog_target(config: &ServeConfig) -> Result<CatalogTarget, CliError> {
     let url = url.expose();
     match url.split(':').next() {
         Some("sqlite") => {
-            Ok(CatalogTarget::File(store::backup::sqlite_file(url).map_err(CliError::message)?))
+            Ok(CatalogTarget::File(store::upkeep::sqlite_file(url).map_err(CliError::message)?))
         }
         Some("postgres" | "postgresql") => {
             Ok(CatalogTarget::Postgres { url: url.clone(), draft: file.with_extension("restoring") })

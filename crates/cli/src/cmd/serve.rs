@@ -86,9 +86,9 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
         house.open_parts(&config, Opening::Create).await.map_err(CliError::message)?;
     let keys = house.shared_keys(&config, &catalog).await.map_err(CliError::message)?;
     let store = House::store(&config, &keys, objects, catalog);
-    let mut drafts = store.remove_drafts().await.map_err(CliError::message)?;
+    let mut drafts = store.upkeep().remove_drafts().await.map_err(CliError::message)?;
     drafts.append(&mut house.remove_leftovers().unwrap_or_default());
-    store.compute_digests_early();
+    store.content().compute_digests_early();
     let is_first =
         house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(CliError::message)?;
     let data_urls = DataUrls::choose(&config, &store).await.map_err(CliError::message)?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use store::Scope;
-use store::sweep::{SweepOptions, SweepProgress};
+use store::upkeep::{SweepOptions, SweepProgress};
 
 use super::store_args::{StoreArgs, human, with_spinner};
 use crate::output::CliError;
@@ -39,12 +39,13 @@ impl Stats {
         let (counts, logical, top, estimate, quotas) = with_spinner(
             async {
                 let store = self.place.open().await?;
-                let counts = store.catalog().counts().await.map_err(CliError::message)?;
-                let top = store.catalog().care().top_repos(self.top).await.map_err(CliError::message)?;
+                let counts = store.upkeep().counts().await.map_err(CliError::message)?;
+                let top = store.upkeep().top_repos(self.top).await.map_err(CliError::message)?;
                 let options = SweepOptions::default();
-                let estimate = store.estimate_sweep(&options, &progress).await.map_err(CliError::message)?;
-                let logical = store.catalog().care().logical_bytes().await.map_err(CliError::message)?;
-                let quotas = store.quota_usage().await.map_err(CliError::message)?;
+                let estimate =
+                    store.upkeep().estimate_sweep(&options, &progress).await.map_err(CliError::message)?;
+                let logical = store.upkeep().logical_bytes().await.map_err(CliError::message)?;
+                let quotas = store.content().quota_usage().await.map_err(CliError::message)?;
                 Ok((counts, logical, top, estimate, quotas))
             },
             || format!("{} looked at", progress.now().1),

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use store::catalog::tokens::{Bound, TokenRow};
+use store::hub::{Bound, TokenRow};
 
 use super::store_args::StoreArgs;
 use crate::output::CliError;

@@ -4,8 +4,9 @@ use axum::http::{HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use store::Scope;
-use store::catalog::tokens::{Bound, Rights};
-use store::repo::{MemberRow, RepoId, RepoName};
+use store::hub::{Bound, MemberRow, Rights};
+use store::ids::RepoId;
+use store::names::RepoName;
 
 use super::people::Principal;
 use super::{Origin, Refusal, bearer};

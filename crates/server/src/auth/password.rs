@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use store::Store;
+use store::hub::NamespaceState;
 use tokio::sync::Semaphore;
 
 use crate::http::error::Refused;
 use crate::state::AppState;
-use store::Store;
-use store::repo::NamespaceState;
 
 /// The shortest password somebody may choose.
 pub const CHARACTERS_MIN: usize = 10;
@@ -52,7 +52,7 @@ impl AppState {
         let attempt = attempt.map_err(|wait| {
             Refused::too_many("too many attempts to sign in from this address: wait a minute", wait)
         })?;
-        let found = store.catalog().tokens().password(name).await?;
+        let found = store.hub().tokens().password(name).await?;
         let user = store.hub().namespace(name).await?;
         let is_active =
             user.is_some_and(|user| user.state == NamespaceState::Active && !user.is_organisation);

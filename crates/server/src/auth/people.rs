@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use moka::future::Cache;
 use store::Store;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::{MemberRow, NamespaceState, RepoId};
+use store::hub::{Bound, MemberRow, NamespaceState, Rights, TokenRow};
+use store::ids::RepoId;
 use xet::wire::routes::TokenScope;
 
 use super::access::{Access, Place};
@@ -121,7 +121,7 @@ impl People {
             Origin::Anonymous => None,
             Origin::Open => return Ok(nothing),
             Origin::Token(id) => {
-                let Some(row) = self.store.catalog().tokens().by_id(&id).await? else { return Ok(nothing) };
+                let Some(row) = self.store.hub().tokens().by_id(&id).await? else { return Ok(nothing) };
                 match Person::new(Arc::new(self.principal(row).await?), now_s) {
                     Ok(person) => Some(person),
                     Err(_) => return Ok(nothing),
@@ -134,7 +134,7 @@ impl People {
     }
 
     async fn look_up(&self, hash: TokenHash, now_s: u64) -> store::Result<Option<Arc<Principal>>> {
-        let tokens = self.store.catalog().tokens();
+        let tokens = self.store.hub().tokens();
         let Some(row) = tokens.by_digest(hash.as_bytes()).await? else { return Ok(None) };
         let is_noted = row.used_s.is_some_and(|used_s| now_s < used_s.saturating_add(NOTED_S));
         // A use that could not be noted must not lock the caller out.
@@ -171,7 +171,7 @@ impl People {
                 }
             }
             (Bound::Repo(scope), None) => {
-                match self.store.catalog().tokens().repo_of_scope(scope).await? {
+                match self.store.hub().tokens().repo_of_scope(scope).await? {
                     // It came by its name otherwise than by creation.
                     Some(_) => TokenReach::Nothing,
                     None => TokenReach::Unbound(scope.clone()),
@@ -181,7 +181,7 @@ impl People {
         // A session acts in the name of the token that opened it.
         let opened_by = match token.id.rsplit_once('.') {
             Some((by, _)) if token.session.is_some() => {
-                self.store.catalog().tokens().by_id(by).await?.map(|row| row.label)
+                self.store.hub().tokens().by_id(by).await?.map(|row| row.label)
             }
             _ => None,
         };

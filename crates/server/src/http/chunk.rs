@@ -17,7 +17,7 @@ pub(super) async fn find(State(state): State<AppState>, request: Request) -> Res
     let (request, _) = request.into_parts();
     let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Write).await?;
     let chunk: ChunkHash = prefixed_hash_in(&request.uri)?;
-    let shard = store.dedup(&grant, chunk).await?;
+    let shard = store.content().dedup(&grant, chunk).await?;
     let found = if shard.is_some() { "hit" } else { "miss" };
     metrics::counter!("drystone_dedup_queries_total", "found" => found).increment(1);
     let shard = shard.ok_or_else(|| Refused::new(ErrorCode::NotFound, format!("no chunk {chunk}")))?;

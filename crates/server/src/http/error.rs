@@ -7,13 +7,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
+use store::ErrorKind;
+use store::content::{Mismatch, MissingXorb};
+use xet::FormatError;
 use xet::wire::routes::content_type;
 use xet::wire::{ErrorBody, ErrorCode, encode_json};
 
 use crate::{auth, budget, sign};
-use store::ErrorKind;
-use store::register::{Mismatch, MissingXorb};
-use xet::FormatError;
 
 /// A refusal on its way out. The code decides the status, in the table of [`xet::wire::code`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,11 +7,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use axum::response::IntoResponse;
-use store::ObjectKey;
-use store::catalog::tokens::Rights;
+use store::hub::Rights;
 use xet::wire::routes::content_type;
 use xet::wire::{ErrorCode, encode_json};
-use xet::{ShardHash, XorbHash};
 
 use super::error::Refused;
 use crate::state::AppState;
@@ -52,8 +50,7 @@ pub(super) async fn health(State(state): State<AppState>) -> Result<Response<Bod
 /// Whether the catalog and the objects answer. Asks both for what is not there: the answer costs little.
 pub(super) async fn ready(State(state): State<AppState>) -> Result<Response<Body>, Refused> {
     let store = super::caller::store_of(&state)?;
-    store.catalog().xorbs(&[XorbHash::ZERO]).await?;
-    store.objects().head(&ObjectKey::Shard(ShardHash::ZERO)).await?;
+    store.ping().await?;
     health(State(state)).await
 }
 

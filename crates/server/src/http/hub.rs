@@ -32,7 +32,7 @@ pub(crate) use preupload::decide_for_page as hub_decide;
 pub(crate) use query::Query;
 
 use axum::routing::{delete, get, post, put};
-use store::repo::Kind;
+use store::names::Kind;
 
 use super::Route;
 

@@ -5,8 +5,8 @@ use axum::body::Body;
 use axum::http::Response;
 
 use super::page::{Frame, answer};
-use super::repo::{CommitLine, Place};
-use super::{PageError, Visit, repo, text, undelete};
+use super::repo::{self, CommitLine, Place};
+use super::{PageError, Visit, text, undelete};
 
 #[derive(Template)]
 #[template(path = "history.html")]
@@ -27,7 +27,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let place = Place::of(&visit).await?;
     let page: u64 = visit.query.number("p").unwrap_or(0);
     let skip = page.saturating_mul(COMMITS_MAX);
-    let (past, total) = visit.store.history(place.repo.id, place.commit, skip, COMMITS_MAX).await?;
+    let (past, total) = visit.store.hub().history(place.repo.id, place.commit, skip, COMMITS_MAX).await?;
     let url = |page: u64| format!("{}?p={page}", place.url("commits", ""));
     let newer = page.checked_sub(1).map(url);
     let older = (skip.saturating_add(COMMITS_MAX) < total).then(|| url(page.saturating_add(1)));

@@ -10,14 +10,14 @@ use axum::response::IntoResponse as _;
 use shardpack::record::EntryRef;
 use shardpack::{ErrorKind, OnError, ReadOptions, ShardPackReader, Verify};
 use store::content::stream_bytes;
-use store::repo::listing::Item;
+use store::hub::Item;
 use xet::wire::ErrorCode;
 use xet::wire::routes::segment;
 
 use super::pack_source::HubSource;
-use super::preview::{as_text, image_type};
+use super::preview::{self, as_text, image_type};
 use super::repo::Place;
-use super::{PageError, Visit, preview, text};
+use super::{PageError, Visit, text};
 use crate::http::{Asked, HubError};
 
 /// What is shown of a pack.
@@ -91,7 +91,7 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Resu
 /// `GET /{repo}/entry/{revision}/{path}?record=N&entry=NAME`: the content of one entry.
 pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, PageError> {
     let place = Place::of(&visit).await?;
-    let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
+    let item = visit.store.hub().find_path(place.repo.id, place.commit, &place.path).await?;
     let item =
         item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
     let number: u64 = visit.query.number("record").unwrap_or(0);

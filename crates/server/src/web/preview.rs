@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use store::repo::listing::Item;
+use store::hub::Item;
 
 use super::repo::Place;
 use super::{PageError, Visit, content, readme, text};

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
-use store::repo::listing::Item;
+use store::hub::Item;
 
 use super::markup::well_formed;
 use super::preview::as_text;
-use super::repo::Place;
-use super::{PageError, Visit, content, repo};
+use super::repo::{self, Place};
+use super::{PageError, Visit, content};
 use crate::render::{CardKey, NotRendered};
 
 /// A Markdown file, rendered.
@@ -39,7 +39,7 @@ pub(super) type Shown = Result<Arc<Card>, NotRendered>;
 pub(super) async fn of_folder(visit: &Visit, place: &Place) -> Result<Option<Shown>, PageError> {
     let folder = if place.path.is_empty() { String::new() } else { format!("{}/", place.path) };
     let path = format!("{folder}README.md");
-    let found = visit.store.find_path(place.repo.id, place.commit, &path).await?;
+    let found = visit.store.hub().find_path(place.repo.id, place.commit, &path).await?;
     let Some(item) = found.filter(|item| item.mode.is_blob()) else { return Ok(None) };
     of_file(visit, place, &item, CARD_BYTES_MAX).await
 }
@@ -235,8 +235,10 @@ const URL_BYTES_MAX: usize = 2 << 20;
 
 #[cfg(test)]
 mod tests {
-    use store::repo::oid::{ObjectKind, Oid};
-    use store::repo::{RepoId, RepoName};
+    use store::ids::ObjectKind;
+    use store::ids::Oid;
+    use store::ids::RepoId;
+    use store::names::RepoName;
 
     use super::*;
 

@@ -3,11 +3,11 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::repo::listing::{Item, Page};
+use store::hub::{Item, Page};
 
 use super::page::{Frame, answer};
-use super::repo::{CommitLine, Place};
-use super::{PageError, Visit, readme, repo, text};
+use super::repo::{self, CommitLine, Place};
+use super::{PageError, Visit, readme, text};
 use crate::http::HubError;
 
 #[derive(Template)]
@@ -45,9 +45,9 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let place = Place::of(&visit).await?;
     let after = visit.query.value("after").map(str::to_owned);
     let page = Page { recursive: false, after: after.clone(), limit: ITEMS_MAX };
-    let listing = visit.store.list_folder(place.repo.id, place.commit, &place.path, &page).await?;
+    let listing = visit.store.hub().list_folder(place.repo.id, place.commit, &place.path, &page).await?;
     let listing = listing.ok_or_else(|| HubError::entry_not_found(&place.path))?;
-    let (last, commits) = visit.store.history(place.repo.id, place.commit, 0, 1).await?;
+    let (last, commits) = visit.store.hub().history(place.repo.id, place.commit, 0, 1).await?;
     let next = listing
         .next
         .map(|cursor| format!("{}?{}", place.url("tree", &place.path), visit.query.with("after", &cursor)));

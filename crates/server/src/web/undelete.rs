@@ -3,13 +3,13 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::catalog::keep::LeftRow;
-use store::repo::{RepoName, refs};
+use store::hub::{LeftRow, refs};
+use store::names::RepoName;
 
 use super::page::{Frame, answer};
-use super::repo::url;
+use super::repo::{self, url};
 use super::session::{Sent, see_other};
-use super::{PageError, Visit, repo, text};
+use super::{PageError, Visit, text};
 use crate::http::HubError;
 
 #[derive(Template)]
@@ -44,12 +44,12 @@ pub(super) fn page_of(name: &RepoName) -> String {
 /// `GET /{repo}/undelete`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let repo = visit.writable().await?;
-    let rows = visit.store.left_revisions(repo.id).await?;
+    let rows = visit.store.hub().left_revisions(repo.id).await?;
     let total = rows.len() as u64;
     let mut revisions = Vec::new();
     // What was left last is what somebody looks for.
     for row in rows.into_iter().rev().take(REVISIONS_MAX) {
-        let (past, _) = visit.store.history(repo.id, row.oid, 0, 1).await?;
+        let (past, _) = visit.store.hub().history(repo.id, row.oid, 0, 1).await?;
         let title = past.into_iter().next().map(|past| repo::CommitLine::from(past).title);
         revisions.push(Left { row, title: title.unwrap_or_default() });
     }
@@ -69,13 +69,13 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
     let shown = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
         Some(path) => {
             let branch = branch.unwrap_or("main");
-            visit.store.undelete_file(&repo, branch, path, &visit.author()?).await?;
+            visit.store.hub().undelete_file(&repo, branch, path, &visit.author()?).await?;
             url(&repo.name, "blob", branch, path)
         }
         None => {
             let revision = sent.field("revision")?;
             let oid = revision.parse().map_err(|_| HubError::invalid("not a revision"))?;
-            let name = visit.store.undelete_revision(&repo, oid, branch).await?;
+            let name = visit.store.hub().undelete_revision(&repo, oid, branch).await?;
             url(&repo.name, "commits", refs::short(&name), "")
         }
     };

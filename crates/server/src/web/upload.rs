@@ -9,9 +9,8 @@ use axum::http::{HeaderMap, Response, header};
 use axum::response::IntoResponse as _;
 use serde_json::json;
 use store::Grant;
-use store::intake::intake_bytes;
-use store::quota::Need;
-use store::repo::pointer;
+use store::content::{Need, intake_bytes};
+use store::hub::pointer;
 use xet::wire::ErrorCode;
 
 use super::page::{Frame, answer};
@@ -73,13 +72,14 @@ pub(super) async fn file(
     let (parts, body) = request.into_parts();
     let bytes = length(&parts.headers)?;
     let scope = repo.name.scope()?;
-    asked.store.expect_quota(&scope, Need { logical_bytes: bytes, ..Need::default() }).await?;
+    asked.store.content().expect_quota(&scope, Need { logical_bytes: bytes, ..Need::default() }).await?;
     state.expect_room(bytes)?;
     let upload = Upload::begin(&state, asked.name()?, asked.query.value("id"));
     let memory = intake_bytes(bytes).min(state.budget.usage().total_bytes);
     let permit = state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, bytes, state.body_timeout());
-    let taken = asked.store.take_in_any(&Grant::write(scope), bytes, pieces, &upload.progress).await?;
+    let taken =
+        asked.store.content().take_in_any(&Grant::write(scope), bytes, pieces, &upload.progress).await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let told = json!({"oid": pointer::hex(&taken.sha256), "size": taken.bytes, "newBytes": taken.new_bytes});

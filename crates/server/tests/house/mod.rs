@@ -11,8 +11,8 @@ use http_body_util::BodyExt as _;
 use server::auth::Origin;
 use server::config::{DataUrlPolicy, DedupPolicy};
 use server::{AppState, Claims, DataUrls, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
-use store::catalog::rows::Counts;
-use store::{Objects, Store, catalog};
+use store::upkeep::Counts;
+use store::{Catalog, Objects, Store};
 use tempfile::TempDir;
 use testkit::Vectors;
 use testkit::origin::{ORIGIN, add_origin};
@@ -82,7 +82,7 @@ impl Place<'_> {
             false => Objects::local(folder.path()).unwrap(),
         };
         let catalog = match (&self.places.postgres, self.in_postgres) {
-            (Some(postgres), true) => catalog::open_or_create(&postgres.fresh_database()).await.unwrap(),
+            (Some(postgres), true) => Catalog::open_or_create(&postgres.fresh_database()).await.unwrap(),
             _ => Arc::new(store::Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap()),
         };
         add_origin(&catalog).await;
@@ -221,7 +221,7 @@ impl Hub {
     }
 
     pub(crate) async fn counts(&self) -> Counts {
-        self.store.catalog().counts().await.unwrap()
+        self.store.upkeep().counts().await.unwrap()
     }
 }
 

@@ -50,7 +50,7 @@ fn survives(shards_path: &str) {
                 Err(other) => panic!("{n}: {other:?}"),
             }
             // Acknowledged xorbs are here, with their objects, and files are all here or none is.
-            let rows = hub.block_on(hub.catalog.xorbs(&acknowledged)).unwrap();
+            let rows = hub.block_on(store::testing::xorbs(&hub.catalog, &acknowledged)).unwrap();
             assert_eq!(rows.len(), acknowledged.len(), "{n}");
             for row in rows {
                 let key = store::ObjectKey::Xorb(row.key);

@@ -8,8 +8,8 @@ use object_store::local::LocalFileSystem;
 use server::auth::Origin;
 use server::state::Pace;
 use server::{AppState, Claims, Key, KeyRing, RepoKind, Repository, ServeConfig};
-use store::catalog::rows::Counts;
 use store::clock::SystemClock;
+use store::upkeep::Counts;
 use store::{Catalog, DedupOptions, Objects, Options, Store};
 use tempfile::TempDir;
 use testkit::corpus;
@@ -93,7 +93,7 @@ impl Hub {
         let mut files = Vec::new();
         walk(&self.folder.path().join("objects"), &mut files);
         files.sort();
-        (self.block_on(self.catalog.counts()).unwrap(), files)
+        (self.block_on(store::testing::counts(&self.catalog)).unwrap(), files)
     }
 
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {

@@ -9,9 +9,8 @@ use server::auth::Origin;
 use server::auth::personal::{self, Wanted};
 use server::{CasTokens, Claims, House, RepoKind, Repository, Secret};
 use store::Catalog;
-use store::catalog::RepoCatalog;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::{NamespaceRow, NamespaceState, RepoName};
+use store::hub::{Bound, NamespaceRow, NamespaceState, Rights, TokenRow, Tokens};
+use store::names::RepoName;
 use xet::wire::routes::TokenScope;
 
 use super::{Shown, StoreArgs, block_on, now_s};
@@ -103,12 +102,12 @@ impl Create {
             let catalog = self.place.open_catalog().await?;
             let owner = self.owner(&catalog).await?;
             let (token, mut row) = self.make(owner, now_s)?;
-            self.spell(catalog.hub(), &mut row).await.map_err(CliError::message)?;
-            match catalog.tokens().add(&row).await.map_err(CliError::message)? {
+            self.spell(&Tokens::new(&catalog), &mut row).await.map_err(CliError::message)?;
+            match Tokens::new(&catalog).add(&row).await.map_err(CliError::message)? {
                 // As it was stored: bound to the repository's id.
                 true => Ok((
                     token,
-                    catalog.tokens().by_id(&row.id).await.map_err(CliError::message)?.unwrap_or(row),
+                    Tokens::new(&catalog).by_id(&row.id).await.map_err(CliError::message)?.unwrap_or(row),
                 )),
                 false => Err(CliError::Message("the new token's id is taken: try again".to_owned())),
             }
@@ -125,8 +124,9 @@ impl Create {
             let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
             return Ok(owner.map_or("admin", String::as_str).to_owned());
         };
-        let subject = &spelled(catalog.hub(), subject).await.map_err(CliError::message)?;
-        let found = catalog.hub().namespace(subject).await.map_err(CliError::message)?;
+        let tokens = Tokens::new(catalog);
+        let subject = &tokens.canonical_namespace(subject).await.map_err(CliError::message)?;
+        let found = tokens.namespace(subject).await.map_err(CliError::message)?;
         match found {
             Some(NamespaceRow { is_organisation: true, .. }) => Err(CliError::Message(format!(
                 "{subject} is an organisation: name one of its members by --subject, or leave it out for a service token"
@@ -142,15 +142,15 @@ impl Create {
     }
 
     /// Replaces names by how they are spelled in the catalog: they are found in any case, and rights are given by the name.
-    async fn spell(&self, hub: &RepoCatalog, row: &mut TokenRow) -> store::Result<()> {
-        row.subject = spelled(hub, &row.subject).await?;
+    async fn spell(&self, tokens: &Tokens, row: &mut TokenRow) -> store::Result<()> {
+        row.subject = tokens.canonical_namespace(&row.subject).await?;
         match &mut row.bound {
             Bound::Everywhere => {}
-            Bound::Namespace(namespace) => *namespace = spelled(hub, namespace).await?,
+            Bound::Namespace(namespace) => *namespace = tokens.canonical_namespace(namespace).await?,
             Bound::Repo(scope) => {
                 let name = self.repo.as_ref().and_then(|repo| RepoName::parse(&repo.to_string()).ok());
                 if let Some(name) = name
-                    && let Some(repo) = hub.repos(&[name]).await?.first()
+                    && let Some(repo) = tokens.repo(&name).await?
                 {
                     *scope = repo.name.scope()?;
                 }
@@ -228,12 +228,6 @@ impl Create {
 
 /// Seconds that a CAS token lives by default.
 const CAS_TTL_S: u64 = 3600;
-
-/// A namespace as it is spelled; as it is given where it is unknown.
-async fn spelled(hub: &RepoCatalog, name: &str) -> store::Result<String> {
-    let found = hub.spellings(name).await?;
-    Ok(found.into_iter().next().unwrap_or_else(|| name.to_owned()))
-}
 
 /// Reads `ns/name` or `kind/ns/name`.
 pub(crate) fn parse_repo(text: &str) -> Result<Repository, String> {

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
-use store::catalog::tokens::{Bound, TokenRow};
+use store::hub::{Bound, TokenRow, Tokens};
 
 use super::{Shown, StoreArgs, block_on, now_s, repo_text, state_of};
 use crate::output::CliError;
@@ -31,7 +31,7 @@ impl List {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let now_s = now_s();
         let rows = block_on(async {
-            self.place.open_catalog().await?.tokens().all().await.map_err(CliError::message)
+            Tokens::new(&*self.place.open_catalog().await?).all().await.map_err(CliError::message)
         })?;
         let rows: Vec<_> = rows.iter().filter(|row| self.all || row.is_live(now_s)).collect();
         let mut out = io::stdout().lock();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use server::House;
-use store::catalog::tokens::TokenRow;
+use store::hub::{TokenRow, Tokens};
 
 use super::{Shown, StoreArgs, block_on, now_s};
 use crate::output::CliError;
@@ -36,8 +36,9 @@ impl Revoke {
         let config = self.place.config()?;
         let row = block_on(async {
             let catalog = self.place.open_catalog().await?;
-            let id = pick(&catalog.tokens().all().await.map_err(CliError::message)?, &self.which, now_s)?;
-            let row = catalog.tokens().revoke(&id, now_s).await.map_err(CliError::message)?;
+            let id =
+                pick(&Tokens::new(&catalog).all().await.map_err(CliError::message)?, &self.which, now_s)?;
+            let row = Tokens::new(&catalog).revoke(&id, now_s).await.map_err(CliError::message)?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))
         })?;
         let house = House::new(&config.data);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::json;
 use store::ErrorKind;
-use store::repo::{Kind, RepoName};
+use store::names::{Kind, RepoName};
 use xet::wire::parse_json;
 
 use super::access::Asked;
@@ -48,7 +48,7 @@ pub(super) async fn whoami(asked: Asked) -> Result<Response<Body>, HubError> {
     let name = asked.own_namespace()?;
     let full_name = asked.author()?;
     let role = asked.who.as_ref().map_or(Role::Read, |who| who.role);
-    let org = |row: &store::repo::MemberRow| {
+    let org = |row: &store::hub::MemberRow| {
         let role = if row.writes { "write" } else { "read" };
         json!({"type": "org", "id": row.namespace, "name": row.namespace, "fullname": row.namespace,
                "isEnterprise": false, "canPay": false, "roleInOrg": role})
@@ -158,11 +158,11 @@ pub(super) async fn create(asked: Asked, body: Body) -> Result<Response<Body>, H
     let private = is_private(create.private, create.visibility.as_deref())?.unwrap_or(false);
     let url = asked.web_url(&name);
     let body = json!({"url": url, "name": name.id(), "id": name.id(), "private": private});
-    match asked.store.create_repo(&name, private, &own).await {
+    match asked.store.hub().create_repo(&name, private, &own).await {
         Ok(_) => Ok(answer(&body)),
         Err(error) if error.kind() == ErrorKind::Conflict => {
             // As it was created: clients go on with this name.
-            let taken = asked.store.repo(&name).await?.filter(|repo| asked.may_read(repo));
+            let taken = asked.store.hub().repo(&name).await?.filter(|repo| asked.may_read(repo));
             let name = taken.map_or(name, |repo| repo.name);
             let (url, message) = (asked.web_url(&name), format!("{name} is there already"));
             let mut response =
@@ -204,7 +204,7 @@ pub(super) async fn delete(asked: Asked, body: Body) -> Result<Response<Body>, H
     let (namespace, name) = full_name(&asked, &delete.name, delete.organization.as_deref())?;
     let name = RepoName::new(kind_of(delete.kind.as_deref())?, namespace, name)?;
     let repo = asked.writable_repo(&name).await?;
-    asked.store.trash_repo(&repo, asked.state.config.trash_s).await?;
+    asked.store.hub().trash_repo(&repo, asked.state.config.trash_s).await?;
     Ok(answer(&json!({})))
 }
 
@@ -228,7 +228,7 @@ pub(super) async fn rename(asked: Asked, body: Body) -> Result<Response<Body>, H
     let repo = asked.writable_repo(&from).await?;
     let to = asked.new_name(&to).await?;
     asked.expect_write(&to)?;
-    let to = asked.store.rename_repo(&repo, &to).await?;
+    let to = asked.store.hub().rename_repo(&repo, &to).await?;
     Ok(answer(&json!({"url": asked.web_url(&to), "id": to.id()})))
 }
 
@@ -252,7 +252,7 @@ pub(super) async fn settings(asked: Asked, body: Body) -> Result<Response<Body>,
     }
     let private = is_private(settings.private, settings.visibility.as_deref())?;
     if let Some(private) = private {
-        asked.store.set_private(&repo, private).await?;
+        asked.store.hub().set_private(&repo, private).await?;
     }
     Ok(answer(&json!({"private": private.unwrap_or(repo.private)})))
 }

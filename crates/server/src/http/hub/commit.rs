@@ -11,17 +11,13 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 use store::ErrorKind;
-use store::catalog::repo::RepoRow;
-use store::repo::blob::BLOB_BYTES_MAX;
-use store::repo::commit::{Operation, Request as Commit};
-use store::repo::oid::Oid;
-use store::repo::{pointer, refs};
+use store::hub::{BLOB_BYTES_MAX, Operation, RepoRow, Request as Commit, pointer, refs};
+use store::ids::Oid;
 
 use super::access::Asked;
 use super::admin::is_object;
 use super::error::HubError;
-use crate::http::json as answer;
-use crate::http::upload;
+use crate::http::{json as answer, upload};
 
 /// One line.
 #[derive(Deserialize)]
@@ -100,7 +96,7 @@ pub(crate) async fn receive(asked: Asked, request: Request) -> Result<Response<B
     let parent = header.parent_commit.as_deref().filter(|parent| !parent.is_empty());
     let parent = parent.map(str::parse::<Oid>).transpose()?;
     let commit = Commit { ref_name, parent, author, message, operations };
-    let committed = asked.store.commit(&repo, &commit).await.map_err(|error| match error.kind() {
+    let committed = asked.store.hub().commit(&repo, &commit).await.map_err(|error| match error.kind() {
         // Clients wait and try again on other statuses; here somebody must look first.
         ErrorKind::Conflict => HubError::from(error).with_status(StatusCode::PRECONDITION_FAILED),
         _ => error.into(),
@@ -129,7 +125,8 @@ async fn target(
 ) -> Result<(String, Option<u64>), HubError> {
     let resolved = asked.resolved(repo).await?;
     if asked.query.is_set("create_pr") {
-        let pull = asked.store.open_pull(repo, resolved.commit, author, &header.summary, &header.description);
+        let pull =
+            asked.store.hub().open_pull(repo, resolved.commit, author, &header.summary, &header.description);
         let number = pull.await?.number;
         return Ok((refs::pull_ref(number), Some(number)));
     }

@@ -4,8 +4,7 @@ use axum::body::Body;
 use axum::http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::catalog::repo::RepoRow;
-use store::repo::{PullQuery, PullRow, PullState, refs};
+use store::hub::{PullQuery, PullRow, PullState, RepoRow, refs};
 use xet::wire::ErrorCode;
 
 use super::access::Asked;
@@ -35,7 +34,7 @@ pub(super) async fn open(asked: Asked, body: Body) -> Result<Response<Body>, Hub
     }
     let main = asked.resolved_revision(&repo, "main").await?.commit;
     let description = open.description.unwrap_or_default();
-    let pull = asked.store.open_pull(&repo, main, &asked.author()?, &open.title, &description).await?;
+    let pull = asked.store.hub().open_pull(&repo, main, &asked.author()?, &open.title, &description).await?;
     let url = format!("{}/discussions/{}", asked.web_url(&repo.name), pull.number);
     Ok(answer(&json!({"num": pull.number, "url": url, "pullRequest": true})))
 }
@@ -76,7 +75,7 @@ pub(super) async fn merge(asked: Asked, body: Body) -> Result<Response<Body>, Hu
     let merge: Merge = small_json(body).await?;
     unsupported::refuse(&[("comment", &merge.comment, COMMENTS)])?;
     let pull = find(&asked, &repo).await?;
-    let merged = asked.store.merge_pull(&repo, &pull, &asked.author()?).await?;
+    let merged = asked.store.hub().merge_pull(&repo, &pull, &asked.author()?).await?;
     Ok(answer(&json!({"success": true, "commitOid": merged.oid.to_string()})))
 }
 
@@ -99,7 +98,7 @@ pub(super) async fn set_status(asked: Asked, body: Body) -> Result<Response<Body
         "closed" => PullState::Closed,
         _ => return Err(HubError::invalid("status should be open or closed")),
     };
-    if !asked.store.set_pull(repo.id, pull.number, state).await? {
+    if !asked.store.hub().set_pull(repo.id, pull.number, state).await? {
         return Err(HubError::new(ErrorCode::Conflict, "the pull request is merged"));
     }
     let now = iso(asked.state.now_s());

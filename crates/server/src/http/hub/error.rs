@@ -4,12 +4,11 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use store::ErrorKind;
-use store::repo::oid::Oid;
+use store::ids::Oid;
 use xet::wire::ErrorCode;
 
-use crate::auth;
-use crate::budget;
 use crate::http::error::Refused;
+use crate::{auth, budget};
 
 /// A refusal of the Hub API.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,10 +3,8 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
-use store::catalog::repo::{RepoQuery, RepoRow};
-use store::repo::listing::{Item, Page};
-use store::repo::oid::Oid;
-use store::repo::pointer;
+use store::hub::{Item, Page, RepoQuery, RepoRow, pointer};
+use store::ids::Oid;
 
 use super::access::Asked;
 use super::clock::iso;
@@ -18,7 +16,7 @@ pub(super) async fn info(asked: Asked) -> Result<Response<Body>, HubError> {
     let repo = asked.readable().await?;
     let commit = asked.resolved(&repo).await?.commit;
     let mut info = describe(&repo);
-    let time_s = asked.store.commit_object(repo.id, commit).await?.author.time_s;
+    let time_s = asked.store.hub().commit_object(repo.id, commit).await?.author.time_s;
     set(&mut info, "sha", json!(commit.to_string()));
     set(&mut info, "lastModified", json!(iso(time_s)));
     // Who names what they want need not get the files.
@@ -64,7 +62,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let after = cursor(&asked)?;
     let expands: Vec<_> = asked.query.words("expand").collect();
     let namespace = match asked.query.value("author").map(plain) {
-        Some(author) => Some(asked.store.spelled_namespace(&author).await?),
+        Some(author) => Some(asked.store.hub().spelled_namespace(&author).await?),
         None => None,
     };
     let query = RepoQuery {
@@ -75,7 +73,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
         after,
         limit: limit as u64 + 1,
     };
-    let mut rows = asked.store.list_repos(&query).await?;
+    let mut rows = asked.store.hub().list_repos(&query).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
     let mut infos = Vec::with_capacity(rows.len());
@@ -85,7 +83,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
             set(&mut info, "xetEnabled", json!(true));
         }
         if expands.contains(&"sha") {
-            let main = asked.store.ref_target(row.id, store::repo::refs::MAIN).await?;
+            let main = asked.store.hub().ref_target(row.id, store::hub::refs::MAIN).await?;
             set(&mut info, "sha", json!(main.map(|commit| commit.to_string())));
         }
         infos.push(info);
@@ -134,7 +132,7 @@ fn describe(repo: &RepoRow) -> Value {
         "createdAt": iso(repo.created_s),
         "lastModified": iso(repo.updated_s),
     });
-    if repo.name.kind == store::repo::Kind::Model {
+    if repo.name.kind == store::names::Kind::Model {
         set(&mut info, "modelId", json!(id));
     }
     info
@@ -145,7 +143,7 @@ async fn files(asked: &Asked, repo: &RepoRow, commit: Oid) -> Result<Vec<Item>, 
     let mut files = Vec::new();
     let mut page = Page { recursive: true, after: None, limit: SIBLINGS_STEP };
     loop {
-        let listing = asked.store.list_folder(repo.id, commit, "", &page).await?;
+        let listing = asked.store.hub().list_folder(repo.id, commit, "", &page).await?;
         let Some(listing) = listing else { break };
         files.extend(listing.items.into_iter().filter(|item| item.mode.is_blob()));
         page.after = listing.next;

@@ -5,8 +5,8 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::catalog::repo::{RepoQuery, RepoRow};
-use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
+use store::hub::{MemberRow, NamespaceRow, RepoQuery, RepoRow};
+use store::names::{Kind, RepoName};
 use xet::wire::routes::segment;
 
 use super::access::Asked;
@@ -32,7 +32,7 @@ pub(super) async fn orgs(asked: Asked) -> Answer {
 
 async fn namespaces(asked: &Asked, is_organisation: bool) -> Answer {
     asked.expect_admin()?;
-    let rows = asked.store.namespaces(is_organisation).await?;
+    let rows = asked.store.hub().namespaces(is_organisation).await?;
     Ok(answer(&rows.iter().map(namespace).collect::<Vec<_>>()))
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn add_org(asked: Asked, body: Body) -> Answer {
 async fn add_namespace(asked: &Asked, body: Body, is_organisation: bool) -> Answer {
     asked.expect_admin()?;
     let new: NewNamespace = small_json(body).await?;
-    let row = asked.store.add_namespace(&new.name, is_organisation).await?;
+    let row = asked.store.hub().add_namespace(&new.name, is_organisation).await?;
     Ok((StatusCode::CREATED, answer(&namespace(&row))).into_response())
 }
 
@@ -71,8 +71,8 @@ pub(super) async fn set_user(asked: Asked, body: Body) -> Answer {
     let change: UserChange = small_json(body).await?;
     let name = asked.param("user");
     let row = match change.disabled {
-        true => asked.store.disable_user(name).await?,
-        false => asked.store.enable_user(name).await?,
+        true => asked.store.hub().disable_user(name).await?,
+        false => asked.store.hub().enable_user(name).await?,
     };
     Ok(answer(&namespace(&row)))
 }
@@ -81,7 +81,7 @@ pub(super) async fn set_user(asked: Asked, body: Body) -> Answer {
 pub(super) async fn delete_user(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
     small_json::<NoFields>(body).await?;
-    asked.store.delete_namespace(asked.param("user"), false).await?;
+    asked.store.hub().delete_namespace(asked.param("user"), false).await?;
     Ok(answer(&json!({})))
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn delete_user(asked: Asked, body: Body) -> Answer {
 pub(super) async fn delete_org(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
     small_json::<NoFields>(body).await?;
-    asked.store.delete_namespace(asked.param("org"), true).await?;
+    asked.store.hub().delete_namespace(asked.param("org"), true).await?;
     Ok(answer(&json!({})))
 }
 
@@ -106,14 +106,14 @@ pub(super) async fn set_password(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
     let new: NewPassword = small_json(body).await?;
     let hash = new.password.as_deref().map(password::hash).transpose().map_err(HubError::invalid)?;
-    asked.store.set_password(asked.param("user"), hash.as_deref(), None).await?;
+    asked.store.hub().set_password(asked.param("user"), hash.as_deref(), None).await?;
     Ok(answer(&json!({})))
 }
 
 /// `GET /api/admin/orgs/{org}/members`.
 pub(super) async fn members(asked: Asked) -> Answer {
     asked.expect_admin()?;
-    let rows = asked.store.members(asked.param("org")).await?;
+    let rows = asked.store.hub().members(asked.param("org")).await?;
     Ok(answer(&rows.iter().map(member).collect::<Vec<_>>()))
 }
 
@@ -132,7 +132,7 @@ pub(super) async fn set_member(asked: Asked, body: Body) -> Answer {
         "write" => true,
         _ => return Err(HubError::invalid("role should be read or write")),
     };
-    let row = asked.store.set_member(asked.param("org"), asked.param("user"), writes).await?;
+    let row = asked.store.hub().set_member(asked.param("org"), asked.param("user"), writes).await?;
     Ok(answer(&member(&row)))
 }
 
@@ -140,7 +140,7 @@ pub(super) async fn set_member(asked: Asked, body: Body) -> Answer {
 pub(super) async fn remove_member(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
     small_json::<NoFields>(body).await?;
-    asked.store.remove_member(asked.param("org"), asked.param("user")).await?;
+    asked.store.hub().remove_member(asked.param("org"), asked.param("user")).await?;
     Ok(answer(&json!({})))
 }
 
@@ -156,7 +156,7 @@ pub(super) async fn repos(asked: Asked) -> Answer {
         after: cursor(&asked)?,
         limit: REPOS_MAX as u64,
     };
-    let rows = asked.store.list_repos(&query).await?;
+    let rows = asked.store.hub().list_repos(&query).await?;
     let mut response = answer(&rows.iter().map(repo).collect::<Vec<_>>());
     if let Some(last) = rows.last().filter(|_| rows.len() == REPOS_MAX) {
         let cursor = segment(&last.name.id());
@@ -186,9 +186,9 @@ struct Restore {
 pub(super) async fn restore(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
     let restore: Restore = small_json(body).await?;
-    let row = asked.store.trashed_repo(asked.param("id").parse()?).await?;
+    let row = asked.store.hub().trashed_repo(asked.param("id").parse()?).await?;
     let name = restore.repo.as_deref().map(RepoName::parse).transpose()?.unwrap_or_else(|| row.name.clone());
-    let name = asked.store.restore_repo(&row, &name).await?;
+    let name = asked.store.hub().restore_repo(&row, &name).await?;
     Ok(answer(&repo(&RepoRow { name, reclaim_s: None, ..row })))
 }
 
@@ -196,8 +196,8 @@ pub(super) async fn restore(asked: Asked, body: Body) -> Answer {
 pub(super) async fn reclaim(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
     small_json::<NoFields>(body).await?;
-    let row = asked.store.trashed_repo(asked.param("id").parse()?).await?;
-    asked.store.delete_repo(&row).await?;
+    let row = asked.store.hub().trashed_repo(asked.param("id").parse()?).await?;
+    asked.store.hub().delete_repo(&row).await?;
     Ok(answer(&json!({})))
 }
 

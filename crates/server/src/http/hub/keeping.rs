@@ -5,9 +5,10 @@ use axum::http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::DedupPolicy;
-use store::catalog::keep::{DeedQuery, DeedRow, LeftRow, Limit, QuotaOf, QuotaRow, Usage};
-use store::catalog::repo::RepoRow;
-use store::repo::RepoName;
+use store::audit::{DeedQuery, DeedRow};
+use store::content::{Limit, QuotaOf, QuotaRow, Usage};
+use store::hub::{LeftRow, RepoRow};
+use store::names::RepoName;
 use xet::wire::ErrorCode;
 
 use super::access::Asked;
@@ -23,7 +24,7 @@ type Answer = Result<Response<Body>, HubError>;
 /// `GET /api/admin/quotas`.
 pub(super) async fn quotas(asked: Asked) -> Answer {
     asked.expect_admin()?;
-    let rows = asked.store.quota_usage().await?;
+    let rows = asked.store.content().quota_usage().await?;
     Ok(answer(&rows.iter().map(|(row, usage)| quota_json(row, *usage)).collect::<Vec<_>>()))
 }
 
@@ -51,15 +52,15 @@ pub(super) async fn set_quota(asked: Asked, body: Body) -> Answer {
         logical: Limit { soft: new.logical_soft, hard: new.logical_hard },
         physical: Limit { soft: new.physical_soft, hard: new.physical_hard },
     };
-    let row = asked.store.set_quota(&row).await?;
-    Ok(answer(&quota_json(&row, asked.store.catalog().keep().usage(&row.of).await?)))
+    let row = asked.store.hub().set_quota(&row).await?;
+    Ok(answer(&quota_json(&row, asked.store.hub().usage(&row.of).await?)))
 }
 
 /// `DELETE /api/admin/quotas?of=`.
 pub(super) async fn remove_quota(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
     small_json::<NoFields>(body).await?;
-    asked.store.remove_quota(&asked.query.value("of").unwrap_or_default().parse()?).await?;
+    asked.store.hub().remove_quota(&asked.query.value("of").unwrap_or_default().parse()?).await?;
     Ok(answer(&json!({})))
 }
 
@@ -67,8 +68,8 @@ pub(super) async fn remove_quota(asked: Asked, body: Body) -> Answer {
 pub(super) async fn dedup_policies(asked: Asked) -> Answer {
     asked.expect_admin()?;
     let mut values = Vec::new();
-    for (of, policy) in asked.store.dedup_policies().await? {
-        let effective = asked.store.dedup_policy_of(&of).await?;
+    for (of, policy) in asked.store.hub().dedup_policies().await? {
+        let effective = asked.store.content().dedup_policy_of(&of).await?;
         values.push(dedup_json(&of, Some(policy), effective));
     }
     Ok(answer(&values))
@@ -86,7 +87,7 @@ pub(super) async fn set_dedup_policy(asked: Asked, body: Body) -> Answer {
     asked.expect_admin()?;
     let new: NewDedupPolicy = small_json(body).await?;
     let (of, policy): (QuotaOf, _) = (new.of.parse()?, DedupPolicy::parse_setting(&new.dedup)?);
-    asked.store.set_dedup_policy(&of, policy).await?;
+    asked.store.hub().set_dedup_policy(&of, policy).await?;
     dedup_answer(&asked, &of).await
 }
 
@@ -108,18 +109,19 @@ pub(super) async fn set_repo_dedup_policy(asked: Asked, body: Body) -> Answer {
     let new: RepoDedupPolicy = small_json(body).await?;
     let policy = DedupPolicy::parse_setting(&new.dedup)?;
     let of = QuotaOf::Repo(repo.name.scope()?);
-    let current = asked.store.dedup_setting(&of).await?;
+    let current = asked.store.hub().dedup_setting(&of).await?;
     if policy < current && asked.expect_admin().is_err() {
         let current = current.map_or("default", DedupPolicy::name);
         let message = format!("dedup of {} is {current}: only an administrator may widen it", repo.name);
         return Err(HubError::new(ErrorCode::Forbidden, message));
     }
-    asked.store.set_dedup_policy(&of, policy).await?;
+    asked.store.hub().set_dedup_policy(&of, policy).await?;
     dedup_answer(&asked, &of).await
 }
 
 async fn dedup_answer(asked: &Asked, of: &QuotaOf) -> Answer {
-    let (policy, effective) = (asked.store.dedup_setting(of).await?, asked.store.dedup_policy_of(of).await?);
+    let (policy, effective) =
+        (asked.store.hub().dedup_setting(of).await?, asked.store.content().dedup_policy_of(of).await?);
     Ok(answer(&dedup_json(of, policy, effective)))
 }
 
@@ -144,7 +146,7 @@ pub(super) async fn audit(asked: Asked) -> Answer {
         limit: limit as u64,
         ..DeedQuery::default()
     };
-    let rows = asked.store.catalog().keep().deeds(&query).await?;
+    let rows = asked.store.hub().deeds(&query).await?;
     let mut response = answer(&rows.iter().map(deed_json).collect::<Vec<_>>());
     if let Some(last) = rows.last().filter(|_| rows.len() == limit) {
         let next = asked.query.with("before", &last.id.to_string());
@@ -157,7 +159,7 @@ pub(super) async fn audit(asked: Asked) -> Answer {
 pub(super) async fn left(asked: Asked) -> Answer {
     asked.expect_admin()?;
     let repo = repo(&asked, asked.query.value("repo").unwrap_or_default()).await?;
-    let rows = asked.store.left_revisions(repo.id).await?;
+    let rows = asked.store.hub().left_revisions(repo.id).await?;
     Ok(answer(&rows.iter().map(left_json).collect::<Vec<_>>()))
 }
 
@@ -180,12 +182,12 @@ pub(super) async fn undelete(asked: Asked, body: Body) -> Answer {
     match (undelete.revision, undelete.path) {
         (Some(revision), None) => {
             let oid = revision.parse()?;
-            let name = asked.store.undelete_revision(&repo, oid, branch).await?;
+            let name = asked.store.hub().undelete_revision(&repo, oid, branch).await?;
             Ok(answer(&json!({"ref": name, "revision": revision})))
         }
         (None, Some(path)) => {
             let branch = branch.unwrap_or("main");
-            let undeleted = asked.store.undelete_file(&repo, branch, &path, &asked.author()?).await?;
+            let undeleted = asked.store.hub().undelete_file(&repo, branch, &path, &asked.author()?).await?;
             let (committed, from) = undeleted;
             Ok(answer(&json!({"path": path, "commit": committed.oid.to_string(), "from": from.to_string()})))
         }
@@ -194,7 +196,7 @@ pub(super) async fn undelete(asked: Asked, body: Body) -> Answer {
 }
 
 async fn repo(asked: &Asked, name: &str) -> Result<RepoRow, HubError> {
-    let found = asked.store.repo(&RepoName::parse(name)?).await?;
+    let found = asked.store.hub().repo(&RepoName::parse(name)?).await?;
     found.ok_or_else(|| HubError::new(ErrorCode::NotFound, format!("no repository {name:.200}")))
 }
 

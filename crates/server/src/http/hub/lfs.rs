@@ -19,11 +19,8 @@ use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use store::catalog::repo::RepoRow;
-use store::content::stream_bytes;
-use store::intake::{FILE_BYTES_MAX, intake_bytes};
-use store::quota::Need;
-use store::repo::{LinkedFile, pointer};
+use store::content::{FILE_BYTES_MAX, LinkedFile, Need, intake_bytes, stream_bytes};
+use store::hub::{RepoRow, pointer};
 use store::{Grant, Scope};
 use xet::Sha256;
 use xet::wire::ErrorCode;
@@ -137,7 +134,7 @@ pub(super) async fn batch(asked: Asked, body: Body) -> Result<Response<Body>, Hu
         let new = batch.objects.iter().zip(&replies);
         let new = new.filter(|(_, reply)| !matches!(reply, Reply::Stored | Reply::Refused(..)));
         let logical_bytes = new.fold(0, |sum: u64, (object, _)| sum.saturating_add(object.size));
-        asked.store.expect_quota(&scope, Need { logical_bytes, ..Need::default() }).await?;
+        asked.store.content().expect_quota(&scope, Need { logical_bytes, ..Need::default() }).await?;
     }
     let answer_bytes = (batch.objects.len() as u64 + parts).saturating_mul(ENTRY_BYTES);
     let answers = &asked.state.answers;
@@ -190,7 +187,8 @@ pub(super) async fn upload(asked: Asked, request: Request) -> Result<Response<Bo
     let memory = intake_bytes(signed.bytes).min(asked.state.budget.usage().total_bytes);
     let permit = asked.state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, signed.bytes, asked.state.body_timeout());
-    let taken = asked.store.take_in(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
+    let taken =
+        asked.store.content().take_in(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let mut response = StatusCode::OK.into_response();
@@ -204,7 +202,7 @@ pub(super) async fn upload(asked: Asked, request: Request) -> Result<Response<Bo
 pub(super) async fn verify(asked: Asked, body: Body) -> Result<Response<Body>, HubError> {
     let object: Object = small_json(body).await?;
     let signed = checked(&asked, Action::Verify).await?;
-    let found = asked.store.stored_files(&scope_of(&asked).await?, &[signed.sha256], None).await?;
+    let found = asked.store.content().stored_files(&scope_of(&asked).await?, &[signed.sha256], None).await?;
     let is_here = found.iter().any(|found| found.bytes == signed.bytes);
     match is_here && object.oid == asked.param("oid") && object.size == signed.bytes {
         true => Ok(answer(&json!({}))),
@@ -217,7 +215,7 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
     let (parts, _) = request.into_parts();
     let signed = checked(&asked, Action::Download).await?;
     let scope = scope_of(&asked).await?;
-    let found = asked.store.linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
+    let found = asked.store.content().linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
     let found = found.ok_or_else(|| HubError::new(ErrorCode::NotFound, "no such object"))?;
     let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, found.bytes));
     let permit = asked.state.answers.acquire(bytes).await?;
@@ -228,7 +226,7 @@ pub(super) async fn download(asked: Asked, request: Request) -> Result<Response<
 /// What a signed URL is for, if it is good. It is signed for the id of its repository: another one of the name is not meant.
 async fn checked(asked: &Asked, action: Action) -> Result<Signed, HubError> {
     let begin = tokio::time::Instant::now();
-    let repo = asked.store.repo(&asked.repo_name()?).await?;
+    let repo = asked.store.hub().repo(&asked.repo_name()?).await?;
     let refuse =
         || HubError::new(ErrorCode::Forbidden, "the URL is not good, or no longer: ask for the batch again");
     let number = |key: &str| asked.query.number(key);
@@ -273,7 +271,7 @@ async fn holds(asked: &Asked, signed: &Signed, repo: &RepoRow) -> Result<bool, H
 async fn named(asked: &Asked) -> Result<RepoRow, HubError> {
     let name = asked.repo_name()?;
     // The signature is for this very name, and not for others that differ in case.
-    let found = asked.store.repo(&name).await?.filter(|repo| repo.name == name);
+    let found = asked.store.hub().repo(&name).await?.filter(|repo| repo.name == name);
     found.ok_or_else(|| HubError::repo_not_found(false))
 }
 
@@ -339,8 +337,8 @@ async fn stored(
     let digests: Vec<_> = objects.iter().filter_map(|object| pointer::parse_sha256(&object.oid)).collect();
     let scope = repo.name.scope()?;
     let found = match is_upload {
-        true => asked.store.stored_files(&scope, &digests, Some(DIGEST_PATIENCE)).await?,
-        false => asked.store.linked_files(&scope, &digests).await?,
+        true => asked.store.content().stored_files(&scope, &digests, Some(DIGEST_PATIENCE)).await?,
+        false => asked.store.content().linked_files(&scope, &digests).await?,
     };
     Ok(found.into_iter().map(|file| (pointer::hex(&file.sha256), file)).collect())
 }

@@ -5,8 +5,8 @@ use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::audit::Deed;
-use store::catalog::repo::RefRow;
-use store::repo::refs::{self, HEADS, PULLS, TAGS};
+use store::hub::RefRow;
+use store::hub::refs::{self, HEADS, PULLS, TAGS};
 use xet::wire::routes::segment;
 
 use super::access::Asked;
@@ -22,7 +22,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
     let repo = asked.readable().await?;
     let describe = |row: &RefRow| json!({"name": refs::short(&row.name), "ref": row.name, "targetCommit": row.target.to_string()});
     let all = |prefix: &'static str| async {
-        let rows = asked.store.refs(repo.id, prefix).await?;
+        let rows = asked.store.hub().refs(repo.id, prefix).await?;
         Ok::<_, HubError>(rows.iter().map(describe).collect::<Vec<Value>>())
     };
     let mut body = json!({"branches": all(HEADS).await?, "converts": [], "tags": all(TAGS).await?});
@@ -50,10 +50,10 @@ pub(super) async fn create_branch(asked: Asked, body: Body) -> Result<Response<B
     let start = new.starting_point.as_deref().unwrap_or("main");
     let commit = asked.resolved_revision(&repo, start).await?.commit;
     let name = asked.param("branch");
-    if new.overwrite && asked.store.ref_target(repo.id, &format!("{HEADS}{name}")).await?.is_some() {
-        asked.store.delete_ref(repo.id, HEADS, name).await?;
+    if new.overwrite && asked.store.hub().ref_target(repo.id, &format!("{HEADS}{name}")).await?.is_some() {
+        asked.store.hub().delete_ref(repo.id, HEADS, name).await?;
     }
-    asked.store.create_ref(repo.id, HEADS, name, commit).await?;
+    asked.store.hub().create_ref(repo.id, HEADS, name, commit).await?;
     Ok(created())
 }
 
@@ -80,11 +80,11 @@ pub(super) async fn create_tag(asked: Asked, body: Body) -> Result<Response<Body
     if message.as_ref().is_some_and(|message| message.len() > TAG_MESSAGE_BYTES_MAX) {
         return Err(HubError::invalid(format!("message: at most {TAG_MESSAGE_BYTES_MAX} bytes for a tag")));
     }
-    asked.store.create_ref(repo.id, TAGS, &new.tag, commit).await?;
+    asked.store.hub().create_ref(repo.id, TAGS, &new.tag, commit).await?;
     if let Some(message) = message {
         // Tags are plain refs: what somebody said of one is in the audit log.
         let target = format!("{} {TAGS}{}", repo.name, new.tag);
-        asked.store.catalog().keep().note_deed(&Deed::new("tag.message", target, message)).await?;
+        asked.store.hub().note_deed(&Deed::new("tag.message", target, message)).await?;
     }
     Ok(created())
 }
@@ -98,14 +98,14 @@ pub(super) async fn delete_tag(asked: Asked, body: Body) -> Result<Response<Body
 
 async fn delete(
     asked: &Asked,
-    repo: store::repo::RepoId,
+    repo: store::ids::RepoId,
     prefix: &str,
     name: &str,
 ) -> Result<Response<Body>, HubError> {
-    if asked.store.ref_target(repo, &format!("{prefix}{name}")).await?.is_none() {
+    if asked.store.hub().ref_target(repo, &format!("{prefix}{name}")).await?.is_none() {
         return Err(HubError::revision_not_found(name));
     }
-    asked.store.delete_ref(repo, prefix, name).await?;
+    asked.store.hub().delete_ref(repo, prefix, name).await?;
     Ok(answer(&json!({})))
 }
 
@@ -116,8 +116,8 @@ pub(super) async fn history(asked: Asked) -> Result<Response<Body>, HubError> {
     let limit = asked.query.limit("limit", 50, 1000) as u64;
     let page = asked.query.number("p").unwrap_or(0);
     let skip = page.saturating_mul(limit);
-    let (past, total) = asked.store.history(repo.id, commit, skip, limit).await?;
-    let describe = |past: &store::repo::history::Past| {
+    let (past, total) = asked.store.hub().history(repo.id, commit, skip, limit).await?;
+    let describe = |past: &store::hub::Past| {
         json!({
             "id": past.oid.to_string(),
             "title": past.commit.title(),
@@ -154,7 +154,7 @@ pub(super) async fn squash(asked: Asked, body: Body) -> Result<Response<Body>, H
     let ref_name = ref_name.ok_or_else(|| HubError::revision_not_found(branch))?;
     let message = squash.message.filter(|message| !message.trim().is_empty());
     let message = message.unwrap_or_else(|| format!("Super-squash branch '{branch}'"));
-    let oid = asked.store.squash(&repo, &ref_name, &asked.author()?, &message).await?;
+    let oid = asked.store.hub().squash(&repo, &ref_name, &asked.author()?, &message).await?;
     Ok(answer(&json!({"commitOid": oid.to_string()})))
 }
 

@@ -6,11 +6,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::catalog::repo::RepoRow;
-use store::repo::history::Past;
-use store::repo::listing::{Item, Page};
-use store::repo::oid::Oid;
-use store::repo::pointer;
+use store::hub::{Item, Page, Past, RepoRow, pointer};
+use store::ids::Oid;
 use xet::wire::routes::segment;
 
 use super::access::Asked;
@@ -35,7 +32,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response<Body>, HubError> {
         after: asked.query.value("cursor").map(str::to_owned),
         limit: asked.query.limit("limit", most, most),
     };
-    let listing = asked.store.list_folder(repo.id, commit, folder, &page).await?;
+    let listing = asked.store.hub().list_folder(repo.id, commit, folder, &page).await?;
     let listing = listing.ok_or_else(|| HubError::entry_not_found(folder).at(commit))?;
     let items = described(&asked, &repo, commit, &listing.items, expand).await?;
     let mut response = answer(&items);
@@ -80,7 +77,7 @@ pub(super) async fn paths_info(
         );
         return Err(HubError::invalid(message));
     }
-    let items = asked.store.find_paths(repo.id, commit, &paths.paths).await?;
+    let items = asked.store.hub().find_paths(repo.id, commit, &paths.paths).await?;
     Ok(answer(&described(&asked, &repo, commit, &items, paths.expand).await?))
 }
 
@@ -110,7 +107,7 @@ async fn described(
     let mut changes = HashMap::new();
     if expand {
         let paths: Vec<_> = items.iter().map(|item| item.path.clone()).collect();
-        changes = asked.store.last_changes(repo.id, commit, &paths).await?;
+        changes = asked.store.hub().last_changes(repo.id, commit, &paths).await?;
     }
     Ok(items.iter().map(|item| describe(item, changes.get(&item.path))).collect())
 }

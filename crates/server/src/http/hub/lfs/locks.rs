@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use store::repo::{LockQuery, LockRow};
+use store::hub::{LockQuery, LockRow};
 use xet::wire::ErrorCode;
 
 use super::super::access::Asked;
@@ -31,7 +31,7 @@ struct Create {
 pub(in super::super) async fn create(asked: Asked, body: Body) -> Answer {
     let repo = asked.writable().await?;
     let create: Create = small_json(body).await?;
-    let (lock, is_new) = asked.store.lock_path(repo.id, &create.path, asked.name()?).await?;
+    let (lock, is_new) = asked.store.hub().lock_path(repo.id, &create.path, asked.name()?).await?;
     let mut body = json!({"lock": describe(&lock)});
     if is_new {
         return Ok(answer(StatusCode::CREATED, &body));

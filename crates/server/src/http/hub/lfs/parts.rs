@@ -7,10 +7,8 @@ use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Grant;
-use store::catalog::repo::RepoRow;
-use store::intake::intake_bytes;
-use store::parts::Parted;
-use store::quota::Need;
+use store::content::{Need, Parted, intake_bytes};
+use store::hub::RepoRow;
 
 use super::super::access::Asked;
 use super::super::admin::small_json;
@@ -65,7 +63,7 @@ pub(in super::super) async fn receive(asked: Asked, request: Request) -> Result<
     let bytes_max = file.bytes_of(number).unwrap_or_default();
     asked.state.expect_room(bytes_max)?;
     let need = Need { logical_bytes: signed.bytes, physical_bytes: bytes_max };
-    asked.store.expect_quota(&repo.name.scope()?, need).await?;
+    asked.store.content().expect_quota(&repo.name.scope()?, need).await?;
     let bounds = upload::Bounds {
         bytes_max,
         memory_factor: 1,
@@ -74,7 +72,7 @@ pub(in super::super) async fn receive(asked: Asked, request: Request) -> Result<
     };
     let upload::Upload { pieces, permit, .. } =
         upload::read(&parts.headers, body, &asked.state.budget, bounds).await?;
-    asked.store.put_part(&repo, &file, number, pieces).await?;
+    asked.store.content().put_part(repo.id, &repo.name.scope()?, &file, number, pieces).await?;
     drop(permit);
     let mut response = StatusCode::OK.into_response();
     // Clients give it back with the list of parts; the digest of the whole is what counts.
@@ -114,13 +112,13 @@ pub(in super::super) async fn join(asked: Asked, body: Body) -> Result<Response<
     }
     let repo = named(&asked).await?;
     let grant = Grant::write(repo.name.scope()?);
-    let found = asked.store.stored_files(grant.scope(), &[signed.sha256], None).await?;
+    let found = asked.store.content().stored_files(grant.scope(), &[signed.sha256], None).await?;
     // Somebody who did not hear the answer asks again.
     if !found.iter().any(|found| found.bytes == signed.bytes) {
         asked.state.expect_room(signed.bytes)?;
         let memory = intake_bytes(signed.bytes).min(asked.state.budget.usage().total_bytes);
         let _permit = asked.state.budget.acquire(memory).await?;
-        let taken = asked.store.join_parts(&grant, &repo, &file).await?;
+        let taken = asked.store.content().join_parts(&grant, repo.id, &file).await?;
         metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     }
     Ok(answer(&json!({"success": true})))
