@@ -34,9 +34,11 @@ test-rgw: setup ## run the tests of buckets against a Ceph gateway (installs it;
 check: setup lint ## format, clippy and documentation without a warning, then all tests
 	@scripts/test.sh
 
-lint: ## format, clippy, documentation, module cycles and the encodings of the kernels without a warning
+lint: ## format, clippy, documentation, module cycles, retired words and the encodings of the kernels without a warning
 	scripts/check-modules.py --self-test
 	scripts/check-modules.py
+	scripts/check-words.py --self-test
+	scripts/check-words.py
 	cargo fmt --all --check
 	rustfmt --check --edition 2024 fuzz/fuzz_targets/*.rs
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -49,7 +51,7 @@ sim: ## simulate sweeps beside writers with 10,000 seeds (SEEDS=…)
 
 stress: ## writers, readers and sweepers for ten minutes on each database (SECONDS_EACH=…), then 100 kills
 	DRYSTONE_STRESS_S="$${SECONDS_EACH:-600}" cargo nextest run -p drystone-store --test stress --no-capture
-	DRYSTONE_KILLS=100 cargo nextest run -p drystone --test keep --no-capture
+	DRYSTONE_KILLS=100 cargo nextest run -p drystone --test maintenance --no-capture
 
 bench: bench-servers bench-clients bench-hub bench-packs bench-sweep ## measure against hf_xet on 2 GiB and on 10,000 small files (BENCH_ARGS="--scale 0.05" is quick)
 	.venv/bin/python bench/run.py $(BENCH_ARGS)

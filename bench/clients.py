@@ -4,7 +4,7 @@ usage: clients.py [--scale S] [--rounds N] [--only ROW,…]
 
 Rows: a local store (`--store` against hf_xet's own `local://`), and one `drystone serve` for both, each into a repository of its
 own. What counts is the client's CPU time, user and system; then its peak resident memory and what is stored. A ratio is the
-median over the rounds of one pair's ratio, and whoever begins changes from round to round. What is pushed is in the page cache:
+median over the rounds of one pair's ratio, and the one that begins changes from round to round. What is pushed is in the page cache:
 it is read once before each push. The results go to bench/results/ as JSON and Markdown. The status is 1 when bytes came back
 wrong or something failed, not when a target is missed.
 """
@@ -150,7 +150,7 @@ class Bench:
         return {"push-server": ratio(push), "pull-server": ratio(pull)}
 
     def push(self, side, place, paths):
-        # Systems drop what was not read for a while, and whoever comes next would pay for it: disks are not measured.
+        # Systems drop what was not read for a while, and the next run would pay for it: disks are not measured.
         subprocess.run(["xargs", "-0", "cat"], input="\0".join(paths), stdout=subprocess.DEVNULL, text=True, check=True)
         if side == "theirs":
             return self.hf_xet("upload", place, paths=paths)
@@ -175,7 +175,7 @@ class Bench:
         if len(files) == 1:
             shutil.rmtree(out)
         else:
-            # Removed at the end: ext4 looks at every inode that was freed in the last minutes before it makes a new one.
+            # Removed at the end: ext4 checks every inode that was freed in the last minutes before it makes a new one.
             self.done_with.mkdir(exist_ok=True)
             out.rename(self.done_with / str(len(list(self.done_with.iterdir()))))
         return done
@@ -190,7 +190,7 @@ class Bench:
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
             raise SystemExit(f"cas {verb} ended with status {process.returncode}")
-        return self.told("ours", verb, usage.ru_utime + usage.ru_stime, time.monotonic() - began, usage.ru_maxrss / 1024,
+        return self.report_run("ours", verb, usage.ru_utime + usage.ru_stime, time.monotonic() - began, usage.ru_maxrss / 1024,
                          report=json.loads((self.room / "out.json").read_bytes()))
 
     def hf_xet(self, verb, place, **job):
@@ -203,9 +203,9 @@ class Bench:
         job = {"verb": verb, "url": url, "token": token, "expires_s": expires_s, **job}
         done = subprocess.run([self.options.hf_python, child], env=env, input=json.dumps(job), stdout=subprocess.PIPE, text=True, check=True)
         report = json.loads(done.stdout)
-        return self.told("theirs", verb, report["cpu_s"], report["wall_s"], report.get("rss_mib", 0), files=report["files"])
+        return self.report_run("theirs", verb, report["cpu_s"], report["wall_s"], report.get("rss_mib", 0), files=report["files"])
 
-    def told(self, side, verb, cpu_s, wall_s, rss_mib, **more):
+    def report_run(self, side, verb, cpu_s, wall_s, rss_mib, **more):
         print(f"  {side:6} {verb:8} CPU {cpu_s:6.2f} s, wall {wall_s:6.2f} s, {rss_mib:5.0f} MiB", flush=True)
         return {"cpu_s": cpu_s, "wall_s": wall_s, "rss_mib": rss_mib, **more}
 
@@ -236,8 +236,8 @@ open(to, "wb").write(data)
 
 def stored_bytes(folder):
     """Of everything but catalog and shards, which one side keeps twice and the other as its catalog."""
-    kept = (file for file in folder.rglob("*") if file.is_file() and "shards" not in file.relative_to(folder).parts)
-    return sum(file.stat().st_size for file in kept if "catalog" not in file.name and ".mdb" not in file.name)
+    caches = (file for file in folder.rglob("*") if file.is_file() and "shards" not in file.relative_to(folder).parts)
+    return sum(file.stat().st_size for file in caches if "catalog" not in file.name and ".mdb" not in file.name)
 
 
 def same(one, other):

@@ -1,4 +1,4 @@
-"""Servers under measurement: ours, started on a fresh folder, and a rival that somebody else started."""
+"""Servers under measurement: ours, started on a fresh folder, and a rival started elsewhere."""
 
 import json
 import os

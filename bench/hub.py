@@ -3,7 +3,7 @@
 usage: hub.py [--scale S] [--rounds N] [--nginx PROGRAM]
 
 Our server runs on a fresh folder: local disk, SQLite, default settings. nginx serves the same file from the disk, with
-sendfile and all workers. Both are asked by the same client over loopback, in turns. CPU time is the servers' own (user and
+sendfile and all workers. Both serve the same client over loopback, in turns. CPU time is the servers' own (user and
 system, /proc/PID/stat). The results go to bench/results/ as JSON and Markdown. The status is 1 when something failed, not
 when a target is missed.
 """
@@ -75,7 +75,7 @@ class Nginx(Host):
         self.process.wait(timeout=30)
 
 
-def ask(host, method, path, body=None, token=None):
+def call(host, method, path, body=None, token=None):
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     request = urllib.request.Request(host.url + path, method=method, data=data, headers=headers)
@@ -86,7 +86,7 @@ def ask(host, method, path, body=None, token=None):
 def commit(host, token, repo, files):
     lines = [{"key": "header", "value": {"summary": "many"}}]
     lines += [{"key": "file", "value": {"path": path, "content": base64.b64encode(content).decode(), "encoding": "base64"}} for path, content in files]
-    ask(host, "POST", f"/api/models/{repo}/commit/main", "\n".join(map(json.dumps, lines)).encode(), token)
+    call(host, "POST", f"/api/models/{repo}/commit/main", "\n".join(map(json.dumps, lines)).encode(), token)
 
 
 def files_by_http(options, ours, token, rows):
@@ -118,13 +118,13 @@ def files_by_http(options, ours, token, rows):
                 begin = host.cpu_s()
                 ran = subprocess.run([options.load, "requests", host.address, "-", lines, "16", str(int(20_000 * options.scale))],
                                      capture_output=True, text=True, check=True)
-                said = json.loads(ran.stdout)
-                said |= {"host": host.name, "cpu_s": host.cpu_s() - begin}
-                details.append(said)
-                per_s[host.name] = said["per_s"]
-                asked_per_cpu[host.name] = said["requests"] / max(said["cpu_s"], 0.01)
-                if said["failed"]:
-                    sys.exit(f"{host.name}: {said}")
+                loads = json.loads(ran.stdout)
+                loads |= {"host": host.name, "cpu_s": host.cpu_s() - begin}
+                details.append(loads)
+                per_s[host.name] = loads["per_s"]
+                asked_per_cpu[host.name] = loads["requests"] / max(loads["cpu_s"], 0.01)
+                if loads["failed"]:
+                    sys.exit(f"{host.name}: {loads}")
                 begin = host.cpu_s()
                 subprocess.run(["curl", "-sf", "-o", "/dev/null", host.url + path], check=True)
                 per_cpu[host.name] = size / max(host.cpu_s() - begin, 0.01) / 1e9
@@ -145,7 +145,7 @@ def large_commits(options, ours, token, rows):
     figures = []
     for round_ in range(options.rounds):
         repo = f"bench/commit-{round_}"
-        ask(ours, "POST", "/api/repos/create", {"name": repo}, token)
+        call(ours, "POST", "/api/repos/create", {"name": repo}, token)
         begin = ours.cpu_s()
         commit(ours, token, repo, [(f"{n % 100:02}/{n}.txt", f"file {n} of round {round_}\n".encode() * 8) for n in range(count)])
         figures.append(ours.cpu_s() - begin)
@@ -155,7 +155,7 @@ def large_commits(options, ours, token, rows):
 
 def large_listings(options, ours, token, rows):
     repo, count = "bench/tree", int(100_000 * options.scale)
-    ask(ours, "POST", "/api/repos/create", {"name": repo}, token)
+    call(ours, "POST", "/api/repos/create", {"name": repo}, token)
     for start in range(0, count, 10_000):
         commit(ours, token, repo, [(f"{n % 10}/{n % 1000:03}/{n}.txt", f"{n}\n".encode()) for n in range(start, min(count, start + 10_000))])
     figures = []
@@ -163,7 +163,7 @@ def large_listings(options, ours, token, rows):
         for _ in range(2):  # the second is warm
             begin = ours.cpu_s()
             for _ in range(20):
-                ask(ours, "GET", f"/api/models/{repo}/tree/main{query}", token=token)
+                call(ours, "GET", f"/api/models/{repo}/tree/main{query}", token=token)
             figures.append((ours.cpu_s() - begin) / 20 * 1000)
     rows["tree"] = {"median": max(figures), "rounds": figures}
 
@@ -187,7 +187,7 @@ def main():
     ours = Ours(options.drystone, options.work / "hub" / "server", environment={"DRYSTONE_LOG_LEVEL": "warn"})
     try:
         token = (ours.folder / "data" / "admin.token").read_text().strip()
-        ask(ours, "POST", "/api/repos/create", {"name": "bench/files"}, token)
+        call(ours, "POST", "/api/repos/create", {"name": "bench/files"}, token)
         if options.nginx:
             files_by_http(options, ours, token, rows)
         else:

@@ -29,7 +29,7 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def ask(server, path):
+def fetch(server, path):
     host = server.url.removeprefix("http://")
     connection = http.client.HTTPConnection(host, timeout=120)
     connection.request("GET", path, headers={"Accept": "text/html"})
@@ -58,7 +58,7 @@ def main():
         server = Server(options.drystone.absolute(), data)
         try:
             begin = cpu_s(server.process.pid)
-            ask(server, "/")
+            fetch(server, "/")
             # The first visit has every repository measured.
             while (busy := cpu_s(server.process.pid)) and time.sleep(1) is None and cpu_s(server.process.pid) - busy > 0.05:
                 pass
@@ -68,11 +68,11 @@ def main():
                      "dedup": "/-/dedup", "repository": "/ann/many", "folder goes on": f"/ann/many/tree/main?after=part-{options.files * 9 // 10:08}.safetensors"}
             for name, path in pages.items():
                 begin = cpu_s(server.process.pid)
-                ask(server, path)
+                fetch(server, path)
                 first_ms = 1000 * (cpu_s(server.process.pid) - begin)
                 begin, start = cpu_s(server.process.pid), time.monotonic()
                 for _ in range(options.rounds):
-                    size = ask(server, path)
+                    size = fetch(server, path)
                 cpu_ms = 1000 * (cpu_s(server.process.pid) - begin) / options.rounds
                 wall_ms = 1000 * (time.monotonic() - start) / options.rounds
                 print(f"{name}: {cpu_ms:.1f} ms of CPU ({first_ms:.0f} ms the first time), {wall_ms:.1f} ms, {size} bytes")

@@ -3,7 +3,7 @@
 usage: run.py [--scale S] [--rounds N] [--only big|small] [--json]
 
 The data are made by the `corpus` program under bench/work and kept for the next run. In every round both programs
-hash the same files once, and whoever begins changes from round to round. A ratio is the median over the rounds of
+hash the same files once, and the one that begins changes from round to round. A ratio is the median over the rounds of
 one pair's ratio, so a slow minute of the machine weighs on both sides. CPU seconds come first: wall time means
 something only on an idle machine, so the load is printed too. Hashes that differ end the run with status 1.
 """

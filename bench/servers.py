@@ -192,14 +192,14 @@ class Bench:
         return result
 
     def plans(self, host, name, hashes, connections):
-        """Asks for reconstructions on kept connections: once to warm up, then measured."""
+        """Requests reconstructions on kept-alive connections: once to warm up, then measured."""
         file = self.scratch / "paths"
         version = "v2" if self.answers(host, f"/v2/reconstructions/{hashes[0]}") else "v1"
         file.write_text("".join(f"/{version}/reconstructions/{file_hash}\n" for file_hash in hashes))
         count = max(2000, round(20_000 * self.options.scale)) if len(hashes) > 1 else 2000
-        self.ask(host, file, connections, min(count, 2000))
+        self.request_plans(host, file, connections, min(count, 2000))
         before = host.cpu_s()
-        done = self.ask(host, file, connections, count)
+        done = self.request_plans(host, file, connections, count)
         cpu_ms = (host.cpu_s() - before) / count * 1e3
         if done["failed"]:
             self.failures.append(f"{host.name}: {done['failed']} of {count} reconstructions failed")
@@ -208,9 +208,9 @@ class Bench:
     def answers(self, host, path):
         file = self.scratch / "paths"
         file.write_text(f"{path}\n")
-        return self.ask(host, file, 1, 1)["failed"] == 0
+        return self.request_plans(host, file, 1, 1)["failed"] == 0
 
-    def ask(self, host, file, connections, count):
+    def request_plans(self, host, file, connections, count):
         command = [self.options.load, "requests", host.address, host.token, file, str(connections), str(count)]
         return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
@@ -261,8 +261,8 @@ class Bench:
             )  # fmt: skip
             server = self.start(keep=True)
             hashes = filled.stdout.split()
-            asked = [self.plans(server, "plan", hashes, connections=1) for _ in range(self.options.rounds)]
-            costs[files] = {name: statistics.median(one[name] for one in asked) for name in asked[0]}
+            measured = [self.plans(server, "plan", hashes, connections=1) for _ in range(self.options.rounds)]
+            costs[files] = {name: statistics.median(one[name] for one in measured) for name in measured[0]}
             costs[files]["rss_mib"] = server.peak_rss_mib()
             costs[files]["catalog_mb"] = (folder / "data" / "catalog.db").stat().st_size / 1e6
             server.stop()

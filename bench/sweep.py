@@ -116,19 +116,19 @@ def verification(options, rows):
 
 def foreground(options, rows, data):
     """Uploads and downloads on a server over the large catalog, in turns beside a sweep and without."""
-    house = options.work / "server"
-    shutil.rmtree(house, ignore_errors=True)
-    house.mkdir()
-    data.rename(house / "data")
-    server = Ours(options.drystone, house, keep=True, environment={"DRYSTONE_LOG_LEVEL": "warn", "DRYSTONE_SWEEP_INTERVAL_S": "0"})
+    data_dir = options.work / "server"
+    shutil.rmtree(data_dir, ignore_errors=True)
+    data_dir.mkdir()
+    data.rename(data_dir / "data")
+    server = Ours(options.drystone, data_dir, keep=True, environment={"DRYSTONE_LOG_LEVEL": "warn", "DRYSTONE_SWEEP_INTERVAL_S": "0"})
     try:
         pairs = []
         for n in range(options.rounds):
-            alone = transfer(options, server, house, 2 * n)
-            subprocess.run([sys.executable, "-c", "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=60); db.execute('DELETE FROM leases'); db.execute('UPDATE repos SET swept = -1'); db.commit()", house / "data" / "catalog.db"], check=True)
+            alone = transfer(options, server, data_dir, 2 * n)
+            subprocess.run([sys.executable, "-c", "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=60); db.execute('DELETE FROM leases'); db.execute('UPDATE repos SET swept = -1'); db.commit()", data_dir / "data" / "catalog.db"], check=True)
             # As fast as servers sweep by themselves, and for as long as the transfers last.
-            sweep = subprocess.Popen([options.drystone, "gc", "--data", house / "data", "--rate", "2000"], stdout=subprocess.DEVNULL)
-            beside = transfer(options, server, house, 2 * n + 1)
+            sweep = subprocess.Popen([options.drystone, "gc", "--data", data_dir / "data", "--rate", "2000"], stdout=subprocess.DEVNULL)
+            beside = transfer(options, server, data_dir, 2 * n + 1)
             if sweep.poll() is not None and options.scale >= 1:
                 print("the sweep ended before the transfers did")
             sweep.terminate()
@@ -137,26 +137,26 @@ def foreground(options, rows, data):
         note(rows, "foreground", pairs)
     finally:
         server.stop()
-        (house / "data").rename(data)
-        shutil.rmtree(house, ignore_errors=True)
+        (data_dir / "data").rename(data)
+        shutil.rmtree(data_dir, ignore_errors=True)
 
 
-def transfer(options, server, house, seed):
+def transfer(options, server, data_dir, seed):
     """Seconds for a folder of 1 MiB files up and down again."""
-    folder = house / "files"
+    folder = data_dir / "files"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     generator = random.Random(seed)
     for n in range(max(20, int(600 * options.scale))):
         (folder / f"{n}.bin").write_bytes(generator.randbytes(1 << 20))
-    environment = os.environ | {"DRYSTONE_TOKEN": server.token, "HF_TOKEN": server.token, "DRYSTONE_CACHE": str(house / f"cache-{seed}")}
+    environment = os.environ | {"DRYSTONE_TOKEN": server.token, "HF_TOKEN": server.token, "DRYSTONE_CACHE": str(data_dir / f"cache-{seed}")}
     where = ["--endpoint", server.url, "--token", server.token, "--no-cache"]
     begin = time.monotonic()
     _, _, out = measured([options.drystone, "cas", "put", folder, *where, "--json"], env=environment)
-    (house / "list.json").write_text(json.dumps([{"hash": file["hash"], "path": str(n)} for n, file in enumerate(json.loads(out)["files"])]))
-    measured([options.drystone, "cas", "get", "--from-json", house / "list.json", "-o", house / "got", *where], env=environment)
+    (data_dir / "list.json").write_text(json.dumps([{"hash": file["hash"], "path": str(n)} for n, file in enumerate(json.loads(out)["files"])]))
+    measured([options.drystone, "cas", "get", "--from-json", data_dir / "list.json", "-o", data_dir / "got", *where], env=environment)
     seconds = time.monotonic() - begin
-    shutil.rmtree(house / "got")
+    shutil.rmtree(data_dir / "got")
     return seconds
 
 

@@ -70,7 +70,7 @@ def functions(program, names):
 
 
 def check(name, code):
-    """What is wrong with one function, by a walk over its branches that remembers whether upper halves are in use."""
+    """What is wrong with one function, by a walk over its branches that tracks whether upper halves are in use."""
     place = {address: index for index, (address, _, _) in enumerate(code)}
     # Wide arguments come in memory: functions begin with clean upper halves.
     states, todo, problems = {}, [(0, False)], set()

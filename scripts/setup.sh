@@ -5,14 +5,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 HF_XET_VERSION=1.8.0
 HF_HUB_VERSION=2.4.0
-# What people still have: the last that asks for unversioned paths, and one that asks for version 1.
+# Versions in use: the last that requests unversioned paths, and one that requests version 1.
 HF_XET_OLD_VERSIONS=(1.1.10 1.3.2)
 # The same with the huggingface_hub of their time.
 HF_HUB_OLD_PAIRS=(0.36.0:1.1.10 1.2.4:1.3.2)
 DATASETS_VERSION=5.2.0
 TRANSFORMERS_VERSION=5.22.2
 HF_JS_VERSION=2.17.5
-# Pages are looked at in a browser, by Debian's Chromium.
+# Pages are tested in Debian's Chromium.
 PLAYWRIGHT_VERSION=1.64.1
 AXE_VERSION=4.14.0
 # Builds the wheel; what its tests use beside it.
@@ -49,7 +49,7 @@ install_packages() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# A tool that is there counts, whoever installed it.
+# A tool on the path counts, however it was installed.
 provided() {
     case "$1" in
         build-essential) command -v cc >/dev/null && command -v make >/dev/null ;;

@@ -47,15 +47,15 @@ class Server:
         self.log = open(data.parent / "server.log", "ab")
         command = [drystone, "serve", "--listen", f"127.0.0.1:{port}", "--data", data, *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True, env=variables)
-        self.said = []
+        self.message = []
         for line in self.process.stdout:
-            self.said.append(line.strip())
+            self.message.append(line.strip())
             if line.startswith("listening on "):
-                # Behind a door it calls itself by the door's name.
+                # Behind a load balancer its public URL is that of the balancer.
                 self.url = f"http://127.0.0.1:{port}" if port else line.split()[-1]
                 self.admin = (data / "admin.token").read_text().strip() if (data / "admin.token").exists() else None
                 return
-        raise SystemExit(f"the server ended: {self.process.wait()}; it said {self.said}")
+        raise SystemExit(f"the server ended: {self.process.wait()}; it message {self.message}")
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -121,13 +121,13 @@ class RoundRobin:
 def bucket_and_database(s3d):
     """What the test kit's server of buckets and databases says; `None` where PostgreSQL is not installed."""
     with subprocess.Popen([s3d], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        said = json.loads(process.stdout.readline())
-        if said["catalog"]:
-            said["variables"] = {
-                "AWS_ENDPOINT_URL": said["endpoint"], "AWS_ACCESS_KEY_ID": said["key"],
-                "AWS_SECRET_ACCESS_KEY": said["secret"], "AWS_REGION": "us-east-1",
+        message = json.loads(process.stdout.readline())
+        if message["catalog"]:
+            message["variables"] = {
+                "AWS_ENDPOINT_URL": message["endpoint"], "AWS_ACCESS_KEY_ID": message["key"],
+                "AWS_SECRET_ACCESS_KEY": message["secret"], "AWS_REGION": "us-east-1",
             }
-        yield said if said["catalog"] else None
+        yield message if message["catalog"] else None
         process.stdin.close()
 
 
@@ -152,28 +152,28 @@ def folder_place(drystone, folder, *flags):
 @contextlib.contextmanager
 def replicas_place(drystone, s3d, folder):
     """Two servers over one bucket and one database, behind a port; `None` where PostgreSQL is not installed."""
-    with bucket_and_database(s3d) as said:
-        if said is None:
+    with bucket_and_database(s3d) as message:
+        if message is None:
             yield None
             return
-        variables = {**os.environ, **said["variables"], "DRYSTONE_OBJECTS": said["bucket"], "DRYSTONE_CATALOG": said["catalog"]}
-        door = RoundRobin()
+        variables = {**os.environ, **message["variables"], "DRYSTONE_OBJECTS": message["bucket"], "DRYSTONE_CATALOG": message["catalog"]}
+        balancer = RoundRobin()
         servers = []
         try:
             for n in range(2):
                 (folder / str(n)).mkdir(parents=True)
-                servers.append(Server(drystone, folder / str(n) / "data", "--public-url", door.url, variables=variables, port=free_port()))
-            door.serve([server.url for server in servers])
-            yield Place("two servers", servers, door.url, Path(said["folder"]), variables)
-            check("both servers were asked", all(count > 0 for count in door.counts.values()), door.counts)
+                servers.append(Server(drystone, folder / str(n) / "data", "--public-url", balancer.url, variables=variables, port=free_port()))
+            balancer.serve([server.url for server in servers])
+            yield Place("two servers", servers, balancer.url, Path(message["folder"]), variables)
+            check("both servers got requests", all(count > 0 for count in balancer.counts.values()), balancer.counts)
         finally:
             for server in servers:
                 server.stop()
-            door.stop()
+            balancer.stop()
 
 
 def client_environment(place, home):
-    """All that a client is told: where the hub is and who asks. The rest keeps it off the network."""
+    """Settings of a client: the hub and its token. The rest keeps it off the network."""
     env = {**os.environ, "HF_ENDPOINT": place.url, "HF_TOKEN": place.admin or "", "HF_HOME": str(home),
            "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0",
            "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error",
@@ -199,7 +199,7 @@ def run_child(arguments, env):
 
 
 def child(work):
-    """The other side of `run_child`."""
+    """The child of `run_child`."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             work(Path(folder))
@@ -209,7 +209,7 @@ def child(work):
 
 
 def show_logs(place):
-    """What the servers said, if anything failed."""
+    """What the servers message, if anything failed."""
     if check.failed:
         for server in place.servers:
             print(Path(server.log.name).read_text()[-3000:])

@@ -39,8 +39,8 @@ fuzz_target!(|data: &[u8]| {
     let count = info.chunk_count() + 1;
     let (a, b) = (u32::from(*a) % count, u32::from(*b) % count);
     let range = a.min(b)..a.max(b);
-    let wanted = info.raw_range(range.clone()).unwrap();
+    let expected = info.raw_range(range.clone()).unwrap();
     let mut read = Vec::<u8>::new();
     read_chunks(info, range, bytes, 0, &mut Decompressor::new(), &mut read).unwrap();
-    assert_eq!(read, raw[wanted.start as usize..wanted.end as usize]);
+    assert_eq!(read, raw[expected.start as usize..expected.end as usize]);
 });

@@ -20,7 +20,7 @@ const TRIGGER: [u8; 64] = [
 fuzz_target!(|input: &[u8]| {
     let mut u = Unstructured::new(input);
     let mut number = || usize::from(u.arbitrary::<u16>().unwrap_or_default());
-    // Two lengths of pieces, taken in turn.
+    // Two lengths of pieces, used in turn.
     let steps = [number() + 1, number() + 1];
     let data = expand(u);
 

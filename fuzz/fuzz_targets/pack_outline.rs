@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shardpack::{Outline, looks_like_pack};
+use shardpack::{Outline, has_pack_magic};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(outline) = Outline::parse(bytes) else { return };
-    assert!(looks_like_pack(bytes, bytes));
+    assert!(has_pack_magic(bytes, bytes));
     assert_eq!(outline.footer.is_none(), outline.truncated.is_some());
     let size = bytes.len() as u64;
     for record in &outline.records {

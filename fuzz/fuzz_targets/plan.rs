@@ -24,7 +24,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Numbers as a stranger may send them.
+/// Numbers as untrusted input may have them.
 fn hostile(mut u: Unstructured<'_>) {
     let start = number(&mut u);
     let range = number::<bool>(&mut u).then(|| start..number(&mut u));
@@ -53,8 +53,8 @@ fn hostile(mut u: Unstructured<'_>) {
 /// Numbers that agree with each other, so that a plan must exist.
 fn sound(mut u: Unstructured<'_>) {
     let start = u64::from(number::<u16>(&mut u));
-    let asked = start..start + 1 + u64::from(number::<u16>(&mut u));
-    let range = number::<bool>(&mut u).then_some(asked);
+    let requested = start..start + 1 + u64::from(number::<u16>(&mut u));
+    let range = number::<bool>(&mut u).then_some(requested);
 
     let mut xorbs: Vec<Ends> = Vec::new();
     for _ in 0..=count(&mut u) {
@@ -81,31 +81,31 @@ fn sound(mut u: Unstructured<'_>) {
     }
 
     assert_eq!(plan::file_bytes(&terms), Ok(file.len() as u64));
-    let wanted = range.clone().unwrap_or(0..u64::MAX);
+    let requested = range.clone().unwrap_or(0..u64::MAX);
     let plan = match plan::plan(&terms, range, |xorb| find(&xorbs, xorb)).unwrap() {
         Planned::PastEnd { file_bytes } => {
             assert_eq!(file_bytes, file.len() as u64);
-            return assert!(wanted.start >= file_bytes && wanted.start > 0);
+            return assert!(requested.start >= file_bytes && requested.start > 0);
         }
         Planned::Covered(plan) => plan,
     };
-    let end = wanted.end.min(file.len() as u64) as usize;
-    let expected = &file[wanted.start as usize..end];
+    let end = requested.end.min(file.len() as u64) as usize;
+    let expected = &file[requested.start as usize..end];
     let offset = usize::try_from(plan.offset_into_first_range).unwrap();
     let rebuilt = rebuild(&xorbs, &plan.terms, &plan.fetches);
     assert_eq!(&rebuilt[offset..offset + expected.len()], expected);
-    // No chunk is there for nothing: the first and the last both hold wanted bytes.
+    // No chunk is there for nothing: the first and the last both hold requested bytes.
     if let (Some(first), Some(last)) = (plan.terms.first(), plan.terms.last()) {
         let first = raw_bytes(&xorbs, &first.xorb, &(first.chunks.start..first.chunks.start + 1));
         let last = raw_bytes(&xorbs, &last.xorb, &(last.chunks.end - 1..last.chunks.end));
         assert!(offset < first.len() && rebuilt.len() - offset - expected.len() < last.len());
     }
 
-    // What is said of it in JSON is accepted by clients, and is the same.
+    // What is parsed of it in JSON is accepted by clients, and is the same.
     let (v1, v2) = say(&plan);
-    for said in [Reconstruction::try_from(v1), Reconstruction::try_from(v2)] {
-        let said = said.unwrap();
-        assert_eq!((&said.terms, said.offset_into_first_range), (&plan.terms, offset as u64));
+    for parsed in [Reconstruction::try_from(v1), Reconstruction::try_from(v2)] {
+        let parsed = parsed.unwrap();
+        assert_eq!((&parsed.terms, parsed.offset_into_first_range), (&plan.terms, offset as u64));
     }
 
     let files = [(FileHash::ZERO, terms.as_slice()), (FileHash::new([1; 32]), &terms)];

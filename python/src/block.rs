@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PySlice;
 use shardpack::{Error, RecordRef, ShardPackReader, Verify};
 
-/// An open pack, and what reading from it wants to use again.
+/// An open pack, and the buffers that reading from it reuses.
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(crate) reader: ShardPackReader,
@@ -29,7 +29,7 @@ impl Pack {
         self.mapped
     }
 
-    /// Reads a record and compares what the level asks for.
+    /// Reads a record and checks what the verify level says.
     pub(crate) fn read(self: &Arc<Self>, ordinal: u64) -> Result<Block, Error> {
         let range = self.reader.record_range(ordinal)?;
         if self.mapped {
@@ -40,18 +40,18 @@ impl Pack {
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("nobody else holds it") };
         self.reader.with_record_in(ordinal, bytes, check)?;
         let len = to_len(range.end - range.start);
-        let keep = Arc::clone(&buffer);
+        let reusable = Arc::clone(&buffer);
         // A fork may have left the lock taken: then there is nothing to use again, and nothing to wait for.
         if let (true, Ok(mut spare)) = (buffer.len() <= SPARE_BYTES_MAX, self.spare.try_lock()) {
-            *spare = Some(keep);
+            *spare = Some(reusable);
         }
-        Ok(Block { held: Held::Read(buffer, 0..len), offset: range.start, ordinal })
+        Ok(Block { source: Bytes::Read(buffer, 0..len), offset: range.start, ordinal })
     }
 
     /// A record of a mapped pack, nothing compared.
     pub(crate) fn mapped_block(self: &Arc<Self>, range: &Range<u64>, ordinal: u64) -> Block {
         let place = to_len(range.start)..to_len(range.end);
-        Block { held: Held::Mapped(Arc::clone(self), place), offset: range.start, ordinal }
+        Block { source: Bytes::Mapped(Arc::clone(self), place), offset: range.start, ordinal }
     }
 
     fn take_spare(&self) -> Arc<Vec<u8>> {
@@ -76,7 +76,7 @@ impl Pack {
 /// The bytes of one record.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
-    held: Held,
+    source: Bytes,
     /// Where the record begins in its pack.
     pub(crate) offset: u64,
     /// Its number in its pack.
@@ -84,21 +84,21 @@ pub(crate) struct Block {
 }
 
 #[derive(Debug, Clone)]
-enum Held {
+enum Bytes {
     Read(Arc<Vec<u8>>, Range<usize>),
     Mapped(Arc<Pack>, Range<usize>),
 }
 
 impl Block {
     /// A record that was read, and compared, already.
-    pub(crate) fn of(buffer: &Arc<Vec<u8>>, place: Range<usize>, offset: u64, ordinal: u64) -> Self {
-        Self { held: Held::Read(Arc::clone(buffer), place), offset, ordinal }
+    pub(crate) fn new(buffer: &Arc<Vec<u8>>, place: Range<usize>, offset: u64, ordinal: u64) -> Self {
+        Self { source: Bytes::Read(Arc::clone(buffer), place), offset, ordinal }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        let (all, place) = match &self.held {
-            Held::Read(buffer, place) => (buffer.as_slice(), place),
-            Held::Mapped(pack, place) => (pack.reader.source().as_slice().unwrap_or_default(), place),
+        let (all, place) = match &self.source {
+            Bytes::Read(buffer, place) => (buffer.as_slice(), place),
+            Bytes::Mapped(pack, place) => (pack.reader.source().as_slice().unwrap_or_default(), place),
         };
         all.get(place.clone()).unwrap_or_default()
     }
@@ -114,14 +114,14 @@ impl Block {
         py: Python<'py>,
         part: &Range<usize>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Held::Mapped(pack, place) = &self.held else { return Ok(None) };
+        let Bytes::Mapped(pack, place) = &self.source else { return Ok(None) };
         let (start, end) = (place.start + part.start, place.start + part.end);
         let part = PySlice::new(py, start.try_into()?, end.try_into()?, 1);
         pack.view(py)?.get_item(part).map(Some)
     }
 }
 
-/// Compares everything that the reader's level asks for.
+/// Checks everything that the reader's verify level says.
 pub(crate) fn check(record: &RecordRef<'_>) -> Result<(), Error> {
     record.check()
 }
@@ -130,5 +130,5 @@ pub(crate) fn to_len(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Buffers of more bytes are not kept for the next record.
+/// Larger buffers are not reused for the next record.
 const SPARE_BYTES_MAX: usize = 4 << 20;

@@ -8,11 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PySlice, PyString};
 use shardpack::set::{PackSet, resolve};
 use shardpack::source::{FileSource, MapSource};
-use shardpack::{Error, ErrorKind, OnError, ReadOptions, ShardPackReader, Source, Verify};
+use shardpack::{Error, OnError, ReadOptions, ShardPackReader, Source, Verify};
 
-use crate::block::{Block, Pack, check, to_len};
+use crate::block::Pack;
+use crate::connection::Connection;
 use crate::error::{invalid, raise};
-use crate::hub::{self, Client};
+use crate::hub::Client;
+use crate::open_packs::OpenPacks;
 use crate::record::Record;
 use crate::records::Records;
 use crate::remote::{self, SCHEME};
@@ -24,118 +26,34 @@ use crate::remote::{self, SCHEME};
 #[pyclass(frozen, module = "shardpack")]
 #[derive(Debug)]
 pub(crate) struct Dataset {
-    pub(crate) inner: Arc<Inner>,
-}
-
-/// What a dataset shares with its iterators.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) packs: Vec<Arc<Pack>>,
-    pub(crate) set: PackSet,
-    pub(crate) options: ReadOptions,
+    pub(crate) packs: Arc<OpenPacks>,
     inputs: Vec<String>,
     mmap: bool,
     client: Option<Py<Client>>,
-    /// Whether records of a batch gain nothing from being read together: in maps, and local files of large records.
-    reads_alone: bool,
-    /// Offset at which each pack would begin if they lay one after another.
-    bases: Vec<u64>,
-}
-
-impl Inner {
-    /// The pack that holds a record, and its number there.
-    pub(crate) fn place(&self, ordinal: u64) -> Option<(&Arc<Pack>, u64)> {
-        let (pack, within) = self.set.place(ordinal)?;
-        self.packs.get(pack).map(|pack| (pack, within))
-    }
-
-    /// A record by its number.
-    pub(crate) fn read(&self, ordinal: u64) -> Result<Block, Error> {
-        match self.place(ordinal) {
-            Some((pack, within)) => pack.read(within),
-            None => Err(Error::invalid(format!("there is no record number {ordinal}"))),
-        }
-    }
-
-    /// Many records at once, in this order: neighbours are read together. A damaged one that is to be skipped is none.
-    pub(crate) fn read_blocks(&self, ordinals: &[u64]) -> Result<Vec<Option<Block>>, Error> {
-        if self.reads_alone {
-            return self.read_alone(ordinals);
-        }
-        let len = |&ordinal: &u64| {
-            let (pack, within) = self.place(ordinal)?;
-            pack.reader.record_range(within).ok().map(|range| to_len(range.end - range.start))
-        };
-        let len = ordinals.iter().filter_map(len).sum::<usize>();
-        let mut buffer = Vec::with_capacity(len.min(BATCH_BYTES_RESERVED_MAX));
-        let mut places = vec![None; ordinals.len()];
-        self.set.visit_batch(ordinals, |_, place, record| {
-            check(record)?;
-            let start = buffer.len();
-            buffer.extend_from_slice(record.block());
-            if let Some(slot) = places.get_mut(place) {
-                *slot = Some((start..buffer.len(), record.offset()));
-            }
-            Ok(())
-        })?;
-        let buffer = Arc::new(buffer);
-        let block = |(place, &ordinal): (Option<(std::ops::Range<usize>, u64)>, &u64)| {
-            let within = self.set.place(ordinal).map_or(ordinal, |(_, within)| within);
-            place.map(|(place, offset)| Block::of(&buffer, place, offset, within))
-        };
-        Ok(places.into_iter().zip(ordinals).map(block).collect())
-    }
-
-    /// Many records, each read by itself, in the order they lie.
-    fn read_alone(&self, ordinals: &[u64]) -> Result<Vec<Option<Block>>, Error> {
-        let mut order: Vec<_> = ordinals.iter().copied().enumerate().collect();
-        order.sort_unstable_by_key(|&(_, ordinal)| ordinal);
-        let mut blocks = vec![None; ordinals.len()];
-        for (place, ordinal) in order {
-            match (self.read(ordinal), blocks.get_mut(place)) {
-                (Ok(block), Some(slot)) => *slot = Some(block),
-                (Err(error), _) if !self.skips(&error) => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(blocks)
-    }
-
-    pub(crate) fn skips(&self, error: &Error) -> bool {
-        self.options.on_error == OnError::Skip && error.kind() == ErrorKind::Corrupt
-    }
-
-    pub(crate) fn record(&self, block: Block) -> Record {
-        Record { block, entry_bytes_max: self.options.entry_bytes_max }
-    }
-
-    fn find(&self, key: &str) -> Result<Option<u64>, Error> {
-        self.set.find(key)
-    }
 }
 
 impl Dataset {
     /// The number of a record, counted from the end when it is negative.
     fn ordinal(&self, index: i64) -> PyResult<u64> {
-        let len = self.inner.set.len();
+        let len = self.packs.set.len();
         let ordinal =
             if index < 0 { len.checked_sub(index.unsigned_abs()) } else { Some(index.unsigned_abs()) };
-        let no_record = || PyIndexError::new_err(format!("record {index} is asked for, and there are {len}"));
+        let no_record = || PyIndexError::new_err(format!("record {index} of {len}: index out of range"));
         ordinal.filter(|&ordinal| ordinal < len).ok_or_else(no_record)
     }
 
     fn read(&self, py: Python<'_>, ordinal: u64) -> PyResult<Record> {
-        let read = match self.inner.place(ordinal) {
+        let read = match self.packs.place(ordinal) {
             // In a map there is nothing to wait for.
             Some((pack, within)) if pack.is_mapped() => pack.read(within),
-            _ => py.detach(|| self.inner.read(ordinal)),
+            _ => py.detach(|| self.packs.read(ordinal)),
         };
-        read.map(|block| self.inner.record(block)).map_err(|error| raise(&error))
+        read.map(|block| self.packs.record(block)).map_err(|error| raise(&error))
     }
 
     fn read_many<'py>(&self, py: Python<'py>, ordinals: &[u64]) -> PyResult<Bound<'py, PyList>> {
-        let blocks = py.detach(|| self.inner.read_blocks(ordinals)).map_err(|error| raise(&error))?;
-        PyList::new(py, blocks.into_iter().map(|block| block.map(|block| self.inner.record(block))))
+        let blocks = py.detach(|| self.packs.read_blocks(ordinals)).map_err(|error| raise(&error))?;
+        PyList::new(py, blocks.into_iter().map(|block| block.map(|block| self.packs.record(block))))
     }
 }
 
@@ -161,7 +79,7 @@ impl Dataset {
             entry_bytes_max,
             ..ReadOptions::default()
         };
-        let hub = client.as_ref().map(|client| Arc::clone(&client.get().inner));
+        let hub = client.as_ref().map(|client| Arc::clone(&client.get().connection));
         let set = py.detach(|| open(&inputs, hub.as_ref(), mmap, &options)).map_err(|error| raise(&error))?;
         let is_local = !inputs.iter().any(|input| input.starts_with(SCHEME));
         let reads_alone = is_local && (mmap || set.mean_record_bytes() >= options.runs.gap_bytes_max);
@@ -173,11 +91,12 @@ impl Dataset {
             base
         };
         let bases = set.packs().iter().map(base).collect();
-        Ok(Self { inner: Arc::new(Inner { packs, set, options, inputs, mmap, bases, client, reads_alone }) })
+        let packs = Arc::new(OpenPacks { packs, set, options, reads_alone, bases });
+        Ok(Self { packs, inputs, mmap, client })
     }
 
     fn __len__(&self) -> usize {
-        usize::try_from(self.inner.set.len()).unwrap_or(usize::MAX)
+        usize::try_from(self.packs.set.len()).unwrap_or(usize::MAX)
     }
 
     /// A record by its number or key, or a list of records by a slice.
@@ -192,13 +111,13 @@ impl Dataset {
             return Ok(Bound::new(py, self.read(py, ordinal)?)?.into_any());
         }
         if let Ok(slice) = index.cast::<PySlice>() {
-            let range = slice.indices(isize::try_from(self.inner.set.len())?)?;
+            let range = slice.indices(isize::try_from(self.packs.set.len())?)?;
             let ordinals: Vec<u64> = (0..range.slicelength)
                 .map(|n| u64::try_from(range.start + isize::try_from(n)? * range.step))
                 .collect::<Result<_, _>>()?;
             return Ok(self.read_many(py, &ordinals)?.into_any());
         }
-        Err(PyTypeError::new_err("a record is asked for by its number, its key or a slice"))
+        Err(PyTypeError::new_err("expected a number, a key or a slice"))
     }
 
     /// Many records at once, for `torch.utils.data.DataLoader`: the same as `read_batch`.
@@ -219,7 +138,7 @@ impl Dataset {
     /// All records from number `start` to before number `stop`, one after another.
     #[pyo3(signature = (start=0, stop=None))]
     fn records(&self, start: u64, stop: Option<u64>) -> Records {
-        Records::new(&self.inner, start, stop.unwrap_or(u64::MAX))
+        Records::new(&self.packs, start, stop.unwrap_or(u64::MAX))
     }
 
     fn __iter__(&self) -> Records {
@@ -227,25 +146,25 @@ impl Dataset {
     }
 
     fn __contains__(&self, py: Python<'_>, key: &str) -> PyResult<bool> {
-        Ok(py.detach(|| self.inner.find(key)).map_err(|error| raise(&error))?.is_some())
+        Ok(py.detach(|| self.packs.find(key)).map_err(|error| raise(&error))?.is_some())
     }
 
     /// The number of the record of that key; of several, the first.
     fn find(&self, py: Python<'_>, key: &str) -> PyResult<u64> {
-        let found = py.detach(|| self.inner.find(key)).map_err(|error| raise(&error))?;
+        let found = py.detach(|| self.packs.find(key)).map_err(|error| raise(&error))?;
         found.ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(key.to_owned()))
     }
 
     /// The key of a record. Reads no more of it than its header.
     fn key(&self, py: Python<'_>, index: i64) -> PyResult<String> {
         let ordinal = self.ordinal(index)?;
-        py.detach(|| self.inner.set.read_key_of(ordinal)).map_err(|error| raise(&error))
+        py.detach(|| self.packs.set.read_key_of(ordinal)).map_err(|error| raise(&error))
     }
 
     /// Where every record begins, as a memoryview of 64-bit numbers: `index[123]` is the offset of record 123. Of several
     /// packs the offsets count on as if they lay one after another.
     fn get_index<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let packs = self.inner.set.packs().iter().zip(&self.inner.bases);
+        let packs = self.packs.set.packs().iter().zip(&self.packs.bases);
         let offsets =
             packs.flat_map(|(pack, base)| pack.index().offsets().iter().map(move |offset| base + offset));
         let bytes: Vec<u8> = offsets.flat_map(u64::to_ne_bytes).collect();
@@ -254,28 +173,28 @@ impl Dataset {
 
     /// The record that begins at an offset of `get_index()`.
     fn read_record_at_offset(&self, py: Python<'_>, offset: u64) -> PyResult<Record> {
-        let place = self.inner.bases.partition_point(|&base| base <= offset).checked_sub(1);
+        let place = self.packs.bases.partition_point(|&base| base <= offset).checked_sub(1);
         let found =
-            place.and_then(|place| Some((self.inner.packs.get(place)?, self.inner.bases.get(place)?)));
+            place.and_then(|place| Some((self.packs.packs.get(place)?, self.packs.bases.get(place)?)));
         let Some((pack, base)) = found else { return Err(invalid("there is no pack")) };
         let Some(ordinal) = pack.reader.index().ordinal_at(offset - base) else {
             let why = format!("no record begins at offset {offset}; offsets are those of get_index()");
             return Err(invalid(why));
         };
         let block = py.detach(|| pack.read(ordinal)).map_err(|error| raise(&error))?;
-        Ok(self.inner.record(block))
+        Ok(self.packs.record(block))
     }
 
     /// The names of the packs, in the order of their records.
     #[getter]
     fn packs(&self) -> Vec<String> {
-        self.inner.set.packs().iter().map(|pack| pack.name().to_owned()).collect()
+        self.packs.set.packs().iter().map(|pack| pack.name().to_owned()).collect()
     }
 
     /// What the user said of the first pack when it was made: a dict.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.inner.set.packs().first().and_then(|pack| pack.index().user_metadata()) {
+        match self.packs.set.packs().first().and_then(|pack| pack.index().user_metadata()) {
             Some(json) => py.import("json")?.getattr("loads")?.call1((PyBytes::new(py, json),)),
             None => Ok(PyDict::new(py).into_any()),
         }
@@ -284,42 +203,42 @@ impl Dataset {
     /// Names the dataset in a training state: a digest of its keys.
     #[getter]
     fn identity(&self) -> String {
-        self.inner.set.identity()
+        self.packs.set.identity()
     }
 
     /// Bytes of a record on average.
     #[getter]
     fn mean_record_bytes(&self) -> u64 {
-        self.inner.set.mean_record_bytes()
+        self.packs.set.mean_record_bytes()
     }
 
     fn __repr__(&self) -> String {
-        let packs = self.inner.set.packs();
+        let packs = self.packs.set.packs();
         let bytes: u64 = packs.iter().map(|pack| pack.index().footer().file_size).sum();
-        let (records, name) = (self.inner.set.len(), packs.first().map_or("", |pack| pack.name()));
+        let (records, name) = (self.packs.set.len(), packs.first().map_or("", |pack| pack.name()));
         let more =
             if packs.len() > 1 { format!(" and {} more packs", packs.len() - 1) } else { String::new() };
         format!("<shardpack.Dataset {name:?}{more}: {records} records, {bytes} B>")
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Vec<String>,))> {
-        let (py, inner) = (slf.py(), &slf.get().inner);
+        let (py, this) = (slf.py(), slf.get());
         let settings = PyDict::new(py);
-        settings.set_item("verify", verify_name(inner.options.verify))?;
-        settings.set_item("on_error", on_error_name(inner.options.on_error))?;
-        settings.set_item("mmap", inner.mmap)?;
-        settings.set_item("recover", inner.options.recover)?;
-        settings.set_item("entry_bytes_max", inner.options.entry_bytes_max)?;
-        settings.set_item("client", &inner.client)?;
+        settings.set_item("verify", verify_name(this.packs.options.verify))?;
+        settings.set_item("on_error", on_error_name(this.packs.options.on_error))?;
+        settings.set_item("mmap", this.mmap)?;
+        settings.set_item("recover", this.packs.options.recover)?;
+        settings.set_item("entry_bytes_max", this.packs.options.entry_bytes_max)?;
+        settings.set_item("client", &this.client)?;
         let open = py.import("functools")?.getattr("partial")?.call((slf.get_type(),), Some(&settings))?;
-        Ok((open, (inner.inputs.clone(),)))
+        Ok((open, (this.inputs.clone(),)))
     }
 }
 
 /// Opens every pack that the inputs name, on this disk or in a hub.
 fn open(
     inputs: &[String],
-    hub: Option<&Arc<hub::Inner>>,
+    hub: Option<&Arc<Connection>>,
     mmap: bool,
     options: &ReadOptions,
 ) -> Result<PackSet, Error> {
@@ -375,6 +294,3 @@ fn on_error_name(on_error: OnError) -> &'static str {
         OnError::Refetch => "refetch",
     }
 }
-
-/// Memory that is asked for at once for a batch; more comes as it is needed.
-const BATCH_BYTES_RESERVED_MAX: usize = 256 << 20;

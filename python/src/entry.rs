@@ -1,4 +1,4 @@
-//! Entry: a named file of a sample, as Python sees it. Nothing is copied or decoded until it is asked for.
+//! Entry: a named file of a sample, as Python sees it. Copied and decoded when it is first read.
 
 use std::ops::Range;
 
@@ -10,7 +10,6 @@ use shardpack::{Compression, EntryHeader, Error, codec};
 
 use crate::block::{Block, to_len};
 use crate::error::{invalid, raise};
-use crate::record::Record;
 
 /// A named file of a sample.
 #[pyclass(frozen, module = "shardpack")]
@@ -27,18 +26,18 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn of(record: &Record, entry: &EntryRef<'_>) -> Self {
-        let start = record.block.offset;
+    pub(crate) fn new(block: &Block, entry: &EntryRef<'_>, entry_bytes_max: u64) -> Self {
+        let start = block.offset;
         let header_at = to_len(entry.header_offset() - start);
         let (name_at, data_at) = (header_at + EntryHeader::LEN, to_len(entry.data_offset() - start));
         Self {
-            block: record.block.clone(),
+            block: block.clone(),
             header_at,
             name: name_at..name_at + entry.name().len(),
             data: data_at..data_at + entry.stored().len(),
             file_size: entry.file_size(),
             compression: entry.compression(),
-            entry_bytes_max: record.entry_bytes_max,
+            entry_bytes_max,
         }
     }
 
@@ -76,7 +75,7 @@ impl Entry {
         self.name(py)
     }
 
-    /// What it is, e.g. `image/jpeg`.
+    /// Media type, e.g. `image/jpeg`.
     #[getter]
     fn content_type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         let header = self.header().map_err(|error| raise(&error))?;
@@ -89,13 +88,13 @@ impl Entry {
         self.file_size
     }
 
-    /// Bytes it is stored in.
+    /// Bytes of the stored form.
     #[getter]
     fn stored_size(&self) -> usize {
         self.data.len()
     }
 
-    /// How it is stored: `none`, `gzip`, `lz4` or `zstd`.
+    /// Compression: `none`, `gzip`, `lz4` or `zstd`.
     #[getter]
     fn compression(&self) -> &'static str {
         self.compression.name()
@@ -158,10 +157,12 @@ impl Entry {
         Ok(format!("<Entry {:?}: {content_type}, {} B{stored}>", self.name_str(), self.file_size))
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Record, String))> {
-        let this = slf.get();
-        let item = slf.py().import("operator")?.getattr("getitem")?;
-        let record = Record { block: this.block.clone(), entry_bytes_max: this.entry_bytes_max };
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, String))> {
+        let (py, this) = (slf.py(), slf.get());
+        let item = py.import("operator")?.getattr("getitem")?;
+        let record = py.import("drystone._native")?.getattr("record_of")?;
+        let bytes = PyBytes::new(py, this.block.bytes());
+        let record = record.call1((bytes, this.block.offset, this.block.ordinal, this.entry_bytes_max))?;
         Ok((item, (record, this.name_str().to_owned())))
     }
 }

@@ -7,7 +7,7 @@ use shardpack::{Error, ErrorKind};
 
 /// The exception for a failure with a pack. It has the attributes `pack`, `key`, `entry`, `offset` and `ordinal`.
 pub(crate) fn raise(error: &Error) -> PyErr {
-    // What a hub said of a pack that stays there.
+    // The error of a hub about a remote pack.
     if let Cause::Io(cause) = error.cause()
         && let Some(error) = cause.get_ref().and_then(|inner| inner.downcast_ref())
     {
@@ -48,7 +48,7 @@ pub(crate) fn raise_client(error: &client::Error) -> PyErr {
     Python::attach(|py| made(py).unwrap_or_else(|failed| failed))
 }
 
-/// What is wrong with a call, said in full.
+/// The exception for invalid arguments.
 pub(crate) fn invalid(why: impl Into<String>) -> PyErr {
     raise(&Error::invalid(why))
 }

@@ -1,10 +1,12 @@
 //! The native half of the Python packages `shardpack` and `drystone`.
 
 mod block;
+mod connection;
 mod dataset;
 mod entry;
 mod error;
 mod hub;
+mod open_packs;
 mod order;
 mod process;
 mod record;

@@ -1,4 +1,4 @@
-//! What belongs to one process: the runtime that speaks to hubs, and whatever was made with it.
+//! Fork safety: values that each process makes for itself, such as the runtime that speaks to hubs.
 //!
 //! A fork copies memory and no thread. What the parent made is left alone in the child, never used and never dropped: dropping
 //! would wait for threads that are not there. The child makes its own.
@@ -15,9 +15,9 @@ use crate::error::raise_client;
 
 /// Something that each process makes for itself, when it first needs it.
 #[derive(Debug)]
-pub(crate) struct PerProcess<T>(Mutex<Option<(u32, Arc<T>)>>);
+pub(crate) struct ForkSafe<T>(Mutex<Option<(u32, Arc<T>)>>);
 
-impl<T> PerProcess<T> {
+impl<T> ForkSafe<T> {
     pub(crate) const fn new() -> Self {
         Self(Mutex::new(None))
     }
@@ -29,7 +29,7 @@ impl<T> PerProcess<T> {
     }
 
     /// What this process has, made now if it has none.
-    pub(crate) fn of_this<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
+    pub(crate) fn get_or_init<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let process = std::process::id();
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, made)) = &*held
@@ -43,7 +43,7 @@ impl<T> PerProcess<T> {
     }
 }
 
-impl<T> Drop for PerProcess<T> {
+impl<T> Drop for ForkSafe<T> {
     fn drop(&mut self) {
         let held = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if held.as_ref().is_some_and(|(of, _)| *of != std::process::id()) {
@@ -54,15 +54,15 @@ impl<T> Drop for PerProcess<T> {
 
 /// The runtime of this process.
 pub(crate) fn runtime() -> std::io::Result<Arc<Runtime>> {
-    static RUNTIME: PerProcess<Runtime> = PerProcess::new();
-    RUNTIME.of_this(|| Builder::new_multi_thread().worker_threads(2).enable_all().build())
+    static RUNTIME: ForkSafe<Runtime> = ForkSafe::new();
+    RUNTIME.get_or_init(|| Builder::new_multi_thread().worker_threads(2).enable_all().build())
 }
 
-/// Waits for work without holding the interpreter. Ctrl-C ends it, and `told` is called with counters as it goes on.
+/// Waits for work without holding the interpreter. Ctrl-C ends it, and `callback` is called with counters as it goes on.
 pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     progress: &Arc<Progress>,
-    told: Option<&Py<PyAny>>,
+    callback: Option<&Py<PyAny>>,
     work: impl AsyncFnOnce() -> client::Result<T> + Send,
 ) -> PyResult<T> {
     py.detach(|| {
@@ -72,11 +72,13 @@ pub(crate) fn wait<T: Send>(
             loop {
                 match tokio::time::timeout(TICK, &mut work).await {
                     Ok(done) => {
-                        Python::attach(|py| tell(py, progress, told))?;
+                        Python::attach(|py| report(py, progress, callback))?;
                         return done.map_err(|error| raise_client(&error));
                     }
                     Err(_) => {
-                        Python::attach(|py| py.check_signals().and_then(|()| tell(py, progress, told)))?;
+                        Python::attach(|py| {
+                            py.check_signals().and_then(|()| report(py, progress, callback))
+                        })?;
                     }
                 }
             }
@@ -84,8 +86,8 @@ pub(crate) fn wait<T: Send>(
     })
 }
 
-fn tell(py: Python<'_>, progress: &Progress, told: Option<&Py<PyAny>>) -> PyResult<()> {
-    let Some(told) = told else { return Ok(()) };
+fn report(py: Python<'_>, progress: &Progress, callback: Option<&Py<PyAny>>) -> PyResult<()> {
+    let Some(callback) = callback else { return Ok(()) };
     let counters = PyDict::new(py);
     for (name, counter) in [
         ("total_bytes", &progress.total_bytes),
@@ -99,8 +101,8 @@ fn tell(py: Python<'_>, progress: &Progress, told: Option<&Py<PyAny>>) -> PyResu
     ] {
         counters.set_item(name, counter.value())?;
     }
-    told.call1(py, (counters,)).map(drop)
+    callback.call1(py, (counters,)).map(drop)
 }
 
-/// How often Python hears of progress, and we of Ctrl-C.
+/// Interval of progress reports and of checks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Record: a sample as Python sees it. Its entries are made when they are asked for.
+//! Record: a sample as Python sees it. Its entries are made when they are read.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Record {
     fn entry(&self, name: &str) -> PyResult<Option<Entry>> {
         let record = self.block.record().map_err(|error| raise(&error))?;
         let found = record.entry(name).map_err(|error| raise(&error))?;
-        Ok(found.map(|entry| Entry::of(self, &entry)))
+        Ok(found.map(|entry| Entry::new(&self.block, &entry, self.entry_bytes_max)))
     }
 }
 
@@ -74,7 +74,7 @@ impl Record {
         let entries = PyList::empty(py);
         for entry in record.entries() {
             let entry = entry.map_err(|error| raise(&error))?;
-            entries.append(Py::new(py, Entry::of(self, &entry))?)?;
+            entries.append(Py::new(py, Entry::new(&self.block, &entry, self.entry_bytes_max))?)?;
         }
         Ok(entries)
     }
@@ -137,8 +137,8 @@ impl Record {
         let entry = |entry: Result<shardpack::record::EntryRef<'_>, _>| {
             entry.map_or("?".to_owned(), |entry| format!("{} ({} B)", entry.name(), entry.file_size()))
         };
-        let entries: Vec<_> = record.entries().take(SHOWN_MAX).map(entry).collect();
-        let more = if record.entry_count() as usize > SHOWN_MAX { ", …" } else { "" };
+        let entries: Vec<_> = record.entries().take(REPR_ENTRIES_MAX).map(entry).collect();
+        let more = if record.entry_count() as usize > REPR_ENTRIES_MAX { ", …" } else { "" };
         Ok(format!("<Record {:?}: {}{more}>", record.key(), entries.join(", ")))
     }
 
@@ -156,10 +156,10 @@ type Rebuild<'py> = (Bound<'py, PyBytes>, u64, u64, u64);
 #[pyfunction]
 pub(crate) fn record_of(bytes: Vec<u8>, offset: u64, ordinal: u64, entry_bytes_max: u64) -> PyResult<Record> {
     let len = bytes.len();
-    let block = Block::of(&Arc::new(bytes), 0..len, offset, ordinal);
+    let block = Block::new(&Arc::new(bytes), 0..len, offset, ordinal);
     block.record().map_err(|error| raise(&error))?;
     Ok(Record { block, entry_bytes_max })
 }
 
 /// Entries that a repr names.
-const SHOWN_MAX: usize = 8;
+const REPR_ENTRIES_MAX: usize = 8;

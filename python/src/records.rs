@@ -7,21 +7,21 @@ use pyo3::prelude::*;
 use shardpack::{Error, RecordRef, ShardPackReader};
 
 use crate::block::{Block, Pack, check, to_len};
-use crate::dataset::Inner;
 use crate::error::raise;
+use crate::open_packs::OpenPacks;
 use crate::record::Record;
 
 /// Records in their order.
 #[pyclass(module = "shardpack")]
 #[derive(Debug)]
 pub(crate) struct Records {
-    dataset: Arc<Inner>,
+    packs: Arc<OpenPacks>,
     ordinals: Range<u64>,
     /// Place of the pack at hand, and the numbers of its records in the dataset.
     pack: usize,
     of_pack: Range<u64>,
     window: Arc<Vec<u8>>,
-    /// The window before: whoever iterates holds its last record while the next window is read.
+    /// The window before: the consumer holds its last record while the next window is read.
     spare: Arc<Vec<u8>>,
     /// The bytes of the pack that the window holds.
     held: Range<u64>,
@@ -29,10 +29,10 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    pub(crate) fn new(dataset: &Arc<Inner>, start: u64, stop: u64) -> Self {
+    pub(crate) fn new(packs: &Arc<OpenPacks>, start: u64, stop: u64) -> Self {
         Self {
-            dataset: Arc::clone(dataset),
-            ordinals: start..stop.min(dataset.set.len()),
+            packs: Arc::clone(packs),
+            ordinals: start..stop.min(packs.set.len()),
             pack: 0,
             of_pack: 0..0,
             window: Arc::default(),
@@ -46,8 +46,8 @@ impl Records {
         if !self.of_pack.contains(&ordinal) {
             self.enter_pack(ordinal);
         }
-        let Some(pack) = self.dataset.packs.get(self.pack).cloned() else {
-            return self.dataset.read(ordinal);
+        let Some(pack) = self.packs.packs.get(self.pack).cloned() else {
+            return self.packs.read(ordinal);
         };
         let within = ordinal - self.of_pack.start;
         let range = pack.reader.record_range(within)?;
@@ -67,15 +67,15 @@ impl Records {
             .map_err(Error::from)
             .and_then(|record| check(&record))
         {
-            Ok(()) => Ok(Block::of(&self.window, start..end, range.start, within)),
-            // Alone, past this window: that names what is wrong, or reads it anew where that is wanted.
+            Ok(()) => Ok(Block::new(&self.window, start..end, range.start, within)),
+            // Alone, past this window: that names what is wrong, or reads it anew where the options say so.
             Err(_) => pack.read(within),
         }
     }
 
     fn enter_pack(&mut self, ordinal: u64) {
-        let Some((pack, within)) = self.dataset.set.place(ordinal) else { return };
-        let len = self.dataset.set.packs().get(pack).map_or(0, ShardPackReader::len);
+        let Some((pack, within)) = self.packs.set.place(ordinal) else { return };
+        let len = self.packs.set.packs().get(pack).map_or(0, ShardPackReader::len);
         self.pack = pack;
         self.of_pack = ordinal - within..ordinal - within + len;
         self.held = 0..0;
@@ -116,8 +116,8 @@ impl Records {
         loop {
             let Some(ordinal) = self.ordinals.next() else { return Ok(None) };
             match self.read(py, ordinal) {
-                Ok(block) => return Ok(Some(self.dataset.record(block))),
-                Err(error) if self.dataset.skips(&error) => self.skipped += 1,
+                Ok(block) => return Ok(Some(self.packs.record(block))),
+                Err(error) if self.packs.skips(&error) => self.skipped += 1,
                 Err(error) => return Err(raise(&error)),
             }
         }
@@ -128,5 +128,5 @@ impl Records {
     }
 }
 
-/// What is read at once. Larger leaves the cache before it is used.
+/// Bytes of one read. Larger leaves the cache before it is used.
 const WINDOW_BYTES: u64 = 512 << 10;

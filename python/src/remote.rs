@@ -1,6 +1,6 @@
 //! A file in a hub, read by ranges: for file objects, and for packs that stay where they are.
 
-mod kept;
+mod block_cache;
 
 use std::io;
 use std::ops::Range;
@@ -14,9 +14,9 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use self::kept::Kept;
-use crate::hub::Inner;
-use crate::process::{PerProcess, runtime, wait};
+use self::block_cache::BlockCache;
+use crate::connection::Connection;
+use crate::process::{ForkSafe, runtime, wait};
 
 /// A file of a repository, as it was when it was opened.
 #[pyclass(frozen, module = "drystone")]
@@ -27,18 +27,18 @@ pub(crate) struct RemoteFile {
 
 #[derive(Debug)]
 struct Opened {
-    client: Arc<Inner>,
+    client: Arc<Connection>,
     /// Its revision is a commit, so what is read does not change.
     place: RepoPath,
     entry: Entry,
     name: String,
-    puller: PerProcess<Puller>,
+    puller: ForkSafe<Puller>,
     /// For packs, and clients with a cache.
-    kept: Option<Kept>,
+    blocks: Option<BlockCache>,
 }
 
 impl RemoteFile {
-    pub(crate) async fn find(client: &Arc<Inner>, place: RepoPath, is_pack: bool) -> Result<Self> {
+    pub(crate) async fn find(client: &Arc<Connection>, place: RepoPath, is_pack: bool) -> Result<Self> {
         let name = place.to_string();
         let hub = client.hub()?;
         let commit = hub.commit_id(&place.repo, place.revision()).await?;
@@ -46,41 +46,41 @@ impl RemoteFile {
         if entry.is_folder {
             return Err(Error::new(ErrorKind::Invalid, format!("{name}: is a folder; name a file in it")));
         }
-        let kept = match (entry.xet, &client.cache_dir) {
+        let blocks = match (entry.xet, &client.cache_dir) {
             (Some(hash), Some(folder)) if is_pack => {
                 let folder = folder.join("packs");
-                let opened = Kept::open(&folder, &hash.to_string(), entry.bytes, client.cache_bytes);
+                let opened = BlockCache::open(&folder, &hash.to_string(), entry.bytes, client.cache_bytes);
                 opened.map_err(|error| Error::io(&folder, error))?
             }
             _ => None,
         };
         let (client, place) = (Arc::clone(client), RepoPath { revision: Some(commit), ..place });
-        let puller = PerProcess::new();
-        Ok(Self { inner: Arc::new(Opened { client, place, entry, name, puller, kept }) })
+        let puller = ForkSafe::new();
+        Ok(Self { inner: Arc::new(Opened { client, place, entry, name, puller, blocks }) })
     }
 
     /// Fills `out` with bytes from the beginning of `range`, which is not longer.
     async fn read_into(&self, range: Range<u64>, mut out: &mut [u8]) -> Result<()> {
-        let Opened { client, place, entry, name, puller, kept } = &*self.inner;
+        let Opened { client, place, entry, name, puller, blocks } = &*self.inner;
         let hub = client.hub()?;
-        let wanted = range.end - range.start;
+        let requested = range.end - range.start;
         let read = match entry.xet {
             Some(file) => {
                 let puller = match puller.existing() {
                     Some(puller) => puller,
                     None => {
-                        // What is kept as blocks is not kept as chunks as well.
-                        let options = client.pull_options(kept.is_none())?;
+                        // Files with a block cache need no chunk cache.
+                        let options = client.pull_options(blocks.is_none())?;
                         let made = download::puller(&hub, &place.repo, place.revision(), options).await?;
-                        puller.of_this(|| Ok::<_, Error>(made))?
+                        puller.get_or_init(|| Ok::<_, Error>(made))?
                     }
                 };
                 puller.stream(file, range, &mut out).await?
             }
             None => download::cat(&hub, place, range, client.pull_options(true)?, &mut out).await?,
         };
-        if read != wanted {
-            let message = format!("{name}: {wanted} bytes were asked for, {read} came");
+        if read != requested {
+            let message = format!("{name}: {requested} bytes were requested, {read} came");
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
         Ok(())
@@ -101,17 +101,17 @@ impl RemoteFile {
 
 impl RemoteFile {
     /// [`read_into`](Self::read_into), by way of the blocks on this disk.
-    async fn read_kept(&self, range: Range<u64>, out: &mut [u8], again: bool) -> Result<()> {
-        let Some(kept) = &self.inner.kept else { return self.read_into(range, out).await };
-        let gaps = if again { vec![kept.blocks_of(&range)] } else { kept.missing(&range) };
+    async fn read_cached(&self, range: Range<u64>, out: &mut [u8], refetch: bool) -> Result<()> {
+        let Some(blocks) = &self.inner.blocks else { return self.read_into(range, out).await };
+        let gaps = if refetch { vec![blocks.blocks_of(&range)] } else { blocks.missing(&range) };
         for gap in gaps {
             let bytes = self.read(gap.clone()).await?;
-            kept.put(gap.start, &bytes).map_err(|error| Error::io(Path::new(&self.inner.name), error))?;
+            blocks.write(gap.start, &bytes).map_err(|error| Error::io(Path::new(&self.inner.name), error))?;
         }
-        kept.read_at(range.start, out).map_err(|error| Error::io(Path::new(&self.inner.name), error))
+        blocks.read_at(range.start, out).map_err(|error| Error::io(Path::new(&self.inner.name), error))
     }
 
-    fn read_at_with(&self, offset: u64, buffer: &mut [u8], again: bool) -> io::Result<()> {
+    fn read_at_with(&self, offset: u64, buffer: &mut [u8], refetch: bool) -> io::Result<()> {
         let end = offset.saturating_add(buffer.len() as u64);
         if end > self.inner.entry.bytes {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -120,9 +120,11 @@ impl RemoteFile {
             return Ok(());
         }
         // What is on this disk needs no runtime.
-        match &self.inner.kept {
-            Some(kept) if !again && kept.missing(&(offset..end)).is_empty() => kept.read_at(offset, buffer),
-            _ => runtime()?.block_on(self.read_kept(offset..end, buffer, again)).map_err(to_io),
+        match &self.inner.blocks {
+            Some(blocks) if !refetch && blocks.missing(&(offset..end)).is_empty() => {
+                blocks.read_at(offset, buffer)
+            }
+            _ => runtime()?.block_on(self.read_cached(offset..end, buffer, refetch)).map_err(to_io),
         }
     }
 }
@@ -180,7 +182,7 @@ impl shardpack::Source for RemoteFile {
                 // No longer than the file.
                 let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(usize::MAX)];
                 if !range.is_empty() {
-                    self.read_kept(range, &mut bytes, false).await?;
+                    self.read_cached(range, &mut bytes, false).await?;
                 }
                 Ok(bytes)
             }
@@ -190,12 +192,12 @@ impl shardpack::Source for RemoteFile {
     }
 }
 
-/// How places in a hub begin where paths of this disk could stand.
+/// Prefix that tells addresses in a hub from local paths.
 pub(crate) const SCHEME: &str = "drystone://";
 
 /// The packs that `NAMESPACE/NAME[@REVISION]/PATH` names: braces in it are expanded, and a folder stands for the packs in it.
 pub(crate) fn packs(
-    client: &Arc<Inner>,
+    client: &Arc<Connection>,
     text: &str,
 ) -> std::result::Result<Vec<Arc<dyn shardpack::Source>>, shardpack::Error> {
     let find = |text: String| async move {

@@ -9,16 +9,17 @@ use pyo3::prelude::*;
 use shardpack::Error;
 
 use crate::block::Block;
-use crate::dataset::{Dataset, Inner};
+use crate::dataset::Dataset;
 use crate::error::raise;
+use crate::open_packs::OpenPacks;
 use crate::order::{Positions, Share};
 use crate::record::Record;
 
-/// Records in the order of a run. Reading ahead begins with the first record that is asked for.
+/// Records in the order of a run. Reading ahead begins with the first record that is read.
 #[pyclass(module = "shardpack")]
 #[derive(Debug)]
 pub(crate) struct Stream {
-    ahead: Arc<Ahead>,
+    ahead: Arc<ReadAhead>,
     threads: Vec<JoinHandle<()>>,
     threads_max: usize,
     /// The process that the threads are in.
@@ -29,10 +30,10 @@ pub(crate) struct Stream {
     next_group: u64,
 }
 
-/// What threads share with whoever is asking.
+/// State that the reading threads share with the consumer.
 #[derive(Debug)]
-struct Ahead {
-    dataset: Arc<Inner>,
+struct ReadAhead {
+    packs: Arc<OpenPacks>,
     bytes_max: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -52,7 +53,7 @@ struct State {
 /// Bytes of records, and the records; one is none where it is damaged and to be skipped.
 type Group = (u64, Result<Vec<Option<Block>>, Error>);
 
-impl Ahead {
+impl ReadAhead {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +69,7 @@ impl Ahead {
                 state.ended = true;
                 break;
             };
-            let place = self.dataset.place(ordinal);
+            let place = self.packs.place(ordinal);
             let range = place.and_then(|(pack, within)| pack.reader.index().record_range(within));
             bytes += range.map_or(0, |range| range.end - range.start);
             ordinals.push(ordinal);
@@ -81,7 +82,7 @@ impl Ahead {
         Some((state.groups - 1, ordinals, bytes))
     }
 
-    /// What a thread does until there is nothing left to read.
+    /// Reads groups until there are none left.
     fn work(&self) {
         let mut state = self.state();
         loop {
@@ -98,7 +99,7 @@ impl Ahead {
                 return;
             };
             drop(state);
-            let read = self.dataset.read_blocks(&ordinals);
+            let read = self.packs.read_blocks(&ordinals);
             state = self.state();
             state.ready.insert(number, (bytes, read));
             self.changed.notify_all();
@@ -108,15 +109,15 @@ impl Ahead {
 
 impl Stream {
     /// The next group, once it was read; none after the last.
-    fn take_group(&self, give_back: u64) -> Option<Group> {
+    fn take_group(&self, released_bytes: u64) -> Option<Group> {
         let ahead = &self.ahead;
         let mut state = ahead.state();
-        state.held_bytes -= give_back;
+        state.held_bytes -= released_bytes;
         ahead.changed.notify_all();
         if self.threads_max == 0 {
             let (_, ordinals, bytes) = ahead.next_group(&mut state)?;
             drop(state);
-            return Some((bytes, ahead.dataset.read_blocks(&ordinals)));
+            return Some((bytes, ahead.packs.read_blocks(&ordinals)));
         }
         let number = self.next_group;
         let missing = |state: &mut State| {
@@ -148,11 +149,11 @@ impl Stream {
         prefetch_bytes: u64,
         threads: usize,
     ) -> PyResult<Self> {
-        let positions = Positions::of(state, dataset.get().inner.set.len(), share, remainder)?;
+        let positions = Positions::of(state, dataset.get().packs.set.len(), share, remainder)?;
         let ready = BTreeMap::new();
         let state = State { positions, groups: 0, ended: false, stopped: false, held_bytes: 0, ready };
-        let ahead = Ahead {
-            dataset: Arc::clone(&dataset.get().inner),
+        let ahead = ReadAhead {
+            packs: Arc::clone(&dataset.get().packs),
             bytes_max: prefetch_bytes.max(1),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -181,7 +182,7 @@ impl Stream {
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Record>> {
         loop {
             match self.current.next() {
-                Some(Some(block)) => return Ok(Some(self.ahead.dataset.record(block))),
+                Some(Some(block)) => return Ok(Some(self.ahead.packs.record(block))),
                 Some(None) => continue,
                 None => {}
             }
@@ -193,8 +194,8 @@ impl Stream {
                 }
                 Some(_) => {}
             }
-            let give_back = std::mem::take(&mut self.current_bytes);
-            let Some((bytes, group)) = py.detach(|| self.take_group(give_back)) else { return Ok(None) };
+            let released_bytes = std::mem::take(&mut self.current_bytes);
+            let Some((bytes, group)) = py.detach(|| self.take_group(released_bytes)) else { return Ok(None) };
             self.next_group += 1;
             self.current_bytes = bytes;
             self.current = group.map_err(|error| raise(&error))?.into_iter();

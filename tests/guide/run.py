@@ -102,7 +102,7 @@ class Child:
             if is_readable and (piece := os.read(self.process.stdout.fileno(), 1 << 16)):
                 printed += piece
             elif has_ended:
-                # Not told by the end of the pipe alone: a server of the page may hold that open.
+                # The end of the pipe alone does not prove it: a server of the page may hold that open.
                 raise Failed(f"{what}: failed with {self.process.returncode}: {printed.decode(errors='replace')}")
             elif time.monotonic() > deadline:
                 raise Failed(f"{what}: not done after {TIMEOUT_S} s; so far: {printed.decode(errors='replace')}")
@@ -215,7 +215,7 @@ def run_page(page, session):
 
 
 def broken_links():
-    """Links between pages, of files that are not there or headings that they do not have."""
+    """Links between pages, to missing files or headings."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "packaging").glob("*.md")]
     broken = []
     for page in pages:

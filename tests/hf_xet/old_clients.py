@@ -2,8 +2,8 @@
 
 usage: old_clients.py DRYSTONE FOLDER...
 
-A folder holds one installed version of the wheel (`pip install --target`). 1.1.10 asks for unversioned paths, sends shards
-under a name and joins fetches that have one URL; 1.3.2 asks for version 1. Each version runs in a process of its own.
+A folder holds one installed version of the wheel (`pip install --target`). 1.1.10 requests unversioned paths, sends shards
+under a name and joins fetches that have one URL; 1.3.2 requests version 1. Each version runs in a process of its own.
 Ends with a line `old clients: N passed, M failed`.
 """
 
@@ -27,9 +27,9 @@ import json, sys, warnings
 warnings.simplefilter("ignore")
 import hf_xet
 order = json.load(sys.stdin)
-asked = []
+refreshes = []
 def refresh():
-    asked.append(1)
+    refreshes.append(1)
     return tuple(order["token"])
 first = tuple(order["first_token"]) if order.get("first_token") else tuple(order["token"])
 if order["do"] == "upload":
@@ -38,7 +38,7 @@ if order["do"] == "upload":
 else:
     wanted = [hf_xet.PyXetDownloadInfo(path, file, size) for path, file, size in order["files"]]
     answer = hf_xet.download_files(wanted, order["url"], first, refresh, None)
-json.dump({"answer": answer, "refreshed": len(asked)}, sys.stdout)
+json.dump({"answer": answer, "refreshed": len(refreshes)}, sys.stdout)
 """
 
 
@@ -126,7 +126,7 @@ def run(drystone, folders, work):
         late = token(drystone, data, "read", "ann/model", ttl=20)
         order = [(str(work / f"late-{client.version}"), *infos[0])]
         made = client.run(do="download", files=order, url=server.url, token=read, first_token=late)
-        check(f"{name} asks for a new token", made["refreshed"] > 0 and same(files[:1], [Path(order[0][0])]))
+        check(f"{name} requests a new token", made["refreshed"] > 0 and same(files[:1], [Path(order[0][0])]))
         try:
             client.upload(files[:1], server.url, read)
             check(f"{name}: a token for reading uploads nothing", False)

@@ -57,7 +57,7 @@ def run(drystone, place, work):
         folder, home = work / name, work / f"home-{name}"
         home.mkdir()
         Git(work, home)("lfs", "install", "--skip-repo")
-        # Git would fetch the files before it is told where they are.
+        # Git would fetch the files before their address is configured.
         Git(work, home, GIT_LFS_SKIP_SMUDGE="1")("clone", "-q", bare, folder)
         git = Git(folder, home, **variables)
         url = place.url.replace("http://", f"http://{name}:{token}@")
@@ -96,16 +96,16 @@ def run(drystone, place, work):
     (other.folder / "a.bin").chmod(0o644)
     (other.folder / "a.bin").write_bytes(b"mine")
     other("commit", "-qam", "against the lock")
-    said = other("push", "origin", "main", fails=True)
-    check("nor pushed by others", "a.bin" in said and "admin" in said, said)
+    output = other("push", "origin", "main", fails=True)
+    check("nor pushed by others", "a.bin" in output and "admin" in output, output)
     other("lfs", "unlock", "a.bin", "--force")
     check("until it is unlocked", "a.bin" not in ann("lfs", "locks"))
     other("push", "-q", "origin", "main")
     ann("pull", "-q")
     check("then it is", (ann.folder / "a.bin").read_bytes() == b"mine")
 
-    stranger = clone("cleo", "ds_wrong")
-    check("a wrong token fetches nothing", stranger("lfs", "pull", fails=True) and (stranger.folder / "a.bin").stat().st_size < 200)
+    outsider = clone("cleo", "ds_wrong")
+    check("a wrong token fetches nothing", outsider("lfs", "pull", fails=True) and (outsider.folder / "a.bin").stat().st_size < 200)
     ann("lfs", "fsck")
     check("git lfs fsck", True)
     by_xet(place, work, clone, ann)

@@ -286,9 +286,9 @@ def rights(api, server, drystone, way, work, fetched, RepositoryNotFoundError, H
     api.upload_file(path_or_fileobj=data, path_in_repo="a.bin", repo_id=secret)
     check("a private repository is read by those who may", fetched("a.bin", repo_id=secret) == data)
     nobody = HfApi(token=False)
-    stranger = HfApi(token=cas_token(drystone, server.data, "write", f"bob/other-{way}"))
+    outsider = HfApi(token=cas_token(drystone, server.data, "write", f"bob/other-{way}"))
     reader = HfApi(token=cas_token(drystone, server.data, "read", secret))
-    for who, them in [("somebody without a token", nobody), ("a token of another repository", stranger)]:
+    for who, them in [("a user without a token", nobody), ("a token of another repository", outsider)]:
         check(f"{who} does not see a private one", raises(RepositoryNotFoundError, lambda: them.model_info(secret)))
         check("nor its files", raises(RepositoryNotFoundError, lambda: them.hf_hub_download(secret, "a.bin", cache_dir=work / "none")))
         check("nor in a list", secret not in [m.id for m in them.list_models(author="ann")])
@@ -305,7 +305,7 @@ def rights(api, server, drystone, way, work, fetched, RepositoryNotFoundError, H
     check("made public", nobody.model_info(secret).private is False)
 
 
-def ask(url, token, method="GET"):
+def fetch_url(url, token, method="GET"):
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"}, method=method)
     try:
         with urllib.request.urlopen(request) as answer:
@@ -317,10 +317,10 @@ def ask(url, token, method="GET"):
 def knows_the_hash(server, drystone, way, secret):
     """A file hash opens nothing in another repository."""
     own, other = (cas_token(drystone, server.data, "write", repo) for repo in (secret, f"bob/other-{way}"))
-    file_hash = ask(f"{server.url}/{secret}/resolve/main/a.bin", server.admin, "HEAD")[1]["X-Xet-Hash"]
+    file_hash = fetch_url(f"{server.url}/{secret}/resolve/main/a.bin", server.admin, "HEAD")[1]["X-Xet-Hash"]
     url = f"{server.url}/v2/reconstructions/{file_hash}"
-    check("a file's hash opens it with a token of its repository", ask(url, own)[0] == 200)
-    check("and not with one of another", ask(url, other)[0] == 404)
+    check("a file's hash opens it with a token of its repository", fetch_url(url, own)[0] == 200)
+    check("and not with one of another", fetch_url(url, other)[0] == 404)
 
 
 def whole(api, way, fetched, RepositoryNotFoundError):

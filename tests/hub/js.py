@@ -24,13 +24,13 @@ def main(drystone, package):
             # It takes only tokens that begin so; the server takes it off again.
             env = {**os.environ, "HUB_JS": str(module), "HUB_URL": place.url, "HUB_TOKEN": f"hf_{place.admin}", "HF_HOME": str(folder / "home")}
             ran = subprocess.run(["node", Path(__file__).with_suffix(".mjs")], env=env, stdout=subprocess.PIPE, text=True, timeout=600)
-            said = [line.partition(": ") for line in ran.stdout.splitlines()]
-            for verdict, _, name in said:
+            lines = [line.partition(": ") for line in ran.stdout.splitlines()]
+            for verdict, _, name in lines:
                 if verdict in ("ok", "FAILED"):
                     check(name, verdict == "ok")
                 else:
                     print(f"{verdict}: {name}")
-            check("the program runs to its end", ran.returncode == 0 and said and said[-1][0] == "done")
+            check("the program runs to its end", ran.returncode == 0 and lines and lines[-1][0] == "done")
             show_logs(place)
     check.finish("js")
 

@@ -38,19 +38,19 @@ class Ours:
 
     def fails(self, *args, **more):
         running = self.start(*args, **more)
-        said = running.communicate()[1]
-        return said if running.returncode == 1 else None
+        output = running.communicate()[1]
+        return output if running.returncode == 1 else None
 
     def json(self, *args, **more):
         running = self.start(*args, "--json", **more)
-        out, said = running.communicate()
+        out, output = running.communicate()
         if running.returncode != 0:
-            raise SystemExit(f"{args}: {said}")
+            raise SystemExit(f"{args}: {output}")
         return json.loads(out)
 
 
 def noisy(seed, size):
-    """Python makes only so many random bytes at once."""
+    """Python limits the random bytes of one call."""
     rng, step = random.Random(seed), 50 << 20
     return b"".join(rng.randbytes(min(step, size - at)) for at in range(0, size, step))
 
@@ -149,8 +149,8 @@ def rights(api, ours, work):
     api.upload_file(path_or_fileobj=b"\0 quiet" * 50_000, path_in_repo="a.bin", repo_id="ann/secret")
     for token in ("ds_wrong", ""):
         for args in (["pull", "ann/secret", work / "no"], ["push", work / "in/README.md", "ann/secret"], ["rm", "ann/secret:a.bin"]):
-            said = ours.fails(*args, DRYSTONE_TOKEN=token, HF_TOKEN=token)
-            check(f"{args[0]} with {'a wrong' if token else 'no'} token fails", said is not None and (not token or token not in said), said)
+            output = ours.fails(*args, DRYSTONE_TOKEN=token, HF_TOKEN=token)
+            check(f"{args[0]} with {'a wrong' if token else 'no'} token fails", output is not None and (not token or token not in output), output)
     check("and nothing came", not (work / "no").exists())
     ours.json("pull", "ann/secret", work / "yes")
     check("with the right one it comes", (work / "yes/a.bin").read_bytes() == b"\0 quiet" * 50_000)

@@ -86,13 +86,13 @@ def limited_s(client, folder):
 
 def offline(client, folder, tree):
     cache = folder / "offline-cache"
-    drystone.Client(client.endpoint, cache_dir=cache).pull("admin/model", folder / "kept")
+    drystone.Client(client.endpoint, cache_dir=cache).pull("admin/model", folder / "block_file")
     # Whatever it would ask would go to a proxy where nobody is.
     alone = drystone.Client(client.endpoint, cache_dir=cache, offline=True, proxy="http://127.0.0.1:9")
     alone = pickle.loads(pickle.dumps(alone))
-    told = alone.pull("admin/model", folder / "alone")
+    result = alone.pull("admin/model", folder / "alone")
     got = {path: (folder / "alone" / path).read_bytes() for path in tree}
-    check("what was pulled once needs no hub", got == tree and told["failed"] == [], told)
+    check("what was pulled once needs no hub", got == tree and result["failed"] == [], result)
     with alone.open("admin/model", "weights.bin") as file:
         file.seek(1_000_000)
         check("nor does a file that is opened", file.read(5000) == tree["weights.bin"][1_000_000:1_005_000])
@@ -109,23 +109,23 @@ def moving(client, folder):
         (folder / "in" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "in" / path).write_bytes(content)
     ticks = []
-    told = client.push(folder / "in", "admin/model", create=True, message="first", progress=ticks.append)
-    check("push a folder", told["files"] == 4 and told["failed"] == [] and len(told["commit"]) == 40, told)
-    check("progress was told", ticks and ticks[-1]["done_bytes"] >= 3_700_001 and ticks[-1]["wire_bytes"] > 0, ticks[-1:])
+    result = client.push(folder / "in", "admin/model", create=True, message="first", progress=ticks.append)
+    check("push a folder", result["files"] == 4 and result["failed"] == [] and len(result["commit"]) == 40, result)
+    check("progress was reported", ticks and ticks[-1]["done_bytes"] >= 3_700_001 and ticks[-1]["wire_bytes"] > 0, ticks[-1:])
     again = client.push(folder / "in", "admin/model")
     check("pushed again, nothing is sent", again["files"] == 0 and again["unchanged"] == 4 and again["sent_bytes"] == 0, again)
     ticks.clear()
-    told = client.pull("admin/model", folder / "out", progress=ticks.append)
+    result = client.pull("admin/model", folder / "out", progress=ticks.append)
     got = {path: (folder / "out" / path).read_bytes() for path in tree}
     # The hub adds a .gitattributes of its own.
-    check("pull it", got == tree and told["files"] == 5 and told["bytes"] > sum(map(len, tree.values())), told)
-    check("progress of a pull", ticks and ticks[-1]["done_bytes"] == told["bytes"], ticks[-1:])
-    told = client.pull("admin/model", folder / "out")
-    check("pulled again, it is there", told["unchanged"] == 5 and told["files"] == 0, told)
+    check("pull it", got == tree and result["files"] == 5 and result["bytes"] > sum(map(len, tree.values())), result)
+    check("progress of a pull", ticks and ticks[-1]["done_bytes"] == result["bytes"], ticks[-1:])
+    result = client.pull("admin/model", folder / "out")
+    check("pulled again, it is there", result["unchanged"] == 5 and result["files"] == 0, result)
     client.pull("admin/model:weights.bin", folder / "one.bin")
     check("pull a file", (folder / "one.bin").read_bytes() == tree["weights.bin"])
-    told = client.pull("admin/model", folder / "some", include=["*.bin"], exclude=["deep/*"])
-    check("pull what patterns name", [path.name for path in (folder / "some").iterdir()] == ["weights.bin"], told)
+    result = client.pull("admin/model", folder / "some", include=["*.bin"], exclude=["deep/*"])
+    check("pull what patterns name", [path.name for path in (folder / "some").iterdir()] == ["weights.bin"], result)
     client.push(folder / "in" / "config.json", "admin/model:other/name.json")
     names = sorted(entry["path"] for entry in client.ls("admin/model", recursive=True) if entry["type"] == "file")
     check("list", names == sorted([".gitattributes", *tree, "other/name.json"]), names)
@@ -134,9 +134,9 @@ def moving(client, folder):
     check("delete", raises(drystone.NotFoundError, lambda: client.info("admin/model:other/name.json")))
     os.environ["DRYSTONE_ENDPOINT"], os.environ["DRYSTONE_TOKEN"] = client.endpoint, pickle.loads(pickle.dumps(client)).__reduce__()[1][1]
     check("the environment says which hub", drystone.pull("admin/model:config.json", folder / "env.json")["files"] == 1)
-    check("a limit of bandwidth is kept", limited_s(client, folder) >= 2)
+    check("a limit of bandwidth is block_file", limited_s(client, folder) >= 2)
     nowhere = drystone.Client(client.endpoint, proxy="http://127.0.0.1:9")
-    check("a proxy is asked", raises(drystone.DrystoneError, lambda: nowhere.ls("admin/model")))
+    check("a proxy is used", raises(drystone.DrystoneError, lambda: nowhere.ls("admin/model")))
     check("a missing file of certificates is named",
           "none.pem" in str(raises(drystone.DrystoneError, lambda: drystone.Client(client.endpoint, ca_files=["none.pem"]).ls("admin/model"))))
     check("options survive pickling", pickle.loads(pickle.dumps(nowhere)).__reduce__()[0].keywords["proxy"] == "http://127.0.0.1:9")
@@ -146,13 +146,13 @@ def moving(client, folder):
 
 
 def errors(client, server, folder):
-    stranger = drystone.Client(server.url, "drystone_wrong")
-    error = raises(drystone.DrystoneError, lambda: stranger.push(folder / "in", "admin/model"))
+    outsider = drystone.Client(server.url, "drystone_wrong")
+    error = raises(drystone.DrystoneError, lambda: outsider.push(folder / "in", "admin/model"))
     check("a wrong token is refused, with a request id", isinstance(error, (drystone.DeniedError, drystone.NotFoundError)) and error.request_id, repr(error))
-    check("a repository that is not there", isinstance(raises(FileNotFoundError, lambda: client.pull("admin/none", folder / "x")), drystone.NotFoundError))
-    check("a file that is not there", raises(FileNotFoundError, lambda: client.open("admin/model", "none")))
+    check("a missing repository", isinstance(raises(FileNotFoundError, lambda: client.pull("admin/none", folder / "x")), drystone.NotFoundError))
+    check("a missing file", raises(FileNotFoundError, lambda: client.open("admin/model", "none")))
     check("a name that is none", isinstance(raises(ValueError, lambda: client.pull("nonsense", folder / "x")), drystone.InvalidError))
-    check("a local file that is not there", raises(FileNotFoundError, lambda: client.push(folder / "nothing", "admin/model")))
+    check("a missing local file", raises(FileNotFoundError, lambda: client.push(folder / "nothing", "admin/model")))
     check("a token is not sent in the clear", raises(drystone.DrystoneError, lambda: drystone.Client("http://192.0.2.1", "secret").ls("a/b")))
 
     def stop(_):
@@ -202,9 +202,9 @@ def beside_others(client, tree, folder):
     """In a notebook a loop runs already, and other threads want to go on while bytes come."""
 
     async def cell():
-        told = client.pull("admin/model:config.json", folder / "cell.json")
+        result = client.pull("admin/model:config.json", folder / "cell.json")
         with client.open("admin/model", "weights.bin") as file:
-            return told["files"], file.read(10)
+            return result["files"], file.read(10)
 
     check("calls work where a loop runs already, as in notebooks", asyncio.run(cell()) == (1, tree["weights.bin"][:10]))
     slow = drystone.Client(client.endpoint, os.environ["DRYSTONE_TOKEN"], bandwidth=1_500_000)
@@ -232,9 +232,9 @@ def forks(client, tree, dataset):
     results = context.Queue()
     child = context.Process(target=read_in_child, args=(client, file, dataset, results))
     child.start()
-    told = results.get(timeout=120)
+    result = results.get(timeout=120)
     child.join(120)
-    check("client, file and packs after a fork", told == (700_000, tree["weights.bin"][1_000_000:1_000_010], "s0299", ["s0000", "s0001"]) and child.exitcode == 0, told)
+    check("client, file and packs after a fork", result == (700_000, tree["weights.bin"][1_000_000:1_000_010], "s0299", ["s0000", "s0001"]) and child.exitcode == 0, result)
     check("and in the parent", file.read(10) == tree["weights.bin"][10:20] and dataset[0].key == "s0000")
     check("a pickled dataset of a hub", pickle.loads(pickle.dumps(dataset))[5].key == "s0005")
 
@@ -256,7 +256,7 @@ def packs(client, folder):
     streamed = shardpack.IterableDataset(dataset, seed=1, prefetch_threads=2)
     check("shuffled, read ahead", sorted((record.key, record["x.jpg"].data) for record in streamed) == list(samples.items()))
     check("a folder of packs", len(shardpack.open("drystone://datasets/admin/pics/data")) == 300)
-    check("a pack that is not there", raises(FileNotFoundError, lambda: shardpack.open("drystone://datasets/admin/pics/none.shardpack")))
+    check("a missing pack", raises(FileNotFoundError, lambda: shardpack.open("drystone://datasets/admin/pics/none.shardpack")))
     return dataset
 
 
@@ -279,13 +279,13 @@ def restart(server, client, folder, dataset):
     offline = [(record.key, record["x.jpg"].data) for record in cached]
     check("what was read is on this disk", offline == [(f"s{n:04}", noise(n, 5000 + n)) for n in range(300)])
     server.start()
-    kept = next(file for file in (folder / "cache" / "packs").iterdir() if not file.suffix)
-    with open(kept, "r+b") as file:
+    block_file = next(file for file in (folder / "cache" / "packs").iterdir() if not file.suffix)
+    with open(block_file, "r+b") as file:
         file.seek(100)
         file.write(b"damaged")
     check("damage on this disk is found", raises(shardpack.CorruptError, lambda: list(cached)))
-    mended = shardpack.open("drystone://datasets/admin/pics/data", client=caching, on_error="refetch")
-    check("and fetched again on demand", len(list(mended)) == 300 and len(list(cached)) == 300)
+    repaired = shardpack.open("drystone://datasets/admin/pics/data", client=caching, on_error="refetch")
+    check("and fetched again on demand", len(list(repaired)) == 300 and len(list(cached)) == 300)
     tight = drystone.Client(server.url, server.token, cache_dir=folder / "cache", cache_bytes=500_000)
     few = shardpack.open("drystone://datasets/admin/pics/data", client=tight)
     check("the cache has a limit", len(list(few)) == 300 and len(list((folder / "cache" / "packs").glob("*.blocks"))) < 8,
@@ -352,7 +352,7 @@ def interrupted(client, program, folder):
     """Ctrl-C reaches Python while it waits for a hub that does not answer."""
     code = (
         "import drystone, signal, socket, sys\n"
-        # Whoever runs the tests in the background has it ignored.
+        # Where the tests run in the background it is ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "listener = socket.create_server(('127.0.0.1', 0))\n"
         "client = drystone.Client(f'http://127.0.0.1:{listener.getsockname()[1]}')\n"

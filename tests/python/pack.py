@@ -110,7 +110,7 @@ def reading(folder):
         index = dataset.get_index()
         check(f"offsets of many packs, {way}", all(contents(dataset.read_record_at_offset(index[n])) == wanted[n][1] for n in order[:20]))
         check(f"a record by key, {way}", contents(dataset["images17/image0007"]) == wanted[7][1] and "images17/image0041" in dataset)
-        check(f"records kept do not change when others are read, {way}", kept(dataset, wanted))
+        check(f"records outlives_others do not change when others are read, {way}", outlives_others(dataset, wanted))
         held = list(dataset)
         check(f"all records held at once, {way}", [contents(record) for record in held] == [sample for _, sample in wanted])
         check(f"threads read at the same time, {way}", in_threads(dataset, wanted))
@@ -128,7 +128,7 @@ def reading(folder):
     check("a bad option names what it may be", "crc" in str(raises(ValueError, lambda: shardpack.open(pattern, verify="maybe"))))
 
 
-def kept(dataset, wanted):
+def outlives_others(dataset, wanted):
     records = [dataset[n] for n in range(0, 120, 7)]
     entries = [record["left.jpg"] for record in records]
     list(dataset)

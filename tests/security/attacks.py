@@ -220,11 +220,11 @@ def steal(folder, policy):
         plan = hub.request("GET", f"/v1/reconstructions/{secret.file}", ann).json()
         fetch = next(iter(plan["fetch_info"].values()))[0]
         url = urllib.parse.urlsplit(fetch["url"])
-        asked = {"Range": f"bytes={fetch['url_range']['start']}-{fetch['url_range']['end']}"}
-        data_answer = hub.request("GET", f"{url.path}?{url.query}", headers=asked)
+        query = {"Range": f"bytes={fetch['url_range']['start']}-{fetch['url_range']['end']}"}
+        data_answer = hub.request("GET", f"{url.path}?{url.query}", headers=query)
         cached = data_answer.headers.get("Cache-Control", "")
         check(f"{policy}: range data of a private repository is private", data_answer.status == 206 and cached.startswith("private"), f"{data_answer.status} {cached}")
-        opened = hub.request("GET", f"{url.path}?{url.query.replace('&X-Xet-Cache=private', '')}", headers=asked)
+        opened = hub.request("GET", f"{url.path}?{url.query.replace('&X-Xet-Cache=private', '')}", headers=query)
         check(f"{policy}: and nobody can make it public", opened.status == 403, str(opened)[:200])
         # A repository that is set to `off` is in nobody's reach, and reaches nobody.
         hub.repo("ann/closed", private=True)
@@ -249,22 +249,22 @@ def steal(folder, policy):
         hub.repo("eve/own", private=True)
         eve = hub.token("--scope", "write", "--repo", "eve/own")
         for what, upload in (("stored by another", secret), ("new", Upload(folder, noise(3, 1_200_000)))):
-            said = [hub.request("POST", f"/v1/xorbs/default/{name}", eve, body) for name, body in upload.xorbs.items()]
-            said.append(hub.request("POST", "/v1/shards", eve, upload.shard))
+            answers = [hub.request("POST", f"/v1/xorbs/default/{name}", eve, body) for name, body in upload.xorbs.items()]
+            answers.append(hub.request("POST", "/v1/shards", eve, upload.shard))
             if what == "new":
-                check(f"{policy}: uploads of new and of stored content get the same answers", [(a.status, a.body) for a in said] == before, f"{before} / {[str(a) for a in said]}")
-            before = [(a.status, a.body) for a in said]
+                check(f"{policy}: uploads of new and of stored content get the same answers", [(a.status, a.body) for a in answers] == before, f"{before} / {[str(a) for a in answers]}")
+            before = [(a.status, a.body) for a in answers]
         # Dedup answers and HEAD are for those who write.
         hub.repo("ann/public")
         anonymous = hub.cas_token("ann/public", None, "read").json()["accessToken"]
         first = secret.dump["xorbs"][0]["chunks"][0]["hash"]
-        told = hub.request("GET", f"/v1/chunks/default/{first}", anonymous)
-        check(f"{policy}: a reader gets no dedup answer", told.status in (401, 403, 404), str(told))
+        reply = hub.request("GET", f"/v1/chunks/default/{first}", anonymous)
+        check(f"{policy}: a reader gets no dedup answer", reply.status in (401, 403, 404), str(reply))
         seen = hub.request("HEAD", f"/v1/xorbs/default/{xorb}", anonymous)
         check(f"{policy}: a reader learns of no xorb", seen.status in (401, 403, 404), str(seen))
         bob = hub.token("--scope", "write", "--repo", "bob/own")
-        told = hub.request("GET", f"/v1/chunks/default/{small.dump['xorbs'][0]['hash']}", bob)
-        check(f"{policy}: a xorb of one chunk is named to nobody else", told.status == 404, str(told))
+        reply = hub.request("GET", f"/v1/chunks/default/{small.dump['xorbs'][0]['hash']}", bob)
+        check(f"{policy}: a xorb of one chunk is named to nobody else", reply.status == 404, str(reply))
 
 
 def tokens(folder):
@@ -297,11 +297,11 @@ def tokens(folder):
             check(f"a CAS token does not open {method} {path}", answer.status in (302, 303, 401, 403, 404), str(answer))
             check(f"nor does {method} {path} say anything", b"private words" not in answer.body and b"accessToken" not in answer.body)
         word = b"a few words"
-        asked = {"operation": "upload", "transfers": ["basic"], "objects": [{"oid": hashlib.sha256(word).hexdigest(), "size": len(word)}]}
-        answer = hub.request("POST", "/ann/secret.git/info/lfs/objects/batch", ann, asked)
+        query = {"operation": "upload", "transfers": ["basic"], "objects": [{"oid": hashlib.sha256(word).hexdigest(), "size": len(word)}]}
+        answer = hub.request("POST", "/ann/secret.git/info/lfs/objects/batch", ann, query)
         signed = urllib.parse.urlsplit(answer.json()["objects"][0]["actions"]["upload"]["href"])
-        asked = {"operation": "download", "objects": [{"oid": upload.sha256, "size": upload.size}]}
-        answer = hub.request("POST", "/ann/secret.git/info/lfs/objects/batch", ann, asked)
+        query = {"operation": "download", "objects": [{"oid": upload.sha256, "size": upload.size}]}
+        answer = hub.request("POST", "/ann/secret.git/info/lfs/objects/batch", ann, query)
         fetched = urllib.parse.urlsplit(answer.json()["objects"][0]["actions"]["download"]["href"])
         read = hub.request("GET", f"{fetched.path}?{fetched.query}")
         check("a signed download reads", read.status == 200 and len(read.body) == upload.size, read.status)
@@ -600,10 +600,10 @@ def catalogs(folder):
         check(f"{' '.join(verb)} makes no catalog and deletes nothing", not typo.exists() and listing(objects) == before)
         if typo.exists():
             typo.unlink()
-    kept = folder / "kept"
-    kept.mkdir()
+    directory = folder / "directory"
+    directory.mkdir()
     for path in list(data.glob("catalog.db*")):
-        shutil.move(path, kept / path.name)
+        shutil.move(path, directory / path.name)
     for verb in (["gc"], ["gc", "--offline"]):
         ran = run_quiet(DRYSTONE, *verb, "--data", data)
         check(f"{' '.join(verb)} without the catalog is refused", ran.returncode != 0 and listing(objects) == before, ran.stdout + ran.stderr)
@@ -611,8 +611,8 @@ def catalogs(folder):
             path.unlink()
     process = subprocess.Popen([DRYSTONE, "serve", "--listen", "127.0.0.1:0", "--data", data], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "DRYSTONE_SWEEP_INTERVAL_S": "1"})
     try:
-        said = process.communicate(timeout=8)
-        check("a server does not start on an empty catalog over objects", process.returncode != 0 and "rebuild" in said[1], said)
+        output = process.communicate(timeout=8)
+        check("a server does not start on an empty catalog over objects", process.returncode != 0 and "rebuild" in output[1], output)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
@@ -620,7 +620,7 @@ def catalogs(folder):
     check("and deletes nothing", listing(objects) == before)
     for path in data.glob("catalog.db*"):
         path.unlink()
-    for path in kept.iterdir():
+    for path in directory.iterdir():
         shutil.move(path, data / path.name)
     hub.start()
     read = hub.request("GET", "/ann/m/resolve/main/0.bin", hub.admin)
@@ -696,7 +696,7 @@ def ignored(folder):
         for query in ("filter=x", "pipeline_tag=text-generation", "library=x", "tags=x", "xyzzy=1", "gated=true"):
             answer = hub.request("GET", f"/api/models?{query}", hub.admin)
             key = query.split("=")[0]
-            # Whoever implements a filter answers with what fits it: nothing here.
+            # A server that implements a filter answers with the matches: none here.
             ok = (400 <= answer.status < 500 and key.encode() in answer.body) or (answer.status == 200 and answer.json() == [])
             check(f"GET /api/models?{query} is not ignored", ok, str(answer))
 
@@ -866,7 +866,7 @@ def flood(folder):
         for third in range(3):
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 sent += list(pool.map(send, uploads[third::3]))
-            # Longer than the server remembers what it let in.
+            # Longer than the server caches an authentication.
             time.sleep(6)
         stored = sum(path.stat().st_size for path in (hub.data / "objects" / "xorbs").rglob("*") if path.is_file())
         check("unregistered xorbs stay below the quota and one a connection", stored <= 14_000_000, f"{stored} bytes, {sent.count(200)} taken")
@@ -898,8 +898,8 @@ def damaged(folder):
         check("a damaged file is not there for LFS", offered is not None)
         made = hub.commit_lfs("ann/m", "again.bin", upload.sha256, upload.size)
         check("nor for a commit", made.status >= 400, str(made))
-        asked = {"files": [{"path": "f.bin", "size": upload.size, "sample": ""}]}
-        decided = hub.request("POST", "/api/models/ann/m/preupload/main", hub.admin, asked)
+        query = {"files": [{"path": "f.bin", "size": upload.size, "sample": ""}]}
+        decided = hub.request("POST", "/api/models/ann/m/preupload/main", hub.admin, query)
         check("nor is it unchanged for clients that compare", decided.status == 200 and "oid" not in decided.json()["files"][0], str(decided))
         first = upload.dump["xorbs"][0]
         head = hub.request("HEAD", f"/v1/xorbs/default/{first['hash']}", cas)
@@ -980,8 +980,8 @@ def backups(folder):
         if mounted:
             try:
                 full = run_quiet(DRYSTONE, "backup", small, "--data", hub.data)
-                told = full.stderr.strip().splitlines()
-                check("a full disk is one clear error", full.returncode == 1 and len(told) == 1 and re.search("No space left|full", told[0]), full.stderr)
+                reply = full.stderr.strip().splitlines()
+                check("a full disk is one clear error", full.returncode == 1 and len(reply) == 1 and re.search("No space left|full", reply[0]), full.stderr)
                 check("and nothing is left that looks like a backup", not (small / "backup.json").exists())
             finally:
                 run_quiet("umount", small)

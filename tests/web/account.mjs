@@ -20,13 +20,13 @@ async function visitor() {
   return { context, page: await context.newPage() };
 }
 
-async function look(page, name) {
+async function checkPage(page, name) {
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
     await page.evaluate(axe);
     const found = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
-    const told = found.violations.map((v) => `${v.id} (${v.nodes.map((n) => n.target).slice(0, 3).join("; ")})`);
-    check(`${name}: axe finds nothing, ${colorScheme}`, told.length === 0, told.join(" | "));
+    const violations = found.violations.map((v) => `${v.id} (${v.nodes.map((n) => n.target).slice(0, 3).join("; ")})`);
+    check(`${name}: axe finds nothing, ${colorScheme}`, violations.length === 0, violations.join(" | "));
     await page.screenshot({ path: `${process.env.SCREENSHOTS}/${name.replaceAll(" ", "-")}-${colorScheme}.png`, fullPage: true });
   }
   await page.emulateMedia({ colorScheme: "light" });
@@ -41,10 +41,10 @@ const { context, page } = await visitor();
 await page.goto(`${hub}/ann/secret`);
 check("a private repository asks to sign in", (await page.title()).includes("signing in"), await page.title());
 await page.getByRole("link", { name: "Sign in" }).click();
-await look(page, "sign in");
+await checkPage(page, "sign in");
 await page.getByLabel("Token", { exact: true }).fill("ds_wrong");
 await page.getByRole("button", { name: "Sign in with the token" }).click();
-check("a wrong token is told", (await page.getByRole("alert").innerText()).includes("opens nothing"));
+check("a wrong token is reported", (await page.getByRole("alert").innerText()).includes("opens nothing"));
 await page.getByLabel("Token", { exact: true }).fill(process.env.HUB_TOKEN);
 await page.getByRole("button", { name: "Sign in with the token" }).click();
 await page.getByRole("button", { name: "Sign out" }).waitFor();
@@ -53,7 +53,7 @@ const session = cookies.find((cookie) => cookie.name === "drystone-session");
 check("the cookie is out of reach of scripts and other sites", session?.httpOnly && session.sameSite === "Lax" && session.value !== process.env.HUB_TOKEN);
 check("no script sees it", (await page.evaluate(() => document.cookie)) === "");
 await page.goto(`${hub}/ann/secret`);
-check("whoever is signed in sees private repositories", (await page.title()).includes("ann/secret"), await page.title());
+check("a signed-in user sees private repositories", (await page.title()).includes("ann/secret"), await page.title());
 
 // Own tokens.
 await page.goto(`${hub}/-/account`);
@@ -61,9 +61,9 @@ await page.getByLabel("Name", { exact: true }).fill("laptop <b>");
 await page.getByRole("button", { name: "Make it" }).click();
 const made = (await page.getByLabel("New token").innerText()).match(/ds_[\w-]{43}/)?.[0];
 check("a token is shown when it is made", made !== undefined);
-const asked = await fetch(`${hub}/api/whoami-v2`, { headers: { Authorization: `Bearer ${made}` } });
-check("and opens the hub", asked.status === 200, asked.status);
-await look(page, "account");
+const whoami = await fetch(`${hub}/api/whoami-v2`, { headers: { Authorization: `Bearer ${made}` } });
+check("and opens the hub", whoami.status === 200, whoami.status);
+await checkPage(page, "account");
 await page.goto(`${hub}/-/account`);
 check("and is shown only once", !(await page.content()).includes(made));
 await page.getByRole("button", { name: /Revoke laptop/ }).click();
@@ -92,7 +92,7 @@ await tokens.getByLabel("Name").fill("for work");
 await tokens.getByLabel("It may").selectOption("write");
 await tokens.getByRole("button", { name: "Make token" }).click();
 const bobs = (await page.getByLabel("New token").innerText()).match(/ds_[\w-]{43}/)?.[0];
-check("a token for somebody is shown once", bobs !== undefined);
+check("a token for another user is shown once", bobs !== undefined);
 // Made for a user: it is the user's, and may do what the user may.
 const ofTeam = await fetch(`${hub}/api/repos/create`, { method: "POST", headers: { Authorization: `Bearer ${bobs}` }, body: JSON.stringify({ name: "team/bobs", type: "model" }) });
 const ofAnn = await fetch(`${hub}/api/repos/create`, { method: "POST", headers: { Authorization: `Bearer ${bobs}` }, body: JSON.stringify({ name: "ann/bobs", type: "model" }) });
@@ -104,12 +104,12 @@ await quotas.getByRole("button", { name: "Set quota" }).click();
 await page.getByRole("button", { name: "Remove the quota of ann" }).waitFor();
 check("a quota is set", (await quotas.locator("tbody tr").innerText()).includes("100 GB"));
 await page.getByRole("link", { name: "Audit log" }).click();
-check("the audit log tells of it", /quota/.test(await page.locator("tbody").innerText()) && !/ds_/.test(await page.content()));
-await look(page, "audit");
+check("the audit log has it", /quota/.test(await page.locator("tbody").innerText()) && !/ds_/.test(await page.content()));
+await checkPage(page, "audit");
 await fetch(`${hub}/api/repos/delete`, { method: "DELETE", headers: { Authorization: `Bearer ${process.env.HUB_TOKEN}` },
   body: JSON.stringify({ name: "ann/fine-tuned", type: "model" }) });
 await page.goto(`${hub}/-/admin`);
-await look(page, "admin");
+await checkPage(page, "admin");
 await page.getByRole("button", { name: "Restore ann/fine-tuned" }).click();
 await page.waitForLoadState();
 check("a repository comes back from the trash", (await (await fetch(`${hub}/api/models/ann/fine-tuned`)).status) === 200);
@@ -131,7 +131,7 @@ const line = await context.newCDPSession(page);
 await line.send("Network.enable");
 for (const turn of ["first", "second"]) {
   await page.goto(`${hub}/ann/weights/upload/main`);
-  if (turn === "first") await look(page, "upload");
+  if (turn === "first") await checkPage(page, "upload");
   await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: turn === "first" ? 1_500_000 : -1 });
   const files = [{ name: "note.txt", mimeType: "text/plain", buffer: Buffer.from("a small text\n") }];
   const large = { name: "from a browser.bin", mimeType: "application/octet-stream", buffer: await readFile(process.env.UPLOAD) };
@@ -142,16 +142,16 @@ for (const turn of ["first", "second"]) {
   const before = await page.getByRole("status").innerText();
   check(`the ${turn} upload says before it begins what it replaces`, turn === "first" ? /2 new, 0 replace an existing file/.test(before) : /0 new, 2 replace an existing file/.test(before), before);
   await page.evaluate(() => {
-    window.told = [];
-    new MutationObserver(() => window.told.push(document.querySelector(".uploads tbody").innerText)).observe(document.querySelector(".uploads"), { subtree: true, childList: true, characterData: true });
+    window.seen = [];
+    new MutationObserver(() => window.seen.push(document.querySelector(".uploads tbody").innerText)).observe(document.querySelector(".uploads"), { subtree: true, childList: true, characterData: true });
   });
   await page.getByRole("button", { name: "Upload" }).click();
   await page.getByRole("link", { name: "Show the files" }).waitFor();
-  const told = await page.getByRole("status").innerText();
-  check(`${turn} upload tells what was new`, turn === "first" ? told.includes("9.0 MB of it new") : /, 13 B of it new, 100 % was here already/.test(told), told);
+  const status = await page.getByRole("status").innerText();
+  check(`${turn} upload reports what was new`, turn === "first" ? status.includes("9.0 MB of it new") : /, 13 B of it new, 100 % was here already/.test(status), status);
   if (turn === "first") {
-    const watched = (await page.evaluate(() => window.told)).join("\n");
-    check("what is new is told while a file is sent", /[1-8]\.\d MB sent, [1-8]\.\d MB new/.test(watched), watched.slice(-300));
+    const watched = (await page.evaluate(() => window.seen)).join("\n");
+    check("new bytes are reported while a file is sent", /[1-8]\.\d MB sent, [1-8]\.\d MB new/.test(watched), watched.slice(-300));
   }
   if (turn === "second") await page.screenshot({ path: `${process.env.SCREENSHOTS}/uploaded.png` });
 }
@@ -165,11 +165,11 @@ await asKeeper("POST", "/api/models/ann/weights/super-squash/main", { message: "
 await page.goto(`${hub}/ann/weights/commits/main`);
 check("a squashed history is short", (await page.getByRole("region", { name: "History" }).locator("h2").innerText()) === "1 commit");
 await page.getByRole("link", { name: "Undelete", exact: true }).click();
-await look(page, "undelete");
+await checkPage(page, "undelete");
 const lost = page.locator("tbody tr", { hasText: "Upload files" }).first();
 check("what a branch has left is listed with its end", /main/.test(await lost.innerText()) && /\d{4}-\d\d-\d\d/.test(await lost.innerText()), await lost.innerText());
 await lost.getByRole("link").first().click();
-check("and can be looked at", (await page.locator(".change").count()) > 0);
+check("and can be viewed", (await page.locator(".change").count()) > 0);
 await page.goBack();
 await lost.getByLabel("As branch").fill("before");
 await lost.getByRole("button", { name: /Bring back/ }).click();
@@ -182,7 +182,7 @@ check("or to where it was", (await page.locator("tbody").innerText()).includes("
 await page.goto(`${hub}/ann/weights/undelete`);
 await page.getByRole("region", { name: "A file" }).getByLabel("Path").fill("no such file");
 await page.getByRole("button", { name: "Bring back the file" }).click();
-check("a file that never was is told", /no file/.test(await page.locator("main").innerText()), await page.locator("main").innerText());
+check("a missing file is reported", /no file/.test(await page.locator("main").innerText()), await page.locator("main").innerText());
 
 // Out, and in again with a password.
 await page.goto(`${hub}/`);
@@ -202,17 +202,17 @@ await bob.page.goto(`${hub}/-/sign-in?next=//evil.example/`);
 await bob.page.getByLabel("Name", { exact: true }).fill("bob");
 await bob.page.getByLabel("Password", { exact: true }).fill("another password");
 await bob.page.getByRole("button", { name: "Sign in with the password" }).click();
-check("a wrong password is told", (await bob.page.getByRole("alert").innerText()).includes("do not match"));
+check("a wrong password is reported", (await bob.page.getByRole("alert").innerText()).includes("do not match"));
 await bob.page.getByLabel("Password", { exact: true }).fill("a long password");
 await bob.page.getByRole("button", { name: "Sign in with the password" }).click();
 await bob.page.getByRole("button", { name: "Sign out" }).waitFor();
 check("a password signs in, and stays on this server", bob.page.url() === `${hub}/`, bob.page.url());
-check("who does not keep the server has no administration", (await bob.page.goto(`${hub}/-/admin`)).status() === 403);
+check("other users have no administration page", (await bob.page.goto(`${hub}/-/admin`)).status() === 403);
 check("and uploads nowhere else", (await bob.page.goto(`${hub}/ann/weights/upload/main`)).status() === 403);
 await bob.page.goto(`${hub}/-/account`);
 await bob.page.getByLabel("Name", { exact: true }).fill("own");
 await bob.page.getByRole("button", { name: "Make it" }).click();
-check("whoever has a password makes tokens", /ds_/.test(await bob.page.getByLabel("New token").innerText()));
+check("a user with a password creates tokens", /ds_/.test(await bob.page.getByLabel("New token").innerText()));
 await page.goto(`${hub}/-/sign-in`);
 await page.getByLabel("Token", { exact: true }).fill(process.env.HUB_TOKEN);
 await page.getByRole("button", { name: "Sign in with the token" }).click();
@@ -239,7 +239,7 @@ await holder.page.getByRole("button", { name: "Sign out" }).waitFor();
 await holder.page.goto(`${hub}/-/account`);
 await holder.page.getByLabel("Name", { exact: true }).fill("for ever");
 await holder.page.getByRole("button", { name: "Make it" }).click();
-check("whoever only has a token makes no others", (await holder.page.locator(".status").innerText()) === "403");
+check("a token alone creates no others", (await holder.page.locator(".status").innerText()) === "403");
 await page.goto(`${hub}/-/sign-in`);
 await page.getByLabel("Token", { exact: true }).fill(process.env.HUB_TOKEN);
 await page.getByRole("button", { name: "Sign in with the token" }).click();

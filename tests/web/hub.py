@@ -1,4 +1,4 @@
-"""A hub for people to look at: models, datasets, versions that share chunks, a pack, and files of somebody who means harm."""
+"""A hub for the browser tests: models, datasets, versions that share chunks, a pack, and hostile files."""
 
 import json
 import os

@@ -138,7 +138,7 @@ await visit(anyone, pages.parquet);
 check("columns of Parquet are listed", (await page.locator("table.data").nth(1).innerText()).includes("tags.list.element"));
 const rows = page.getByRole("region", { name: "The first 20 rows" }).locator("tbody tr");
 check("the first rows of Parquet are shown", (await rows.count()) === 20 && /^stone 1\s+1\s+–\s+1970-01-02 00:00:00$/.test(await rows.nth(1).innerText()), await rows.nth(1).innerText());
-check("what is missing and what cannot be shown is told", /null/.test(await rows.nth(3).innerText()) && /– \(a list\)/.test(await rows.first().innerText()));
+check("missing and unprintable values are labelled", /null/.test(await rows.nth(3).innerText()) && /– \(a list\)/.test(await rows.first().innerText()));
 await visit(anyone, pages.parquet.replace("table", "large"));
 const large = await rows.allInnerTexts();
 check("pages that are read on are shown, and a large one is not", /^0\s+– \(a large page\)$/.test(large[0]) && /^2654435761\s+–$/.test(large[1]) && large.length === 20, large.slice(0, 3).join());
@@ -160,7 +160,7 @@ check("a record is found by its key", (await page.locator(".inner h3").innerText
 check("JSON of a record is spread out", (await page.locator(".entry pre").innerText()).includes('"label": 2,\n'));
 check("a picture of a record is shown", await page.locator(".entry img").evaluate((img) => img.decode().then(() => img.naturalWidth === 48)));
 await visit(anyone, `${pages.pack}?key=none`);
-check("a key that is not there is told", (await page.getByRole("status").innerText()).includes("No record has the key"));
+check("a missing key is reported", (await page.getByRole("status").innerText()).includes("No record has the key"));
 
 // Who sees what.
 await visit(anyone, "/");
@@ -169,13 +169,13 @@ await visit(anyone, "/ann/secret", 401);
 await visit(anyone, "/ann/secret/blob/main/a.txt", 401);
 check("a private page tells nothing", !(await page.content()).includes("nobody else"));
 await visit(keeper, "/");
-check("whoever has a token sees private ones", (await keeper.page.content()).includes("ann/secret"));
+check("a user with a token sees private ones", (await keeper.page.content()).includes("ann/secret"));
 await visit(keeper, "/-/dedup");
 check("the dashboard shows the whole server", (await keeper.page.locator(".plot polyline").count()) === 2);
-check("the dashboard tells of verifications", /verify\s+quick: \d+ objects.*nothing damaged/.test(await keeper.page.getByRole("region", { name: "Sweeps and verifications" }).innerText()));
+check("the dashboard lists verifications", /verify\s+quick: \d+ objects.*nothing damaged/.test(await keeper.page.getByRole("region", { name: "Sweeps and verifications" }).innerText()));
 check("the dashboard names files", (await keeper.page.locator("#files-title").count()) === 1);
-const kept = { dashboard: "/-/dedup", "sign-in": "/-/sign-in", account: "/-/account", admin: "/-/admin", upload: `${repo}/upload/main` };
-for (const [name, path] of Object.entries(kept)) {
+const signedInPages = { dashboard: "/-/dedup", "sign-in": "/-/sign-in", account: "/-/account", admin: "/-/admin", upload: `${repo}/upload/main` };
+for (const [name, path] of Object.entries(signedInPages)) {
   await visit(keeper, path);
   for (const colorScheme of ["light", "dark"]) {
     await keeper.page.emulateMedia({ colorScheme });
@@ -209,13 +209,13 @@ const left = await page.locator(".text").evaluate((text) => text.querySelectorAl
 check("of a hostile README only text is left", left === 0, left);
 check("a picture from elsewhere is not asked for", (await page.locator('.text img[src*="example.org"]').count()) === 0);
 await visit(anyone, `${bad}/blob/main/picture.svg`);
-check("a picture of a stranger is shown as a picture", await page.locator(".picture img").evaluate((img) => img.decode().then(() => img.naturalWidth === 40)));
+check("an untrusted picture is shown as a picture", await page.locator(".picture img").evaluate((img) => img.decode().then(() => img.naturalWidth === 40)));
 check("the page stands above the README", await page.evaluate(() => document.querySelectorAll("#main").length === 1));
 
 // Without scripts.
 const plain = await visitor({ javaScriptEnabled: false });
 for (const name of ["home", "repository", "safetensors", "record", "commit", "dedup"]) {
-  await visit(plain, pages[name]);
+  await visit(plain, signedInPages[name]);
   check(`${name}: works without scripts`, (await plain.page.locator("h1").innerText()).length > 0);
 }
 await browser.close();

@@ -6,7 +6,6 @@ mod cas;
 mod cat;
 mod check;
 mod chunks;
-mod completions;
 mod config;
 mod demo;
 mod doctor;
@@ -14,7 +13,7 @@ mod gc;
 mod hash;
 mod inspect;
 mod ls;
-mod man;
+mod noise;
 mod pull;
 mod push;
 mod rebuild;
@@ -31,8 +30,9 @@ mod xorb;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::manual::{Completions, Man};
 use crate::output::CliError;
 
 /// A self-hosted, deduplicating hub for models and datasets.
@@ -70,8 +70,12 @@ enum Verb {
     Config(config::Config),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
-    Completions(completions::Completions),
-    Man(man::Man),
+    #[command(
+        after_help = "Example:\n  drystone completions bash > ~/.local/share/bash-completion/completions/drystone"
+    )]
+    Completions(Completions),
+    #[command(after_help = "Examples:\n  drystone man | man -l -\n  drystone man ~/.local/share/man/man1")]
+    Man(Man),
 }
 
 impl Drystone {
@@ -102,8 +106,8 @@ impl Drystone {
             Verb::Config(verb) => verb.run(),
             Verb::Demo(verb) => verb.run(),
             Verb::Doctor(verb) => verb.run(),
-            Verb::Completions(verb) => verb.run(),
-            Verb::Man(verb) => verb.run(),
+            Verb::Completions(verb) => verb.run(Self::command()),
+            Verb::Man(verb) => verb.run(Self::command()),
         }
     }
 }

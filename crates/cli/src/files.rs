@@ -7,7 +7,7 @@ use std::path::Path;
 use shardpack::sink::{Destination, OutputFile, remove_leftovers};
 use xet::limits;
 
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, fail};
 
 /// Bytes of one piece, where a file is read piece by piece.
 pub(crate) const PIECE_BYTES: usize = 256 * 1024;
@@ -15,7 +15,7 @@ pub(crate) const PIECE_BYTES: usize = 256 * 1024;
 /// Sections, and tables and footer after them: nothing longer is a shard.
 const SHARD_FILE_BYTES_MAX: u64 = 2 * limits::SHARD_BYTES_MAX;
 
-/// The bytes of a shard, unless there are more than any shard has.
+/// Reads a shard, up to the size limit of shards.
 pub(crate) fn read_shard(path: &Path) -> Result<Vec<u8>, CliError> {
     read_at_most(path, SHARD_FILE_BYTES_MAX, "a shard")
 }
@@ -27,7 +27,7 @@ pub(crate) fn read_at_most(path: &Path, max: u64, what: &str) -> Result<Vec<u8>,
     file.take(max + 1).read_to_end(&mut bytes).map_err(|error| CliError::io(path, error))?;
     if bytes.len() as u64 > max {
         let path = path.display();
-        return Err(CliError::Message(format!("{path}: offset {max}: more bytes than {what} can have")));
+        return fail(format!("{path}: offset {max}: more bytes than {what} can have"));
     }
     Ok(bytes)
 }
@@ -78,7 +78,7 @@ pub(crate) fn write_one_of_many(
     finish(out).map_err(named)
 }
 
-/// Whether what is written to `path` goes to standard output, where nothing else may be printed then.
+/// Whether `path` is standard output, where nothing else may be printed then.
 pub(crate) fn leads_to_stdout(path: &Path) -> bool {
     Destination::resolve(path).ok() == Some(Destination::Stdout)
 }

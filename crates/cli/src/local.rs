@@ -43,13 +43,13 @@ impl LocalCas {
         scope: Scope,
         opening: Opening,
     ) -> Result<Self> {
-        let house = House::new(folder);
+        let data_dir = House::new(folder);
         let secret = |url: Option<&str>| url.map(|url| Secret::new(url.to_owned()));
         let config =
             ServeConfig { objects: secret(objects), catalog: secret(catalog), ..ServeConfig::default() };
         let OpenStore { objects, catalog, .. } =
-            house.open_parts(&config, opening).await.map_err(translate)?;
-        let keys = house.keys_or_new().map_err(|error| Error::io(folder, error))?;
+            data_dir.open_parts(&config, opening).await.map_err(translate)?;
+        let keys = data_dir.keys_or_new().map_err(|error| Error::io(folder, error))?;
         let store = House::store(&config, &keys, objects, catalog);
         Ok(Self { store, grant: Grant::write(scope), runtime: Handle::current() })
     }
@@ -85,8 +85,8 @@ impl Cas for LocalCas {
     }
 
     async fn put_xorb(&self, xorb: &Xorb) -> Result<bool> {
-        let placed = self.store.content().place(&self.grant, xorb.info.clone(), xorb.records.clone()).await;
-        Ok(placed.map_err(translate)?.was_inserted)
+        let inserted = self.store.content().place(&self.grant, xorb.info.clone(), xorb.chunks.clone()).await;
+        Ok(inserted.map_err(translate)?.was_inserted)
     }
 
     fn start_xorb(&self) -> Option<Box<dyn StreamingXorb>> {
@@ -126,7 +126,7 @@ impl Cas for LocalCas {
     }
 }
 
-/// A xorb that grows in the folder.
+/// A xorb that is written while it is built.
 #[derive(Debug)]
 struct LocalGrowing {
     store: Store,
@@ -136,8 +136,8 @@ struct LocalGrowing {
 
 #[async_trait]
 impl StreamingXorb for LocalGrowing {
-    fn write(&mut self, records: &[u8]) {
-        self.xorb.write(records);
+    fn write(&mut self, stored: &[u8]) {
+        self.xorb.write(stored);
     }
 
     fn reclaim(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn StreamingXorb>> {
@@ -146,8 +146,8 @@ impl StreamingXorb for LocalGrowing {
     }
 
     async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool> {
-        let placed = self.store.content().place(&self.grant, info, self.xorb).await;
-        Ok(placed.map_err(translate)?.was_inserted)
+        let inserted = self.store.content().place(&self.grant, info, self.xorb).await;
+        Ok(inserted.map_err(translate)?.was_inserted)
     }
 }
 

@@ -9,11 +9,13 @@ use clap::Args;
 use client::cache::Cache;
 use client::cas::http::HttpOptions;
 use client::hub::Hub;
+use client::hub::pattern::Selection;
 use client::hub::settings::Settings;
 use client::pull::PullOptions;
+use client::push::PushOptions;
 use client::token::Token;
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// The hub, and how to reach it.
 #[derive(Debug, Args)]
@@ -102,7 +104,7 @@ pub(crate) struct CacheArgs {
     #[arg(long, value_name = "BYTES", conflicts_with = "no_cache")]
     cache_bytes: Option<u64>,
 
-    /// Read everything from that cache, without a network
+    /// Read only from the cache, without network access
     #[arg(long, conflicts_with = "no_cache")]
     pub(crate) offline: bool,
 }
@@ -115,23 +117,81 @@ impl CacheArgs {
                 let bytes = self.cache_bytes.unwrap_or(CACHE_BYTES);
                 Ok(Some(Arc::new(Cache::open(&folder.join("chunks"), bytes)?)))
             }
-            None if self.cache_bytes.is_some() => {
-                Err(CliError::message("--cache-bytes needs a cache; pass --cache-dir DIR"))
+            None if self.cache_bytes.is_some() => fail("--cache-bytes needs a cache; pass --cache-dir DIR"),
+            None if self.offline => {
+                fail("--offline needs a cache; pass --cache-dir DIR or set DRYSTONE_CACHE_DIR")
             }
-            None if self.offline => Err(CliError::message(
-                "--offline needs a cache; pass --cache-dir DIR or set DRYSTONE_CACHE_DIR",
-            )),
             None => Ok(None),
         }
     }
+}
 
-    /// Connects to the hub through that cache.
-    pub(crate) fn hub(&self, hub: &HubArgs, cache: Option<&Arc<Cache>>) -> Result<Hub, CliError> {
-        let hub = hub.hub()?;
+/// The hub, read through a cache.
+#[derive(Debug, Args)]
+pub(crate) struct CachedHubArgs {
+    #[command(flatten)]
+    hub: HubArgs,
+
+    #[command(flatten)]
+    cache_dir: CacheDirArgs,
+
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+impl CachedHubArgs {
+    /// Connects to the hub through the cache, if there is one.
+    pub(crate) fn open(&self) -> Result<(Hub, Option<Arc<Cache>>), CliError> {
+        let cache = self.cache.cache(&self.cache_dir)?;
+        let hub = self.hub.hub()?;
         Ok(match cache {
-            Some(cache) => hub.with_cache(cache.clone(), self.offline),
-            None => hub,
+            Some(cache) => (hub.with_cache(cache.clone(), self.cache.offline), Some(cache)),
+            None => (hub, None),
         })
+    }
+}
+
+/// Files of a directory or repository.
+#[derive(Debug, Args)]
+pub(crate) struct SelectionArgs {
+    /// Only files that match; `*` matches slashes too
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+
+    /// No files that match
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+}
+
+impl SelectionArgs {
+    pub(crate) fn selection(&self) -> Selection {
+        Selection { include: self.include.clone(), exclude: self.exclude.clone() }
+    }
+}
+
+/// Options of uploads.
+#[derive(Debug, Args)]
+pub(crate) struct PushArgs {
+    /// Number of worker threads [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Memory limit in bytes for data in flight [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
+    #[arg(long = "memory", value_name = "BYTES")]
+    memory_bytes: Option<u64>,
+
+    /// Seconds after which to fail altogether
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) deadline: Option<u64>,
+}
+
+impl PushArgs {
+    /// Converts to options of the push engine, with this cache directory.
+    pub(crate) fn options(&self, cache: Option<PathBuf>, dry_run: bool) -> PushOptions {
+        let mut options = PushOptions { cache, dry_run, ..PushOptions::default() };
+        options.threads = self.threads.unwrap_or(options.threads);
+        options.memory_bytes = self.memory_bytes.unwrap_or(options.memory_bytes);
+        options
     }
 }
 
@@ -187,7 +247,7 @@ impl PullArgs {
     }
 }
 
-/// Accepts any text, as a type that nothing prints.
+/// Accepts any text, as a type that is never printed.
 fn parse_token(text: &str) -> Result<Token, std::convert::Infallible> {
     Ok(Token::new(text))
 }

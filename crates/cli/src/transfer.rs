@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use client::Progress;
 use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
 
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, fail};
 
-/// Does `work`, until Ctrl-C. What `words` says of the progress stands beside the bar.
+/// Runs `work` until it ends or Ctrl-C; `describe` gives the text beside the progress bar.
 pub(crate) fn run<T>(
     progress: &Arc<Progress>,
-    words: fn(&Progress) -> String,
+    describe: fn(&Progress) -> String,
     work: impl Future<Output = Result<T, CliError>>,
 ) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {
-        let watching = io::stderr().is_terminal().then(|| tokio::spawn(watch(progress.clone(), words)));
+        let watching = io::stderr().is_terminal().then(|| tokio::spawn(watch(progress.clone(), describe)));
         let done = tokio::select! {
             done = work => done,
             _ = tokio::signal::ctrl_c() => {
-                Err(CliError::Message("interrupted; run it again to go on where it stopped".into()))
+                fail("interrupted; run it again to go on where it stopped")
             }
         };
         if let Some(watching) = watching {
@@ -47,7 +47,7 @@ pub(crate) async fn in_time<T>(
     tokio::time::timeout(Duration::from_secs(seconds), work).await.map_err(late)?
 }
 
-/// Of a push.
+/// Progress text of an upload.
 pub(crate) fn sent(progress: &Progress) -> String {
     format!(
         "{} known, {} sent",
@@ -56,12 +56,12 @@ pub(crate) fn sent(progress: &Progress) -> String {
     )
 }
 
-/// Of a pull.
+/// Progress text of a download.
 pub(crate) fn fetched(progress: &Progress) -> String {
     format!("{} fetched", BinaryBytes(progress.wire_bytes.value()))
 }
 
-/// Says what became of the temporary files that interrupted downloads had left.
+/// Reports the temporary files of interrupted downloads that were resumed or removed.
 pub(crate) fn report_leftovers(progress: &Progress) {
     let (resumed, removed) = (progress.resumed_files.value(), progress.leftovers.value());
     let plural = |count: u64| if count == 1 { "" } else { "s" };
@@ -82,7 +82,7 @@ pub(crate) fn saved_percent(all_bytes: u64, needed_bytes: u64) -> f64 {
     (1000.0 * (1.0 - needed.min(1.0))).round() / 10.0
 }
 
-async fn watch(progress: Arc<Progress>, words: fn(&Progress) -> String) {
+async fn watch(progress: Arc<Progress>, describe: fn(&Progress) -> String) {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let template = "{bar:20} {percent:>3}% {bytes}/{total_bytes} {msg}";
     let style = ProgressStyle::with_template(template).expect("the template is well formed");
@@ -99,7 +99,7 @@ async fn watch(progress: Arc<Progress>, words: fn(&Progress) -> String) {
         bar.0.set_position(done);
         bar.0.set_message(format!(
             "{}, {} files, {}/s{left}",
-            words(&progress),
+            describe(&progress),
             progress.files.value(),
             BinaryBytes(rate as u64)
         ));
@@ -107,7 +107,7 @@ async fn watch(progress: Arc<Progress>, words: fn(&Progress) -> String) {
     }
 }
 
-/// Goes away with its task.
+/// Removed with its task.
 struct Bar(ProgressBar);
 
 impl Drop for Bar {

@@ -50,14 +50,14 @@ fn killed(rounds: u64, catalog: Option<&str>) {
         let token = token.get_or_insert_with(|| make_token(&data, catalog));
         let cas = Cas::new(&server.url, token);
         known.check(&cas, false);
-        // After so many answers and a little more: in the middle of something, wherever that is.
+        // After `answers` responses and a little more: in the middle of some operation.
         let (answers, more_us) = (random.below(16), random.below(12_000));
         let answered = AtomicU64::new(0);
-        let told = Mutex::new(Vec::new());
+        let uploaded = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..UPLOADERS {
-                let (cas, answered, told, seed) = (&cas, &answered, &told, random.word());
-                scope.spawn(move || uploader(cas, seed, answered, told));
+                let (cas, answered, uploaded, seed) = (&cas, &answered, &uploaded, random.word());
+                scope.spawn(move || uploader(cas, seed, answered, uploaded));
             }
             let end = Instant::now() + Duration::from_secs(30);
             while answered.load(Ordering::SeqCst) < answers && Instant::now() < end {
@@ -67,7 +67,7 @@ fn killed(rounds: u64, catalog: Option<&str>) {
             server.kill();
         });
         assert!(answered.load(Ordering::SeqCst) >= answers, "round {round}: the server does not answer");
-        known.learn(told.into_inner().unwrap());
+        known.add(uploaded.into_inner().unwrap());
         round += 1;
     }
     let server = Server::start(&data, catalog);
@@ -81,15 +81,15 @@ fn killed(rounds: u64, catalog: Option<&str>) {
 /// Uploads at the same time; each has one request under way when the server dies.
 const UPLOADERS: usize = 3;
 
-/// What an uploader knows of a file it sent.
-struct Told {
+/// A file that an uploader sent.
+struct UploadedFile {
     hash: FileHash,
     bytes: Vec<u8>,
     acknowledged: bool,
 }
 
 /// Uploads new files, and now and then old ones, until the server is gone.
-fn uploader(cas: &Cas, seed: u64, answered: &AtomicU64, told: &Mutex<Vec<Told>>) {
+fn uploader(cas: &Cas, seed: u64, answered: &AtomicU64, uploaded: &Mutex<Vec<UploadedFile>>) {
     let mut random = SplitMix64::new(seed);
     let shared = corpus::noise(1, 90_000);
     let mut last = None;
@@ -114,13 +114,16 @@ fn uploader(cas: &Cas, seed: u64, answered: &AtomicU64, told: &Mutex<Vec<Told>>)
             answered.fetch_add(1, Ordering::SeqCst);
         }
         let sent = sent.and_then(|()| cas.put_shard(path, &upload.shard()));
-        if let Err(Failed::Refused { status, said, .. }) = &sent {
-            panic!("refused: {status} {said}");
+        if let Err(Failed::Refused { status, message, .. }) = &sent {
+            panic!("refused: {status} {message}");
         }
         let acknowledged = sent.is_ok();
-        let files =
-            upload.files.iter().zip(files).map(|(file, bytes)| Told { hash: file.hash, bytes, acknowledged });
-        told.lock().unwrap().extend(files);
+        let files = upload.files.iter().zip(files).map(|(file, bytes)| UploadedFile {
+            hash: file.hash,
+            bytes,
+            acknowledged,
+        });
+        uploaded.lock().unwrap().extend(files);
         if !acknowledged {
             return;
         }
@@ -131,21 +134,22 @@ fn uploader(cas: &Cas, seed: u64, answered: &AtomicU64, told: &Mutex<Vec<Told>>)
 /// All files that were ever sent.
 #[derive(Default)]
 struct Known {
-    files: HashMap<FileHash, Told>,
-    /// Since the last look.
+    files: HashMap<FileHash, UploadedFile>,
+    /// Since the last check.
     fresh: Vec<FileHash>,
 }
 
 impl Known {
-    fn learn(&mut self, told: Vec<Told>) {
-        for told in told {
-            self.fresh.push(told.hash);
-            let file = self.files.entry(told.hash).or_insert(Told { acknowledged: false, ..told });
-            file.acknowledged |= told.acknowledged;
+    fn add(&mut self, uploaded: Vec<UploadedFile>) {
+        for uploaded in uploaded {
+            self.fresh.push(uploaded.hash);
+            let file =
+                self.files.entry(uploaded.hash).or_insert(UploadedFile { acknowledged: false, ..uploaded });
+            file.acknowledged |= uploaded.acknowledged;
         }
     }
 
-    /// Reads what is new, or everything. What was acknowledged must be there; what was not may be, but then whole.
+    /// Reads what is new, or everything. What was acknowledged must exist; what was not may, but then whole.
     fn check(&mut self, cas: &Cas, everything: bool) {
         let fresh = std::mem::take(&mut self.fresh);
         let hashes: Vec<_> = if everything { self.files.keys().copied().collect() } else { fresh };

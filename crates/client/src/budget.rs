@@ -14,7 +14,7 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// So many bytes.
+    /// A limit in bytes.
     pub fn new(bytes: u64) -> Self {
         let blocks = u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX / 16).clamp(1, u32::MAX / 16);
         Self { permits: Arc::new(Semaphore::new(blocks as usize)), blocks }
@@ -32,8 +32,8 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// Default memory of a push: 128 MiB for each worker, from 256 MiB to what a transfer may have.
 pub fn memory_default(threads: usize) -> u64 {
-    let wanted = (threads as u64).saturating_mul(128 << 20).max(256 << 20);
-    wanted.min(memory_of_transfer()).max(64 << 20)
+    let requested = (threads as u64).saturating_mul(128 << 20).max(256 << 20);
+    requested.min(memory_of_transfer()).max(64 << 20)
 }
 
 /// Default memory of a transfer: a quarter of the machine, or of what this process may have of it, and no
@@ -59,9 +59,9 @@ const MEMORY_BYTES_MIN: u64 = 16 << 20;
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// Connections that may be open at once: never more than the system lets us open files, with room for those.
-pub fn connections(wanted: usize) -> usize {
+pub fn connections(requested: usize) -> usize {
     let files = open_files_max().unwrap_or(256);
-    wanted.clamp(1, (files / 4).max(1))
+    requested.clamp(1, (files / 4).max(1))
 }
 
 /// The soft limit of open files, where the system reports it.
@@ -80,7 +80,7 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// So many bytes each second; at least one.
+    /// At most this many bytes each second; at least one.
     pub fn new(bytes_per_s: u64) -> Self {
         Self { bytes_per_s: bytes_per_s.max(1), free_at: Mutex::new(Instant::now()) }
     }

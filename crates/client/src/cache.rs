@@ -1,7 +1,7 @@
 //! Cache: ranges of xorbs, recipes of files and what hubs said of repositories, on disk, shared by all processes that name
 //! the same folder.
 //!
-//! An entry holds records of a xorb as they are stored, with the hash of every chunk; it is named by what it holds, so
+//! An entry holds stored chunks of a xorb as they are stored, with the hash of every chunk; it is named by what it holds, so
 //! it never becomes wrong. Readers take no lock: files appear by rename and vanish by removal. What is read is checked; an
 //! entry that fails is removed and counts as not there. What was not used for longest goes first when the folder is full.
 
@@ -22,7 +22,7 @@ use xet::{FileHash, XorbHash};
 use crate::error::{Error, Result};
 use crate::temp_name;
 
-pub(crate) use entry::{CachedRange, Recorder};
+pub(crate) use entry::{CacheWriter, CachedRange};
 
 /// A folder with chunks. Cheap to share; every method may be called from any thread, and none but [`Cache::open`] fails:
 /// a cache that cannot be written or read is one that has nothing.
@@ -61,11 +61,11 @@ impl Cache {
             let reaching =
                 spans.iter().filter(|(span, _)| span.contains(&at)).max_by_key(|(span, _)| span.end);
             let (span, path) = reaching.cloned()?;
-            let wanted = at..span.end.min(chunks.end);
-            match CachedRange::open(&path, xorb, &span, wanted.clone()) {
+            let part = at..span.end.min(chunks.end);
+            match CachedRange::open(&path, xorb, &span, part.clone()) {
                 Some(range) => {
                     found.push(range);
-                    at = wanted.end;
+                    at = part.end;
                 }
                 None => {
                     // Damaged, or gone since: others may have the chunks.
@@ -88,16 +88,16 @@ impl Cache {
         reached >= chunks.end
     }
 
-    /// Takes records of these chunks, one after another. `None` where they cannot be kept.
-    pub(crate) fn recorder(
+    /// Takes stored chunks of these chunks, one after another. `None` where they cannot be stored.
+    pub(crate) fn writer(
         self: &std::sync::Arc<Self>,
         xorb: XorbHash,
         chunks: Range<u32>,
-    ) -> Option<Recorder> {
-        Recorder::new(self.clone(), xorb, chunks)
+    ) -> Option<CacheWriter> {
+        CacheWriter::new(self.clone(), xorb, chunks)
     }
 
-    /// How a file is put together, if it was kept.
+    /// How a file is put together, if it was stored.
     pub(crate) fn recipe(&self, file: &FileHash) -> Option<Vec<PlanTerm>> {
         let path = self.recipe_path(file);
         let bytes = fs::read(&path).ok()?;
@@ -113,8 +113,8 @@ impl Cache {
     pub(crate) fn keep_recipe(&self, file: &FileHash, terms: &[PlanTerm]) {
         let bytes = recipe::encode(terms);
         let staged = self.staged();
-        let kept = fs::write(&staged, &bytes).and_then(|()| rename(&staged, &self.recipe_path(file)));
-        match kept {
+        let stored = fs::write(&staged, &bytes).and_then(|()| rename(&staged, &self.recipe_path(file)));
+        match stored {
             Ok(()) => self.grew(bytes.len() as u64),
             Err(_) => drop(fs::remove_file(&staged)),
         }

@@ -1,9 +1,9 @@
-//! The content-addressed store that a push or a pull works on: a server, or a local directory.
+//! CAS: the content-addressed store that a push or a pull works on, a server or a local directory.
 //!
 //! *Contract.* Every call may be repeated: a second upload of the same thing is a success. An answer means durable: a
 //! xorb or shard that was acknowledged is there after a crash. Calls may run at the same time. Implementations retry
 //! what is worth retrying by themselves; an error that comes out is final, except [`ErrorKind::Expired`], after which
-//! the caller asks for a new URL.
+//! the caller requests a new URL.
 
 mod connect;
 pub mod http;
@@ -47,7 +47,7 @@ pub trait Cas: Send + Sync + fmt::Debug {
     }
 
     /// Stored bytes of a xorb, from a URL of a reconstruction, as they arrive. A URL that is too old is
-    /// [`ErrorKind::Expired`]: ask for the reconstruction again. The stream may end early with an error, never without;
+    /// [`ErrorKind::Expired`]: request the reconstruction again. The stream may end early with an error, never without;
     /// what is left of the range can then be asked for.
     async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>>;
 
@@ -57,7 +57,7 @@ pub trait Cas: Send + Sync + fmt::Debug {
     /// Stores a xorb. True when it was new.
     async fn put_xorb(&self, xorb: &Xorb) -> Result<bool>;
 
-    /// Room for the records of a xorb that has no name yet, where the store can take them as they are made; else `None`,
+    /// Room for the stored chunks of a xorb that has no name yet, where the store can take them as they are made; else `None`,
     /// and they are kept in memory for [`put_xorb`](Self::put_xorb). Blocks, as its writes do.
     fn start_xorb(&self) -> Option<Box<dyn StreamingXorb>> {
         None
@@ -73,13 +73,13 @@ pub trait Cas: Send + Sync + fmt::Debug {
 /// A xorb that is written while it is made. Dropped unfinished, it leaves nothing behind.
 #[async_trait]
 pub trait StreamingXorb: Send + fmt::Debug {
-    /// Appends records. A failure is returned by [`finish`](Self::finish).
-    fn write(&mut self, records: &[u8]);
+    /// Appends stored chunks. A failure is returned by [`finish`](Self::finish).
+    fn write(&mut self, stored: &[u8]);
 
-    /// Gives up, and gives the records back, to be a part of another xorb; itself, if it cannot. Blocks.
+    /// Gives up, and gives the stored chunks back, to be a part of another xorb; itself, if it cannot. Blocks.
     fn reclaim(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn StreamingXorb>>;
 
-    /// All records were written, and this is what they are. True when the xorb was new.
+    /// All stored chunks were written, and this is what they are. True when the xorb was new.
     async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool>;
 }
 
@@ -92,13 +92,13 @@ pub struct Batch {
     pub fetches: Reconstruction,
 }
 
-/// A finished xorb on its way: what it holds, and its records without footer, in order. Cheap to clone.
+/// A finished xorb on its way: what it holds, and the stored chunks without footer, in order. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Xorb {
     /// What it holds.
     pub info: Arc<XorbInfo>,
-    /// The records of its chunks, one after another, in pieces of any size.
-    pub records: Vec<Bytes>,
+    /// The stored chunks of its chunks, one after another, in pieces of any size.
+    pub chunks: Vec<Bytes>,
 }
 
 impl Xorb {
@@ -107,7 +107,7 @@ impl Xorb {
         self.info.hash()
     }
 
-    /// Bytes of all records.
+    /// Bytes of all stored chunks.
     pub fn stored_bytes(&self) -> u64 {
         self.info.stored_bytes()
     }

@@ -1,4 +1,4 @@
-//! Files to chunks and hashes, on all cores, in constant memory.
+//! Cutting files into chunks and hashing them, on all cores, in constant memory.
 //!
 //! Small files go whole to one worker. A large file is cut into *runs*; each worker cuts its run from the first
 //! likely place on, and the runs are joined in order: where the true cuts and a run's cuts meet, they stay together

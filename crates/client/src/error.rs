@@ -15,11 +15,11 @@ pub enum ErrorKind {
     Corrupt,
     /// Not allowed. Change the permissions, the user or the token.
     Denied,
-    /// A URL is too old. Ask for a new one.
+    /// A URL is too old. Request a new one.
     Expired,
     /// A bug of this program. Report it.
     Internal,
-    /// The file or the request is not what it should be. Look at it; the same again will not help.
+    /// The file or the request is not what it should be. Correct it; a retry will not help.
     Invalid,
     /// The machine failed us. Trying again may help.
     Io,

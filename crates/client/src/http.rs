@@ -1,4 +1,4 @@
-//! Requests to one server, made again when that may help.
+//! HTTP requests to one server, with retries.
 //!
 //! The token goes to this server alone, never to data URLs, and only over TLS or to this machine unless told
 //! otherwise. Requests that fail for now are made again; a body that stands still is given up.
@@ -258,45 +258,46 @@ impl Http {
     pub(crate) async fn stream(
         &self,
         path: &str,
-        wanted: Range<u64>,
+        requested: Range<u64>,
     ) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let Some(range) = HttpRange::from_half_open(&wanted) else {
+        let Some(range) = HttpRange::from_half_open(&requested) else {
             return Ok(Box::pin(futures::stream::empty()));
         };
         let request = Request::get(path).header(RANGE, format!("bytes={range}"));
         let connection = self.connections.clone().acquire_owned().await.expect("never closed");
         let answer = self.send_with_token(&request).await?;
-        Ok(body::received(path.to_owned(), answer, wanted, &self.options, self.down.clone(), connection))
+        Ok(body::received(path.to_owned(), answer, requested, &self.options, self.down.clone(), connection))
     }
 
     /// Bytes of a data URL, which may be of another server and gets no token.
     pub(crate) async fn stream_data(
         &self,
         url: &str,
-        wanted: Range<u64>,
+        requested: Range<u64>,
     ) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let Some(range) = HttpRange::from_half_open(&wanted) else {
+        let Some(range) = HttpRange::from_half_open(&requested) else {
             return Ok(Box::pin(futures::stream::empty()));
         };
         // A data URL carries its own proof, which must not end up in messages.
-        let shown = url.split('?').next().unwrap_or_default().to_owned();
+        let display_url = url.split('?').next().unwrap_or_default().to_owned();
         let work = || async {
             let connection = self.connections.clone().acquire_owned().await.expect("never closed");
             let request = self.client.get(url).header(RANGE, format!("bytes={range}"));
             let sent = tokio::time::timeout(self.options.answer_timeout, request.send()).await;
-            let sent = sent.map_err(|_| Error::new(ErrorKind::Unavailable, format!("{shown}: no answer")))?;
-            let answer = sent.map_err(|source| broken(&shown, &source.without_url()))?;
+            let sent =
+                sent.map_err(|_| Error::new(ErrorKind::Unavailable, format!("{display_url}: no answer")))?;
+            let answer = sent.map_err(|source| broken(&display_url, &source.without_url()))?;
             match answer.status() {
                 StatusCode::FORBIDDEN => {
-                    let error = refuse(&shown, answer).await;
-                    Err(Error::caused(ErrorKind::Expired, shown.clone(), error))
+                    let error = refuse(&display_url, answer).await;
+                    Err(Error::caused(ErrorKind::Expired, display_url.clone(), error))
                 }
                 status if status.is_success() => Ok((answer, connection)),
-                _ => Err(refuse(&shown, answer).await),
+                _ => Err(refuse(&display_url, answer).await),
             }
         };
         let (answer, connection) = self.options.retry.run(&self.retries, work).await?;
-        Ok(body::received(shown, answer, wanted, &self.options, self.down.clone(), connection))
+        Ok(body::received(display_url, answer, requested, &self.options, self.down.clone(), connection))
     }
 }
 

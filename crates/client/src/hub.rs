@@ -8,13 +8,15 @@ mod calls;
 pub mod commit;
 mod digest;
 pub mod download;
+mod entry;
 pub mod pattern;
 pub mod repo_path;
 pub mod settings;
 pub mod upload;
 
-pub use calls::{Candidate, Committed, Decided, Entry, Mode, Page};
+pub use calls::{Candidate, Committed, UploadDecision, UploadMode};
 pub use commit::Commit;
+pub use entry::{Entry, Page};
 pub use repo_path::RepoPath;
 pub use xet::wire::{RepoKind, RepoName};
 
@@ -34,7 +36,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::http::Http;
 use crate::token::{Token, Tokens};
 
-/// A hub, and the token for it.
+/// A hub and the token for it.
 #[derive(Debug, Clone)]
 pub struct Hub {
     http: Arc<Http>,
@@ -48,23 +50,23 @@ impl Hub {
         Ok(Self { http: Arc::new(Http::new(endpoint, tokens, options)?), answers: None })
     }
 
-    /// The same, keeping in `cache` what it says of files that are read. `offline`, it is not asked, and what it said before holds.
+    /// The same, with answers about files that are read stored in `cache`. `offline`, it sends no request and answers from the cache.
     pub fn with_cache(self, cache: Arc<Cache>, offline: bool) -> Self {
         let answers = AnswerCache::new(cache, offline, self.endpoint());
         Self { answers: Some(answers), ..self }
     }
 
-    /// Whether it is not asked.
+    /// Whether answers come from the cache only.
     pub fn is_offline(&self) -> bool {
         self.answers.as_ref().is_some_and(|answers| answers.offline)
     }
 
-    /// What it said before, if that is all there is.
+    /// The cache, when answers come from there only.
     fn offline(&self) -> Option<&AnswerCache> {
         self.answers.as_ref().filter(|answers| answers.offline)
     }
 
-    /// Where it is.
+    /// Address of the hub.
     pub fn endpoint(&self) -> &str {
         self.http.base()
     }

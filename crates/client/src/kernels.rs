@@ -1,4 +1,4 @@
-//! Kernels: the choice that each program makes once, when it starts.
+//! Choice of the hashing and chunking kernels, made once when a program starts.
 
 use std::ffi::OsStr;
 

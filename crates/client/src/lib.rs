@@ -1,4 +1,4 @@
-//! Files on their way to and from a XET hub: reading, cutting, hashing on all cores; sending what is new.
+//! Client of a XET hub: push and pull of files with dedup, caching and retries, and the calls of the Hub API.
 
 pub mod budget;
 pub mod cache;

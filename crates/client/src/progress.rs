@@ -1,4 +1,4 @@
-//! Counters that any thread may read while a transfer goes on.
+//! Progress counters that any thread may read during a transfer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

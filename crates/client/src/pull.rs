@@ -6,16 +6,16 @@
 
 mod concurrency;
 mod cpu_pool;
-mod decode;
+mod decoder;
 mod engine;
-mod fetch;
+mod fetcher;
 mod journal;
 mod many_files;
 mod old_version;
 mod planner;
 mod single_file;
 mod stream;
-mod write;
+mod writer;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ use crate::progress::Progress;
 use concurrency::ConcurrencyLimit;
 use cpu_pool::CpuPool;
 
-pub use fetch::Patience;
+pub use fetcher::Patience;
 pub(crate) use single_file::place_of;
-pub(crate) use write::{StagingDir, remove_leftover};
+pub(crate) use writer::{StagingDir, remove_leftover};
 
 /// How to pull.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ pub struct PullOptions {
     pub threads: NonZeroUsize,
     /// Whether files are on the disk before they get their names.
     pub sync: bool,
-    /// Whether a file at the target is looked at first: it may be the wanted one, or have chunks of it.
+    /// Whether to read a file at the target first: it may be the requested one, or have chunks of it.
     pub reuse: bool,
     /// When to stop waiting for one request.
     pub patience: Patience,
@@ -75,7 +75,7 @@ impl Default for PullOptions {
 
 /// A file to pull, and where to.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct FileRequest {
     /// The file.
     pub file: FileHash,
     /// Its name on this disk. Folders are made; a file that is there is replaced once the new one is verified.
@@ -84,7 +84,7 @@ pub struct Wanted {
     pub sha256: Option<Sha256>,
 }
 
-impl Wanted {
+impl FileRequest {
     /// A file without a known digest.
     pub fn new(file: FileHash, target: impl Into<PathBuf>) -> Self {
         Self { file, target: target.into(), sha256: None }
@@ -111,7 +111,7 @@ pub struct Puller {
     pool: CpuPool,
     progress: Arc<Progress>,
     /// The chunks of the file that was last read by ranges, where the hub lists them.
-    last_list: tokio::sync::Mutex<Option<(FileHash, Option<Arc<write::Expected>>)>>,
+    last_list: tokio::sync::Mutex<Option<(FileHash, Option<Arc<writer::Expected>>)>>,
 }
 
 impl Puller {
@@ -151,8 +151,8 @@ impl Puller {
 
     /// Pulls one file. When it fails or is dropped, what was fetched stays beside the target as `NAME.part`, and the next pull
     /// of the same file goes on from there.
-    pub async fn file(&self, wanted: &Wanted) -> Result<Pulled> {
-        self.in_time(single_file::pull(self, wanted)).await
+    pub async fn file(&self, request: &FileRequest) -> Result<Pulled> {
+        self.in_time(single_file::pull(self, request)).await
     }
 
     /// Pulls many files, small ones together. Each result is reported with its place in the list as soon as it is known; one that
@@ -160,11 +160,11 @@ impl Puller {
     /// the targets.
     pub async fn files(
         &self,
-        wanted: &[Wanted],
+        requests: &[FileRequest],
         root: &Path,
         each: &mut (dyn FnMut(usize, Result<Pulled>) + Send),
     ) -> Result<()> {
-        self.in_time(many_files::pull(self, wanted, root, each)).await
+        self.in_time(many_files::pull(self, requests, root, each)).await
     }
 
     /// Writes the bytes `range` of a file to `out`, in order, and returns how many there were. An end past the file is the end

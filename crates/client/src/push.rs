@@ -1,16 +1,19 @@
 //! Push: files become chunks, new chunks become xorbs, and a shard says what the files are made of.
 //!
-//! Each file is read once, from start to end, by one worker, which cuts, hashes and places its chunks while they are in
-//! the cache; short files are taken together, and compressing is shared with workers that have nothing to read. Xorbs are
+//! Each file is read once, from start to end, by one worker, which cuts and hashes its chunks and packs them into xorbs while they are in
+//! the cache; short files are read together, and compressing is shared with workers that have nothing to read. Xorbs are
 //! sent while reading goes on, or written while they are made where the store is a local directory.
 //! A file is registered only after every xorb it is made of was acknowledged.
 
 mod buffer_pool;
 mod compress;
 mod dedup_index;
+mod dedup_query;
 mod file_draft;
 mod fragmentation;
+mod lock;
 mod open_xorb;
+mod packer;
 mod previous_versions;
 mod reader;
 mod sender;
@@ -29,6 +32,7 @@ use crate::budget;
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
+use workers::Workers;
 
 /// How to push.
 #[derive(Debug, Clone)]
@@ -145,14 +149,14 @@ async fn push_once(
     let before = (progress.new_bytes.value(), progress.known_bytes.value());
     let mut known = dedup_index::DedupIndex::load(options.cache.as_deref(), options.cache_bytes_max);
     previous_versions::learn(&*cas, &options.bases, &mut known).await;
-    let (placed, sealed) = sender::channel();
-    // Threads read, cut, hash, place and compress; what is sealed comes over the channel, in memory it has reserved.
-    let reading = workers::start(cas.clone(), paths, known, &options, progress.clone(), placed);
-    let sent = sender::all(&cas, sealed, &options, &progress).await;
+    let (sender, produced) = sender::channel();
+    // Threads read, cut, hash and compress; complete xorbs come over the channel, in memory they have reserved.
+    let reading = Workers::start(cas.clone(), paths, known, &options, progress.clone(), sender);
+    let sent = sender::all(&cas, produced, &options, &progress).await;
     let read = reading.join().await;
     let mut pushed = sent?;
     let read = read.map_err(PushFailure::Failed)?;
-    pushed.unread = read.unread;
+    pushed.unread = read;
     pushed.new_bytes = progress.new_bytes.value() - before.0;
     pushed.deduplicated_bytes = progress.known_bytes.value() - before.1;
     pushed.logical_bytes = pushed.files.iter().map(|file| file.bytes).sum();

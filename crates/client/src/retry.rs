@@ -1,4 +1,4 @@
-//! Trying again: how often, and how long to wait in between.
+//! Retries: how many, and how long to wait in between.
 
 use std::future::Future;
 use std::time::Duration;
@@ -60,10 +60,10 @@ impl RetryPolicy {
         if error.kind() != ErrorKind::Unavailable || attempt >= self.attempts_max {
             return None;
         }
-        if let Some(asked) = error.retry_after() {
+        if let Some(requested) = error.retry_after() {
             // A little later than asked, and not all at the same moment.
             let spread = self.wait.mul_f64(fraction);
-            return (asked <= self.retry_after_max).then(|| asked + spread);
+            return (requested <= self.retry_after_max).then(|| requested + spread);
         }
         let longest = self.wait.saturating_mul(1 << (attempt - 1).min(20)).min(self.wait_max);
         // Never less than half: many clients that failed together must not come back together, nor at once.
@@ -129,8 +129,8 @@ mod tests {
             [250, 500, 1000, 2000, 30_000]
         );
         assert_eq!(policy.wait_after(8, &away(), 0.0), None);
-        let asked = |seconds| away().with_retry_after(Some(Duration::from_secs(seconds)));
-        assert_eq!(policy.wait_after(1, &asked(7), 0.0), Some(Duration::from_secs(7)));
-        assert_eq!(policy.wait_after(1, &asked(301), 0.0), None);
+        let after = |seconds| away().with_retry_after(Some(Duration::from_secs(seconds)));
+        assert_eq!(policy.wait_after(1, &after(7), 0.0), Some(Duration::from_secs(7)));
+        assert_eq!(policy.wait_after(1, &after(301), 0.0), None);
     }
 }

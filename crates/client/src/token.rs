@@ -1,4 +1,4 @@
-//! The token of the CAS routes: kept out of sight, and fetched again before it expires.
+//! Tokens: never printed, and refreshed before they expire.
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,12 +59,12 @@ impl Tokens {
         Self { current: Mutex::new(Some(token)), refresh: None }
     }
 
-    /// Tokens from a callback: asked for the first one, before one expires, and once when one is refused.
+    /// Tokens from a callback: called for the first one, before one expires, and once when one is refused.
     pub fn refreshed(refresh: Refresh) -> Self {
         Self { current: Mutex::new(None), refresh: Some(refresh) }
     }
 
-    /// The same, with a first token that was asked for already.
+    /// The same, with a first token that was fetched already.
     pub(crate) fn starting_with(mut self, token: Token) -> Self {
         *self.current.get_mut() = Some(token);
         self
@@ -108,38 +108,38 @@ mod tests {
     use super::*;
 
     fn counting(lifetime_s: u64) -> (Tokens, Arc<AtomicU64>) {
-        let asked = Arc::new(AtomicU64::new(0));
-        let count = asked.clone();
+        let fetches = Arc::new(AtomicU64::new(0));
+        let count = fetches.clone();
         let refresh: Refresh = Arc::new(move || {
             let n = count.fetch_add(1, Ordering::Relaxed) + 1;
             let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
             Box::pin(async move { Ok(Token::new(format!("secret-{n}")).until(now_s + lifetime_s)) })
         });
-        (Tokens::refreshed(refresh), asked)
+        (Tokens::refreshed(refresh), fetches)
     }
 
     #[tokio::test]
-    async fn a_token_is_asked_for_once_and_again_when_it_is_about_to_expire() {
-        let (tokens, asked) = counting(3600);
+    async fn a_token_is_fetched_once_and_again_when_it_is_about_to_expire() {
+        let (tokens, fetches) = counting(3600);
         for _ in 0..3 {
             assert_eq!(tokens.current().await.unwrap().unwrap().expose(), "secret-1");
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
-        let (tokens, asked) = counting(30);
+        assert_eq!(fetches.load(Ordering::Relaxed), 1);
+        let (tokens, fetches) = counting(30);
         for _ in 0..3 {
             tokens.current().await.unwrap();
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        assert_eq!(fetches.load(Ordering::Relaxed), 3);
     }
 
     #[tokio::test]
     async fn a_refused_token_is_replaced_once_however_many_saw_it_refused() {
-        let (tokens, asked) = counting(3600);
+        let (tokens, fetches) = counting(3600);
         let first = tokens.current().await.unwrap().unwrap();
         for _ in 0..2 {
             assert_eq!(tokens.instead_of(&first).await.unwrap().unwrap().expose(), "secret-2");
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!(fetches.load(Ordering::Relaxed), 2);
         let fixed = Tokens::fixed(Token::new("only"));
         assert!(fixed.instead_of(&Token::new("only")).await.unwrap().is_none());
         assert!(!format!("{first:?} {fixed:?} {tokens:?}").contains("secret-"));

@@ -1,4 +1,4 @@
-//! Finding files: what the user named, and everything below the directories among it.
+//! Walk: the files that the user named, and all files below the directories among them.
 
 use std::path::{Path, PathBuf};
 

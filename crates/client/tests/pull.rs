@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::cas::http::{HttpCas, HttpOptions};
-use client::pull::{Patience, PullOptions, Puller, Wanted};
+use client::pull::{FileRequest, Patience, PullOptions, Puller};
 use client::push::PushOptions;
 use client::retry::RetryPolicy;
 use client::token::{Token, Tokens};
@@ -105,16 +105,19 @@ async fn what_was_pushed_comes_back_alone_and_together() {
     let hashes = hub.push(&data).await;
     let puller = hub.puller();
     for (n, hash) in hashes.iter().enumerate().take(5) {
-        let wanted = Wanted::new(*hash, hub.at(&format!("out-{n}")));
-        puller.file(&wanted).await.unwrap();
-        assert!(fs::read(&wanted.target).unwrap() == data[n], "{n}");
+        let request = FileRequest::new(*hash, hub.at(&format!("out-{n}")));
+        puller.file(&request).await.unwrap();
+        assert!(fs::read(&request.target).unwrap() == data[n], "{n}");
     }
     let root = hub.at("many");
-    let wanted: Vec<_> =
-        hashes.iter().enumerate().map(|(n, hash)| Wanted::new(*hash, root.join(n.to_string()))).collect();
-    puller.files(&wanted, &root, &mut |_, result| assert!(result.is_ok(), "{result:?}")).await.unwrap();
-    for (wanted, data) in wanted.iter().zip(&data) {
-        assert!(fs::read(&wanted.target).unwrap() == *data);
+    let requests: Vec<_> = hashes
+        .iter()
+        .enumerate()
+        .map(|(n, hash)| FileRequest::new(*hash, root.join(n.to_string())))
+        .collect();
+    puller.files(&requests, &root, &mut |_, result| assert!(result.is_ok(), "{result:?}")).await.unwrap();
+    for (request, data) in requests.iter().zip(&data) {
+        assert!(fs::read(&request.target).unwrap() == *data);
     }
     let mut out = Vec::new();
     puller.stream(hashes[4], 4_000_000..4_000_500, &mut out).await.unwrap();
@@ -145,7 +148,7 @@ async fn an_older_version_saves_the_wire() {
     let before = hub.proxy.bytes(Way::Down);
     let puller =
         Puller::new(hub.cas("a", TokenScope::Read), PullOptions { sync: false, ..PullOptions::default() });
-    puller.file(&Wanted::new(hashes[1], &target)).await.unwrap();
+    puller.file(&FileRequest::new(hashes[1], &target)).await.unwrap();
     assert!(fs::read(&target).unwrap() == new);
     let wire = hub.proxy.bytes(Way::Down) - before;
     assert!(wire < 500_000, "{wire}");
@@ -175,8 +178,8 @@ async fn a_bad_network_ends_in_the_right_file_or_a_clear_error() {
         let target = hub.at("file");
         fs::write(&target, "old").unwrap();
         hub.proxy.plan(faults);
-        let wanted = Wanted::new(file, &target);
-        match hub.puller().file(&wanted).await {
+        let request = FileRequest::new(file, &target);
+        match hub.puller().file(&request).await {
             Ok(_) => {
                 succeeded += 1;
                 assert!(fs::read(&target).unwrap() == data, "{faults:?}");
@@ -185,7 +188,7 @@ async fn a_bad_network_ends_in_the_right_file_or_a_clear_error() {
                 assert_ne!(error.kind(), ErrorKind::Internal, "{faults:?}: {error}");
                 assert_eq!(fs::read(&target).unwrap(), b"old", "{faults:?}: {error}");
                 clear(&hub.proxy).await;
-                hub.puller().file(&wanted).await.unwrap();
+                hub.puller().file(&request).await.unwrap();
                 assert!(fs::read(&target).unwrap() == data, "{faults:?}");
             }
         }

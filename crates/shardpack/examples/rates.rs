@@ -102,10 +102,10 @@ fn round(folder: &str, workload: &str, samples: &[Sample]) {
         }
     });
 
-    let asked: u32 = if workload == "A" { 6000 } else { 100_000 };
+    let reads: u32 = if workload == "A" { 6000 } else { 100_000 };
     let mut numbers = Numbers(3);
-    let ordinals: Vec<u64> = (0..asked).map(|_| numbers.below(samples.len() as u64)).collect();
-    // Turn by turn, and whoever begins changes: the machine is faster in one second than in the next.
+    let ordinals: Vec<u64> = (0..reads).map(|_| numbers.below(samples.len() as u64)).collect();
+    // Turn by turn, and the first one changes: the machine is faster in one second than in the next.
     let (mut raw_random, mut random) = (0.0, 0.0);
     let (mut raw_buffer, mut buffer) = (vec![0; 256 << 10], Vec::new());
     for (turn, ordinals) in ordinals.chunks(ordinals.len() / RANDOM_TURNS).enumerate() {
@@ -141,7 +141,7 @@ fn round(folder: &str, workload: &str, samples: &[Sample]) {
         raw_random / map,
         opened * 1e3,
         (size as f64 - payload as f64) / count,
-        f64::from(asked) / raw_random,
+        f64::from(reads) / raw_random,
     );
     std::fs::remove_file(raw).unwrap();
     std::fs::remove_file(pack).unwrap();

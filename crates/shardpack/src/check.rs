@@ -15,7 +15,7 @@ use crate::source::Source;
 /// Options of a verification.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct VerifyOptions {
-    /// Looks at footer, index and sections only.
+    /// Reads footer, index and sections only.
     pub quick: bool,
     /// Content of more bytes is not decoded, only compared with its CRC; 0 decodes nothing.
     pub decode_bytes_max: u64,
@@ -154,7 +154,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Looks at one record; false when something is wrong with it.
+    /// Checks one record; false when something is wrong with it.
     fn note(
         &mut self,
         record: &RecordRef<'_>,

@@ -128,8 +128,8 @@ pub fn decode(compression: Compression, stored: &[u8], file_size: u64) -> Result
         return Ok(content);
     }
     let more = if found > file_size { "more than " } else { "" };
-    let shown = found.min(file_size);
-    Err(format!("content should have {file_size} bytes, found {more}{shown}"))
+    let reported = found.min(file_size);
+    Err(format!("content should have {file_size} bytes, found {more}{reported}"))
 }
 
 /// Whether content of this type is compressed by its own format.

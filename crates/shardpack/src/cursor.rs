@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
     pub fn skip_padding(&mut self, what: &'static str, len: u64) -> Result<(), FormatError> {
         let at = self.offset();
         let padding = self.take(what, len)?;
-        // Most is shorter than 8 bytes, and after more than that: the 8 bytes that end with it are looked at together.
+        // Most is shorter than 8 bytes, and after more than that: the 8 bytes that end with it are compared together.
         let before = self.bytes.get(..self.position).and_then(|read| read.last_chunk::<8>());
         let is_clean = match before {
             Some(word) if padding.len() <= 8 => {

@@ -206,7 +206,7 @@ fn other_magic(at: u64, what: &'static str, expected: &[u8], found: &[u8]) -> Fo
 
 /// The string that `bytes`, which stand at `at`, are.
 #[inline]
-#[allow(unsafe_code)] // one call that spares a second look at ASCII; ADR 11 says why
+#[allow(unsafe_code)] // one call that spares a second scan of ASCII; ADR 11 says why
 pub(crate) fn expect_text<'a>(at: u64, what: &'static str, bytes: &'a [u8]) -> Result<&'a str, FormatError> {
     if bytes.is_ascii() {
         // SAFETY: ASCII is UTF-8.

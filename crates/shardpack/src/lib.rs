@@ -39,7 +39,7 @@ pub use error::{Error, ErrorKind, FormatError};
 pub use layout::{
     Compression, ContentType, EndMarker, EntryHeader, Footer, Index, RecordHeader, SectionHeader,
 };
-pub use outline::{Outline, looks_like_pack};
+pub use outline::{Outline, has_pack_magic};
 pub use read::{OnError, ReadOptions, ShardPackReader, StreamReader};
 pub use record::{FileEntry, Record, RecordRef, Verify};
 pub use sink::ShardPackWriter;

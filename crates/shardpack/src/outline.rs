@@ -9,13 +9,13 @@ use crate::layout::{
     RecordFlags, RecordHeader, SectionFlags, SectionHeader, SectionKind, crc,
 };
 
-/// Bytes of a JSON section that are kept as text.
+/// Bytes of a JSON section that are cut as text.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Whether bytes look like a pack, to tell it from other formats: they end like one, or begin like one that was cut.
 ///
 /// `first_bytes` are the first 12 bytes or more, `last_bytes` the last 8 or more.
-pub fn looks_like_pack(first_bytes: &[u8], last_bytes: &[u8]) -> bool {
+pub fn has_pack_magic(first_bytes: &[u8], last_bytes: &[u8]) -> bool {
     let magic = first_bytes.get(8..12);
     last_bytes.ends_with(&Footer::MAGIC)
         || magic == Some(&RecordHeader::MAGIC)
@@ -340,6 +340,6 @@ fn bytes_at_8(r: &Reader<'_>) -> Option<[u8; 4]> {
 
 /// As much of `payload` as is text, within the limit.
 fn beginning_of_text(payload: &[u8]) -> String {
-    let kept = payload.get(..TEXT_BYTES_MAX).unwrap_or(payload);
-    kept.utf8_chunks().next().map_or_else(String::new, |chunk| chunk.valid().to_owned())
+    let cut = payload.get(..TEXT_BYTES_MAX).unwrap_or(payload);
+    cut.utf8_chunks().next().map_or_else(String::new, |chunk| chunk.valid().to_owned())
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::error::{Cause, Error, ErrorKind, FormatError};
 use crate::index::{PackIndex, no_record};
 use crate::layout::{Footer, RecordHeader};
-use crate::outline::looks_like_pack;
+use crate::outline::has_pack_magic;
 use crate::record::{Record, RecordRef, Verify};
 use crate::recover;
 use crate::source::{FileSource, Source, zeros};
@@ -177,16 +177,16 @@ impl ShardPackReader {
     /// The key of a record. Reads no more of it than its header.
     pub fn read_key_of(&self, ordinal: u64) -> Result<String, Error> {
         let range = self.record_range(ordinal)?;
-        let mut wanted = KEY_READ_BYTES;
+        let mut len = KEY_READ_BYTES;
         loop {
-            let end = range.end.min(range.start.saturating_add(wanted));
+            let end = range.end.min(range.start.saturating_add(len));
             let bytes = self.read_range(range.start..end, ordinal)?;
             let check = self.options.verify != Verify::Off;
             match RecordHeader::parse_with(&mut crate::cursor::Reader::at(&bytes, range.start), check) {
                 Ok(header) => return Ok(header.key.to_owned()),
                 // Key and metadata are longer than the guess.
                 Err(FormatError::Truncated { at, needed, .. }) if end < range.end => {
-                    wanted = (at - range.start).saturating_add(needed).saturating_add(KEY_READ_BYTES);
+                    len = (at - range.start).saturating_add(needed).saturating_add(KEY_READ_BYTES);
                 }
                 Err(error) => {
                     return Err(Error::from(error).at_ordinal(ordinal).in_pack(self.name()));
@@ -293,7 +293,7 @@ fn open_index(source: &dyn Source) -> Result<PackIndex, Error> {
     let at = size - tail.len() as u64;
     let footer_at = tail.len().saturating_sub(Footer::LEN);
     let footer_bytes = tail.get(footer_at..).unwrap_or_default();
-    if !looks_like_pack(&[], footer_bytes) {
+    if !has_pack_magic(&[], footer_bytes) {
         return Err(not_whole(source, size));
     }
     let range = PackIndex::range(footer_bytes, size)?;
@@ -321,7 +321,7 @@ fn open_index(source: &dyn Source) -> Result<PackIndex, Error> {
 /// Says whether bytes without a footer were a pack once.
 fn not_whole(source: &dyn Source, size: u64) -> Error {
     let mut first = [0; 12];
-    let begins = size >= 12 && source.read_at(0, &mut first).is_ok() && looks_like_pack(&first, &[]);
+    let begins = size >= 12 && source.read_at(0, &mut first).is_ok() && has_pack_magic(&first, &[]);
     if begins {
         let needed = Footer::LEN as u64;
         return FormatError::Truncated { at: size, what: "footer", needed, left: 0 }.into();

@@ -16,7 +16,7 @@ use crate::source::Source;
 
 /// Records found in a pack without its index.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct FoundRecords {
     /// Bytes of the pack.
     pub size: u64,
     /// Records whose headers are sound, in the order they lie.
@@ -45,7 +45,7 @@ pub struct Loss {
     pub why: String,
 }
 
-impl Found {
+impl FoundRecords {
     /// The bytes of every record.
     pub fn ranges(&self) -> Vec<Range<u64>> {
         self.records.iter().map(|record| record.range.clone()).collect()
@@ -61,14 +61,14 @@ impl Found {
 }
 
 /// Searches a pack for records without its index. `progress` receives the offset now and then.
-pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Result<Found, Error> {
+pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Result<FoundRecords, Error> {
     let mut window = Window::new(source)?;
-    let mut found = Found { size: window.size(), ..Found::default() };
+    let mut found = FoundRecords { size: window.size(), ..FoundRecords::default() };
     let mut at = 0;
     while at < found.size {
         progress(at);
         match look(&mut window, at)? {
-            Seen::Record { end, key } if end > found.size => {
+            Structure::Record { end, key } if end > found.size => {
                 found.lose(
                     at..found.size,
                     Some(key),
@@ -76,8 +76,8 @@ pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Resul
                 );
                 at = found.size;
             }
-            Seen::Record { end, key } => {
-                let lands = end == found.size || !matches!(look(&mut window, end)?, Seen::Nothing(_));
+            Structure::Record { end, key } => {
+                let lands = end == found.size || !matches!(look(&mut window, end)?, Structure::Nothing(_));
                 if lands || is_sound(&mut window, at..end)? {
                     found.records.push(FoundRecord { range: at..end });
                     at = end;
@@ -88,11 +88,11 @@ pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Resul
                     at = next;
                 }
             }
-            Seen::Marker => {
+            Structure::Marker => {
                 found.marker = Some(at);
                 return Ok(found);
             }
-            Seen::Nothing(why) => {
+            Structure::Nothing(why) => {
                 let next = find_next(&mut window, at + 8)?;
                 found.lose(at..next, None, why);
                 at = next;
@@ -103,34 +103,34 @@ pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Resul
 }
 
 /// Structure at an offset.
-enum Seen {
+enum Structure {
     Record { end: u64, key: String },
     Marker,
     Nothing(String),
 }
 
-fn look(window: &mut Window<'_>, at: u64) -> Result<Seen, Error> {
+fn look(window: &mut Window<'_>, at: u64) -> Result<Structure, Error> {
     let head = window.bytes(at, HEAD_BYTES)?;
     if head.get(8..12) == Some(&EndMarker::MAGIC) && EndMarker::parse(&mut Reader::at(head, at)).is_ok() {
-        return Ok(Seen::Marker);
+        return Ok(Structure::Marker);
     }
     // Magic first: a length without it is no reason to read more.
     if head.get(8..12) != Some(&RecordHeader::MAGIC) || head.len() < RecordHeader::LEN {
-        return Ok(Seen::Nothing("no record header".into()));
+        return Ok(Structure::Nothing("no record header".into()));
     }
     let mut lengths = Reader::at(head.get(20..26).unwrap_or_default(), at + 20);
     let strings = u64::from(lengths.u32("metadata length")?) + u64::from(lengths.u16("key length")?);
     let len = (RecordHeader::LEN as u64 + strings).next_multiple_of(8);
     if len > window.size() - at {
-        return Ok(Seen::Nothing("a record header that is damaged or cut".into()));
+        return Ok(Structure::Nothing("a record header that is damaged or cut".into()));
     }
     let head = window.bytes(at, len)?;
     Ok(match RecordHeader::parse(&mut Reader::at(head, at)) {
         Ok(header) => match at.checked_add(header.record_size) {
-            Some(end) => Seen::Record { end, key: header.key.to_owned() },
-            None => Seen::Nothing("a record of impossible size".into()),
+            Some(end) => Structure::Record { end, key: header.key.to_owned() },
+            None => Structure::Nothing("a record of impossible size".into()),
         },
-        Err(error) => Seen::Nothing(error.to_string()),
+        Err(error) => Structure::Nothing(error.to_string()),
     })
 }
 
@@ -140,13 +140,13 @@ fn find_next(window: &mut Window<'_>, mut at: u64) -> Result<u64, Error> {
         let head = window.bytes(at, HEAD_BYTES)?;
         let magic = head.get(8..12);
         if magic == Some(&RecordHeader::MAGIC) {
-            if let Seen::Record { end, .. } = look(window, at)?
+            if let Structure::Record { end, .. } = look(window, at)?
                 && is_plausible(window, at, end)?
             {
                 return Ok(at);
             }
         } else if magic == Some(&EndMarker::MAGIC) {
-            if matches!(look(window, at)?, Seen::Marker) {
+            if matches!(look(window, at)?, Structure::Marker) {
                 return Ok(at);
             }
         } else if let Some(end) = end_of_entry(window, at)? {
@@ -164,7 +164,9 @@ fn is_plausible(window: &mut Window<'_>, at: u64, end: u64) -> Result<bool, Erro
         // Cut off at the end of the pack: the header's CRC is all there is to go by.
         return Ok(true);
     }
-    Ok(end == window.size() || !matches!(look(window, end)?, Seen::Nothing(_)) || is_sound(window, at..end)?)
+    Ok(end == window.size()
+        || !matches!(look(window, end)?, Structure::Nothing(_))
+        || is_sound(window, at..end)?)
 }
 
 /// Whether a record holds, data included.

@@ -23,9 +23,9 @@ pub struct RepairOptions {
 
 /// Result of a repair.
 #[derive(Debug, Clone, Default)]
-pub struct Repaired {
+pub struct RepairSummary {
     /// Records in the new pack.
-    pub kept: u64,
+    pub recovered: u64,
     /// Among them, those that miss entries.
     pub partial: u64,
     /// Lost ranges, in their order.
@@ -40,7 +40,7 @@ pub fn repair(
     output: &Path,
     options: &RepairOptions,
     mut progress: impl FnMut(u64),
-) -> Result<Repaired, Error> {
+) -> Result<RepairSummary, Error> {
     let read_options =
         ReadOptions { on_error: OnError::Raise, record_bytes_max: u64::MAX, ..ReadOptions::default() };
     let opened = match ShardPackReader::from_source(Arc::clone(source), read_options) {
@@ -48,7 +48,7 @@ pub fn repair(
         Err(error) if error.kind() == ErrorKind::Corrupt => None,
         Err(error) => return Err(error),
     };
-    let mut repaired = Repaired { by_index: opened.is_some(), ..Repaired::default() };
+    let mut repaired = RepairSummary { by_index: opened.is_some(), ..RepairSummary::default() };
     let mut write_options = WriteOptions { record_bytes_max: u64::MAX, ..WriteOptions::default() };
     let ranges = match &opened {
         Some(reader) => {
@@ -88,14 +88,14 @@ pub fn repair(
                 continue;
             }
         }
-        repaired.kept += 1;
+        repaired.recovered += 1;
     }
     writer.finalize()?;
     repaired.lost.sort_by_key(|loss| loss.range.start);
     Ok(repaired)
 }
 
-impl Repaired {
+impl RepairSummary {
     fn lose(&mut self, range: Range<u64>, key: Option<&str>, error: &Error) {
         self.lost.push(Loss { range, key: key.map(str::to_owned), why: error.to_string() });
     }

@@ -5,9 +5,9 @@ mod dataset_index;
 mod overlay;
 mod pattern;
 
-pub use columns::{Columns, Missing};
+pub use columns::{Columns, MissingPolicy};
 pub use dataset_index::{DATASET_INDEX_NAME, DatasetIndex, IndexedPack};
-pub use overlay::Layered;
+pub use overlay::OverlaidSet;
 pub use pattern::{expand_braces, resolve};
 
 use std::path::Path;

@@ -14,7 +14,7 @@ use crate::codec::Frame;
 use crate::error::Error;
 use crate::record::{Record, Verify};
 use crate::sink::pool::Pool;
-use crate::write::{Finished, PackEncoder, RecordDraft, WriteOptions};
+use crate::write::{PackEncoder, PackSummary, RecordDraft, WriteOptions};
 
 /// Writes one pack to one file.
 ///
@@ -121,7 +121,7 @@ impl ShardPackWriter {
     }
 
     /// Writes the index, makes everything durable and gives the file its name.
-    pub fn finalize(&mut self) -> Result<Finished, Error> {
+    pub fn finalize(&mut self) -> Result<PackSummary, Error> {
         self.drain_pool(0)?;
         let encoder = self.encoder.take().ok_or_else(finalized)?;
         let finished = encoder.finish(&mut self.buffer)?;

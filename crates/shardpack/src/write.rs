@@ -140,7 +140,7 @@ pub struct NameStatistics {
 
 /// Summary of a finished pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
+pub struct PackSummary {
     /// Bytes of the whole pack.
     pub bytes: u64,
     /// Digest of all keys.

@@ -13,7 +13,7 @@ use testkit::damage;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// More than any small pack needs, and far less than any number in it could ask for.
+/// More than any small pack needs, and far less than any number in it could claim.
 const PEAK_BYTES_MAX: usize = 4 << 20;
 
 /// Reads one spoiled pack: no panic, little memory, and errors that point into the input.

@@ -6,7 +6,7 @@ use pack::{Record, Tail, encode, record, sample, sample_records};
 use proptest::prelude::*;
 use shardpack::layout::{Features, SectionKind};
 use shardpack::outline::TEXT_BYTES_MAX;
-use shardpack::{Compression, ContentType, FormatError, Outline, looks_like_pack};
+use shardpack::{Compression, ContentType, FormatError, Outline, has_pack_magic};
 
 /// How it was made is in `testdata/README.md`.
 const SMALL: &[u8] = include_bytes!("../../../testdata/packs/small.pack");
@@ -118,19 +118,19 @@ fn a_record_with_more_after_its_entries_than_padding_is_damaged() {
 }
 
 #[test]
-fn a_long_json_section_is_shown_in_part() {
+fn a_long_json_section_is_printed_in_part() {
     let text = format!("{}{}", "x".repeat(TEXT_BYTES_MAX - 1), "é".repeat(10));
     let bad = b"{}\xff{}".to_vec();
     let tail = Tail { sections: vec![(1, 0, text.into_bytes()), (2, 0, bad)], ..Tail::default() };
     let outline = Outline::parse(&encode(&[], &tail)).unwrap();
     assert!(outline.is_sound());
-    let shown: Vec<_> = outline.sections.iter().map(|section| section.text.as_deref().unwrap()).collect();
-    assert_eq!(shown[0], "x".repeat(TEXT_BYTES_MAX - 1));
-    assert_eq!(shown[1], "{}");
+    let texts: Vec<_> = outline.sections.iter().map(|section| section.text.as_deref().unwrap()).collect();
+    assert_eq!(texts[0], "x".repeat(TEXT_BYTES_MAX - 1));
+    assert_eq!(texts[1], "{}");
 }
 
 #[test]
-fn unknown_codes_are_shown_and_lose_nothing_else() {
+fn unknown_codes_are_reported_and_lose_nothing_else() {
     let mut bytes = sample();
     let entry_at = 40; // header 32, key 1, metadata 2, padding 5
     bytes[26] = 77;
@@ -176,15 +176,15 @@ fn another_major_version_is_refused_and_another_minor_is_not() {
 }
 
 #[test]
-fn packs_are_told_from_other_bytes() {
+fn packs_are_distinguished_from_other_bytes() {
     let bytes = sample();
-    assert!(looks_like_pack(&bytes[..12], &bytes[bytes.len() - 8..]));
-    assert!(looks_like_pack(&bytes[..12], b"cut off"));
+    assert!(has_pack_magic(&bytes[..12], &bytes[bytes.len() - 8..]));
+    assert!(has_pack_magic(&bytes[..12], b"cut off"));
     let empty = encode(&[], &Tail::default());
-    assert!(looks_like_pack(&empty[..16], &[]));
-    assert!(looks_like_pack(&[], &empty));
-    assert!(!looks_like_pack(b"", b""));
-    assert!(!looks_like_pack(b"HFRepoMetaData\0", b"XETBLOB"));
+    assert!(has_pack_magic(&empty[..16], &[]));
+    assert!(has_pack_magic(&[], &empty));
+    assert!(!has_pack_magic(b"", b""));
+    assert!(!has_pack_magic(b"HFRepoMetaData\0", b"XETBLOB"));
     assert!(matches!(Outline::parse(b"HFRepoMetaData\0"), Err(FormatError::Ident { at: 8, .. })));
     assert!(matches!(Outline::parse(b"SPR"), Err(FormatError::Truncated { at: 0, .. })));
 }

@@ -1,4 +1,4 @@
-//! Packs that were cut or changed: everything undamaged is still delivered, everything else is told.
+//! Packs that were cut or changed: everything undamaged is still delivered, everything else is reported.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod samples;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use samples::{encode, many, memory, reader, sample};
 use shardpack::check::{Report, VerifyOptions, verify};
 use shardpack::recover::find_records;
-use shardpack::repair::{RepairOptions, Repaired, repair};
+use shardpack::repair::{RepairOptions, RepairSummary, repair};
 use shardpack::source::MemorySource;
 use shardpack::{
     ErrorKind, Method, OnError, Outline, ReadOptions, Record, ShardPackReader, Source, StreamReader, Verify,
@@ -22,7 +22,7 @@ use testkit::damage;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Buffers of a reader and of decoders, and far less than any number in a small pack could ask for.
+/// Buffers of a reader and of decoders, and far less than any number in a small pack could claim.
 const PEAK_BYTES_MAX: usize = 24 << 20;
 
 fn source(bytes: &[u8]) -> Arc<dyn Source> {
@@ -33,7 +33,7 @@ fn check(bytes: &[u8]) -> Result<Report, shardpack::Error> {
     verify(&source(bytes), VerifyOptions { quick: false, decode_bytes_max: 1 << 20 }, |_| {})
 }
 
-fn repaired(bytes: &[u8], options: &RepairOptions) -> Result<(Repaired, Vec<u8>), shardpack::Error> {
+fn repaired(bytes: &[u8], options: &RepairOptions) -> Result<(RepairSummary, Vec<u8>), shardpack::Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new.shardpack");
     let repaired = repair(&source(bytes), &path, options, |_| {})?;
@@ -102,7 +102,7 @@ fn small() -> (Vec<Record>, Vec<u8>) {
 }
 
 #[test]
-fn every_cut_delivers_every_whole_record_and_is_told() {
+fn every_cut_delivers_every_whole_record_and_is_reported() {
     let (records, sound) = small();
     let index = reader(&sound);
     let ends: Vec<u64> = (0..index.len()).map(|ordinal| index.record_range(ordinal).unwrap().end).collect();
@@ -126,7 +126,7 @@ fn every_cut_delivers_every_whole_record_and_is_told() {
         assert_eq!(report.records as usize, whole, "{what}");
         if bytes.len() % 13 == 0 {
             let (repaired, new) = repaired(&bytes, &RepairOptions::default()).unwrap();
-            assert_eq!(repaired.kept as usize, whole, "{what}");
+            assert_eq!(repaired.recovered as usize, whole, "{what}");
             assert!(Outline::parse(&new).unwrap().is_sound(), "{what}");
             assert_eq!(
                 keys(&new),
@@ -136,9 +136,9 @@ fn every_cut_delivers_every_whole_record_and_is_told() {
     }
 }
 
-/// Every single byte: the change is told, and no record but the one it is in is lost.
+/// Every single byte: the change is reported, and no record but the one it is in is lost.
 #[test]
-fn every_changed_byte_is_told_and_costs_at_most_its_own_record() {
+fn every_changed_byte_is_reported_and_costs_at_most_its_own_record() {
     let (records, sound) = small();
     let index = reader(&sound);
     let ranges: Vec<_> = (0..index.len()).map(|ordinal| index.record_range(ordinal).unwrap()).collect();
@@ -235,7 +235,7 @@ fn two_damaged_neighbours_and_a_missing_piece_cost_only_themselves() {
     bytes.truncate(8 * size);
     let (first, new) = repaired(&bytes, &RepairOptions::default()).unwrap();
     assert_eq!(keys(&new), ["k0", "k1", "k3", "k5", "k6", "k7"]);
-    assert_eq!((first.kept, first.lost.len(), first.by_index), (6, 2, false));
+    assert_eq!((first.recovered, first.lost.len(), first.by_index), (6, 2, false));
 
     // 80 bytes are gone from the middle of record 3, and the end is cut.
     let mut bytes = sound[..8 * size].to_vec();
@@ -267,7 +267,7 @@ fn a_pack_inside_an_entry_is_not_taken_for_records() {
 fn a_repaired_pack_is_sound_keeps_its_metadata_and_its_bytes() {
     let (records, sound) = small();
     let (all, new) = repaired(&sound, &RepairOptions::default()).unwrap();
-    assert_eq!((all.kept as usize, all.lost.len(), all.by_index), (records.len(), 0, true));
+    assert_eq!((all.recovered as usize, all.lost.len(), all.by_index), (records.len(), 0, true));
     assert_eq!(reader(&new).index().user_metadata(), Some(b"{}".as_slice()));
     let end = reader(&sound).index().footer().records_end() as usize;
     assert_eq!(new[..end], sound[..end], "records are copied byte for byte");
@@ -278,15 +278,15 @@ fn a_repaired_pack_is_sound_keeps_its_metadata_and_its_bytes() {
     let at = bytes.windows(8).position(|window| window == b"bad data").unwrap();
     bytes[at] ^= 1;
     let (whole, new) = repaired(&bytes, &RepairOptions::default()).unwrap();
-    assert_eq!((whole.kept, keys(&new)), (1, vec!["l".to_owned()]));
+    assert_eq!((whole.recovered, keys(&new)), (1, vec!["l".to_owned()]));
     assert!(whole.lost[0].why.contains("\"bad\""), "{}", whole.lost[0].why);
     let (partial, new) = repaired(&bytes, &RepairOptions { keep_partial: true }).unwrap();
-    assert_eq!((partial.kept, partial.partial, partial.lost.len()), (2, 1, 1));
+    assert_eq!((partial.recovered, partial.partial, partial.lost.len()), (2, 1, 1));
     assert_eq!(reader(&new).read_record(0).unwrap().file_entries.len(), 1);
 }
 
 #[test]
-fn sections_that_lie_with_a_right_crc_are_told() {
+fn sections_that_lie_with_a_right_crc_are_reported() {
     let records = many(4);
     let options = WriteOptions { digests: true, ..WriteOptions::default() };
     let sound = encode(&records, options);

@@ -12,7 +12,7 @@ use samples::{encode, many, memory, reader, sample};
 use shardpack::layout::{MetaFormat, RecordFlags};
 use shardpack::read::RunOptions;
 use shardpack::source::{MapSource, MemorySource};
-use shardpack::write::Finished;
+use shardpack::write::PackSummary;
 use shardpack::{
     Compression, ErrorKind, FileEntry, Method, OnError, Outline, ReadOptions, Record, ShardPackReader,
     ShardPackWriter, Source, StreamReader, Verify, WriteOptions,
@@ -128,9 +128,9 @@ fn a_batch_is_merged_into_few_reads_and_returned_in_order() {
     let options = ReadOptions { runs, ..ReadOptions::default() };
     let reader = ShardPackReader::from_source(Arc::clone(&source) as Arc<dyn Source>, options).unwrap();
     assert_eq!(source.1.swap(0, Ordering::Relaxed), 1, "opened with one read");
-    let wanted = [150, 3, 4, 5, 2, 150, 199, 0];
-    let batch = reader.read_batch(&wanted).unwrap();
-    for (ordinal, record) in wanted.iter().zip(batch) {
+    let ordinals = [150, 3, 4, 5, 2, 150, 199, 0];
+    let batch = reader.read_batch(&ordinals).unwrap();
+    for (ordinal, record) in ordinals.iter().zip(batch) {
         assert_eq!(record.unwrap(), records[*ordinal as usize]);
     }
     assert_eq!(source.1.load(Ordering::Relaxed), 4, "0, 2 to 5, 150, 199");
@@ -209,7 +209,7 @@ fn a_file_appears_when_it_is_whole_or_not_at_all() {
 
     let mut writer = ShardPackWriter::create(&path, Some(br#"{"by":"me"}"#)).unwrap();
     writer.write_record(&sample("a", &[("x", b"1")])).unwrap();
-    let Finished { bytes, .. } = writer.finalize().unwrap();
+    let PackSummary { bytes, .. } = writer.finalize().unwrap();
     assert_eq!((names(), path.metadata().unwrap().len()), (vec!["a.shardpack".to_owned()], bytes));
     assert_eq!(writer.finalize().unwrap_err().kind(), ErrorKind::Invalid);
     let reader = ShardPackReader::open(&path).unwrap();

@@ -8,11 +8,13 @@ use std::path::Path;
 
 use samples::{encode, many, sample};
 use shardpack::layout::RecordFlags;
-use shardpack::set::{Columns, DATASET_INDEX_NAME, DatasetIndex, Layered, Missing, PackSet, resolve};
+use shardpack::set::{
+    Columns, DATASET_INDEX_NAME, DatasetIndex, MissingPolicy, OverlaidSet, PackSet, resolve,
+};
 use shardpack::{ErrorKind, ReadOptions, Record, WriteOptions};
 
 /// Key, and name and content of each entry.
-type Shown<'a> = (&'a str, Vec<(&'a str, &'a [u8])>);
+type Sample<'a> = (&'a str, Vec<(&'a str, &'a [u8])>);
 
 fn put(folder: &Path, name: &str, records: &[Record]) -> String {
     let path = folder.join(name);
@@ -53,9 +55,9 @@ fn records_are_numbered_through_however_the_packs_are_named() {
             assert_eq!(set.read_record(ordinal).unwrap(), *record);
             assert_eq!(set.find(&record.key).unwrap(), Some(ordinal));
         }
-        let wanted = [22, 0, 7, 7, 13];
-        let batch = set.read_batch(&wanted).unwrap();
-        for (ordinal, record) in wanted.iter().zip(batch) {
+        let ordinals = [22, 0, 7, 7, 13];
+        let batch = set.read_batch(&ordinals).unwrap();
+        for (ordinal, record) in ordinals.iter().zip(batch) {
             assert_eq!(record.unwrap(), records[*ordinal as usize]);
         }
         assert_eq!(set.iter_records().map(Result::unwrap).collect::<Vec<_>>(), records);
@@ -99,7 +101,7 @@ fn columns_join_by_number_when_their_keys_are_the_same_and_by_key_otherwise() {
         open(&[put(folder.path(), &format!("{name}-{}.shardpack", keys.len()), &records)])
     };
     let left = column("left", &["a", "b", "c"]);
-    let same = Columns::join(left.clone(), vec![column("right", &["a", "b", "c"])], Missing::Error);
+    let same = Columns::join(left.clone(), vec![column("right", &["a", "b", "c"])], MissingPolicy::Error);
     assert!(same.is_aligned());
     let record = same.read_record(1).unwrap().unwrap();
     assert_eq!((record.key.as_str(), record.entry("left").unwrap().data.as_slice()), ("b", b"b".as_slice()));
@@ -107,14 +109,14 @@ fn columns_join_by_number_when_their_keys_are_the_same_and_by_key_otherwise() {
 
     let other = column("depth", &["c", "a"]);
     let joined = |missing| Columns::join(left.clone(), vec![other.clone()], missing);
-    assert!(!joined(Missing::Error).is_aligned());
-    assert_eq!(joined(Missing::Error).read_record(1).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!joined(MissingPolicy::Error).is_aligned());
+    assert_eq!(joined(MissingPolicy::Error).read_record(1).unwrap_err().kind(), ErrorKind::NotFound);
     let keys = |columns: &Columns| -> Vec<_> {
         columns.iter_records().map(|record| record.unwrap()).map(|r| (r.key, r.file_entries.len())).collect()
     };
-    assert_eq!(keys(&joined(Missing::Skip)), [("a".into(), 2), ("c".into(), 2)]);
-    assert_eq!(keys(&joined(Missing::Partial)), [("a".into(), 2), ("b".into(), 1), ("c".into(), 2)]);
-    let twice = Columns::join(left.clone(), vec![left], Missing::Error).read_record(0).unwrap_err();
+    assert_eq!(keys(&joined(MissingPolicy::Skip)), [("a".into(), 2), ("c".into(), 2)]);
+    assert_eq!(keys(&joined(MissingPolicy::Partial)), [("a".into(), 2), ("b".into(), 1), ("c".into(), 2)]);
+    let twice = Columns::join(left.clone(), vec![left], MissingPolicy::Error).read_record(0).unwrap_err();
     assert!(twice.to_string().contains("\"left\""), "{twice}");
 }
 
@@ -138,14 +140,14 @@ fn overlays_replace_by_name_delete_and_add() {
         flagged(RecordFlags::OVERLAY, sample("c", &[("label", b"back")])),
     ];
     let set = |name: &str, records: &[Record]| open(&[put(folder.path(), name, records)]);
-    let layered = Layered::new(
+    let layered = OverlaidSet::new(
         set("base.shardpack", &base),
         vec![set("1.shardpack", &first), set("2.shardpack", &second)],
     )
     .unwrap();
     assert_eq!(layered.len(), 4);
     let records: Vec<_> = layered.iter_records().map(Result::unwrap).collect();
-    let shown: Vec<Shown<'_>> = records
+    let samples: Vec<Sample<'_>> = records
         .iter()
         .map(|r| {
             (
@@ -154,16 +156,16 @@ fn overlays_replace_by_name_delete_and_add() {
             )
         })
         .collect();
-    let expected: [Shown<'_>; 4] = [
+    let expected: [Sample<'_>; 4] = [
         ("b", vec![("img", b"image"), ("label", b"newest")]),
         ("c", vec![("label", b"back")]),
         ("d", vec![("only", b"whole")]),
         ("e", vec![("img", b"added"), ("label", b"e")]),
     ];
-    assert_eq!(shown, expected);
+    assert_eq!(samples, expected);
     assert!(layered.read_record(4).is_err());
     assert!(records.iter().all(|record| !record.flags.is_overlay()));
 
-    let plain = Layered::new(set("base.shardpack", &base), Vec::new()).unwrap();
+    let plain = OverlaidSet::new(set("base.shardpack", &base), Vec::new()).unwrap();
     assert_eq!(plain.iter_records().map(Result::unwrap).collect::<Vec<_>>(), base);
 }

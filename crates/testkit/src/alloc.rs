@@ -1,4 +1,4 @@
-//! A counting allocator: proves that a parser does not allocate by a number a stranger wrote.
+//! A counting allocator: proves that a parser does not allocate by a number from untrusted input.
 #![allow(unsafe_code)] // a global allocator cannot be written without; it only forwards to the system's
 
 use std::alloc::{GlobalAlloc, Layout, System};

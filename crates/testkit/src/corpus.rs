@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_generator_gives_exactly_the_length_asked_for() {
+    fn every_generator_gives_exactly_the_requested_length() {
         for len in [0, 1, 2, 3, 4, 5, 7, 8, 9, 1001] {
             for data in [
                 noise(1, len),

@@ -43,7 +43,7 @@ pub fn lies(bytes: &[u8], at: usize, field_bytes: usize) -> impl Iterator<Item =
     wide[..field_bytes].copy_from_slice(&bytes[at..at + field_bytes]);
     let truth = u64::from_le_bytes(wide);
     let max = u64::MAX >> (64 - 8 * field_bytes);
-    let mut told = vec![truth];
+    let mut values = vec![truth];
     let candidates = [
         0,
         truth.wrapping_add(1) & max,
@@ -53,11 +53,11 @@ pub fn lies(bytes: &[u8], at: usize, field_bytes: usize) -> impl Iterator<Item =
         max,
     ];
     for lie in candidates {
-        if !told.contains(&lie) {
-            told.push(lie);
+        if !values.contains(&lie) {
+            values.push(lie);
         }
     }
-    told.into_iter().skip(1).map(move |lie| {
+    values.into_iter().skip(1).map(move |lie| {
         let mut copy = bytes.to_vec();
         copy[at..at + field_bytes].copy_from_slice(&lie.to_le_bytes()[..field_bytes]);
         (format!("field at {at} says {lie} instead of {truth}"), copy)
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_lie_stays_in_its_field() {
         let bytes = [9, 5, 0, 0, 9];
-        let told: Vec<_> = lies_u24(&bytes, 1).map(|(_, case)| case).collect();
+        let values: Vec<_> = lies_u24(&bytes, 1).map(|(_, case)| case).collect();
         let field = |low, mid, high| vec![9, low, mid, high, 9];
         let expected = vec![
             field(0, 0, 0),
@@ -118,6 +118,6 @@ mod tests {
             field(0xff, 0xff, 0x7f),
             field(0xff, 0xff, 0xff),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(values, expected);
     }
 }

@@ -1,8 +1,8 @@
-//! Objects and catalogs that fail when told to: at the first, second, third … operation of whatever a test does.
+//! Objects and catalogs that fail on request: at the first, second, third … operation of whatever a test does.
 //!
 //! A fault strikes *before* the operation, which then does not happen, or *after* it, and then it has happened and
-//! nobody was told. Both are what disks and networks do. An operation can also be *held*: it waits until the test lets
-//! it go, so a test of slowness need not be slow. Or all are *stepped*: each waits for its turn, so that a test decides
+//! the caller does not know. Disks and networks do both. An operation can also be *held*: it waits until the test releases
+//! it, so a test of slowness need not be slow. Or all are *stepped*: each waits for its turn, so that a test decides
 //! in which order those of several actors happen.
 
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ impl Faults {
         self.0.held.send_replace(n);
     }
 
-    /// Lets go of what is held.
+    /// Releases the held operations.
     pub fn release(&self) {
         self.0.held.send_replace(0);
     }
@@ -91,13 +91,6 @@ impl Faults {
     pub fn give_turn(&self) {
         if let Some(turns) = &*self.turns() {
             turns.add_permits(1);
-        }
-    }
-
-    /// Nobody waits for turns any more.
-    pub fn run_freely(&self) {
-        if let Some(turns) = self.turns().take() {
-            turns.close();
         }
     }
 
@@ -169,7 +162,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Objects that fail when told to.
+/// Objects that fail on request.
 #[derive(Debug)]
 pub struct FaultyObjects {
     inner: Arc<dyn ObjectStore>,
@@ -190,7 +183,7 @@ impl Dates {
         Self { clock, written: Arc::default() }
     }
 
-    fn note(&self, at: &Path) {
+    fn record_write(&self, at: &Path) {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(at.clone(), self.clock.now_s());
     }
 
@@ -232,7 +225,7 @@ impl ObjectStore for FaultyObjects {
         let put = async {
             let put = self.inner.put_opts(at, payload, options).await?;
             if let Some(dates) = &self.dates {
-                dates.note(at);
+                dates.record_write(at);
             }
             Ok(put)
         };
@@ -289,7 +282,7 @@ impl ObjectStore for FaultyObjects {
     }
 }
 
-/// The same catalog, whose statements fail when told to. Calls wait before their first statement; every statement and commit
+/// The same catalog, whose statements fail on request. Calls wait before their first statement; every statement and commit
 /// is an operation.
 pub fn faulty_catalog(catalog: &Catalog, faults: &Faults) -> Arc<Catalog> {
     let (waiting, before, after) = (faults.clone(), faults.clone(), faults.clone());

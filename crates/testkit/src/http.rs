@@ -1,6 +1,6 @@
 //! A plain HTTP/1.1 client on a real socket, which can also behave badly: lie about lengths, stop, leave.
 //!
-//! One request to a connection. Whoever sends a request reads its answer even when not all of it could be sent: that is
+//! One request to a connection. The client reads the answer to a request even when not all of it could be sent: that is
 //! how a refusal reaches a client in the middle of an upload.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -40,7 +40,7 @@ impl Answer {
 
 /// How a body is sent.
 #[derive(Debug, Clone, Copy)]
-pub enum Sent<'a> {
+pub enum RequestBody<'a> {
     /// No body, and no word about one.
     Nothing,
     /// All of it, with its length.
@@ -78,7 +78,7 @@ impl Http {
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
-        body: Sent<'_>,
+        body: RequestBody<'_>,
     ) -> io::Result<Answer> {
         self.begin(method, path, headers, body)?.finish()
     }
@@ -89,17 +89,17 @@ impl Http {
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
-        body: Sent<'_>,
+        body: RequestBody<'_>,
     ) -> io::Result<Exchange> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         let length = match body {
-            Sent::Nothing => None,
-            Sent::Whole(bytes) => Some(format!("content-length: {}\r\n", bytes.len())),
-            Sent::Announced(len, _) => Some(format!("content-length: {len}\r\n")),
-            Sent::Chunked(..) | Sent::ChunkedWithoutEnd(..) => {
+            RequestBody::Nothing => None,
+            RequestBody::Whole(bytes) => Some(format!("content-length: {}\r\n", bytes.len())),
+            RequestBody::Announced(len, _) => Some(format!("content-length: {len}\r\n")),
+            RequestBody::Chunked(..) | RequestBody::ChunkedWithoutEnd(..) => {
                 Some("transfer-encoding: chunked\r\n".to_owned())
             }
         };
@@ -119,18 +119,18 @@ impl Http {
     }
 }
 
-fn write_body(stream: &mut TcpStream, body: Sent<'_>) -> io::Result<()> {
+fn write_body(stream: &mut TcpStream, body: RequestBody<'_>) -> io::Result<()> {
     match body {
-        Sent::Nothing => Ok(()),
-        Sent::Whole(bytes) | Sent::Announced(_, bytes) => stream.write_all(bytes),
-        Sent::Chunked(bytes, step) | Sent::ChunkedWithoutEnd(bytes, step) => {
+        RequestBody::Nothing => Ok(()),
+        RequestBody::Whole(bytes) | RequestBody::Announced(_, bytes) => stream.write_all(bytes),
+        RequestBody::Chunked(bytes, step) | RequestBody::ChunkedWithoutEnd(bytes, step) => {
             for piece in bytes.chunks(step) {
                 stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes())?;
                 stream.write_all(piece)?;
                 stream.write_all(b"\r\n")?;
             }
             match body {
-                Sent::Chunked(..) => stream.write_all(b"0\r\n\r\n"),
+                RequestBody::Chunked(..) => stream.write_all(b"0\r\n\r\n"),
                 _ => Ok(()),
             }
         }

@@ -25,13 +25,13 @@ pub enum Way {
 pub enum Fault {
     /// Nothing.
     Clean,
-    /// It ends after so many bytes.
+    /// It ends after this many bytes.
     Cut(Way, u64),
-    /// It stays open, and after so many bytes nothing more comes.
+    /// It stays open, and after this many bytes nothing more arrives.
     Stall(Way, u64),
     /// The bit with the value 1 of the byte at this offset is turned over.
     Corrupt(Way, u64),
-    /// No more than so many bytes pass each second.
+    /// At most this many bytes pass each second.
     Slow(Way, u64),
     /// The first request is answered with this status and `Retry-After`, and never reaches the server.
     Status(u16, u32),

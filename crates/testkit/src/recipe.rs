@@ -37,7 +37,7 @@ pub enum Recipe {
 }
 
 impl Recipe {
-    /// The bytes. `words` is the manifest's `text_words`; only `text` looks at it.
+    /// The bytes. `words` is the manifest's `text_words`; only `text` reads it.
     ///
     /// # Panics
     ///

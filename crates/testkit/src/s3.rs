@@ -114,7 +114,7 @@ impl S3 {
                 fs::create_dir(ours.folder.path().join(&name)).expect("a bucket is a folder");
                 format!("s3://{name}/some/prefix")
             }
-            // Whoever started the server made one bucket; tests of several processes share it.
+            // An external server has one bucket; tests of several processes share it.
             None => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
                 let bucket =
@@ -124,7 +124,7 @@ impl S3 {
         }
     }
 
-    /// What a client must be told of the server, as variables of its environment.
+    /// Settings of a client of this server, as environment variables.
     pub fn environment(&self) -> Vec<(String, String)> {
         let variables = [
             ("AWS_ENDPOINT_URL", self.endpoint.as_str()),

@@ -10,7 +10,7 @@ use xet::wire::{Frame, FrameReader, Reconstruction, ReconstructionV2, parse_json
 use xet::xorb::{ChunkDecoder, ChunkReader, Form, SealedXorb, XorbBuilder};
 use xet::{ChunkHash, FileHash, RangeHash, Sha256, XorbHash};
 
-use crate::http::{Answer, Http, Sent};
+use crate::http::{Answer, Http, RequestBody};
 
 /// What a client sends for some files: all their chunks in new xorbs, nothing deduplicated between xorbs.
 #[derive(Debug)]
@@ -22,16 +22,16 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Cuts files into chunks and packs so many chunks into each xorb.
+    /// Cuts files into chunks and packs `xorb_chunks` chunks into each xorb.
     ///
     /// # Panics
     ///
-    /// If so many chunks are too many for a xorb.
+    /// If `xorb_chunks` is more than a xorb holds.
     pub fn of(files: &[&[u8]], xorb_chunks: usize, policy: Policy) -> Self {
         let mut builder = XorbBuilder::new(policy);
         let mut upload = Self { xorbs: Vec::new(), files: Vec::new() };
         // Chunks of the file at hand: hash, length, xorb, number in it.
-        let mut placed: Vec<Vec<(ChunkHash, u32, usize, u32)>> = Vec::new();
+        let mut located: Vec<Vec<(ChunkHash, u32, usize, u32)>> = Vec::new();
         for data in files {
             let mut chunks = Vec::new();
             let mut start = 0;
@@ -46,12 +46,12 @@ impl Upload {
                 builder.push(hash, chunk).expect("the xorb has room");
                 start = end;
             }
-            placed.push(chunks);
+            located.push(chunks);
         }
         if !builder.is_empty() {
             upload.xorbs.push(builder.seal(Form::Footerless).expect("it is not empty"));
         }
-        for (data, chunks) in files.iter().zip(placed) {
+        for (data, chunks) in files.iter().zip(located) {
             let mut merkle = MerkleBuilder::default();
             chunks.iter().for_each(|(hash, len, ..)| merkle.push(*hash, u64::from(*len)));
             let mut terms: Vec<(Term, Vec<ChunkHash>)> = Vec::new();
@@ -130,16 +130,16 @@ pub struct Cas {
 /// Why an upload was not acknowledged.
 #[derive(Debug)]
 pub enum Failed {
-    /// The server said no.
+    /// The server refused the request.
     Refused {
-        /// With this status, or 200 where a frame said it.
+        /// With this status, or 200 where an event of the stream has it.
         status: u16,
         /// Whether the same may be sent again.
         retryable: bool,
-        /// All it said.
-        said: String,
+        /// The text of the answer.
+        message: String,
     },
-    /// It said nothing that can be understood, or nothing.
+    /// The answer was malformed or missing.
     Broken(io::Error),
 }
 
@@ -158,12 +158,12 @@ impl Cas {
 
     /// Sends a body to a path.
     pub fn post(&self, path: &str, body: &[u8]) -> io::Result<Answer> {
-        self.http.send("POST", path, &[("authorization", &self.authorization)], Sent::Whole(body))
+        self.http.send("POST", path, &[("authorization", &self.authorization)], RequestBody::Whole(body))
     }
 
-    /// Asks for a path.
+    /// Requests a path.
     pub fn get(&self, path: &str) -> io::Result<Answer> {
-        self.http.send("GET", path, &[("authorization", &self.authorization)], Sent::Nothing)
+        self.http.send("GET", path, &[("authorization", &self.authorization)], RequestBody::Nothing)
     }
 
     /// Sends a xorb and waits until it is acknowledged.
@@ -181,7 +181,7 @@ impl Cas {
         match last_frame(&answer.body)? {
             Frame::Result { .. } => Ok(()),
             Frame::Error { message, retryable } => {
-                Err(Failed::Refused { status: answer.status, retryable, said: message })
+                Err(Failed::Refused { status: answer.status, retryable, message })
             }
             other => Err(io::Error::other(format!("the last frame is {other:?}")).into()),
         }
@@ -213,7 +213,7 @@ impl Cas {
                 let url = fetch.urls[at.url].strip_prefix(&self.base_url).expect("our own server");
                 let stored = &at.range.stored_bytes;
                 let range = format!("bytes={}-{}", stored.start, stored.end - 1);
-                let data = self.http.send("GET", url, &[("range", &range)], Sent::Nothing)?;
+                let data = self.http.send("GET", url, &[("range", &range)], RequestBody::Nothing)?;
                 if data.status != 206 {
                     return Err(io::Error::other(format!("{}: {}", data.status, data.text())));
                 }
@@ -246,7 +246,7 @@ fn acknowledged(answer: &Answer) -> Result<(), Failed> {
         200 => Ok(()),
         status => {
             let retryable = xet::wire::code::is_retryable(status);
-            Err(Failed::Refused { status, retryable, said: answer.text() })
+            Err(Failed::Refused { status, retryable, message: answer.text() })
         }
     }
 }

@@ -33,7 +33,7 @@ pub enum Kind {
 
 impl Vectors {
     /// Opens the best set there is: `DRYSTONE_VECTORS`, `../shared/vectors` next to the repository, or the committed
-    /// selection. Says which, once.
+    /// selection. Prints which, once.
     ///
     /// # Panics
     ///
@@ -41,8 +41,8 @@ impl Vectors {
     pub fn open() -> Self {
         let (root, kind) = find();
         let vectors = Self::at(root, kind);
-        static SAID: Once = Once::new();
-        SAID.call_once(|| {
+        static PRINTED: Once = Once::new();
+        PRINTED.call_once(|| {
             // Straight to the stream: what a test prints by `eprintln` is hidden when it passes.
             let _ = writeln!(std::io::stderr(), "{}", vectors.summary());
         });

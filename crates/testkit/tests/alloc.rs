@@ -7,12 +7,12 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn the_peak_is_what_was_held_at_once() {
-    let (kept, peak) = measure(|| {
+    let (vectors, peak) = measure(|| {
         drop(vec![1u8; 3000]);
         drop(vec![1u8; 2000]);
         vec![1u8; 1000]
     });
-    assert_eq!(kept.len(), 1000);
+    assert_eq!(vectors.len(), 1000);
     assert_eq!(peak, Peak { bytes: 3000, largest: 3000 });
     assert_eq!(measure(|| ()).1, Peak::default());
 }

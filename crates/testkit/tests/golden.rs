@@ -1,4 +1,4 @@
-//! Recipes and twins against the golden vectors: whoever compares with them must be able to trust them.
+//! Recipes and twins against the golden vectors: other tests rely on them.
 
 use testkit::twin;
 use testkit::vectors::Vectors;
@@ -60,7 +60,7 @@ fn the_grouping_twin_gives_the_bytes_of_the_reference() {
     }
 }
 
-/// Whoever has only the repository must be able to run every test.
+/// Every test runs with only the repository.
 #[test]
 fn the_committed_set_is_whole_and_says_the_same() {
     let (full, part) = (Vectors::open(), Vectors::committed());

@@ -1,4 +1,4 @@
-//! Cutting a stream into chunks by its content.
+//! Content-defined chunking of a stream.
 //!
 //! A cut falls after a byte where the gear hash has none of the mask's bits (a *candidate*), not before 8 KiB of a chunk,
 //! and at 128 KiB at the latest. The hash is a shift and an add, so it depends on the last 64 bytes only. Three

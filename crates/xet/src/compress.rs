@@ -1,7 +1,7 @@
-//! Compression of chunks: which scheme, and the bytes it makes.
+//! Compression of chunks: choice of the scheme, and encoding.
 //!
 //! The hash of a chunk covers its raw bytes, so every writer is free to choose. A chunk that would not shrink is
-//! stored as it is. [`Policy::Auto`] looks at samples of the chunk before it spends time on it.
+//! stored as it is. [`Policy::Auto`] reads samples of the chunk before it spends time on it.
 
 pub mod bg4;
 mod frame;

@@ -1,4 +1,4 @@
-//! The algorithm suite: every constant that two parties must share to agree on hashes and cuts.
+//! Constants of the protocol, which two parties must share to agree on hashes and chunk boundaries.
 //!
 //! There is one suite, [`NAME`]. Nothing on the wire names it, so nothing here may change.
 

@@ -1,4 +1,4 @@
-//! What is wrong with bytes: where, expected, found.
+//! Format errors: offset, expected, found.
 
 use crate::raw_hash::Hash;
 

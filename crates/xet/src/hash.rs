@@ -1,4 +1,4 @@
-//! Hashes: one type for each thing that is hashed, one string form for all.
+//! Hashes: one type for each kind of content, one string form for all.
 //!
 //! The string form prints four little-endian 64-bit words as 16 hexadecimal digits each, so it is not the plain
 //! hexadecimal of the bytes. [`Sha256`] is the exception in spirit: its *field* in a shard is stored so that the
@@ -75,8 +75,8 @@ impl<'de> serde::Deserialize<'de> for Hash {
     }
 }
 
-/// A hash type of its own for each thing, so that one cannot be passed for another.
-macro_rules! hash_of {
+/// Declares a hash type of its own for each kind of content, so that one cannot be passed for another.
+macro_rules! hash_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(
@@ -89,7 +89,7 @@ macro_rules! hash_of {
             /// 32 zero bytes.
             pub const ZERO: Self = Self(Hash::ZERO);
 
-            /// Takes raw bytes.
+            /// Wraps raw bytes.
             pub const fn new(bytes: [u8; 32]) -> Self {
                 Self(Hash::new(bytes))
             }
@@ -100,6 +100,13 @@ macro_rules! hash_of {
             }
         }
 
+        text_form!($name);
+    };
+}
+
+/// Implements the string form of a hash type.
+macro_rules! text_form {
+    ($name:ident) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
@@ -122,24 +129,24 @@ macro_rules! hash_of {
     };
 }
 
-hash_of! {
-    /// Names a chunk by its raw bytes. In a dedup answer the same field holds the *keyed* hash: see [`HashKey`].
+hash_type! {
+    /// Hash of the raw bytes of a chunk. In a dedup answer the same field holds the *keyed* hash: see [`HashKey`].
     ChunkHash
 }
-hash_of! {
-    /// Names a xorb by the hashes and lengths of its chunks; compression does not enter.
+hash_type! {
+    /// Hash of a xorb: covers the hashes and lengths of its chunks, not their compression.
     XorbHash
 }
-hash_of! {
-    /// Names a file by the hashes and lengths of its chunks. An empty file is 32 zero bytes.
+hash_type! {
+    /// Hash of a file: covers the hashes and lengths of its chunks. An empty file is 32 zero bytes.
     FileHash
 }
-hash_of! {
-    /// Proves that the maker of a term knew the hashes of its chunks.
+hash_type! {
+    /// Hash over the chunk hashes of a term: proves that its author knew them.
     RangeHash
 }
-hash_of! {
-    /// Names a shard by its bytes.
+hash_type! {
+    /// Hash of the bytes of a shard.
     ShardHash
 }
 
@@ -154,7 +161,7 @@ impl ChunkHash {
         self.0.suffix().is_multiple_of(constants::DEDUP_MODULUS)
     }
 
-    /// The hash as a dedup answer under `key` shows it. A zero key means unprotected.
+    /// The hash as it appears in a dedup answer under `key`. A zero key means unprotected.
     pub fn keyed(&self, key: &HashKey) -> Self {
         match key.is_zero() {
             true => *self,
@@ -226,12 +233,12 @@ impl Sha256 {
         &self.0
     }
 
-    /// Reads the field of a shard's metadata record, where each group of eight bytes stands reversed.
+    /// Reads the field of a shard's metadata row, where each group of eight bytes stands reversed.
     pub fn from_field(field: [u8; 32]) -> Self {
         Self(reverse_groups(field))
     }
 
-    /// The bytes to write in a shard's metadata record.
+    /// The bytes to write in a shard's metadata row.
     pub fn to_field(self) -> [u8; 32] {
         reverse_groups(self.0)
     }
@@ -341,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn eligibility_looks_at_the_last_word() {
+    fn eligibility_depends_on_the_last_word() {
         let mut bytes = [0xff; 32];
         bytes[24..].copy_from_slice(&(1024u64 * 77).to_le_bytes());
         assert!(ChunkHash::new(bytes).is_dedup_eligible());

@@ -1,4 +1,4 @@
-//! Which implementations of the kernels run: one choice for the whole process.
+//! Choice of kernel implementations, one for the whole process.
 //!
 //! Like the detection of processor features, that is state of the process; it changes speed, and never a result.
 

@@ -1,4 +1,4 @@
-//! Kernels: the hot loops, each with its portable twin, for comparing and measuring them.
+//! Kernels: the hot loops, each with its portable twin, to compare and measure.
 //!
 //! A kernel for some processors has a portable twin that gives the same bytes. Programs may choose the twins once, when they start
 //! ([`select`]): where a kernel is slower than its twin, or is suspected of being wrong.

@@ -1,4 +1,4 @@
-//! What we accept from strangers. Every number from outside is compared with one of these before it sizes
+//! Limits of untrusted input. Every number from outside is compared with one of these before it sizes
 //! anything.
 
 use crate::constants;

@@ -3,7 +3,7 @@
 //! A plan has two halves. Its *terms* say what to concatenate, in file order. Its *fetches* say what to download:
 //! for each xorb the fewest stored byte ranges that hold the terms' chunks. A reader fetches every range once,
 //! decodes it, concatenates the terms, and drops [`Plan::offset_into_first_range`] bytes from the front. What a
-//! byte range leaves over at the end of the last term is for the reader to drop: it knows what it asked for.
+//! byte range leaves over at the end of the last term is for the reader to drop: it knows what it requested for.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -99,7 +99,7 @@ pub enum Planned {
 /// How to rebuild several files, with one set of downloads for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BatchPlan {
-    /// Each file's terms, in the order asked.
+    /// Each file's terms, in the order requested.
     pub files: Vec<(FileHash, Vec<PlanTerm>)>,
     /// What to download, in the order the files first need each xorb.
     pub fetches: Vec<Fetch>,
@@ -127,11 +127,11 @@ fn add_term(sum: &mut u64, term: &PlanTerm) -> Result<(), FormatError> {
 
 /// Plans the bytes `range` of the file that `terms` make, or all of it.
 ///
-/// The range is half-open and its end may lie anywhere past the file: `start..u64::MAX` asks for the rest. An empty
-/// file has an empty plan, asked for whole or from byte 0, because clients always ask for a range first; from any
+/// The range is half-open and its end may lie anywhere past the file: `start..u64::MAX` means the rest. An empty
+/// file has an empty plan, whole or from byte 0, because clients always request a range first; from any
 /// later byte it is past the end.
 ///
-/// `ends` finds a xorb's chunk ends. It is asked only for terms that the range touches, so only those are compared
+/// `ends` finds a xorb's chunk ends. It is called only for terms that the range touches, so only those are compared
 /// with their xorbs; offsets in errors count bytes of the file.
 pub fn plan<'a>(
     terms: &[PlanTerm],
@@ -149,7 +149,7 @@ pub fn plan<'a>(
     )
 }
 
-/// Plans the bytes `range` of a stored file, or all of it, as [`plan`] does. `ends` is asked only for terms that the range
+/// Plans the bytes `range` of a stored file, or all of it, as [`plan`] does. `ends` is called only for terms that the range
 /// cuts, which are those of [`clipped_xorbs`].
 pub fn plan_recipe<'a>(
     terms: impl Iterator<Item = RecipeTerm> + Clone,
@@ -174,7 +174,7 @@ pub fn plan_recipe<'a>(
 pub fn clipped_xorbs(terms: impl Iterator<Item = RecipeTerm>, range: Option<&Range<u64>>) -> Vec<XorbHash> {
     let Some(range) = range else { return Vec::new() };
     let is_clipped =
-        |(term, inside): &(RecipeTerm, Touched)| inside.bytes != (0..u64::from(term.term.raw_bytes));
+        |(term, inside): &(RecipeTerm, TouchedTerm)| inside.bytes != (0..u64::from(term.term.raw_bytes));
     let clipped = touched(terms, |term| &term.term, range).filter(is_clipped);
     clipped.map(|(term, _)| term.term.xorb).collect()
 }
@@ -222,7 +222,7 @@ pub fn plan_recipe_batch<T: Iterator<Item = RecipeTerm>>(
 
 /// The part of one term that a plan needs.
 struct Piece {
-    /// Bytes of the first chunk before the wanted ones.
+    /// Bytes of the first chunk before the bytes ones.
     offset: u64,
     term: PlanTerm,
     fetch: FetchRange,
@@ -243,13 +243,13 @@ fn plan_pieces<T>(
 ) -> Result<Planned, FormatError> {
     let mut file_bytes = 0;
     terms.clone().try_for_each(|term| add_term(&mut file_bytes, term_of(&term)))?;
-    let asked = range.unwrap_or(0..u64::MAX);
-    if asked.start >= file_bytes && asked.start > 0 {
+    let requested = range.unwrap_or(0..u64::MAX);
+    if requested.start >= file_bytes && requested.start > 0 {
         return Ok(Planned::PastEnd { file_bytes });
     }
     let mut plan = Plan::default();
     let mut fetches = FetchSet::default();
-    for (term, Touched { at, bytes }) in touched(terms, term_of, &asked) {
+    for (term, TouchedTerm { at, bytes }) in touched(terms, term_of, &requested) {
         let Piece { offset, term, fetch } = piece(at, term, bytes)?;
         if plan.terms.is_empty() {
             plan.offset_into_first_range = offset;
@@ -262,7 +262,7 @@ fn plan_pieces<T>(
 }
 
 /// A part of a term that a range touches.
-struct Touched {
+struct TouchedTerm {
     /// Where the term begins in the file.
     at: u64,
     /// Raw bytes, counted from the term's start.
@@ -274,7 +274,7 @@ fn touched<T>(
     terms: impl Iterator<Item = T>,
     term_of: impl Fn(&T) -> &PlanTerm,
     range: &Range<u64>,
-) -> impl Iterator<Item = (T, Touched)> {
+) -> impl Iterator<Item = (T, TouchedTerm)> {
     let Range { start, end } = *range;
     let mut next = 0_u64;
     let spans = terms.map(move |term| {
@@ -285,7 +285,7 @@ fn touched<T>(
     spans.take_while(move |(_, span)| span.start < end).filter_map(move |(term, span)| {
         let inside = start.max(span.start)..end.min(span.end);
         let bytes = inside.start.saturating_sub(span.start)..inside.end.saturating_sub(span.start);
-        (!inside.is_empty()).then_some((term, Touched { at: span.start, bytes }))
+        (!inside.is_empty()).then_some((term, TouchedTerm { at: span.start, bytes }))
     })
 }
 
@@ -303,20 +303,20 @@ fn checked<'a>(
     Ok(xorb)
 }
 
-/// Clips a checked term to the chunks that cover `wanted`, raw bytes counted from the term's start.
-fn clip(term: &PlanTerm, xorb: XorbEnds<'_>, wanted: Range<u64>) -> Result<Piece, FormatError> {
+/// Clips a checked term to the chunks that cover `bytes`, raw bytes counted from the term's start.
+fn clip(term: &PlanTerm, xorb: XorbEnds<'_>, bytes: Range<u64>) -> Result<Piece, FormatError> {
     let base = xorb.raw_range(&term.chunks)?.start;
     let first = index(term.chunks.start);
     let ends = xorb.raw.get(first..index(term.chunks.end)).unwrap_or_default();
 
-    // The first kept chunk ends after the first wanted byte; the last one ends at or after the last wanted byte.
-    let skipped = ends.partition_point(|end| u64::from(*end) <= base + wanted.start);
-    let before_last = ends.partition_point(|end| u64::from(*end) < base + wanted.end);
+    // The first kept chunk ends after the first bytes byte; the last one ends at or after the last bytes byte.
+    let skipped = ends.partition_point(|end| u64::from(*end) <= base + bytes.start);
+    let before_last = ends.partition_point(|end| u64::from(*end) < base + bytes.end);
     let chunks = chunk_number(first + skipped)?..chunk_number(first + before_last + 1)?;
 
     let raw = xorb.raw_range(&chunks)?;
     let raw_bytes = u32::try_from(raw.end - raw.start).expect("both ends of the span are 32-bit numbers");
-    let offset = (base + wanted.start).checked_sub(raw.start).ok_or(ENDS_DESCEND)?;
+    let offset = (base + bytes.start).checked_sub(raw.start).ok_or(ENDS_DESCEND)?;
     let fetch = FetchRange { stored_bytes: xorb.stored_range(&chunks)?, chunks: chunks.clone() };
     Ok(Piece { offset, term: PlanTerm { xorb: term.xorb, chunks, raw_bytes }, fetch })
 }

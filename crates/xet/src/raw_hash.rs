@@ -1,4 +1,4 @@
-//! The 32 bytes of any hash: how they order and print.
+//! The 32 bytes of any hash: order and string form.
 
 use std::cmp::Ordering;
 use std::fmt;

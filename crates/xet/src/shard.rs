@@ -1,34 +1,36 @@
 //! Shards: what files are made of, and what xorbs hold.
 //!
-//! | offset                | size                 | part                                        |
-//! |-----------------------|---------------------:|---------------------------------------------|
-//! | 0                     |                   48 | header                                      |
-//! | 48                    | 48 for every record  | file section: blocks, then a bookend        |
-//! | `xorb_section_offset` | 48 for every record  | xorb section: blocks, then a bookend        |
-//! | `file_table_offset`   | 12 for every entry   | file table, may be absent                   |
-//! | `xorb_table_offset`   | 12 for every entry   | xorb table, may be absent                   |
-//! | `chunk_table_offset`  | 16 for every entry   | chunk table, may be absent                  |
-//! | `footer_offset`       |                  200 | footer, with the offsets above              |
+//! | offset                |               size | part                                 |
+//! |-----------------------|-------------------:|--------------------------------------|
+//! | 0                     |                 48 | header                               |
+//! | 48                    |   48 for every row | file section: blocks, then a bookend |
+//! | `xorb_section_offset` |   48 for every row | xorb section: blocks, then a bookend |
+//! | `file_table_offset`   | 12 for every entry | file table, may be absent            |
+//! | `xorb_table_offset`   | 12 for every entry | xorb table, may be absent            |
+//! | `chunk_table_offset`  | 16 for every entry | chunk table, may be absent           |
+//! | `footer_offset`       |                200 | footer, with the offsets above       |
 //!
 //! An *uploaded* shard ends after the xorb section. Its header may still announce a footer that is not there, so a
 //! reader goes by the second bookend and never by the header: [`Shard::parse_upload`]. A *stored* shard has a footer,
 //! and everything the footer says is checked: [`Shard::parse_stored`]. A *dedup answer* is a stored shard without files
 //! whose chunk hashes are keyed.
 //!
-//! [`record`] and [`footer`] are the bytes; [`build`] writes; `parse` reads; [`lookup`] finds one block without reading
+//! [`row`] and [`footer`] are the bytes; [`build`] writes; `parse` reads; [`lookup`] finds one block without reading
 //! everything; [`dedup_response`] makes dedup answers; [`check`] compares a shard with what follows from its content.
 
 use std::ops::Range;
 
-pub use build::{Form, LookupTables, ShardBuilder, StoredOptions};
+use serde::{Deserialize, Serialize};
+
+pub use build::{Form, ShardBuilder, StoredOptions};
 pub use check::{FileProof, verify_stored, verify_upload};
 pub use footer::{ChunkTableEntry, Footer, TableEntry};
 pub use lookup::{DedupMatch, ShardView};
-pub use record::Header;
-pub use tables::Tables;
+pub use row::Header;
+pub use tables::{LookupTables, Tables};
 
 use crate::hash::{ChunkHash, FileHash, RangeHash, Sha256, XorbHash};
-use record::RECORD_LEN;
+use row::ROW_LEN;
 
 pub mod build;
 pub mod check;
@@ -36,7 +38,7 @@ pub mod dedup_response;
 pub mod footer;
 pub mod lookup;
 mod parse;
-pub mod record;
+pub mod row;
 pub mod tables;
 #[cfg(test)]
 mod tests;
@@ -68,8 +70,8 @@ pub struct FileEntry {
 }
 
 impl FileEntry {
-    /// Records of the block: header, terms, range hashes, metadata.
-    pub fn records(&self) -> u64 {
+    /// Rows of the block: header, terms, range hashes, metadata.
+    pub fn rows(&self) -> u64 {
         let hashes = self.verification.as_ref().map_or(0, Vec::len);
         1 + self.terms.len() as u64 + hashes as u64 + u64::from(self.sha256.is_some())
     }
@@ -81,7 +83,7 @@ impl FileEntry {
 }
 
 /// One chunk of a xorb.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkEntry {
     /// Names the chunk; keyed in a dedup answer.
     pub hash: ChunkHash,
@@ -89,16 +91,18 @@ pub struct ChunkEntry {
     pub raw_start: u32,
     /// Raw bytes of this chunk.
     pub raw_bytes: u32,
-    /// [`record::CHUNK_DEDUP_ELIGIBLE`] and reserved bits; kept as found.
+    /// [`row::CHUNK_DEDUP_ELIGIBLE`] and reserved bits; kept as found.
+    #[serde(default)]
     pub flags: u32,
 }
 
 /// One xorb: the chunks it holds, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XorbEntry {
     /// Names the xorb. Never keyed.
     pub hash: XorbHash,
     /// Reserved; kept as found.
+    #[serde(default)]
     pub flags: u32,
     /// Raw bytes of all chunks.
     pub raw_bytes: u32,
@@ -109,8 +113,8 @@ pub struct XorbEntry {
 }
 
 impl XorbEntry {
-    /// Records of the block: header, chunks.
-    pub fn records(&self) -> u64 {
+    /// Rows of the block: header, chunks.
+    pub fn rows(&self) -> u64 {
         1 + self.chunks.len() as u64
     }
 }
@@ -118,7 +122,7 @@ impl XorbEntry {
 /// A parsed shard, in the order of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
-    /// The first record.
+    /// The first row.
     pub header: Header,
     /// The file section.
     pub files: Vec<FileEntry>,
@@ -154,28 +158,28 @@ impl Shard {
 
     /// Every file with the offset of its block.
     pub fn files_at(&self) -> impl Iterator<Item = (u64, &FileEntry)> {
-        self.files.iter().scan(RECORD_LEN as u64, |at, file| {
+        self.files.iter().scan(ROW_LEN as u64, |at, file| {
             let start = *at;
-            *at += file.records() * RECORD_LEN as u64;
+            *at += file.rows() * ROW_LEN as u64;
             Some((start, file))
         })
     }
 
     /// Every xorb with the offset of its block.
     pub fn xorbs_at(&self) -> impl Iterator<Item = (u64, &XorbEntry)> {
-        // Two records besides the files: the header and the first bookend.
-        let before = 2 + self.files.iter().map(FileEntry::records).sum::<u64>();
-        self.xorbs.iter().scan(before * RECORD_LEN as u64, |at, xorb| {
+        // Two rows besides the files: the header and the first bookend.
+        let before = 2 + self.files.iter().map(FileEntry::rows).sum::<u64>();
+        self.xorbs.iter().scan(before * ROW_LEN as u64, |at, xorb| {
             let start = *at;
-            *at += xorb.records() * RECORD_LEN as u64;
+            *at += xorb.rows() * ROW_LEN as u64;
             Some((start, xorb))
         })
     }
 
     /// Where the sections end: the upload form ends there, tables and footer of the stored form begin there.
     pub fn sections_end(&self) -> u64 {
-        let files = self.files.iter().map(FileEntry::records).sum::<u64>();
-        let xorbs = self.xorbs.iter().map(XorbEntry::records).sum::<u64>();
-        (build::FRAME_RECORDS + files + xorbs) * RECORD_LEN as u64
+        let files = self.files.iter().map(FileEntry::rows).sum::<u64>();
+        let xorbs = self.xorbs.iter().map(XorbEntry::rows).sum::<u64>();
+        (build::FRAME_ROWS + files + xorbs) * ROW_LEN as u64
     }
 }

@@ -1,4 +1,4 @@
-//! What client and server say to each other: JSON bodies, answer streams, byte ranges, paths and error codes.
+//! Wire types of client and server: JSON bodies, response streams, byte ranges, paths and error codes.
 //!
 //! Fields have the names real clients use. Unknown fields are ignored, so that either side may learn more first;
 //! hashes are read in either case and written in lower case.
@@ -40,7 +40,7 @@ pub fn parse_json<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8]) -> Result<T
 ///
 /// On types that JSON cannot hold, such as maps whose keys are not text. None here is.
 pub fn encode_json<T: serde::Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).expect("wire types are plain records with text keys")
+    serde_json::to_vec(value).expect("wire types are structs with text keys")
 }
 
 /// The offset of a JSON error, which names a line and a column, both from 1.

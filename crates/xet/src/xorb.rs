@@ -1,9 +1,9 @@
-//! Xorb: a container of compressed chunks, one record after another, and sometimes a footer that lists them.
+//! Xorb: a container of compressed chunks, one after another, and sometimes a footer that lists them.
 //!
 //! Clients upload without a footer; what is stored ends with the version 1 footer; version 0 is old and still read.
 //! The hash of a xorb covers the hashes and lengths of its raw chunks, so compression and footer do not change it.
 //!
-//! A record is a chunk header and the stored bytes. Chunk header: the eight bytes before every chunk in a xorb.
+//! A stored chunk is a chunk header and the stored bytes. Chunk header: the eight bytes before every chunk in a xorb.
 //!
 //! | offset | size | field                       |
 //! |-------:|-----:|-----------------------------|
@@ -30,7 +30,7 @@ use crate::error::{FormatError, expect_number, expect_range};
 use crate::hash::{ChunkHash, XorbHash};
 use crate::limits;
 
-pub use build::{BuildError, RecordInfo, RecordWriter, SealedXorb, XorbBuilder};
+pub use build::{BuildError, ChunkWriter, SealedXorb, StoredChunk, XorbBuilder};
 pub use footer::{Footer, FooterChunk};
 pub use read::{ChunkDecoder, ChunkReader, DecodedChunk, read_chunks};
 pub use scan::{ScannedXorb, XorbScanner, verify};
@@ -87,8 +87,8 @@ impl ChunkHeader {
         [0, s0, s1, s2, self.scheme.byte(), c0, c1, c2]
     }
 
-    /// Bytes of the whole record: this header and what it announces.
-    pub fn record_len(self) -> usize {
+    /// Bytes of the whole stored chunk: this header and what it announces.
+    pub fn total_len(self) -> usize {
         // No limit allows a length that is not a usize on 32 bits.
         Self::LEN + self.stored_len as usize
     }
@@ -135,7 +135,7 @@ impl Form {
 pub struct ChunkPlace {
     /// Names the chunk's raw bytes.
     pub hash: ChunkHash,
-    /// Offset in the xorb right after the chunk's record.
+    /// Offset in the xorb right after the stored chunk.
     pub stored_end: u32,
     /// Raw bytes of the xorb up to the end of this chunk.
     pub raw_end: u32,
@@ -165,7 +165,7 @@ impl XorbInfo {
         u32::try_from(self.chunks.len()).expect("a xorb has at most 8192 chunks")
     }
 
-    /// Bytes of all records: where a footer begins.
+    /// Bytes of all stored chunks: where a footer begins.
     pub fn stored_bytes(&self) -> u64 {
         self.chunks.last().map_or(0, |last| u64::from(last.stored_end))
     }
@@ -175,7 +175,7 @@ impl XorbInfo {
         self.chunks.last().map_or(0, |last| u64::from(last.raw_end))
     }
 
-    /// Where the records of these chunks lie in the xorb. `None` when there are no such chunks.
+    /// Where the stored chunks of these chunks lie in the xorb. `None` when there are no such chunks.
     pub fn stored_range(&self, chunks: Range<u32>) -> Option<Range<u64>> {
         self.range(chunks, |place| place.stored_end)
     }

@@ -11,25 +11,25 @@ use xet::{ChunkHash, merkle};
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
-fn golden_chunk_records_decode_to_their_chunks() {
+fn golden_chunks_decode_to_their_chunks() {
     let vectors = Vectors::open();
     let (mut compressor, mut decompressor) = (Compressor::new(), Decompressor::new());
-    for record in &vectors.manifest.chunk_records {
-        let name = &record.file;
+    for chunk in &vectors.manifest.chunk_records {
+        let name = &chunk.file;
         let bytes = vectors.read(name);
         let payload = &bytes[8..];
-        let (scheme, _, raw_len) = record.header;
+        let (scheme, _, raw_len) = chunk.header;
         let scheme = Scheme::parse(4, scheme).unwrap();
         let mut raw = vec![0xa5; raw_len as usize];
         decompressor.decompress(8, scheme, payload, &mut raw).unwrap();
-        assert!(raw == vectors.make(&record.recipe), "{name}");
-        assert_eq!(ChunkHash::of(&raw).to_string(), record.chunk_hash, "{name}");
-        assert_eq!(hex(&sha256(&raw)), record.raw_sha256, "{name}");
+        assert!(raw == vectors.make(&chunk.recipe), "{name}");
+        assert_eq!(ChunkHash::of(&raw).to_string(), chunk.chunk_hash, "{name}");
+        assert_eq!(hex(&sha256(&raw)), chunk.raw_sha256, "{name}");
 
-        // No format asks for this, but a change of the encoder should not pass unseen.
-        let Ok(asked) = record.requested_scheme.parse() else { continue };
+        // No format requires this, but a change of the encoder should not pass unseen.
+        let Ok(requested) = chunk.requested_scheme.parse() else { continue };
         let mut ours = Vec::new();
-        let used = compressor.compress(Policy::Always(asked), &raw, &mut ours);
+        let used = compressor.compress(Policy::Always(requested), &raw, &mut ours);
         assert_eq!((used, ours.len()), (scheme, payload.len()), "{name}");
     }
 }

@@ -19,7 +19,7 @@ use xet::{ChunkHash, FormatError, Hash, Sha256};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// More than any small input needs, and far less than any number in it could ask for.
+/// More than any small input needs, and far less than any number in it could claim.
 const PEAK_BYTES_MAX: usize = 4 << 20;
 
 /// Whether the shorter prefixes of a format may be valid themselves.
@@ -42,7 +42,7 @@ fn endures<T>(name: &str, sound: &[u8], prefixes: Prefixes, parse: impl Fn(&[u8]
     }
     let spoiled = damage::flips(sound).chain(damage::extensions(sound)).chain(damage::lies_everywhere(sound));
     for (what, bytes) in spoiled {
-        // Some of these are valid: a byte that is ignored, a chunk of other bytes. Surviving is what is asked.
+        // Some of these are valid: a byte that is ignored, a chunk of other bytes. Survival is the promise.
         let _ = case(name, &what, &bytes, &parse);
     }
 }
@@ -113,7 +113,7 @@ fn wire_bodies_endure_damage() {
     });
 }
 
-/// A stranger's text is quoted in the error, but not all of it.
+/// Untrusted text is quoted in the error, but not all of it.
 #[test]
 fn an_error_does_not_grow_with_the_text_it_quotes() {
     let long = "z".repeat(1 << 20);
@@ -127,16 +127,16 @@ fn an_error_does_not_grow_with_the_text_it_quotes() {
     assert!(range::parse_ranges(&long, 4).unwrap_err().to_string().len() < 500);
 }
 
-/// The pattern all records follow: a count, then as many fields as it says.
+/// The pattern all stored chunks follow: a count, then as many fields as it says.
 #[test]
-fn a_counted_record_endures_damage() {
+fn a_counted_list_endures_damage() {
     let mut sound = 3u32.to_le_bytes().to_vec();
     sound.extend(corpus::noise(1, 3 * 8));
-    endures("counted record", &sound, Prefixes::Refused, |bytes| {
+    endures("counted list", &sound, Prefixes::Refused, |bytes| {
         let mut r = Reader::new(bytes);
         let count = r.u32("count")?;
         let values: Vec<u64> = (0..count).map(|_| r.u64("value")).collect::<Result<_, _>>()?;
-        r.finish("record")?;
+        r.finish("list")?;
         Ok(values)
     });
 }
@@ -167,7 +167,7 @@ fn a_chunker_holds_no_more_than_its_cuts() {
     assert!(peak.bytes < 1 << 16, "{peak:?}");
 }
 
-/// All three forms, whole, footer alone and record by record.
+/// All three forms, whole, footer alone and stored chunk by stored chunk.
 #[test]
 fn xorbs_endure_damage() {
     let mut builder = XorbBuilder::new(Policy::Auto);
@@ -175,18 +175,18 @@ fn xorbs_endure_damage() {
         builder.push(ChunkHash::of(&chunk), &chunk).expect("three small chunks fit");
     }
     let sealed = builder.seal(Form::V1).expect("it has chunks");
-    let records = usize::try_from(sealed.info.stored_bytes()).expect("a small number");
+    let stored_bytes = usize::try_from(sealed.info.stored_bytes()).expect("a small number");
     let expected = Some(sealed.info.hash());
-    let mut v0 = sealed.bytes[..records].to_vec();
+    let mut v0 = sealed.bytes[..stored_bytes].to_vec();
     sealed.info.encode_footer(Form::V0, &mut v0);
 
     let stored = |bytes: &[u8]| xorb::verify(bytes, expected, true);
     endures("xorb with footer", &sealed.bytes, Prefixes::Refused, stored);
     endures("xorb with old footer", &v0, Prefixes::Refused, stored);
     let upload = |bytes: &[u8]| xorb::verify(bytes, expected, false);
-    endures("uploaded xorb", &sealed.bytes[..records], Prefixes::Refused, upload);
+    endures("uploaded xorb", &sealed.bytes[..stored_bytes], Prefixes::Refused, upload);
     endures("xorb footer", &sealed.bytes, Prefixes::Refused, |bytes| Footer::parse(bytes, 0));
-    endures("chunk records", &sealed.bytes[..records], Prefixes::MayParse, |bytes| {
+    endures("stored chunks", &sealed.bytes[..stored_bytes], Prefixes::MayParse, |bytes| {
         let mut decoder = ChunkDecoder::new();
         let mut reader = ChunkReader::new(bytes, 0, &mut decoder);
         let mut chunks = 0;
@@ -197,7 +197,7 @@ fn xorbs_endure_damage() {
     });
 }
 
-/// A frame cannot make the decoder write or hold more than the chunk it was asked for.
+/// A frame cannot make the decoder write or hold more than the chunk it decodes.
 #[test]
 fn compressed_chunks_endure_damage() {
     for (scheme, chunk) in
@@ -238,21 +238,21 @@ fn shards_endure_damage() {
     }
 }
 
-/// A count that could be true allocates nothing by itself; only the records that follow do.
+/// A count that could be true allocates nothing by itself; only the stored chunks that follow do.
 #[test]
 fn a_large_count_in_a_shard_allocates_nothing() {
     let head = |count: u32, flags: u32| {
-        let mut record = [7; 48];
-        record[32..36].copy_from_slice(&flags.to_le_bytes());
-        record[36..40].copy_from_slice(&count.to_le_bytes());
-        record
+        let mut row = [7; 48];
+        row[32..36].copy_from_slice(&flags.to_le_bytes());
+        row[36..40].copy_from_slice(&count.to_le_bytes());
+        row
     };
     let header = shard::Header::UPLOAD.encode();
     let bookend = [[0xff; 48]];
     let files = [&header[..], &head(600_000, 1 << 31)].concat();
     let xorbs = [&header[..], &bookend.concat(), &head(1_300_000, 0)].concat();
     for (bytes, at) in [(files, 96), (xorbs, 144)] {
-        let (error, peak) = measure(|| Shard::parse_upload(&bytes).expect_err("the records are missing"));
+        let (error, peak) = measure(|| Shard::parse_upload(&bytes).expect_err("the rows are missing"));
         assert!(matches!(error, FormatError::Truncated { .. }), "{error}");
         assert_eq!(error.at(), at);
         assert!(peak.bytes < 1 << 10, "{peak:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use xet::hash::{ChunkHash, FileHash, Hash, HashKey, RangeHash, Sha256, XorbHash};
 use xet::merkle;
-use xet::shard::record::{FileHead, Header, RECORD_LEN, Record, XorbHead};
+use xet::shard::row::{FileHead, Header, ROW_LEN, Row, XorbHead};
 use xet::shard::{
     ChunkEntry, ChunkTableEntry, FileEntry, Footer, Form, Shard, ShardBuilder, StoredOptions, TableEntry,
     Term, XorbEntry, verify_stored,
@@ -13,7 +13,7 @@ use xet::shard::{
 
 const PAGE: &str = include_str!("../../../docs/format/shard.md");
 const OVERVIEW: &str = include_str!("../src/shard.rs");
-const SOURCES: [&str; 2] = [include_str!("../src/shard/record.rs"), include_str!("../src/shard/footer.rs")];
+const SOURCES: [&str; 2] = [include_str!("../src/shard/row.rs"), include_str!("../src/shard/footer.rs")];
 
 #[test]
 fn the_page_has_the_tables_of_the_code() {
@@ -32,7 +32,7 @@ fn the_page_has_the_tables_of_the_code() {
 }
 
 #[test]
-fn every_table_is_without_gaps_and_as_long_as_its_record() {
+fn every_table_is_without_gaps_and_as_long_as_its_row() {
     for (name, rows) in fields() {
         let mut end = 0;
         for (offset, size, field) in &rows {
@@ -43,7 +43,7 @@ fn every_table_is_without_gaps_and_as_long_as_its_record() {
             "Footer" => Footer::LEN,
             "Table entry" => TableEntry::LEN,
             "Chunk table entry" => ChunkTableEntry::LEN,
-            _ => RECORD_LEN,
+            _ => ROW_LEN,
         };
         assert_eq!(end, expected, "{name}");
     }
@@ -70,20 +70,20 @@ fn every_field_stands_where_the_table_says() {
     check("Header", &header.encode(), &values);
 
     let file = FileHead { hash: FileHash::new(hash), flags: 0xc000_0000, terms: 0x0102_0304 };
-    let bytes = Record::from(file).encode();
+    let bytes = Row::from(file).encode();
     check("File", &bytes, &[&hash, &n(1 << 31 | 1 << 30), &n(file.terms), &[0; 8]]);
     assert!(file.with_verification() && file.with_metadata());
 
     let term = Term { xorb: XorbHash::new(hash), flags: 0xa1, raw_bytes: 0xb2, chunks: 0xc3..0xd4 };
-    check("Term", &Record::from(&term).encode(), &[&hash, &n(0xa1), &n(0xb2), &n(0xc3), &n(0xd4)]);
-    assert_eq!(Term::parse(0, Record::parse(&Record::from(&term).encode())).unwrap(), term);
+    check("Term", &Row::from(&term).encode(), &[&hash, &n(0xa1), &n(0xb2), &n(0xc3), &n(0xd4)]);
+    assert_eq!(Term::parse(0, Row::parse(&Row::from(&term).encode())).unwrap(), term);
 
-    check("Verification", &Record::from(RangeHash::new(hash)).encode(), &[&hash, &[0; 16]]);
+    check("Verification", &Row::from(RangeHash::new(hash)).encode(), &[&hash, &[0; 16]]);
 
     let digest: [u8; 32] = std::array::from_fn(|i| i as u8);
     let mut reversed = digest;
     reversed.chunks_mut(8).for_each(<[u8]>::reverse);
-    check("Metadata", &Record::from(Sha256::new(digest)).encode(), &[&reversed, &[0; 16]]);
+    check("Metadata", &Row::from(Sha256::new(digest)).encode(), &[&reversed, &[0; 16]]);
 
     let xorb = XorbHead {
         hash: XorbHash::new(hash),
@@ -92,18 +92,18 @@ fn every_field_stands_where_the_table_says() {
         raw_bytes: 0xc3,
         stored_bytes: 0xd4,
     };
-    check("Xorb", &Record::from(xorb).encode(), &[&hash, &n(0xa1), &n(0xb2), &n(0xc3), &n(0xd4)]);
+    check("Xorb", &Row::from(xorb).encode(), &[&hash, &n(0xa1), &n(0xb2), &n(0xc3), &n(0xd4)]);
 
     let chunk = ChunkEntry { hash: ChunkHash::new(hash), raw_start: 0xa1, raw_bytes: 0xb2, flags: 1 << 31 };
-    check("Chunk", &Record::from(&chunk).encode(), &[&hash, &n(0xa1), &n(0xb2), &n(1 << 31), &n(0)]);
+    check("Chunk", &Row::from(&chunk).encode(), &[&hash, &n(0xa1), &n(0xb2), &n(1 << 31), &n(0)]);
 
-    check("Bookend", &Record::BOOKEND.encode(), &[&[255; 32], &[0; 16]]);
+    check("Bookend", &Row::BOOKEND.encode(), &[&[255; 32], &[0; 16]]);
 
     let mut bytes = Vec::new();
-    TableEntry { prefix: 0xa1, record: 0xb2 }.encode(&mut bytes);
+    TableEntry { prefix: 0xa1, row: 0xb2 }.encode(&mut bytes);
     check("Table entry", &bytes, &[&long(0xa1), &n(0xb2)]);
     bytes.clear();
-    ChunkTableEntry { prefix: 0xa1, record: 0xb2, chunk: 0xc3 }.encode(&mut bytes);
+    ChunkTableEntry { prefix: 0xa1, row: 0xb2, chunk: 0xc3 }.encode(&mut bytes);
     check("Chunk table entry", &bytes, &[&long(0xa1), &n(0xb2), &n(0xc3)]);
 
     bytes.clear();

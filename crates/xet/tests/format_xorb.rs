@@ -140,14 +140,14 @@ fn formulas_in_rows_are_the_numbers_there() {
         let footer = &sealed.bytes[sealed.info.stored_bytes() as usize..];
         let mut formulas = 0;
         for row in &rows {
-            let Some((_, said)) = row.field.split_once(", ") else { continue };
+            let Some((_, formula_text)) = row.field.split_once(", ") else { continue };
             let bytes = &footer[row.bytes.start as usize..row.bytes.end as usize];
-            if let Some(ident) = said.strip_prefix('`') {
+            if let Some(ident) = formula_text.strip_prefix('`') {
                 assert_eq!(bytes, ident.trim_end_matches('`').as_bytes());
             } else {
                 let mut wide = [0; 8];
                 wide[..bytes.len()].copy_from_slice(bytes);
-                assert_eq!(u64::from_le_bytes(wide), formula(said), "{}", row.field);
+                assert_eq!(u64::from_le_bytes(wide), formula(formula_text), "{}", row.field);
             }
             formulas += 1;
         }

@@ -78,7 +78,7 @@ fn small_trees_are_those_of_the_draft() {
     }
 }
 
-/// Sums of lengths invented by a stranger may wrap; they must wrap as the reference does.
+/// Sums of lengths of untrusted input may wrap; they must wrap as the reference does.
 #[test]
 fn a_tree_of_enormous_lengths_is_that_of_the_draft() {
     let entries: Vec<_> = leaves(1, 40, Suffix::Free).into_iter().map(|(hash, _)| (hash, u64::MAX)).collect();

@@ -102,8 +102,8 @@ fn plan_agrees(name: &str, plan: &UploadPlan, leaves: &[(ChunkHash, u64)]) {
         assert_eq!(proof.to_string(), *verification, "{name}");
         let xorb = xorbs.entry(&term.xorb_hash).or_default();
         for (index, leaf) in range.zip(chunks) {
-            let placed = *xorb.entry(index).or_insert(*leaf);
-            assert_eq!(placed, *leaf, "{name}: two terms disagree about a chunk");
+            let first = *xorb.entry(index).or_insert(*leaf);
+            assert_eq!(first, *leaf, "{name}: two terms disagree about a chunk");
         }
     }
     assert!(rest.is_empty(), "{name}: the terms cover the file");

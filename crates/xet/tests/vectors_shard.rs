@@ -23,9 +23,9 @@ fn every_shard_is_parsed_as_the_reference_parses_it() {
         assert_eq!(shard.footer, footer(listed));
 
         let tables = shard.tables.unwrap_or_default();
-        let files: Vec<_> = tables.files.iter().map(|e| (format!("{:016x}", e.prefix), e.record)).collect();
-        let xorbs: Vec<_> = tables.xorbs.iter().map(|e| (format!("{:016x}", e.prefix), e.record)).collect();
-        let chunks = tables.chunks.iter().map(|e| (format!("{:016x}", e.prefix), e.record, e.chunk));
+        let files: Vec<_> = tables.files.iter().map(|e| (format!("{:016x}", e.prefix), e.row)).collect();
+        let xorbs: Vec<_> = tables.xorbs.iter().map(|e| (format!("{:016x}", e.prefix), e.row)).collect();
+        let chunks = tables.chunks.iter().map(|e| (format!("{:016x}", e.prefix), e.row, e.chunk));
         assert_eq!(files, listed.file_lookup.clone().unwrap_or_default());
         assert_eq!(xorbs, listed.cas_lookup.clone().unwrap_or_default());
         assert_eq!(chunks.collect::<Vec<_>>(), listed.chunk_lookup.clone().unwrap_or_default());
@@ -137,7 +137,7 @@ fn a_view_finds_everything_and_nothing_else() {
 /// The reference answered these with tables; without them our answers must be the same.
 #[test]
 fn dedup_queries_are_answered_as_the_reference_answers_them() {
-    let mut asked = 0;
+    let mut answered = 0;
     for_each_shard(|group, listed, bytes| {
         let Some(queries) = &listed.dedup_queries else { return };
         let plain = xorbs(upload_of(group));
@@ -159,10 +159,10 @@ fn dedup_queries_are_answered_as_the_reference_answers_them() {
                 assert_eq!(found.raw_bytes, u64::from(query.result.unpacked_segment_bytes));
                 assert_eq!(found.matched, query.result.matched);
             }
-            asked += 1;
+            answered += 1;
         }
     });
-    assert!(asked > 0);
+    assert!(answered > 0);
 }
 
 #[test]

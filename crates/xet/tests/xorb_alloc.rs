@@ -1,4 +1,4 @@
-//! Reading and building xorbs takes little memory, and none that a stranger's number asks for.
+//! Reading and building xorbs takes little memory, and none that an untrusted number sizes.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use testkit::alloc::{CountingAllocator, Peak, measure};
@@ -31,7 +31,7 @@ fn seal(builder: &mut XorbBuilder, chunks: &[Vec<u8>], form: Form) -> SealedXorb
 }
 
 #[test]
-fn a_scan_holds_no_more_than_a_record() {
+fn a_scan_holds_no_more_than_a_chunk() {
     let sealed = seal(&mut XorbBuilder::new(Policy::Auto), &chunks(60, 128 * 1024), Form::V1);
     for step in [1000, 100_000, sealed.bytes.len()] {
         let (scanned, peak) = measure(|| {
@@ -49,11 +49,11 @@ fn a_scan_holds_no_more_than_a_record() {
 #[test]
 fn a_warm_reader_does_not_allocate() {
     let sealed = seal(&mut XorbBuilder::new(Policy::Auto), &chunks(30, 50_000), Form::V1);
-    let records = &sealed.bytes[..sealed.info.stored_bytes() as usize];
+    let stored = &sealed.bytes[..sealed.info.stored_bytes() as usize];
 
     let mut decoder = ChunkDecoder::new();
     let mut walk = || {
-        let mut reader = ChunkReader::new(records, 0, &mut decoder);
+        let mut reader = ChunkReader::new(stored, 0, &mut decoder);
         while reader.next_chunk().unwrap().is_some() {}
     };
     walk();
@@ -62,7 +62,7 @@ fn a_warm_reader_does_not_allocate() {
     let (mut decompressor, mut out) = (Decompressor::new(), Vec::new());
     let mut read = || {
         out.clear();
-        read_chunks(&sealed.info, 3..27, records, 0, &mut decompressor, &mut out).unwrap();
+        read_chunks(&sealed.info, 3..27, stored, 0, &mut decompressor, &mut out).unwrap();
     };
     read();
     assert_eq!(measure(read).1, NONE);

@@ -102,22 +102,17 @@ fn our_footers_are_the_references_to_the_byte() {
         }
         assert_eq!(ours, bytes[scanned.info.stored_bytes() as usize..], "{}", file.file);
     });
-    // Whatever form a xorb arrived in, the footer we would store is the one the reference wrote for the same records.
+    // Whatever form a xorb arrived in, the footer we would store is the one the reference wrote for the same stored chunks.
     for xorb in &vectors.manifest.xorbs {
         for file in &xorb.files {
-            let records = verify(&vectors.read(&file.file), None, false).unwrap().info;
+            let info = verify(&vectors.read(&file.file), None, false).unwrap().info;
             for (i, form_name) in [(0, "footer_v0"), (1, "footer_v1")] {
                 let twin =
                     xorb.files.iter().find(|twin| twin.scheme == file.scheme && twin.form == form_name);
                 let Some(twin) = twin else { continue };
                 let mut ours = Vec::new();
-                records.encode_footer(form(twin), &mut ours);
-                assert_eq!(
-                    ours,
-                    vectors.read(&twin.file)[records.stored_bytes() as usize..],
-                    "{}",
-                    twin.file
-                );
+                info.encode_footer(form(twin), &mut ours);
+                assert_eq!(ours, vectors.read(&twin.file)[info.stored_bytes() as usize..], "{}", twin.file);
                 compared[i] += 1;
             }
         }
@@ -159,20 +154,20 @@ fn the_raw_bytes_are_those_of_the_sources() {
 }
 
 #[test]
-fn chunk_records_of_every_scheme_decode() {
+fn stored_chunks_of_every_scheme_decode() {
     let vectors = Vectors::open();
     let mut decoder = ChunkDecoder::new();
-    for record in &vectors.manifest.chunk_records {
-        let bytes = vectors.read(&record.file);
+    for chunk_file in &vectors.manifest.chunk_records {
+        let bytes = vectors.read(&chunk_file.file);
         let mut reader = ChunkReader::new(&bytes, 0, &mut decoder);
         let chunk = reader.next_chunk().unwrap().unwrap();
-        assert_eq!(chunk.hash.to_string(), record.chunk_hash, "{}", record.file);
-        assert_eq!(chunk.raw, vectors.make(&record.recipe), "{}", record.file);
+        assert_eq!(chunk.hash.to_string(), chunk_file.chunk_hash, "{}", chunk_file.file);
+        assert_eq!(chunk.raw, vectors.make(&chunk_file.recipe), "{}", chunk_file.file);
         assert_eq!(
             (chunk.header.scheme.byte(), chunk.header.stored_len, chunk.header.chunk_len),
-            record.header
+            chunk_file.header
         );
-        assert_eq!(chunk.stored, 0..record.serialized_size);
+        assert_eq!(chunk.stored, 0..chunk_file.serialized_size);
         assert_eq!(reader.next_chunk(), Ok(None));
     }
 }

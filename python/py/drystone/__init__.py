@@ -30,13 +30,13 @@ _Path = Union[str, "os.PathLike[str]"]
 
 
 class Client(_native.Client):
-    """A hub, and who asks it. It can be pickled and used after a fork; both make new connections.
+    """A hub and the account used there. It can be pickled and used after a fork; both make new connections.
 
     endpoint: such as "https://hub.example.com".
     token: a personal token; without one, what is public.
     cache_dir: where fetched chunks are kept and looked for first; else DRYSTONE_CACHE_DIR, else nowhere.
     cache_bytes: the most it may hold.
-    offline: whether everything is taken from there and nobody is asked.
+    offline: whether everything is read from there and no request is sent.
     memory_bytes: the most that all transfers of a call may hold in memory.
     token_in_clear: whether the token may go over plain HTTP to another machine.
     proxy: for every request; else what HTTPS_PROXY and NO_PROXY say.

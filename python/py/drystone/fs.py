@@ -71,8 +71,8 @@ class DrystoneFileSystem(AbstractFileSystem):
     def get_file(self, rpath: str, lpath: Any, callback: Any = None, **options: Any) -> None:
         if self.isdir(rpath):
             return super().get_file(rpath, lpath, **options)
-        told = self.client.pull(_place(self._strip_protocol(rpath)), lpath)
-        _raise(told["failed"])
+        summary = self.client.pull(_place(self._strip_protocol(rpath)), lpath)
+        _raise(summary["failed"])
 
     def put_file(self, lpath: Any, rpath: str, callback: Any = None, **options: Any) -> None:
         _raise(self.client.push(lpath, _place(self._strip_protocol(rpath)))["failed"])

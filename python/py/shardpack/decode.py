@@ -114,5 +114,5 @@ decoders: dict[str, Callable[[Entry], Any]] = {
     "text/*": _text,
 }
 
-# Longer headers are refused by numpy itself, unless told otherwise.
+# Longer headers are refused by numpy itself by default.
 _NPY_HEAD_BYTES = 16 << 10

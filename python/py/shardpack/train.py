@@ -177,7 +177,7 @@ class IterableDataset(_Run):
 
     @property
     def __class__(self) -> type:  # type: ignore[override]
-        # DataLoader asks whether this is an IterableDataset of torch. Once torch is there, it is; we do not bring it in.
+        # DataLoader checks that this is an IterableDataset of torch. Once torch is there, it is; we do not bring it in.
         torch_data = sys.modules.get("torch.utils.data")
         return getattr(torch_data, "IterableDataset", IterableDataset)
 

@@ -8,7 +8,6 @@ mod users;
 
 pub(super) use quota::text as quota_text;
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -17,7 +16,7 @@ use store::ids::RepoId;
 use store::names::RepoName;
 
 use super::store_args::{StoreArgs, local_operator};
-use crate::output::CliError;
+use crate::output::{CliError, block_on, print_result};
 
 /// Manage users, organisations, members, repositories, the trash and quotas; read the audit log
 ///
@@ -37,13 +36,13 @@ pub(crate) struct Admin {
     verb: Verb,
 }
 
-/// Which server: its store, or the server itself.
+/// Server to administer: its store on this machine, or a running server.
 #[derive(Debug, Args)]
 struct Target {
     #[command(flatten)]
     place: StoreArgs,
 
-    /// A running server to ask instead
+    /// Work through this running server instead
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["data", "objects", "catalog", "config"])]
     endpoint: Option<String>,
 
@@ -70,27 +69,27 @@ enum Verb {
     /// Repositories
     #[command(subcommand)]
     Repo(RepoVerb),
-    /// Deleted repositories that can be had back
+    /// Deleted repositories that can be restored
     #[command(subcommand)]
     Trash(TrashVerb),
-    /// Limits on what namespaces and repositories take
+    /// Storage limits of namespaces and repositories
     #[command(subcommand)]
     Quota(quota::QuotaVerb),
     /// Audit log, newest events first
     Audit(quota::Audit),
-    /// Have back a revision that a branch or tag has left, or a file that was deleted
+    /// Restore a revision that a branch or tag no longer points to, or a deleted file
     Undelete(quota::Undelete),
 }
 
 #[derive(Debug, Subcommand)]
 enum MemberVerb {
-    /// Add a member to an organisation, or change what they may do
+    /// Add a member to an organisation, or change their role
     Add {
         /// The organisation
         org: String,
         /// The user
         user: String,
-        /// They may write
+        /// Grant write access
         #[arg(long)]
         write: bool,
     },
@@ -110,24 +109,24 @@ enum MemberVerb {
 
 #[derive(Debug, Subcommand)]
 enum RepoVerb {
-    /// Make a repository with one commit
+    /// Create a repository with one commit
     Create {
         /// NAMESPACE/NAME, datasets/NAMESPACE/NAME or spaces/NAMESPACE/NAME
         #[arg(value_parser = RepoName::parse)]
         repo: RepoName,
-        /// Only for those with rights
+        /// Visible only to users with access
         #[arg(long)]
         private: bool,
     },
     /// List all repositories
     List,
-    /// Put a repository into the trash, where it stays for a while (`trash_s`)
+    /// Move a repository to the trash, where it stays for `trash_s` seconds
     Delete {
         /// The repository
         #[arg(value_parser = RepoName::parse)]
         repo: RepoName,
     },
-    /// Give a repository another name
+    /// Rename a repository
     Rename {
         /// The repository
         #[arg(value_parser = RepoName::parse)]
@@ -145,7 +144,7 @@ enum RepoVerb {
         #[arg(long)]
         public: bool,
     },
-    /// Show or narrow who may find the chunks of a repository, and whose it finds
+    /// Show or set the dedup policy of a repository
     Dedup {
         /// The repository
         #[arg(value_parser = RepoName::parse)]
@@ -158,13 +157,13 @@ enum RepoVerb {
 
 #[derive(Debug, Subcommand)]
 enum TrashVerb {
-    /// List what is in the trash, with the id of each
+    /// List the trash, with the id of each repository
     List,
-    /// Take a repository out of the trash
+    /// Restore a repository from the trash
     Restore {
         /// Its id, from the list
         id: RepoId,
-        /// Another name, where its own is taken
+        /// New name [default: its old one]
         #[arg(long, value_name = "REPO", value_parser = RepoName::parse)]
         to: Option<RepoName>,
     },
@@ -177,22 +176,14 @@ enum TrashVerb {
 
 impl Admin {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let runtime = tokio::runtime::Runtime::new();
-        let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
         let Self { target, verb } = self;
-        let values = runtime.block_on(async {
+        let values = block_on(async {
             match &target.endpoint {
                 Some(endpoint) => remote::Remote::new(endpoint, target.token.clone())?.run(verb).await,
                 None => store::audit::by(local_operator(), local::run(&target.place, verb)).await,
             }
         })?;
-        let mut out = io::stdout().lock();
-        for value in values {
-            match target.json {
-                true => writeln!(out, "{value}")?,
-                false => writeln!(out, "{}", text(&value))?,
-            }
-        }
+        values.iter().try_for_each(|value| print_result(target.json, value, [text(value)]))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -200,7 +191,7 @@ impl Admin {
 /// Results of a verb, as JSON values.
 type Values = Result<Vec<Value>, CliError>;
 
-/// The same as text.
+/// Text of a result.
 fn text(value: &Value) -> String {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     if let Some(text) = quota::text(value) {

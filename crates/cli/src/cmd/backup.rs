@@ -2,7 +2,6 @@
 
 pub(crate) mod folder;
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,8 +12,9 @@ use server::{House, ServeConfig};
 use store::Objects;
 use store::upkeep::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
 
-use super::store_args::{StoreArgs, human, now_s, with_spinner};
-use crate::output::CliError;
+use super::store_args::{StoreArgs, human, leftover_lines, with_spinner};
+use crate::clock::now_s;
+use crate::output::{CliError, exit_code, fail, print_result};
 
 /// Copy a store to a directory, beside running servers, so that it can be restored
 ///
@@ -29,7 +29,7 @@ use crate::output::CliError;
                         drystone backup /mnt/backup --objects s3://bucket/hub --catalog postgres://drystone@db/drystone --objects-dest s3://backup/hub\n  \
                         drystone restore /mnt/backup --data /srv/restored")]
 pub(crate) struct Backup {
-    /// The directory of the backup, made if need be
+    /// The directory of the backup, created if missing
     #[arg(value_name = "DEST")]
     dest: PathBuf,
 
@@ -56,18 +56,18 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let config = self.place.config()?;
-        let house = House::new(&config.data);
-        let source = source(&config, &house)?;
+        let data_dir = House::new(&config.data);
+        let source = source(&config, &data_dir)?;
         let folder = BackupFolder::open(&self.dest, &config)?;
         let objects_url = self.objects_url(&folder)?;
         let objects = folder.objects(&objects_url)?;
         if objects.overlaps(&source.objects) {
             let message =
                 format!("{}: the objects of the backup would be those of the store", self.dest.display());
-            return Err(CliError::Message(message));
+            return fail(message);
         }
         if folder.catalog().exists() {
-            expect_unused(&folder.catalog()).map_err(CliError::message)?;
+            expect_unused(&folder.catalog())?;
         }
         let target = BackupTarget {
             objects,
@@ -80,17 +80,16 @@ impl Backup {
             },
         };
         let progress = BackupProgress::default();
-        let done = with_spinner(
-            async { backup(&source, &target, now_s, &progress).await.map_err(CliError::message) },
-            || shown(&progress),
-        )?;
+        let done = with_spinner(async { Ok(backup(&source, &target, now_s, &progress).await?) }, || {
+            progress_line(&progress)
+        })?;
         folder.copy_key(
             &config.signing_key_file.clone().unwrap_or_else(|| config.data.join(folder::KEY_FILE)),
         )?;
         let engine = if source.catalog.starts_with("sqlite:") { "sqlite" } else { "postgresql" };
         let manifest = Manifest::of(&done, engine, objects_url, now_s());
         folder.finish(&manifest)?;
-        self.show(&done)
+        self.print(&done)
     }
 
     /// Target of the objects of this backup: always the same.
@@ -98,82 +97,74 @@ impl Backup {
         match (folder.manifest()?, &self.objects_dest) {
             (Some(before), Some(url)) if before.objects.as_ref() != Some(url) => {
                 let there = before.objects.as_deref().unwrap_or("the directory itself");
-                let message = format!(
+                fail(format!(
                     "{}: the objects of this backup are in {there}; name that, or another DEST",
                     self.dest.display()
-                );
-                Err(CliError::Message(message))
+                ))
             }
             (Some(before), None) => Ok(before.objects),
             (_, url) => Ok(url.clone()),
         }
     }
 
-    fn show(&self, done: &BackedUp) -> Result<ExitCode, CliError> {
+    fn print(&self, done: &BackedUp) -> Result<ExitCode, CliError> {
         let BackedUp {
-            snapshot_s, objects, bytes, known, pruned, needed, damaged, lost, prune_refused, ..
+            snapshot_s,
+            objects,
+            bytes,
+            known,
+            pruned,
+            needed,
+            damaged,
+            lost,
+            prune_refused,
+            leftovers,
+            ..
         } = done;
-        let leftovers = &done.leftovers;
-        let mut out = io::stdout().lock();
-        if self.json {
-            let value = json!({
-                "snapshot_s": snapshot_s, "objects": objects, "bytes": bytes, "known": known, "pruned": pruned,
-                "needed": needed, "damaged": damaged, "lost": lost, "prune_refused": prune_refused, "leftovers": leftovers,
-            });
-            writeln!(out, "{value}")?;
-        } else {
-            show_leftovers(&mut out, leftovers)?;
-            writeln!(out, "copied {objects} objects ({}); {known} were there", human(*bytes))?;
-            if *pruned > 0 {
-                writeln!(out, "deleted {pruned} objects that are no longer needed")?;
-            }
-            damaged
-                .iter()
-                .try_for_each(|damaged| writeln!(out, "damaged or missing in the store: {damaged}"))?;
-            lost.iter().try_for_each(|lost| {
-                writeln!(out, "missing in the store, and in the backup from before: {lost}")
-            })?;
-            if let Some(refusal) = prune_refused {
-                writeln!(out, "not pruned: {refusal}")?;
-            }
-            writeln!(out, "backup of {needed} objects and the catalog: {}", self.dest.display())?;
-        }
-        let is_whole = damaged.is_empty() && lost.is_empty() && prune_refused.is_none();
-        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        let value = json!({
+            "snapshot_s": snapshot_s, "objects": objects, "bytes": bytes, "known": known, "pruned": pruned,
+            "needed": needed, "damaged": damaged, "lost": lost, "prune_refused": prune_refused, "leftovers": leftovers,
+        });
+        let mut lines: Vec<_> = leftover_lines(leftovers).collect();
+        lines.push(format!("copied {objects} objects ({}); {known} were there", human(*bytes)));
+        lines.extend((*pruned > 0).then(|| format!("deleted {pruned} objects that are no longer needed")));
+        lines.extend(damaged.iter().map(|name| format!("damaged or missing in the store: {name}")));
+        let lost_line = |name| format!("missing in the store, and in the backup from before: {name}");
+        lines.extend(lost.iter().map(lost_line));
+        lines.extend(prune_refused.iter().map(|refusal| format!("not pruned: {refusal}")));
+        lines.push(format!("backup of {needed} objects and the catalog: {}", self.dest.display()));
+        print_result(self.json, &value, lines)?;
+        Ok(exit_code(damaged.is_empty() && lost.is_empty() && prune_refused.is_none()))
     }
 }
 
-/// The store these settings name, which must be there: nothing is made.
-fn source(config: &ServeConfig, house: &House) -> Result<BackupSource, CliError> {
+/// The existing store of these settings; nothing is created.
+fn source(config: &ServeConfig, data_dir: &House) -> Result<BackupSource, CliError> {
     let data = config.data.display();
     let catalog = match &config.catalog {
         Some(url) => url.expose().clone(),
-        None if house.catalog_file().exists() => folder::sqlite_url(&house.catalog_file())?,
+        None if data_dir.catalog_file().exists() => folder::sqlite_url(&data_dir.catalog_file())?,
         None => {
             let message =
                 format!("{data}: no catalog of a server; name another directory with --data, or --catalog");
-            return Err(CliError::Message(message));
+            return fail(message);
         }
     };
     let objects = config.data.join("objects");
     let objects = match &config.objects {
-        Some(url) => server::house::open_objects(url.expose()).map_err(CliError::message)?,
-        None if objects.is_dir() => Objects::local(&objects).map_err(CliError::message)?,
+        Some(url) => server::house::open_objects(url.expose())?,
+        None if objects.is_dir() => Objects::local(&objects)?,
         None => {
             let message =
                 format!("{data}: no objects of a server; name another directory with --data, or --objects");
-            return Err(CliError::Message(message));
+            return fail(message);
         }
     };
-    Ok(BackupSource { objects, catalog, names: house.names(config) })
-}
-
-pub(super) fn show_leftovers(out: &mut impl io::Write, leftovers: &[String]) -> io::Result<()> {
-    leftovers.iter().try_for_each(|left| writeln!(out, "removed {left}, left by a process that was killed"))
+    Ok(BackupSource { objects, catalog, names: data_dir.names(config) })
 }
 
 /// Progress of a backup or a restoration.
-pub(super) fn shown(progress: &BackupProgress) -> String {
+pub(super) fn progress_line(progress: &BackupProgress) -> String {
     let (objects, bytes) = progress.copy.now();
     let rows = match progress.snapshot.rows() {
         0 => String::new(),

@@ -44,7 +44,7 @@ impl CasCommand {
     }
 }
 
-/// Flags that mean nothing for a store directory. They are named with each flag of one: a flag that requires another is not
+/// Flags that have no effect for a store directory. They are named with each of its flags: a flag that requires another is not
 /// refused where that other is in conflict with a third.
 const HUB_FLAGS: [&str; 6] = ["endpoint", "token", "token_in_clear", "proxy", "ca_file", "bandwidth"];
 
@@ -74,7 +74,7 @@ pub(super) struct Target {
     pub(super) cache_dir: CacheDirArgs,
 }
 
-/// An open store, and the folder that remembers what it has.
+/// An open store and its cache directory.
 pub(super) struct Opened {
     pub(super) cas: Arc<dyn Cas>,
     pub(super) cache: Option<PathBuf>,
@@ -123,6 +123,6 @@ impl Target {
             // That of a server without tokens.
             None => Scope::new("anyone", "cas"),
         };
-        scope.map_err(|error| CliError::Message(error.to_string()))
+        scope.map_err(CliError::message)
     }
 }

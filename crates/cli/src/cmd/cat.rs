@@ -11,8 +11,8 @@ use client::hub::{RepoPath, download};
 use client::pull::PullOptions;
 
 use super::cas::parse_range;
-use crate::output::CliError;
-use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
+use crate::output::{CliError, fail};
+use crate::remote::CachedHubArgs;
 use crate::transfer;
 
 /// Write a file of a repository, or a range of its bytes, to standard output
@@ -29,15 +29,9 @@ pub(crate) struct Cat {
     range: Option<Range<u64>>,
 
     #[command(flatten)]
-    hub: HubArgs,
+    hub: CachedHubArgs,
 
-    #[command(flatten)]
-    cache_dir: CacheDirArgs,
-
-    #[command(flatten)]
-    cache: CacheArgs,
-
-    /// Seconds after which to give up
+    /// Seconds after which to fail
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     deadline: Option<u64>,
 }
@@ -45,7 +39,7 @@ pub(crate) struct Cat {
 impl Cat {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         if self.from.path.is_none() {
-            return Err(CliError::Message(format!("{}: which file? say {0}:PATH", self.from)));
+            return fail(format!("{}: which file? say {0}:PATH", self.from));
         }
         let progress = Arc::new(Progress::default());
         transfer::run(&progress, transfer::fetched, transfer::in_time(self.deadline, self.write()))?;
@@ -53,8 +47,7 @@ impl Cat {
     }
 
     async fn write(&self) -> Result<(), CliError> {
-        let cache = self.cache.cache(&self.cache_dir)?;
-        let hub = self.cache.hub(&self.hub, cache.as_ref())?;
+        let (hub, cache) = self.hub.open()?;
         let options = PullOptions { cache, ..PullOptions::default() };
         let range = self.range.clone().unwrap_or(0..u64::MAX);
         let mut out = Out { to: io::stdout(), broken: None };

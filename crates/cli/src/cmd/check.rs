@@ -1,16 +1,15 @@
-//! `drystone check`: is a file of our formats sound?
+//! `drystone check`: verifies a file of our formats.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use serde_json::json;
 use xet::xorb::{Form, XorbScanner};
 use xet::{FormatError, Hash, ShardHash, XorbHash, shard};
 
 use crate::files::{PIECE_BYTES, each_piece, read_shard};
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, print_result};
 
 /// Verify a xorb or a shard in full
 ///
@@ -47,19 +46,7 @@ enum Kind {
     ShardStored,
 }
 
-/// The verdict on a file.
-#[derive(Debug, Serialize)]
-struct Verdict {
-    sound: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hash: Option<Hash>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offset: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-/// Why a file was not taken: it is wrong, or it could not be read at all.
+/// Error of a check: the file is wrong, or it could not be read.
 enum Fault {
     Format(FormatError),
     Other(CliError),
@@ -88,18 +75,13 @@ impl Check {
         let path = self.file.display();
         match checked {
             Ok((hash, summary)) => {
-                if self.json {
-                    print(&Verdict { sound: true, hash: Some(hash), offset: None, reason: None })?;
-                } else {
-                    writeln!(io::stdout(), "{path}: sound, {summary}")?;
-                }
+                let line = format!("{path}: sound, {summary}");
+                print_result(self.json, &json!({"sound": true, "hash": hash}), [line])?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(Fault::Format(error)) => {
-                if self.json {
-                    let (offset, reason) = (Some(error.at()), Some(error.to_string()));
-                    print(&Verdict { sound: false, hash: None, offset, reason })?;
-                }
+                let value = json!({"sound": false, "offset": error.at(), "reason": error.to_string()});
+                print_result(self.json, &value, [])?;
                 complain(&format_args!("{path}: rejected at {error}"));
                 Ok(ExitCode::from(1))
             }
@@ -136,8 +118,4 @@ impl Check {
         }
         Ok((found, format!("shard {found}, {} files, {} xorbs", shard.files.len(), shard.xorbs.len())))
     }
-}
-
-fn print(verdict: &Verdict) -> Result<(), CliError> {
-    Ok(writeln!(io::stdout(), "{}", serde_json::to_string(verdict)?)?)
 }

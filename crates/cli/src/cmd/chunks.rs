@@ -1,13 +1,13 @@
 //! `drystone chunks`: where a file is cut.
 
-use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use client::cut::{CutOptions, Progress};
+use serde_json::json;
 
-use crate::output::{CliError, end_now};
+use crate::output::{CliError, Listing, end_now};
 use crate::progress;
 
 /// Print the chunks of a file
@@ -27,26 +27,21 @@ pub(crate) struct Chunks {
 impl Chunks {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let progress = Progress::default();
-        let mut out = BufWriter::new(io::stdout());
+        let mut listing = Listing::new(self.json);
         let mut offset = 0;
         let print = |hash: xet::ChunkHash, bytes: u32| {
-            let written = if !self.json {
-                writeln!(out, "{hash} {bytes}")
-            } else {
-                let before = if offset == 0 { "[\n" } else { ",\n" };
-                write!(out, "{before}  {{\"hash\":\"{hash}\",\"offset\":{offset},\"length\":{bytes}}}")
-            };
-            written.unwrap_or_else(|error| end_now(error));
+            let printed = listing.print(
+                || json!({"hash": hash, "offset": offset, "length": bytes}),
+                |out| write!(out, "{hash} {bytes}"),
+            );
+            printed.unwrap_or_else(|error| end_now(error));
             offset += u64::from(bytes);
         };
         let path = self.path.clone();
         progress::watch(&progress, std::slice::from_ref(&self.path), || {
             client::cut::chunk_file(path, &CutOptions::default(), &progress, print)
         })?;
-        if self.json {
-            out.write_all(if offset == 0 { b"[]\n" } else { b"\n]\n" })?;
-        }
-        out.flush()?;
+        listing.finish()?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,29 +1,28 @@
-//! `drystone demo`: the whole way in a minute, on a hub that is gone afterwards.
+//! `drystone demo`: a tour in a minute, on a temporary hub.
 
 mod files;
 mod steps;
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::steps::Session;
 use super::store_args::human;
-use crate::output::CliError;
+use crate::output::{CliError, block_on, fail, print_result};
 use crate::transfer::saved_percent;
 
-/// Show what a hub does, on a temporary one
+/// Show what a hub does, with a temporary one
 ///
 /// Starts a server on a free port of this machine, pushes a generated model, changes one layer in a hundred, pushes it again, pulls it and
 /// compares, packs pictures into a dataset, pushes that and reads records of it at random from the hub. Prints every command before it runs
-/// it, and in the end what was saved. Nothing is left behind.
+/// it, and finally what was saved. Leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  drystone demo\n  drystone demo --keep demo    # then look around in it\n  drystone demo --files samples"
+    after_help = "Examples:\n  drystone demo\n  drystone demo --keep demo    # then look at its files\n  drystone demo --files samples"
 )]
 pub(crate) struct Demo {
     /// Work in this folder, which must be empty or new, and leave everything there
@@ -60,13 +59,12 @@ impl Demo {
             files::write(folder, self.model_mib)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
+        block_on(async {
             // Dropped with everything it owns on Ctrl-C: the server stops, the directory is deleted.
             tokio::select! {
                 done = self.show() => done,
                 () = server::shutdown::asked_to_end() => {
-                    Err(CliError::Message("interrupted; the server is stopped".into()))
+                    fail("interrupted; the server is stopped")
                 }
             }
         })
@@ -85,24 +83,19 @@ impl Demo {
             }
         };
         let mut session = Session::new(folder, self.json)?;
-        let rows = self.story(&mut session).await?;
-        let commands = session.end().await?;
-        let mut out = io::stdout().lock();
-        if self.json {
-            let report = serde_json::json!({"commands": commands, "pushes": rows, "kept": self.keep});
-            writeln!(out, "{report}")?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        print(&mut out, &rows)?;
-        if let Some(folder) = &self.keep {
+        let rows = self.run_story(&mut session).await?;
+        let report = json!({"commands": session.commands(), "pushes": rows, "kept": self.keep});
+        drop(session);
+        print_result(self.json, &report, table(&rows))?;
+        if let (false, Some(folder)) = (self.json, &self.keep) {
             let folder = folder.display();
-            writeln!(out, "\neverything is in {folder}; look around: drystone serve --data {folder}/hub")?;
+            println!("\neverything is in {folder}; look around: drystone serve --data {folder}/hub");
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// Every command in its order.
-    async fn story(&self, session: &mut Session) -> Result<Vec<Row>, CliError> {
+    async fn run_story(&self, session: &mut Session) -> Result<Vec<Row>, CliError> {
         session.say("A model, the same with one layer of a hundred trained further, and pictures:")?;
         session.run(&format!("drystone demo --files . --model-mib {}", self.model_mib)).await?;
         session.say("A hub:")?;
@@ -114,16 +107,16 @@ impl Demo {
         let second = push(session, "drystone push --json after/ demo/model", "1 % changed").await?;
         session.say("It comes back, and is the same:")?;
         session.run("drystone pull demo/model copy/").await?;
-        let hashes =
-            session.run("drystone hash after/model.safetensors copy/model.safetensors").await?.shown()?;
+        let line = "drystone hash after/model.safetensors copy/model.safetensors";
+        let hashes = session.run_and_show(line).await?;
         let hash = |line: Option<&str>| line.and_then(|line| Some(line.split(' ').next()?.to_owned()));
         let mut lines = hashes.lines();
         if hash(lines.next()) != hash(lines.next()) {
-            return Err(CliError::Message("what was pulled is not what was pushed".into()));
+            return fail("what was pulled is not what was pushed");
         }
 
-        session.say("Pictures with what is known of each become one pack:")?;
-        session.run("shardpack create --input pictures --output pictures.shardpack").await?.shown()?;
+        session.say("Pictures and their metadata become one pack:")?;
+        session.run_and_show("shardpack create --input pictures --output pictures.shardpack").await?;
         let push_pack = "drystone push --json --create pictures.shardpack datasets/demo/pictures";
         let third = push(session, push_pack, "pictures").await?;
         session.say("Records are read from the hub, by number, without the rest of the pack:")?;
@@ -133,10 +126,10 @@ impl Demo {
             let name = files::picture_name(number);
             let path = session.folder().join("pictures").join(&name);
             let written = std::fs::read(&path).map_err(|error| CliError::io(&path, error))?;
-            if read.stdout != written {
-                return Err(CliError::Message(format!("record {number} is not pictures/{name}")));
+            if read != written {
+                return fail(format!("record {number} is not pictures/{name}"));
             }
-            session.note(&format!("{} bytes, the same as pictures/{name}", written.len()))?;
+            session.print_note(&format!("{} bytes, the same as pictures/{name}", written.len()))?;
         }
         Ok(vec![first, second, third])
     }
@@ -144,17 +137,21 @@ impl Demo {
 
 /// Pushes, and queries what the hub stores after that.
 async fn push(session: &mut Session, command: &str, what: &'static str) -> Result<Row, CliError> {
-    let pushed = session.run(command).await?.json()?;
-    session.note(&format!(
+    let pushed = session.run_for_json(command).await?;
+    session.print_note(&format!(
         "{}: {} new, {} sent",
         human(number(&pushed, "logical_bytes")?),
         human(number(&pushed, "new_bytes")?),
         human(number(&pushed, "sent_bytes")?)
     ))?;
-    let stats = session.run("drystone stats --data hub --json").await?.json()?;
+    let stats = session.run_for_json("drystone stats --data hub --json").await?;
     let (logical_bytes, stored_bytes) =
         (number(&stats, "repository_bytes")?, number(&stats, "stored_bytes")?);
-    session.note(&format!("{} in repositories, {} stored", human(logical_bytes), human(stored_bytes)))?;
+    session.print_note(&format!(
+        "{} in repositories, {} stored",
+        human(logical_bytes),
+        human(stored_bytes)
+    ))?;
     Ok(Row {
         what,
         pushed_bytes: number(&pushed, "logical_bytes")?,
@@ -177,28 +174,19 @@ fn take(folder: &Path) -> Result<(), CliError> {
         None => Ok(()),
         Some(_) => {
             let folder = folder.display();
-            Err(CliError::Message(format!("{folder} is not empty; name a new folder with --keep")))
+            fail(format!("{folder} is not empty; name a new folder with --keep"))
         }
     }
 }
 
-fn print(out: &mut impl io::Write, rows: &[Row]) -> io::Result<()> {
-    writeln!(
-        out,
-        "\n{:<12} {:>12} {:>12} {:>16} {:>12} {:>8}",
-        "push", "files", "sent", "in repositories", "stored", "saved"
-    )?;
-    for row in rows {
-        writeln!(
-            out,
-            "{:<12} {:>12} {:>12} {:>16} {:>12} {:>6.1} %",
-            row.what,
-            human(row.pushed_bytes),
-            human(row.sent_bytes),
-            human(row.logical_bytes),
-            human(row.stored_bytes),
-            row.saved_percent
-        )?;
-    }
-    Ok(())
+fn table(rows: &[Row]) -> Vec<String> {
+    let line = |what: &str, [files, sent, logical, stored]: [&str; 4], saved: &str| {
+        format!("{what:<12} {files:>12} {sent:>12} {logical:>16} {stored:>12} {saved:>8}")
+    };
+    let head = line("push", ["files", "sent", "in repositories", "stored"], "saved");
+    let row = |row: &Row| {
+        let bytes = [row.pushed_bytes, row.sent_bytes, row.logical_bytes, row.stored_bytes].map(human);
+        line(row.what, bytes.each_ref().map(String::as_str), &format!("{:.1} %", row.saved_percent))
+    };
+    [String::new(), head].into_iter().chain(rows.iter().map(row)).collect()
 }

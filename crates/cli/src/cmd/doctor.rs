@@ -1,24 +1,24 @@
-//! `drystone doctor`: would a server do well here, and what should be done about it?
+//! `drystone doctor`: checks of a server's surroundings, with advice.
 
 mod kernels;
 mod machine;
 mod services;
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 use server::ServeConfig;
 
 use super::serve::Serve;
-use crate::output::CliError;
+use crate::output::{CliError, block_on, exit_code, print_result};
 
-/// Look at everything a server needs, and say what to do about what is wrong
+/// Check everything a server needs, with advice for each problem
 ///
-/// Takes the settings of `drystone serve`. Looks at the data folder, its disk and how long that takes to keep something, the port, the clock,
-/// the catalog and its tables, the bucket (writes, reads by range and deletes an object of a few bytes), limits of files and memory, how fast the
-/// kernels of this processor are beside their portable twins, and the certificate. Works beside a running server. Ends with 1 if anything fails; what is only worth a thought is a warning.
+/// Takes the settings of `drystone serve`. Checks the data directory, its disk and the latency of fsync, the port, the clock,
+/// the catalog and its tables, the bucket (writes, reads by range and deletes an object of a few bytes), limits of files and memory, the speed of the
+/// CPU kernels beside the portable code, and the certificate. Works beside a running server. Exits with 1 if a check fails; warnings do not count.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone doctor --data /srv/drystone\n  \
                         drystone doctor --config /etc/drystone/drystone.toml\n  \
@@ -66,23 +66,13 @@ impl Finding {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let config = ServeConfig::load(&self.serve.layers()?);
-        let config = config.map_err(|error| CliError::Message(error.to_string()))?;
-        let runtime = tokio::runtime::Runtime::new();
-        let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
+        let config = ServeConfig::load(&self.serve.layers()?)?;
         let speeds = kernels::measure();
-        let findings = runtime.block_on(examine(&config, &speeds));
+        let findings = block_on(async { Ok(examine(&config, &speeds).await) })?;
         let is_well = findings.iter().all(|finding| finding.state != State::Fail);
-        let mut out = io::stdout().lock();
-        match self.json {
-            true => writeln!(
-                out,
-                "{}",
-                serde_json::json!({"well": is_well, "findings": findings, "kernels": speeds})
-            )?,
-            false => print(&mut out, &findings)?,
-        }
-        Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        let value = json!({"well": is_well, "findings": findings, "kernels": speeds});
+        print_result(self.json, &value, lines(&findings))?;
+        Ok(exit_code(is_well))
     }
 }
 
@@ -95,29 +85,30 @@ async fn examine(config: &ServeConfig, speeds: &[kernels::Speed]) -> Vec<Finding
     let (bucket, bucket_off_s) = services::objects(config).await;
     findings.push(catalog);
     findings.extend(bucket);
-    // What does not answer was named already.
+    // Reported above already.
     let is_down =
         |finding: &Finding| finding.state == State::Fail && ["catalog", "bucket"].contains(&finding.what);
     if !findings.iter().any(is_down) {
         findings.push(services::store(config).await);
     }
-    findings.push(services::clock(super::store_args::now_s(), catalog_off_s, bucket_off_s));
+    findings.push(services::clock(crate::clock::now_s(), catalog_off_s, bucket_off_s));
     findings.extend(services::certificate(config));
     findings
 }
 
-fn print(out: &mut impl io::Write, findings: &[Finding]) -> io::Result<()> {
+fn lines(findings: &[Finding]) -> Vec<String> {
+    let mut lines = Vec::new();
     for Finding { what, state, found, advice } in findings {
         let word = match state {
             State::Ok => "ok",
             State::Warn => "warn",
             State::Fail => "FAIL",
         };
-        writeln!(out, "{word:<5} {what}: {found}")?;
-        if let Some(advice) = advice {
-            writeln!(out, "      -> {advice}")?;
-        }
+        lines.push(format!("{word:<5} {what}: {found}"));
+        lines.extend(advice.map(|advice| format!("      -> {advice}")));
     }
     let count = |state| findings.iter().filter(|finding| finding.state == state).count();
-    writeln!(out, "{} ok, {} warnings, {} failed", count(State::Ok), count(State::Warn), count(State::Fail))
+    let (ok, warnings, failed) = (count(State::Ok), count(State::Warn), count(State::Fail));
+    lines.push(format!("{ok} ok, {warnings} warnings, {failed} failed"));
+    lines
 }

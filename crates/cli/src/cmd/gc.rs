@@ -1,6 +1,5 @@
 //! `drystone gc`: deletes unreferenced data.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,10 +8,10 @@ use store::upkeep::{
     CompactOptions, CompactProgress, Compacted, Estimate, SweepOptions, SweepProgress, Swept,
 };
 
-use super::store_args::{StoreArgs, human, seconds, with_spinner};
-use crate::output::CliError;
+use super::store_args::{StoreArgs, human, leftover_lines, seconds, with_spinner};
+use crate::output::{CliError, exit_code, fail, print_result};
 
-/// Delete what no repository leads to any more, beside running servers or without
+/// Delete data that no repository refers to any more, with or without running servers
 ///
 /// Unreferenced data is condemned first and deleted when the grace is over; until then a new reference restores it.
 /// A server sweeps by itself once a day (`sweep_interval_s`). A run that would delete more than 20 % of all objects, or finds many that the
@@ -31,15 +30,15 @@ pub(crate) struct Gc {
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     grace: Option<u64>,
 
-    /// No server and no push uses the store: any grace will do, also 0
+    /// No server and no push uses the store: allows any grace, also 0
     #[arg(long)]
     offline: bool,
 
-    /// Rows and objects to look at in a second [default: as many as possible]
+    /// Rows and objects to examine in a second [default: as many as possible]
     #[arg(long, value_name = "NUMBER")]
     rate: Option<u64>,
 
-    /// First move what is needed of xorbs that are hardly used to smaller ones
+    /// First move the used chunks of mostly unused xorbs to smaller ones
     #[arg(long)]
     compact: bool,
 
@@ -51,7 +50,7 @@ pub(crate) struct Gc {
     #[arg(long)]
     allow_large_deletion: bool,
 
-    /// Only say what would go
+    /// Only print what would be deleted
     #[arg(long)]
     dry_run: bool,
 
@@ -71,72 +70,59 @@ impl Gc {
         let progress = SweepProgress::default();
         let now = || {
             let (stage, seen) = progress.now();
-            format!("{stage}: {seen} looked at")
+            format!("{stage}: {seen} examined")
         };
         if self.compact {
             self.compact()?;
         }
-        let mut out = io::stdout().lock();
         if self.dry_run {
             let (estimate, refusal) = with_spinner(
                 async {
                     let store = self.place.open().await?;
-                    let estimate = store
-                        .upkeep()
-                        .estimate_sweep(&options, &progress)
-                        .await
-                        .map_err(CliError::message)?;
-                    Ok((estimate, store.upkeep().sweep_refusal(&options).await.map_err(CliError::message)?))
+                    let estimate = store.upkeep().estimate_sweep(&options, &progress).await?;
+                    Ok((estimate, store.upkeep().sweep_refusal(&options).await?))
                 },
                 now,
             )?;
-            return show_estimate(&mut out, &estimate, refusal.as_deref(), self.json);
+            return print_estimate(self.json, &estimate, refusal.as_deref());
         }
         let swept = with_spinner(
             async {
                 let store = self.place.open().await?;
                 if self.offline && store.objects().is_shared() {
-                    let message = "gc --offline needs the store for itself, and another process uses it: stop that, or leave out --offline";
-                    return Err(CliError::Message(message.to_owned()));
+                    return fail(
+                        "gc --offline: another process uses the store; stop it, or leave out --offline",
+                    );
                 }
-                let mut swept = store.upkeep().sweep(&options, &progress).await.map_err(CliError::message)?;
-                swept.drafts.append(&mut store.upkeep().remove_drafts().await.map_err(CliError::message)?);
+                let mut swept = store.upkeep().sweep(&options, &progress).await?;
+                swept.drafts.append(&mut store.upkeep().remove_drafts().await?);
                 Ok(swept)
             },
             now,
         )?;
-        show_swept(&mut out, &swept, self.json)
+        print_swept(self.json, &swept)
     }
-}
 
-impl Gc {
     fn compact(&self) -> Result<(), CliError> {
         let options = CompactOptions { live_share_max: self.live_share, dry_run: self.dry_run };
         let progress = CompactProgress::default();
         let compacted = with_spinner(
-            async {
-                let store = self.place.open().await?;
-                store.upkeep().compact(&options, &progress).await.map_err(CliError::message)
-            },
-            || format!("{} xorbs looked at", progress.looked_at()),
+            async { Ok(self.place.open().await?.upkeep().compact(&options, &progress).await?) },
+            || format!("{} xorbs examined", progress.looked_at()),
         )?;
-        let mut out = io::stdout().lock();
         let Compacted { looked_at, rewritten, files, freed_bytes, busy } = compacted;
-        if self.json {
-            let value = json!({
+        let verb = if self.dry_run { "would move" } else { "moved" };
+        let freed = human(freed_bytes);
+        print_result(
+            self.json,
+            &json!({
                 "looked_at": looked_at, "rewritten": rewritten, "moved_files": files, "freed_bytes": freed_bytes,
                 "busy": busy,
-            });
-            writeln!(out, "{value}")?;
-        } else {
-            let verb = if self.dry_run { "would move" } else { "moved" };
-            let freed = human(freed_bytes);
-            writeln!(
-                out,
+            }),
+            [format!(
                 "{verb} {files} files out of {rewritten} of {looked_at} xorbs, which frees {freed} later"
-            )?;
-        }
-        Ok(())
+            )],
+        )
     }
 }
 
@@ -146,67 +132,44 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
-fn show_estimate(
-    out: &mut impl Write,
-    estimate: &Estimate,
-    refusal: Option<&str>,
-    as_json: bool,
-) -> Result<ExitCode, CliError> {
+fn print_estimate(as_json: bool, estimate: &Estimate, refusal: Option<&str>) -> Result<ExitCode, CliError> {
     let Estimate { git_objects, files, xorbs, xorb_bytes, ripe_bytes, orphans, orphan_bytes, skipped } =
         estimate;
-    if as_json {
-        let value = json!({
-            "git_objects": git_objects, "files": files, "xorbs": xorbs, "reclaimable_bytes": xorb_bytes + orphan_bytes,
-            "reclaimable_now_bytes": ripe_bytes + orphan_bytes, "orphans": orphans, "skipped": skipped,
-            "refused": refusal,
-        });
-        writeln!(out, "{value}")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    writeln!(
-        out,
-        "would drop {git_objects} git objects and {files} files, which leaves {xorbs} xorbs unused"
-    )?;
-    writeln!(
-        out,
-        "reclaimable: {}, of which {} now and the rest when the grace is over",
-        human(xorb_bytes + orphan_bytes),
-        human(ripe_bytes + orphan_bytes)
-    )?;
-    skipped.iter().try_for_each(|skipped| writeln!(out, "not looked through: {skipped}"))?;
-    if let Some(refusal) = refusal {
-        writeln!(out, "would be refused: {refusal}")?;
-    }
+    let (bytes, now_bytes) = (xorb_bytes + orphan_bytes, ripe_bytes + orphan_bytes);
+    let value = json!({
+        "git_objects": git_objects, "files": files, "xorbs": xorbs, "reclaimable_bytes": bytes,
+        "reclaimable_now_bytes": now_bytes, "orphans": orphans, "skipped": skipped, "refused": refusal,
+    });
+    let (all, now) = (human(bytes), human(now_bytes));
+    let mut lines = vec![
+        format!("would drop {git_objects} git objects and {files} files, which leaves {xorbs} xorbs unused"),
+        format!("reclaimable: {all}, of which {now} now and the rest when the grace is over"),
+    ];
+    lines.extend(skipped.iter().map(|skipped| format!("not scanned: {skipped}")));
+    lines.extend(refusal.map(|refusal| format!("would be refused: {refusal}")));
+    print_result(as_json, &value, lines)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends with 1 when something could not be looked through: its operator should know.
-fn show_swept(out: &mut impl Write, swept: &Swept, as_json: bool) -> Result<ExitCode, CliError> {
+/// Ends with 1 when a repository could not be scanned.
+fn print_swept(as_json: bool, swept: &Swept) -> Result<ExitCode, CliError> {
     let Swept { git_objects, repo_files, files, condemned, deleted, deleted_bytes, orphans, drafts, skipped } =
         swept;
-    let code = if skipped.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
-    if as_json {
-        let value = json!({
-            "git_objects": git_objects, "repo_files": repo_files, "files": files, "condemned": condemned,
-            "deleted": deleted, "deleted_bytes": deleted_bytes, "orphans": orphans, "drafts": drafts.len(), "draft_names": drafts,
-            "skipped": skipped,
-        });
-        writeln!(out, "{value}")?;
-        return Ok(code);
-    }
-    writeln!(
-        out,
-        "dropped {git_objects} git objects and {files} files; condemned {condemned} xorbs and shards"
-    )?;
-    writeln!(
-        out,
-        "deleted {deleted} objects ({}), {orphans} of them unknown to the catalog, and {} drafts",
-        human(*deleted_bytes),
-        drafts.len()
-    )?;
-    drafts
-        .iter()
-        .try_for_each(|draft| writeln!(out, "removed {draft}, left by a process that was killed"))?;
-    skipped.iter().try_for_each(|skipped| writeln!(out, "not swept: {skipped}"))?;
-    Ok(code)
+    let value = json!({
+        "git_objects": git_objects, "repo_files": repo_files, "files": files, "condemned": condemned,
+        "deleted": deleted, "deleted_bytes": deleted_bytes, "orphans": orphans, "drafts": drafts.len(),
+        "draft_names": drafts, "skipped": skipped,
+    });
+    let (bytes, draft_count) = (human(*deleted_bytes), drafts.len());
+    let known = format!("{orphans} of them unknown to the catalog, and {draft_count} drafts");
+    let mut lines = vec![
+        format!(
+            "dropped {git_objects} git objects and {files} files; condemned {condemned} xorbs and shards"
+        ),
+        format!("deleted {deleted} objects ({bytes}), {known}"),
+    ];
+    lines.extend(leftover_lines(drafts));
+    lines.extend(skipped.iter().map(|skipped| format!("not swept: {skipped}")));
+    print_result(as_json, &value, lines)?;
+    Ok(exit_code(skipped.is_empty()))
 }

@@ -11,9 +11,9 @@ use xet::xorb::XorbScanner;
 
 use crate::describe::pack::PackDescription;
 use crate::describe::shard::ShardDescription;
-use crate::describe::xorb::{ChunkDescription, XorbDescription, print_chunks};
+use crate::describe::xorb::{self, ChunkDescription};
 use crate::files::{PIECE_BYTES, read_at_most, read_shard};
-use crate::output::CliError;
+use crate::output::{CliError, fail, print_json_pretty};
 
 /// Show the structure of a xorb, a shard or a ShardPack file
 ///
@@ -44,10 +44,10 @@ impl Inspect {
 
     fn show_shard(&self, out: &mut impl Write) -> Result<(), CliError> {
         let description = describe_shard(&self.file, &read_shard(&self.file)?)?;
-        if self.json { print_json(out, &description) } else { Ok(description.print(out)?) }
+        if self.json { print_json_pretty(out, &description) } else { Ok(description.print(out)?) }
     }
 
-    /// A pack is a dataset and may be long: it is looked at in memory as long as that is reasonable.
+    /// A pack is a dataset and may be long: it is outlined in memory, up to a limit.
     fn show_pack(&self, out: &mut impl Write) -> Result<(), CliError> {
         let bytes = read_at_most(&self.file, PACK_BYTES_MAX, "a pack that is inspected in memory")?;
         let refuse =
@@ -55,7 +55,7 @@ impl Inspect {
         let outline = shardpack::Outline::parse(&bytes).map_err(|error| refuse(&error))?;
         let description = PackDescription::of(&outline);
         if self.json {
-            print_json(out, &description)?;
+            print_json_pretty(out, &description)?;
         } else {
             description.print(out)?;
         }
@@ -66,13 +66,10 @@ impl Inspect {
         let mut chunks = Vec::new();
         let scanned = scan(&self.file, |chunk| chunks.push(ChunkDescription::of(&chunk)));
         match scanned {
-            Ok(scanned) => {
-                let description = XorbDescription::of(&scanned, chunks);
-                if self.json { print_json(out, &description) } else { Ok(description.print(out)?) }
-            }
+            Ok(scanned) => xorb::print(&scanned, &chunks, self.json, out),
             Err(error) => {
                 if !self.json {
-                    print_chunks(&chunks, out)?;
+                    xorb::print_chunks(&chunks, out)?;
                 }
                 Err(error)
             }
@@ -83,12 +80,12 @@ impl Inspect {
 /// Every field of a shard, of whichever form.
 pub(super) fn describe_shard(path: &Path, bytes: &[u8]) -> Result<ShardDescription, CliError> {
     let refuse = |error| CliError::format(path, error);
-    // The header may announce a footer that is not there. What follows the sections can only be tables and footer.
+    // The header may announce a footer that is missing. What follows the sections can only be tables and footer.
     let mut shard = Shard::parse_upload(bytes).map_err(refuse)?;
     if bytes.len() as u64 > shard.sections_end() {
         shard = Shard::parse_stored(bytes).map_err(refuse)?;
     }
-    Ok(ShardDescription::of(&shard))
+    Ok(ShardDescription::of(shard))
 }
 
 /// Reads a xorb piece by piece, verifying it.
@@ -101,11 +98,6 @@ fn scan(
         scanner.push_with(piece, &mut each).map_err(|error| CliError::format(path, error))
     })?;
     scanner.finish().map_err(|error| CliError::format(path, error))
-}
-
-pub(super) fn print_json(out: &mut impl Write, value: &impl serde::Serialize) -> Result<(), CliError> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
-    Ok(writeln!(out)?)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,15 +121,15 @@ fn recognise(path: &Path) -> Result<Kind, CliError> {
     let mut last = Vec::new();
     file.take(64).read_to_end(&mut last).map_err(name)?;
 
-    if first.get(15..32) == Some(&xet::shard::record::MAGIC) {
+    if first.get(15..32) == Some(&xet::shard::row::MAGIC) {
         return Ok(Kind::Shard);
     }
-    if shardpack::looks_like_pack(&first, &last) {
+    if shardpack::has_pack_magic(&first, &last) {
         return Ok(Kind::Pack);
     }
     let header = xet::xorb::ChunkHeader::parse(&mut xet::cursor::Reader::new(&first));
-    if header.is_ok() || first.starts_with(&xet::shard::record::APPLICATION) {
+    if header.is_ok() || first.starts_with(&xet::shard::row::APPLICATION) {
         return Ok(if header.is_ok() { Kind::Xorb } else { Kind::Shard });
     }
-    Err(CliError::Message(format!("{}: not a xorb, a shard or a ShardPack file", path.display())))
+    fail(format!("{}: not a xorb, a shard or a ShardPack file", path.display()))
 }

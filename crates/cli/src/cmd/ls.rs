@@ -1,14 +1,13 @@
 //! `drystone ls`: what is in a repository.
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::Args;
 use client::hub::{Entry, Hub, RepoPath};
-use serde::Serialize;
+use serde_json::json;
 
-use crate::output::CliError;
-use crate::remote::{CacheArgs, CacheDirArgs, HubArgs};
+use crate::output::{CliError, Listing, block_on, without_nulls};
+use crate::remote::CachedHubArgs;
 
 /// List what is in a repository, or in a folder of it
 ///
@@ -31,95 +30,47 @@ pub(crate) struct Ls {
     json: bool,
 
     #[command(flatten)]
-    hub: HubArgs,
-
-    #[command(flatten)]
-    cache_dir: CacheDirArgs,
-
-    #[command(flatten)]
-    cache: CacheArgs,
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    r#type: &'static str,
-    path: &'a str,
-    size: u64,
-    oid: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sha256: Option<xet::Sha256>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hash: Option<xet::FileHash>,
+    hub: CachedHubArgs,
 }
 
 impl Ls {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let cache = self.cache.cache(&self.cache_dir)?;
-        let hub = self.cache.hub(&self.hub, cache.as_ref())?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.list(&hub)).map(|()| ExitCode::SUCCESS)
+        let (hub, _) = self.hub.open()?;
+        block_on(self.list(&hub)).map(|()| ExitCode::SUCCESS)
     }
 
     /// Page by page: a repository may have more files than there is memory.
     async fn list(&self, hub: &Hub) -> Result<(), CliError> {
-        let mut out = Out { to: io::BufWriter::new(io::stdout()), json: self.json, lines: 0 };
+        let mut listing = Listing::new(self.json);
         let repo = &self.place.repo;
         let commit = hub.commit_id(repo, self.place.revision()).await?;
         let folder = self.place.path.as_deref().unwrap_or_default().trim_end_matches('/');
         if !folder.is_empty() {
             let entry = hub.entry(repo, &commit, folder).await?;
             if !entry.is_folder {
-                out.line(&entry)?;
-                return out.finish();
+                print(&mut listing, &entry)?;
+                return Ok(listing.finish()?);
             }
         }
         let mut next = None;
         loop {
             let page = hub.tree(repo, &commit, folder, self.recursive, next.as_deref()).await?;
-            page.entries.iter().try_for_each(|entry| out.line(entry))?;
+            page.entries.iter().try_for_each(|entry| print(&mut listing, entry))?;
             next = page.next;
             if next.is_none() {
-                return out.finish();
+                return Ok(listing.finish()?);
             }
         }
     }
 }
 
-struct Out<W> {
-    to: W,
-    json: bool,
-    lines: u64,
-}
-
-impl<W: io::Write> Out<W> {
-    fn line(&mut self, entry: &Entry) -> Result<(), CliError> {
-        let Entry { path, is_folder, bytes, oid, sha256, xet } = entry;
-        if self.json {
-            let line = Line {
-                r#type: if *is_folder { "directory" } else { "file" },
-                path,
-                size: *bytes,
-                oid,
-                sha256: *sha256,
-                hash: *xet,
-            };
-            write!(
-                self.to,
-                "{}{}",
-                if self.lines == 0 { "[" } else { ",\n " },
-                serde_json::to_string(&line)?
-            )?;
-        } else {
-            writeln!(self.to, "{bytes:>14} {path}{}", if *is_folder { "/" } else { "" })?;
-        }
-        self.lines += 1;
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<(), CliError> {
-        if self.json {
-            writeln!(self.to, "{}", if self.lines == 0 { "[]" } else { "]" })?;
-        }
-        Ok(self.to.flush()?)
-    }
+fn print(listing: &mut Listing, entry: &Entry) -> Result<(), CliError> {
+    let Entry { path, is_folder, bytes, oid, sha256, xet } = entry;
+    let (kind, end) = if *is_folder { ("directory", "/") } else { ("file", "") };
+    let json = || {
+        without_nulls(json!({
+            "type": kind, "path": path, "size": bytes, "oid": oid, "sha256": sha256, "hash": xet,
+        }))
+    };
+    Ok(listing.print(json, |out| write!(out, "{bytes:>14} {path}{end}"))?)
 }

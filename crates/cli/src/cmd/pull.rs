@@ -10,24 +10,23 @@ use clap::Args;
 use client::Progress;
 use client::hub::RepoPath;
 use client::hub::download::{DownloadOptions, Downloaded, FileOutcome, download};
-use client::hub::pattern::Selection;
 use indicatif::BinaryBytes;
-use serde::Serialize;
+use serde_json::json;
 
-use crate::output::{CliError, complain};
-use crate::remote::{CacheArgs, CacheDirArgs, HubArgs, PullArgs};
+use crate::output::{CliError, complain, exit_code, print_json};
+use crate::remote::{CachedHubArgs, PullArgs, SelectionArgs};
 use crate::transfer;
 
 /// Download a repository, or a file or folder of it
 ///
-/// What is in a folder goes below DEST. A single file gets that name, or its own where DEST is a folder or ends in a slash. Files that
-/// are there are left as they are, of changed ones only new chunks are fetched, and what arrives is verified before it gets its name.
+/// What is in a folder goes below DEST. A single file gets that name, or its own where DEST is a folder or ends in a slash. Existing
+/// files stay, of changed ones only new chunks are fetched, and every file is verified before it gets its name.
 /// Started again after an interruption, a download goes on where it stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone pull ann/model model/\n  \
                         drystone pull datasets/ann/corpus@v1.0 corpus/ --include '*.parquet'\n  \
                         drystone pull ann/model:config.json .\n  \
-                        drystone pull --cache-dir kept ann/model model/ && drystone pull --cache-dir kept --offline ann/model again/")]
+                        drystone pull --cache-dir cache ann/model model/ && drystone pull --cache-dir cache --offline ann/model again/")]
 pub(crate) struct Pull {
     /// Repository, revision or path: NAMESPACE/NAME is a model; also datasets/… and spaces/…
     #[arg(value_name = "REPO[@REVISION][:PATH]")]
@@ -37,15 +36,10 @@ pub(crate) struct Pull {
     #[arg(value_name = "DEST")]
     to: PathBuf,
 
-    /// Only files that match; `*` matches slashes too
-    #[arg(long, value_name = "PATTERN")]
-    include: Vec<String>,
+    #[command(flatten)]
+    selection: SelectionArgs,
 
-    /// No files that match
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
-
-    /// Tell what would be fetched, and change nothing
+    /// List what would be fetched, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -54,34 +48,10 @@ pub(crate) struct Pull {
     json: bool,
 
     #[command(flatten)]
-    hub: HubArgs,
-
-    #[command(flatten)]
-    cache_dir: CacheDirArgs,
-
-    #[command(flatten)]
-    cache: CacheArgs,
+    hub: CachedHubArgs,
 
     #[command(flatten)]
     pull: PullArgs,
-}
-
-#[derive(Serialize)]
-struct Totals<'a> {
-    repo: String,
-    revision: &'a str,
-    commit: &'a str,
-    files: u64,
-    unchanged: u64,
-    failed: u64,
-    bytes: u64,
-    fetched_bytes: u64,
-    from_cache_bytes: u64,
-    reused_bytes: u64,
-    resumed_files: u64,
-    leftovers_removed: u64,
-    saved_percent: f64,
-    seconds: f64,
 }
 
 impl Pull {
@@ -91,18 +61,17 @@ impl Pull {
         let work = transfer::in_time(self.pull.deadline, self.download(&progress));
         let downloaded = transfer::run(&progress, transfer::fetched, work)?;
         self.print(&downloaded, &progress, started.elapsed())?;
-        Ok(ExitCode::from(u8::from(downloaded.failed > 0)))
+        Ok(exit_code(downloaded.failed == 0))
     }
 
     async fn download(&self, progress: &Arc<Progress>) -> Result<Downloaded, CliError> {
-        let cache = self.cache.cache(&self.cache_dir)?;
-        let hub = self.cache.hub(&self.hub, cache.as_ref())?;
+        let (hub, cache) = self.hub.open()?;
         let pull = self.pull.options(cache);
-        let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
+        let selection = self.selection.selection();
         let options = DownloadOptions { pull, selection, dry_run: self.dry_run };
-        let tells = self.dry_run && !self.json;
-        let mut each = |told: FileOutcome<'_>| match told {
-            FileOutcome::Pulled(entry) if tells => {
+        let lists = self.dry_run && !self.json;
+        let mut each = |outcome: FileOutcome<'_>| match outcome {
+            FileOutcome::Pulled(entry) if lists => {
                 let _ = writeln!(io::stdout(), "{} {}", entry.bytes, entry.path);
             }
             FileOutcome::Failed(path, error) => complain(&format_args!("{path}: {error}")),
@@ -112,37 +81,26 @@ impl Pull {
     }
 
     fn print(&self, downloaded: &Downloaded, progress: &Progress, elapsed: Duration) -> Result<(), CliError> {
-        let totals = Totals {
-            repo: self.from.repo.to_string(),
-            revision: self.from.revision(),
-            commit: &downloaded.commit,
-            files: downloaded.files,
-            unchanged: downloaded.unchanged,
-            failed: downloaded.failed,
-            bytes: downloaded.bytes,
-            fetched_bytes: progress.wire_bytes.value(),
-            from_cache_bytes: progress.known_bytes.value(),
-            reused_bytes: progress.reused_bytes.value(),
-            resumed_files: progress.resumed_files.value(),
-            leftovers_removed: progress.leftovers.value(),
-            saved_percent: transfer::saved_percent(downloaded.bytes, progress.wire_bytes.value()),
-            seconds: elapsed.as_secs_f64(),
-        };
+        let Downloaded { commit, files, unchanged, failed, bytes, .. } = downloaded;
+        let fetched_bytes = progress.wire_bytes.value();
+        let saved_percent = transfer::saved_percent(*bytes, fetched_bytes);
+        let seconds = elapsed.as_secs_f64();
         if self.json {
-            return Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?);
+            let totals = json!({
+                "repo": self.from.repo.to_string(), "revision": self.from.revision(), "commit": commit, "files": files,
+                "unchanged": unchanged, "failed": failed, "bytes": bytes, "fetched_bytes": fetched_bytes,
+                "from_cache_bytes": progress.known_bytes.value(), "reused_bytes": progress.reused_bytes.value(),
+                "resumed_files": progress.resumed_files.value(), "leftovers_removed": progress.leftovers.value(),
+                "saved_percent": saved_percent, "seconds": seconds,
+            });
+            return print_json(&mut io::stdout(), &totals);
         }
         transfer::report_leftovers(progress);
-        let failed = if totals.failed > 0 { format!(", {} failed", totals.failed) } else { String::new() };
-        complain(&format_args!(
-            "{} files, {} unchanged{failed}, {}: {} fetched, saved {} %; {:.1} s; commit {}",
-            totals.files,
-            totals.unchanged,
-            BinaryBytes(totals.bytes),
-            BinaryBytes(totals.fetched_bytes),
-            totals.saved_percent,
-            totals.seconds,
-            totals.commit,
-        ));
+        let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
+        let (bytes, fetched) = (BinaryBytes(*bytes), BinaryBytes(fetched_bytes));
+        let files = format!("{files} files, {unchanged} unchanged{failed}, {bytes}");
+        let saved = format!("{fetched} fetched, saved {saved_percent} %");
+        complain(&format_args!("{files}: {saved}; {seconds:.1} s; commit {commit}"));
         Ok(())
     }
 }

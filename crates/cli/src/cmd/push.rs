@@ -1,22 +1,19 @@
 //! `drystone push`: files into a repository.
 
 use std::io::{self, Write as _};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use client::hub::pattern::Selection;
+use client::hub::RepoPath;
 use client::hub::upload::{FileOutcome, SourceFiles, UploadOptions, Uploaded, Visibility, upload};
-use client::hub::{Committed, RepoPath};
-use client::push::PushOptions;
 use client::{ErrorKind, Progress};
 use indicatif::BinaryBytes;
-use serde::Serialize;
+use serde_json::json;
 
-use crate::output::{CliError, complain};
-use crate::remote::{CacheDirArgs, HubArgs};
+use crate::output::{CliError, complain, exit_code, print_json};
+use crate::remote::{CacheDirArgs, HubArgs, PushArgs, SelectionArgs};
 use crate::transfer;
 
 /// Upload files into a repository
@@ -38,13 +35,8 @@ pub(crate) struct Push {
     #[arg(required = true, value_name = "REPO[@REVISION][:PATH]")]
     to: RepoPath,
 
-    /// Only files that match; `*` matches slashes too
-    #[arg(long, value_name = "PATTERN")]
-    include: Vec<String>,
-
-    /// No files that match
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
+    #[command(flatten)]
+    selection: SelectionArgs,
 
     /// Commit message
     #[arg(short, long, value_name = "TEXT")]
@@ -58,7 +50,7 @@ pub(crate) struct Push {
     #[arg(long, requires = "create")]
     private: bool,
 
-    /// Tell what would be sent, and change nothing
+    /// List what would be sent, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -72,34 +64,8 @@ pub(crate) struct Push {
     #[command(flatten)]
     cache_dir: CacheDirArgs,
 
-    /// Workers [default: one for each core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
-    #[arg(long = "memory", value_name = "BYTES")]
-    memory_bytes: Option<u64>,
-
-    /// Seconds after which to give up altogether
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    deadline: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Totals<'a> {
-    repo: String,
-    revision: &'a str,
-    commit: Option<&'a Committed>,
-    commits: u64,
-    files: u64,
-    unchanged: u64,
-    ignored: u64,
-    failed: u64,
-    logical_bytes: u64,
-    new_bytes: u64,
-    sent_bytes: u64,
-    saved_percent: f64,
-    seconds: f64,
+    #[command(flatten)]
+    push: PushArgs,
 }
 
 impl Push {
@@ -108,33 +74,27 @@ impl Push {
         let uploaded = transfer::run(
             &progress,
             transfer::sent,
-            transfer::in_time(self.deadline, self.upload(&progress)),
+            transfer::in_time(self.push.deadline, self.upload(&progress)),
         )?;
-        match self.json {
-            true => self.print_json(&uploaded)?,
-            false => self.print(&uploaded)?,
-        }
-        Ok(ExitCode::from(u8::from(uploaded.failed > 0)))
+        self.print(&uploaded)?;
+        Ok(exit_code(uploaded.failed == 0))
     }
 
     async fn upload(&self, progress: &Arc<Progress>) -> Result<Uploaded, CliError> {
         let hub = self.hub.hub()?;
-        let selection = Selection { include: self.include.clone(), exclude: self.exclude.clone() };
+        let selection = self.selection.selection();
         let files = SourceFiles::find(self.paths.clone(), self.to.path.as_deref(), selection)?;
-        let mut push = PushOptions { dry_run: self.dry_run, ..PushOptions::default() };
-        push.cache = self.cache_dir.store_dir(&format!("{} {}", hub.endpoint(), self.to.repo));
-        push.threads = self.threads.unwrap_or(push.threads);
-        push.memory_bytes = self.memory_bytes.unwrap_or(push.memory_bytes);
+        let cache = self.cache_dir.store_dir(&format!("{} {}", hub.endpoint(), self.to.repo));
         let visibility = if self.private { Visibility::Private } else { Visibility::Public };
         let options = UploadOptions {
-            push,
+            push: self.push.options(cache, self.dry_run),
             message: self.message.clone(),
             description: String::new(),
             create: self.create.then_some(visibility),
         };
-        let tells = self.dry_run && !self.json;
-        let mut each = |told: FileOutcome<'_>| match told {
-            FileOutcome::Put(local) if tells => {
+        let lists = self.dry_run && !self.json;
+        let mut each = |outcome: FileOutcome<'_>| match outcome {
+            FileOutcome::Put(local) if lists => {
                 let _ = writeln!(io::stdout(), "{} {}", local.bytes, local.to);
             }
             FileOutcome::Failed(error) => complain(error),
@@ -150,47 +110,28 @@ impl Push {
     }
 
     fn print(&self, uploaded: &Uploaded) -> Result<(), CliError> {
-        if let Some(commit) = &uploaded.commit {
+        let Uploaded { commit, commits, files, unchanged, ignored, failed, .. } = uploaded;
+        let Uploaded { logical_bytes, new_bytes, sent_bytes, elapsed, .. } = uploaded;
+        let saved_percent = transfer::saved_percent(*logical_bytes, *new_bytes);
+        let seconds = elapsed.as_secs_f64();
+        if self.json {
+            let totals = json!({
+                "repo": self.to.repo.to_string(), "revision": self.to.revision(), "commit": commit, "commits": commits,
+                "files": files, "unchanged": unchanged, "ignored": ignored, "failed": failed,
+                "logical_bytes": logical_bytes, "new_bytes": new_bytes, "sent_bytes": sent_bytes,
+                "saved_percent": saved_percent, "seconds": seconds,
+            });
+            return print_json(&mut io::stdout(), &totals);
+        }
+        if let Some(commit) = commit {
             writeln!(io::stdout(), "{}", commit.oid)?;
         }
-        let more = [
-            (uploaded.unchanged, "unchanged"),
-            (uploaded.ignored, "ignored by the repository"),
-            (uploaded.failed, "failed"),
-        ];
-        let more: String = more
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!(", {count} {what}"))
-            .collect();
-        complain(&format_args!(
-            "{} files{more}, {}: {} new, {} sent, saved {} %; {:.1} s",
-            uploaded.files,
-            BinaryBytes(uploaded.logical_bytes),
-            BinaryBytes(uploaded.new_bytes),
-            BinaryBytes(uploaded.sent_bytes),
-            transfer::saved_percent(uploaded.logical_bytes, uploaded.new_bytes),
-            uploaded.elapsed.as_secs_f64(),
-        ));
+        let more = [(unchanged, "unchanged"), (ignored, "ignored by the repository"), (failed, "failed")];
+        let more = more.iter().filter(|(count, _)| **count > 0);
+        let more: String = more.map(|(count, what)| format!(", {count} {what}")).collect();
+        let [all, new, sent] = [*logical_bytes, *new_bytes, *sent_bytes].map(BinaryBytes);
+        let saved = format!("{new} new, {sent} sent, saved {saved_percent} %");
+        complain(&format_args!("{files} files{more}, {all}: {saved}; {seconds:.1} s"));
         Ok(())
-    }
-
-    fn print_json(&self, uploaded: &Uploaded) -> Result<(), CliError> {
-        let totals = Totals {
-            repo: self.to.repo.to_string(),
-            revision: self.to.revision(),
-            commit: uploaded.commit.as_ref(),
-            commits: uploaded.commits,
-            files: uploaded.files,
-            unchanged: uploaded.unchanged,
-            ignored: uploaded.ignored,
-            failed: uploaded.failed,
-            logical_bytes: uploaded.logical_bytes,
-            new_bytes: uploaded.new_bytes,
-            sent_bytes: uploaded.sent_bytes,
-            saved_percent: transfer::saved_percent(uploaded.logical_bytes, uploaded.new_bytes),
-            seconds: uploaded.elapsed.as_secs_f64(),
-        };
-        Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?)
     }
 }

@@ -1,6 +1,5 @@
 //! `drystone rebuild`: a lost catalog, made again from the objects.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -8,7 +7,7 @@ use serde_json::json;
 use store::upkeep::{RebuildProgress, Rebuilt};
 
 use super::store_args::{StoreArgs, with_spinner};
-use crate::output::CliError;
+use crate::output::{CliError, exit_code, print_result};
 
 /// Make a lost catalog again, from the objects alone
 ///
@@ -37,25 +36,19 @@ impl Rebuild {
             },
             || format!("{} objects", progress.objects()),
         )?;
-        let mut out = io::stdout().lock();
         let Rebuilt { xorbs, shards, files, lost_files, repos, commits, skipped } = &rebuilt;
-        if self.json {
-            let value = json!({
-                "xorbs": xorbs, "shards": shards, "files": files, "lost_files": lost_files, "repositories": repos,
-                "commits": commits, "skipped": skipped,
-            });
-            writeln!(out, "{value}")?;
-        } else {
-            writeln!(
-                out,
-                "{repos} repositories with {commits} commits, {files} files in {xorbs} xorbs, {shards} shards"
-            )?;
-            if *lost_files > 0 {
-                let (namespace, repo) = store::upkeep::LOST;
-                writeln!(out, "{lost_files} files that no commit leads to are kept as {namespace}/{repo}")?;
-            }
-            skipped.iter().try_for_each(|skipped| writeln!(out, "not used: {skipped}"))?;
+        let value = json!({
+            "xorbs": xorbs, "shards": shards, "files": files, "lost_files": lost_files, "repositories": repos,
+            "commits": commits, "skipped": skipped,
+        });
+        let contents = format!("{files} files in {xorbs} xorbs, {shards} shards");
+        let mut lines = vec![format!("{repos} repositories with {commits} commits, {contents}")];
+        if *lost_files > 0 {
+            let (namespace, repo) = store::upkeep::LOST;
+            lines.push(format!("{lost_files} files that no commit refers to are kept as {namespace}/{repo}"));
         }
-        Ok(if skipped.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        lines.extend(skipped.iter().map(|skipped| format!("not used: {skipped}")));
+        print_result(self.json, &value, lines)?;
+        Ok(exit_code(skipped.is_empty()))
     }
 }

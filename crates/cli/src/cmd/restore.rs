@@ -1,6 +1,6 @@
-//! `drystone restore`: a backup becomes a store again.
+//! `drystone restore`: turns a backup into a store.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,9 +11,10 @@ use store::Objects;
 use store::upkeep::{BackupProgress, CatalogTarget, RestoreTarget, Restored, restore};
 
 use super::backup::folder::{self, BackupFolder, Manifest};
-use super::backup::{show_leftovers, shown};
-use super::store_args::{StoreArgs, human, now_s, with_spinner};
-use crate::output::CliError;
+use super::backup::progress_line;
+use super::store_args::{StoreArgs, human, leftover_lines, with_spinner};
+use crate::clock::now_s;
+use crate::output::{CliError, exit_code, fail, print_result};
 
 /// Restore a backup to an empty data directory, or to an empty bucket and database
 ///
@@ -55,34 +56,29 @@ impl Restore {
             && file.exists()
         {
             if !is_resumed {
-                let message = format!("{} is there already: name a catalog that is not", file.display());
-                return Err(CliError::Message(message));
+                return fail(format!("{} is there already: name a catalog that is not", file.display()));
             }
             // The catalog comes last: it was whole before the run was cut.
             folder::end(&partial)?;
-            return self.show(&config, &manifest, &Restored::default());
+            return self.print(&config, &manifest, &Restored::default());
         }
         let from = backup.objects_to_read(&manifest.objects)?;
         let progress = BackupProgress::default();
         let restored = with_spinner(
             async {
                 if let (false, CatalogTarget::Postgres { url, .. }) = (is_resumed, &catalog)
-                    && store::Catalog::exists(url).await.map_err(CliError::message)?
+                    && store::Catalog::exists(url).await?
                 {
-                    return Err(CliError::Message(
-                        "the database is not empty: restore to an empty one".to_owned(),
-                    ));
+                    return fail("the database is not empty: restore to an empty one");
                 }
-                let failed = |error| CliError::Io(config.data.display().to_string(), error);
+                let failed = |error| CliError::io(&config.data, error);
                 folder::make_private(&config.data).map_err(failed)?;
                 let objects = match &config.objects {
-                    Some(url) => server::house::open_objects(url.expose()).map_err(CliError::message)?,
-                    None => Objects::local(&config.data.join("objects")).map_err(CliError::message)?,
+                    Some(url) => server::house::open_objects(url.expose())?,
+                    None => Objects::local(&config.data.join("objects"))?,
                 };
-                if !is_resumed && !objects.is_empty().await.map_err(CliError::message)? {
-                    return Err(CliError::Message(
-                        "the object store is not empty: restore to an empty one".to_owned(),
-                    ));
+                if !is_resumed && !objects.is_empty().await? {
+                    return fail("the object store is not empty: restore to an empty one");
                 }
                 let interrupted_s = folder::begin(&partial, now_s())?;
                 folder::copy_key(&backup.key(), &config.data.join(folder::KEY_FILE))?;
@@ -90,36 +86,32 @@ impl Restore {
                 let target = RestoreTarget { objects, catalog, catalog_sha256, interrupted_s };
                 restore(&from, &backup.catalog(), &target, now_s, &progress).await.map_err(CliError::message)
             },
-            || shown(&progress),
+            || progress_line(&progress),
         )?;
         folder::end(&partial)?;
-        self.show(&config, &manifest, &restored)
+        self.print(&config, &manifest, &restored)
     }
 
-    fn show(
+    fn print(
         &self,
         config: &ServeConfig,
         manifest: &Manifest,
         restored: &Restored,
     ) -> Result<ExitCode, CliError> {
         let Restored { objects, bytes, known, needed, damaged, leftovers } = restored;
-        let mut out = io::stdout().lock();
-        if self.json {
-            let value = json!({
-                "snapshot_s": manifest.snapshot_s, "objects": objects, "bytes": bytes, "known": known,
-                "needed": needed, "damaged": damaged, "leftovers": leftovers,
-            });
-            writeln!(out, "{value}")?;
-        } else {
-            show_leftovers(&mut out, leftovers)?;
-            match objects + known {
-                0 => writeln!(out, "everything was restored before")?,
-                all => writeln!(out, "restored {all} objects ({}) and the catalog", human(*bytes))?,
-            }
-            damaged.iter().try_for_each(|damaged| writeln!(out, "not in the backup: {damaged}"))?;
-            writeln!(out, "start it with: drystone serve --data {}", config.data.display())?;
-        }
-        Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        let value = json!({
+            "snapshot_s": manifest.snapshot_s, "objects": objects, "bytes": bytes, "known": known,
+            "needed": needed, "damaged": damaged, "leftovers": leftovers,
+        });
+        let mut lines: Vec<_> = leftover_lines(leftovers).collect();
+        lines.push(match objects + known {
+            0 => "everything was restored before".to_owned(),
+            all => format!("restored {all} objects ({}) and the catalog", human(*bytes)),
+        });
+        lines.extend(damaged.iter().map(|damaged| format!("not in the backup: {damaged}")));
+        lines.push(format!("start it with: drystone serve --data {}", config.data.display()));
+        print_result(self.json, &value, lines)?;
+        Ok(exit_code(damaged.is_empty()))
     }
 }
 
@@ -128,13 +120,11 @@ fn catalog_target(config: &ServeConfig) -> Result<CatalogTarget, CliError> {
     let Some(url) = &config.catalog else { return Ok(CatalogTarget::File(file)) };
     let url = url.expose();
     match url.split(':').next() {
-        Some("sqlite") => {
-            Ok(CatalogTarget::File(store::upkeep::sqlite_file(url).map_err(CliError::message)?))
-        }
+        Some("sqlite") => Ok(CatalogTarget::File(store::upkeep::sqlite_file(url)?)),
         Some("postgres" | "postgresql") => {
             Ok(CatalogTarget::Postgres { url: url.clone(), draft: file.with_extension("restoring") })
         }
-        _ => Err(CliError::Message("a catalog should be sqlite:… or postgres:…".to_owned())),
+        _ => fail("a catalog should be sqlite:… or postgres:…"),
     }
 }
 
@@ -146,11 +136,10 @@ fn expect_empty(folder: &Path) -> Result<(), CliError> {
             Ok(entry) if entry.file_type().is_dir() || entry.file_name() == ".lock" => {}
             Ok(entry) if entry.depth() == 1 && entry.file_name() == PARTIAL_DRAFT => {}
             Ok(_) => {
-                let message = format!("{} is not empty: restore to an empty directory", folder.display());
-                return Err(CliError::Message(message));
+                return fail(format!("{} is not empty: restore to an empty directory", folder.display()));
             }
             Err(error) if error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) => {}
-            Err(error) => return Err(CliError::message(error)),
+            Err(error) => return fail(error),
         }
     }
     Ok(())

@@ -1,13 +1,12 @@
 //! `drystone rm`: files and folders out of a repository.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
-use client::hub::{Commit, Committed, Hub, RepoPath};
-use serde::Serialize;
+use client::hub::{Commit, Hub, RepoPath};
+use serde_json::json;
 
-use crate::output::CliError;
+use crate::output::{CliError, block_on, fail, print_result};
 use crate::remote::HubArgs;
 
 /// Delete files of a repository, in one commit
@@ -29,7 +28,7 @@ pub(crate) struct Rm {
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
 
-    /// Tell what would be deleted, and change nothing
+    /// List what would be deleted, without changing anything
     #[arg(long)]
     dry_run: bool,
 
@@ -41,17 +40,10 @@ pub(crate) struct Rm {
     hub: HubArgs,
 }
 
-#[derive(Serialize)]
-struct Report<'a> {
-    commit: Option<Committed>,
-    deleted: Vec<&'a str>,
-}
-
 impl Rm {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let hub = self.hub.hub()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.delete(&hub)).map(|()| ExitCode::SUCCESS)
+        block_on(self.delete(&hub)).map(|()| ExitCode::SUCCESS)
     }
 
     async fn delete(&self, hub: &Hub) -> Result<(), CliError> {
@@ -61,7 +53,7 @@ impl Rm {
             if (&place.repo, place.revision()) != (&first.repo, first.revision()) {
                 let message =
                     format!("{place}: a commit is to one repository; delete from {first} by itself");
-                return Err(CliError::Message(message));
+                return fail(message);
             }
             let path = place.path.as_deref().map(|path| path.trim_end_matches('/'));
             paths.push(
@@ -77,16 +69,12 @@ impl Rm {
         for path in &paths {
             match there.iter().find(|entry| entry.path == *path) {
                 Some(entry) if entry.is_folder && !self.recursive => {
-                    return Err(CliError::Message(format!(
-                        "{repo}:{path}: is a folder; --recursive deletes it"
-                    )));
+                    return fail(format!("{repo}:{path}: is a folder; --recursive deletes it"));
                 }
                 Some(entry) if entry.is_folder => commit.delete_folder(path),
                 Some(_) => commit.delete(path),
                 None => {
-                    return Err(CliError::Message(format!(
-                        "{repo}: no file or folder {path:?} at {revision}"
-                    )));
+                    return fail(format!("{repo}: no file or folder {path:?} at {revision}"));
                 }
             }
         }
@@ -94,14 +82,10 @@ impl Rm {
             true => None,
             false => Some(hub.commit(repo, revision, commit).await?),
         };
-        let mut out = io::stdout();
-        match (self.json, commit) {
-            (true, commit) => {
-                writeln!(out, "{}", serde_json::to_string(&Report { commit, deleted: paths })?)?;
-            }
-            (false, Some(commit)) => writeln!(out, "{}", commit.oid)?,
-            (false, None) => paths.iter().try_for_each(|path| writeln!(out, "{path}"))?,
-        }
-        Ok(())
+        let lines = match &commit {
+            Some(commit) => vec![commit.oid.to_string()],
+            None => paths.iter().map(ToString::to_string).collect(),
+        };
+        print_result(self.json, &json!({"commit": commit, "deleted": paths}), lines)
     }
 }

@@ -12,7 +12,7 @@ use server::{AppState, DataUrls, House, Layers, Metrics, ServeConfig, Tls};
 use tokio::net::TcpListener;
 
 use super::store_args::layers;
-use crate::output::{CliError, complain};
+use crate::output::{CliError, block_on, complain};
 
 /// Serve the XET protocol, by default from a folder
 ///
@@ -59,10 +59,9 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let config = ServeConfig::load(&self.layers()?).map_err(CliError::message)?;
+        let config = ServeConfig::load(&self.layers()?)?;
         server::logs::start(config.log_format, config.log_level);
-        let runtime = tokio::runtime::Runtime::new();
-        runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?.block_on(run(config))
+        block_on(run(config))
     }
 
     /// Settings from the file, the environment and the flags.
@@ -81,17 +80,15 @@ impl Serve {
 }
 
 async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
-    let house = House::new(&config.data);
-    let OpenStore { objects, catalog, .. } =
-        house.open_parts(&config, Opening::Create).await.map_err(CliError::message)?;
-    let keys = house.shared_keys(&config, &catalog).await.map_err(CliError::message)?;
+    let data_dir = House::new(&config.data);
+    let OpenStore { objects, catalog, .. } = data_dir.open_parts(&config, Opening::Create).await?;
+    let keys = data_dir.shared_keys(&config, &catalog).await?;
     let store = House::store(&config, &keys, objects, catalog);
-    let mut drafts = store.upkeep().remove_drafts().await.map_err(CliError::message)?;
-    drafts.append(&mut house.remove_leftovers().unwrap_or_default());
+    let mut drafts = store.upkeep().remove_drafts().await?;
+    drafts.append(&mut data_dir.remove_leftovers().unwrap_or_default());
     store.content().compute_digests_early();
-    let is_first =
-        house.admit_admin(&config, &keys, &store, super::token::now_s()).await.map_err(CliError::message)?;
-    let data_urls = DataUrls::choose(&config, &store).await.map_err(CliError::message)?;
+    let is_first = data_dir.admit_admin(&config, &keys, &store, crate::clock::now_s()).await?;
+    let data_urls = DataUrls::choose(&config, &store).await?;
     let tls = config.tls().as_ref().map(Tls::open).transpose().map_err(CliError::message)?;
     let listen = config.listen;
     let at = |error| CliError::Io(listen.to_string(), error);
@@ -121,7 +118,7 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
         )?;
     }
     if is_first {
-        writeln!(out, "the admin token is in {}", house.admin_token_file().display())?;
+        writeln!(out, "the admin token is in {}", data_dir.admin_token_file().display())?;
     }
     if auth {
         let data = data.display();

@@ -13,11 +13,11 @@ use xet::compress::Policy;
 use xet::shard::{Form, LookupTables, ShardBuilder, StoredOptions};
 use xet::{HashKey, ShardHash};
 
-use super::inspect::{describe_shard, print_json};
+use super::inspect::describe_shard;
 use super::xorb::FooterChoice;
 use crate::describe::shard::{ShardDescription, parse_key};
 use crate::files::{leads_to_stdout, read_shard, write_whole};
-use crate::output::CliError;
+use crate::output::{CliError, fail, print_json_pretty};
 use packing::Packing;
 
 /// Make a shard, or take one apart
@@ -35,7 +35,7 @@ enum Verb {
 
 /// Describe files, and the xorbs their chunks go into, in a shard
 ///
-/// Chunks that come again are stored once. With --xorbs the xorbs are written too: together they are what an upload sends. Prints the
+/// Repeated chunks are stored once. With --xorbs the xorbs are written too: together they are what an upload sends. Prints the
 /// shard hash.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone shard build -o up.shard --xorbs xorbs/ model.safetensors\n  \
@@ -178,7 +178,7 @@ impl Build {
                 let text =
                     "its chunk hashes are keyed, and only a footer can say so: it cannot become an upload";
                 let from = self.from.as_deref().unwrap_or(Path::new("-"));
-                return Err(CliError::Message(format!("{}: {text}", from.display())));
+                return fail(format!("{}: {text}", from.display()));
             }
             (Some(FormChoice::Upload), _) => Form::Upload,
             (None, Form::Upload) if !self.needs_footer() => Form::Upload,
@@ -213,7 +213,7 @@ impl Dump {
     fn run(self) -> Result<ExitCode, CliError> {
         let description = describe_shard(&self.shard, &read_shard(&self.shard)?)?;
         let mut out = BufWriter::new(io::stdout());
-        print_json(&mut out, &description)?;
+        print_json_pretty(&mut out, &description)?;
         out.flush()?;
         Ok(ExitCode::SUCCESS)
     }

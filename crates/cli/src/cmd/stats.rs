@@ -1,6 +1,5 @@
-//! `drystone stats`: what a store holds, what it saves, and what could go.
+//! `drystone stats`: what a store holds, what deduplication saves, and what could be freed.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,7 +8,7 @@ use store::Scope;
 use store::upkeep::{SweepOptions, SweepProgress};
 
 use super::store_args::{StoreArgs, human, with_spinner};
-use crate::output::CliError;
+use crate::output::{CliError, print_result};
 
 /// Show what a store holds: files, bytes, what deduplication saves, the largest repositories, what could be freed
 #[derive(Debug, Args)]
@@ -39,60 +38,46 @@ impl Stats {
         let (counts, logical, top, estimate, quotas) = with_spinner(
             async {
                 let store = self.place.open().await?;
-                let counts = store.upkeep().counts().await.map_err(CliError::message)?;
-                let top = store.upkeep().top_repos(self.top).await.map_err(CliError::message)?;
+                let counts = store.upkeep().counts().await?;
+                let top = store.upkeep().top_repos(self.top).await?;
                 let options = SweepOptions::default();
-                let estimate =
-                    store.upkeep().estimate_sweep(&options, &progress).await.map_err(CliError::message)?;
-                let logical = store.upkeep().logical_bytes().await.map_err(CliError::message)?;
-                let quotas = store.content().quota_usage().await.map_err(CliError::message)?;
+                let estimate = store.upkeep().estimate_sweep(&options, &progress).await?;
+                let logical = store.upkeep().logical_bytes().await?;
+                let quotas = store.content().quota_usage().await?;
                 Ok((counts, logical, top, estimate, quotas))
             },
-            || format!("{} looked at", progress.now().1),
+            || format!("{} examined", progress.now().1),
         )?;
-        // What repositories say they have, against what is stored for it.
         let ratio = logical as f64 / counts.object_bytes.max(1) as f64;
         let reclaimable = estimate.xorb_bytes + estimate.orphan_bytes;
         let quotas: Vec<_> =
             quotas.iter().map(|(row, usage)| server::http::quota_json(row, *usage)).collect();
-        let mut out = io::stdout().lock();
-        if self.json {
-            let repos: Vec<_> = top
-                .iter()
-                .map(|(scope, files, bytes)| json!({"repository": name_of(scope), "files": files, "bytes": bytes}))
-                .collect();
-            let value = json!({
-                "files": counts.files, "file_bytes": counts.file_bytes, "repository_files": counts.repo_files,
-                "repository_bytes": logical, "xorbs": counts.xorbs, "stored_bytes": counts.object_bytes,
-                "raw_bytes": counts.raw_bytes, "shards": counts.shards, "dedup_chunks": counts.dedup,
-                "dedup_ratio": ratio, "reclaimable_bytes": reclaimable, "top": repos, "quotas": quotas,
-            });
-            writeln!(out, "{value}")?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        writeln!(out, "files         {} in repositories, {} distinct", counts.repo_files, counts.files)?;
-        writeln!(
-            out,
-            "bytes         {} in repositories, {} distinct",
-            human(logical),
-            human(counts.file_bytes)
-        )?;
-        writeln!(
-            out,
-            "stored        {} in {} xorbs ({} raw)",
-            human(counts.object_bytes),
-            counts.xorbs,
-            human(counts.raw_bytes)
-        )?;
-        writeln!(out, "dedup ratio   {ratio:.2} (bytes in repositories for each byte stored)")?;
-        writeln!(out, "reclaimable   {}", human(reclaimable))?;
-        for (scope, files, bytes) in top {
-            let repo = name_of(&scope);
-            writeln!(out, "{:>12}  {files:>8} files  {repo}", human(bytes))?;
-        }
-        for quota in quotas.iter().filter_map(super::admin::quota_text) {
-            writeln!(out, "quota         {quota}")?;
-        }
+        let repos: Vec<_> = top
+            .iter()
+            .map(
+                |(scope, files, bytes)| json!({"repository": name_of(scope), "files": files, "bytes": bytes}),
+            )
+            .collect();
+        let value = json!({
+            "files": counts.files, "file_bytes": counts.file_bytes, "repository_files": counts.repo_files,
+            "repository_bytes": logical, "xorbs": counts.xorbs, "stored_bytes": counts.object_bytes,
+            "raw_bytes": counts.raw_bytes, "shards": counts.shards, "dedup_chunks": counts.dedup,
+            "dedup_ratio": ratio, "reclaimable_bytes": reclaimable, "top": repos, "quotas": quotas,
+        });
+        let (file_bytes, raw_bytes) = (human(counts.file_bytes), human(counts.raw_bytes));
+        let stored = human(counts.object_bytes);
+        let mut lines = vec![
+            format!("files         {} in repositories, {} distinct", counts.repo_files, counts.files),
+            format!("bytes         {} in repositories, {file_bytes} distinct", human(logical)),
+            format!("stored        {stored} in {} xorbs ({raw_bytes} raw)", counts.xorbs),
+            format!("dedup ratio   {ratio:.2} (bytes in repositories for each byte stored)"),
+            format!("reclaimable   {}", human(reclaimable)),
+        ];
+        let top = top.iter().map(|(scope, files, bytes)| (human(*bytes), files, name_of(scope)));
+        lines.extend(top.map(|(bytes, files, repo)| format!("{bytes:>12}  {files:>8} files  {repo}")));
+        let quotas = quotas.iter().filter_map(super::admin::quota_text);
+        lines.extend(quotas.map(|quota| format!("quota         {quota}")));
+        print_result(self.json, &value, lines)?;
         Ok(ExitCode::SUCCESS)
     }
 }

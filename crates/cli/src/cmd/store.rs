@@ -1,6 +1,5 @@
 //! `drystone store`: the objects of a store as a whole.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -8,7 +7,7 @@ use serde_json::json;
 use store::upkeep::{Copied, CopyOptions, CopyProgress, MigrateProgress, Migrated, copy, migrate};
 
 use super::store_args::{human, with_spinner};
-use crate::output::CliError;
+use crate::output::{CliError, exit_code, print_result};
 
 /// Copy the objects of a store, move its catalog
 #[derive(Debug, Args)]
@@ -23,7 +22,7 @@ enum Verb {
     Migrate(Migrate),
 }
 
-/// Copy what another store does not have yet, folder or bucket, beside running servers
+/// Copy the objects that another store, directory or bucket, does not have yet, beside running servers
 ///
 /// Every object is checked where it arrives; one that is damaged is named and not copied. The catalog is not copied: `drystone backup` copies both,
 /// in the right order.
@@ -33,15 +32,15 @@ enum Verb {
                         drystone store copy s3://bucket/prefix file:///mnt/copy --dry-run"
 )]
 struct Copy {
-    /// From where, such as `file:///srv/drystone/objects`
+    /// Source, such as `file:///srv/drystone/objects`
     #[arg(value_name = "FROM")]
     from: String,
 
-    /// To where, such as `s3://bucket/prefix`
+    /// Target, such as `s3://bucket/prefix`
     #[arg(value_name = "TO")]
     to: String,
 
-    /// Only say what would be copied
+    /// Only print what would be copied
     #[arg(long)]
     dry_run: bool,
 
@@ -77,7 +76,7 @@ struct Migrate {
     #[arg(long, value_name = "URL")]
     to: String,
 
-    /// Copy everything, then let go of it: shows that it would work
+    /// Copy everything, then discard the copy: proves that it would work
     #[arg(long)]
     dry_run: bool,
 
@@ -92,17 +91,11 @@ impl Migrate {
         let work =
             async { migrate(&self.from, &self.to, self.dry_run, &progress).await.map_err(CliError::message) };
         let Migrated { tables } = with_spinner(work, || format!("{} rows", progress.rows()))?;
-        let mut out = io::stdout().lock();
-        if self.json {
-            let tables: serde_json::Map<_, _> =
-                tables.into_iter().map(|(name, rows)| (name, json!(rows))).collect();
-            writeln!(out, "{}", json!({"rows": tables, "dry_run": self.dry_run}))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        for (name, rows) in tables {
-            writeln!(out, "{rows:>12}  {name}")?;
-        }
-        writeln!(out, "{}", if self.dry_run { "would be migrated" } else { "migrated" })?;
+        let by_name: serde_json::Map<_, _> =
+            tables.iter().map(|(name, rows)| (name.to_string(), json!(rows))).collect();
+        let mut lines: Vec<_> = tables.iter().map(|(name, rows)| format!("{rows:>12}  {name}")).collect();
+        lines.push(if self.dry_run { "would be migrated" } else { "migrated" }.to_owned());
+        print_result(self.json, &json!({"rows": by_name, "dry_run": self.dry_run}), lines)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -116,16 +109,16 @@ impl Copy {
         };
         let copied = with_spinner(
             async {
-                let from = server::house::open_existing_objects(&self.from).map_err(CliError::message)?;
+                let from = server::house::open_existing_objects(&self.from)?;
                 let to = match server::house::open_existing_objects(&self.to) {
                     // Nothing is created to see what would be copied.
                     Err(error) if self.dry_run && error.kind() == store::ErrorKind::NotFound => {
-                        store::Objects::open("memory:///", []).map_err(CliError::message)?
+                        store::Objects::open("memory:///", [])?
                     }
                     Err(error) if error.kind() == store::ErrorKind::NotFound => {
-                        server::house::open_objects(&self.to).map_err(CliError::message)?
+                        server::house::open_objects(&self.to)?
                     }
-                    to => to.map_err(CliError::message)?,
+                    to => to?,
                 };
                 let options = CopyOptions { dry_run: self.dry_run, ..CopyOptions::default() };
                 copy(&from, &to, options, &progress).await.map_err(CliError::message)
@@ -133,15 +126,11 @@ impl Copy {
             now,
         )?;
         let Copied { objects, bytes, known, damaged } = &copied;
-        let mut out = io::stdout().lock();
-        if self.json {
-            let value = json!({"objects": objects, "bytes": bytes, "known": known, "damaged": damaged});
-            writeln!(out, "{value}")?;
-        } else {
-            let verb = if self.dry_run { "would copy" } else { "copied" };
-            writeln!(out, "{verb} {objects} objects ({}); {known} were there", human(*bytes))?;
-            damaged.iter().try_for_each(|damaged| writeln!(out, "damaged: {damaged}"))?;
-        }
-        Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        let value = json!({"objects": objects, "bytes": bytes, "known": known, "damaged": damaged});
+        let verb = if self.dry_run { "would copy" } else { "copied" };
+        let mut lines = vec![format!("{verb} {objects} objects ({}); {known} were there", human(*bytes))];
+        lines.extend(damaged.iter().map(|damaged| format!("damaged: {damaged}")));
+        print_result(self.json, &value, lines)?;
+        Ok(exit_code(damaged.is_empty()))
     }
 }

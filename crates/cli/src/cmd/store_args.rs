@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,7 +14,7 @@ use server::{House, Key, KeyRing, Layers, ServeConfig};
 use store::audit::Actor;
 use store::{Catalog, Store};
 
-use crate::output::CliError;
+use crate::output::{CliError, block_on};
 
 /// The store. Flags take precedence over the environment, the environment over the configuration file.
 #[derive(Debug, Clone, Args)]
@@ -77,7 +77,7 @@ pub(super) fn layers(file: Option<&Path>, flags: &[(&str, &Option<String>)]) -> 
             .any(|name| variable(name).is_some());
     let mut layers = Layers::new();
     if let Some((path, text)) = settings_file(named.as_deref(), names_store, Path::new(SYSTEM_FILE))? {
-        layers = layers.with_file(&path.display().to_string(), &text).map_err(CliError::message)?;
+        layers = layers.with_file(&path.display().to_string(), &text)?;
     }
     // Variables that are not text cannot be ours.
     let variables = std::env::vars_os()
@@ -119,9 +119,7 @@ pub(super) fn with_spinner<T>(
     work: impl Future<Output = Result<T, CliError>>,
     now: impl Fn() -> String,
 ) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
-    runtime.block_on(async {
+    block_on(async {
         let work = store::audit::by(local_operator(), work);
         let show = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -150,6 +148,11 @@ pub(super) fn local_operator() -> Actor {
     Actor::named(format!("operator (command line){user}"))
 }
 
+/// Lines that name the files of killed processes that were removed.
+pub(super) fn leftover_lines(removed: &[String]) -> impl Iterator<Item = String> {
+    removed.iter().map(|left| format!("removed {left}, left by a process that was killed"))
+}
+
 /// Formats a number of bytes: `1.50 MiB`.
 pub(super) fn human(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
@@ -163,10 +166,6 @@ pub(super) fn seconds(text: &str) -> Result<u64, String> {
     let number = digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let seconds = number.and_then(|number| number.checked_mul(factor));
     seconds.ok_or_else(|| "expected a time such as 22d, 36h or 90s".to_owned())
-}
-
-pub(super) fn now_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

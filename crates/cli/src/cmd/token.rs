@@ -1,22 +1,22 @@
-//! `drystone token`: the tokens of a server, beside it or without it.
+//! `drystone token`: tokens of a server, whether it runs or not.
 
 mod create;
 mod list;
 mod revoke;
 
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
+use serde_json::{Value, json};
 use store::hub::{Bound, TokenRow};
 
-use super::store_args::StoreArgs;
-use crate::output::CliError;
+use super::store_args::{StoreArgs, local_operator};
+use crate::clock::now_s;
+use crate::output::{CliError, block_on, without_nulls};
 
 pub(crate) use create::parse_repo;
 
-/// Make, list and revoke the tokens of a server
+/// Create, list and revoke the tokens of a server
 ///
 /// Tokens are in the server's catalog, as a hash. What is done here holds for a running server within a few seconds.
 #[derive(Debug, Args)]
@@ -42,45 +42,22 @@ impl Token {
     }
 }
 
-/// A token as JSON: everything but what it is known by.
-#[derive(Debug, Serialize)]
-struct Shown<'a> {
-    id: &'a str,
-    label: &'a str,
-    subject: &'a str,
-    scope: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    repo: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<&'a str>,
-    state: &'static str,
-    created_s: u64,
-    expires_s: Option<u64>,
-    used_s: Option<u64>,
-    revoked_s: Option<u64>,
-}
-
-impl<'a> Shown<'a> {
-    fn new(row: &'a TokenRow, now_s: u64) -> Self {
-        let (repo, namespace) = match &row.bound {
-            Bound::Everywhere => (None, None),
-            Bound::Namespace(namespace) => (None, Some(namespace.as_str())),
-            Bound::Repo(scope) => (Some(repo_text(scope)), None),
-        };
-        Self {
-            id: &row.id,
-            label: &row.label,
-            subject: &row.subject,
-            scope: row.rights.as_str(),
-            repo,
-            namespace,
-            state: state_of(row, now_s),
-            created_s: row.created_s,
-            expires_s: row.expires_s,
-            used_s: row.used_s,
-            revoked_s: row.revoked_s,
-        }
+/// A token as JSON, without its secret.
+fn token_json(row: &TokenRow) -> Value {
+    let (repo, namespace) = match &row.bound {
+        Bound::Everywhere => (None, None),
+        Bound::Namespace(namespace) => (None, Some(namespace.as_str())),
+        Bound::Repo(scope) => (Some(repo_text(scope)), None),
+    };
+    let mut value = without_nulls(json!({
+        "id": row.id, "label": row.label, "subject": row.subject, "scope": row.rights.as_str(), "repo": repo,
+        "namespace": namespace, "state": state_of(row, now_s()), "created_s": row.created_s,
+    }));
+    for (name, time_s) in [("expires_s", row.expires_s), ("used_s", row.used_s), ("revoked_s", row.revoked_s)]
+    {
+        value[name] = json!(time_s);
     }
+    value
 }
 
 fn state_of(row: &TokenRow, now_s: u64) -> &'static str {
@@ -99,14 +76,7 @@ pub(super) fn repo_text(scope: &store::Scope) -> String {
     }
 }
 
-/// Runs something that waits.
-fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::Io("threads".to_owned(), error))?;
-    runtime.block_on(store::audit::by(super::store_args::local_operator(), work))
-}
-
-/// Now, in Unix seconds.
-pub(super) fn now_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+/// Runs `work` on behalf of the local operator.
+fn run_as_operator<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    block_on(store::audit::by(local_operator(), work))
 }

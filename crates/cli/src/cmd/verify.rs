@@ -1,6 +1,6 @@
-//! `drystone verify`: is everything the catalog names there, and as it was stored?
+//! `drystone verify`: checks that every object of the catalog exists, unchanged.
 
-use std::io::{self, Write as _};
+use std::iter;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -8,12 +8,13 @@ use serde_json::json;
 use store::upkeep::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
 
 use super::backup::folder::SnapshotCopy;
-use super::store_args::{StoreArgs, human, now_s, seconds, with_spinner};
-use crate::output::CliError;
+use super::store_args::{StoreArgs, human, seconds, with_spinner};
+use crate::clock::now_s;
+use crate::output::{CliError, exit_code, fail, print_result};
 
-/// Check a store: quickly that every object is there, or deeply by reading all of them
+/// Check that every object of a store exists, or with --deep read them all
 ///
-/// Ends with 0 if everything is sound and with 1 if something is damaged, which it names, with the files and repositories it touches.
+/// Ends with 0 if everything is sound and with 1 if something is damaged, with the names of the affected files and repositories.
 /// Works beside running servers. `--data` may also be a backup, whose snapshot is checked too.
 #[derive(Debug, Args)]
 #[command(
@@ -28,11 +29,11 @@ pub(crate) struct Verify {
     #[arg(long)]
     deep: bool,
 
-    /// With --deep: leave out what was found sound within this time, such as 30d; what breaks off goes on so
+    /// With --deep: skip what was found sound within this time, such as 30d; also resumes an interrupted run
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     within: Option<u64>,
 
-    /// Go on where the last run was cut, or at the first damage it found
+    /// Resume where the last run was interrupted, or at the first damage it found
     #[arg(long)]
     resume: bool,
 
@@ -40,7 +41,7 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "MIB")]
     rate: Option<u64>,
 
-    /// Mark what is damaged: it is no longer offered, and the next upload of it heals it
+    /// Mark damaged objects: they are no longer offered, and the next upload repairs them
     #[arg(long)]
     repair: bool,
 
@@ -48,7 +49,7 @@ pub(crate) struct Verify {
     #[arg(long, requires = "repair")]
     allow_large_repair: bool,
 
-    /// With --repair: fetch what is damaged from this store, such as `s3://bucket/prefix` or `file:///copy`
+    /// With --repair: fetch damaged objects from this store, such as `s3://bucket/prefix` or `file:///copy`
     #[arg(long, value_name = "URL", requires = "repair")]
     from: Option<String>,
 
@@ -60,9 +61,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let repair = match (&self.from, self.repair) {
-            (Some(url), _) => {
-                Some(Repair::From(server::house::open_existing_objects(url).map_err(CliError::message)?))
-            }
+            (Some(url), _) => Some(Repair::From(server::house::open_existing_objects(url)?)),
             (None, true) => Some(Repair::Mark),
             (None, false) => None,
         };
@@ -76,8 +75,7 @@ impl Verify {
         };
         let snapshot = SnapshotCopy::of_backup(&self.place.config()?.data)?;
         if snapshot.is_some() && (self.resume || self.within.is_some()) {
-            let message = "a backup does not record what was verified: leave out --resume and --within";
-            return Err(CliError::Message(message.to_owned()));
+            return fail("a backup does not record what was verified: leave out --resume and --within");
         }
         let place = match &snapshot {
             Some(snapshot) => StoreArgs {
@@ -99,43 +97,36 @@ impl Verify {
             },
             now,
         )?;
-        self.show(&verified)
+        self.print(&verified)
     }
 
-    fn show(&self, verified: &Verified) -> Result<ExitCode, CliError> {
-        let mut out = io::stdout().lock();
-        for damage in &verified.damages {
-            let Damage { what, why, files, repos, mended } = damage;
+    fn print(&self, verified: &Verified) -> Result<ExitCode, CliError> {
+        let Verified { objects, bytes, damages, refused } = verified;
+        for Damage { what, why, files, repos, mended } in damages {
             let done = match mended {
                 Mended::No => "nothing was done",
-                Mended::Marked => "marked: the next upload heals it",
+                Mended::Marked => "marked: the next upload repairs it",
                 Mended::Restored => "restored",
                 Mended::Removed => "the claim is removed",
             };
-            if self.json {
-                let value =
-                    json!({"damaged": what, "why": why, "files": files, "repositories": repos, "done": done});
-                writeln!(out, "{value}")?;
-                continue;
-            }
-            writeln!(out, "{what}: {why} ({done})")?;
-            files.iter().try_for_each(|file| writeln!(out, "  file {file}"))?;
-            repos.iter().try_for_each(|repo| writeln!(out, "  repository {repo}"))?;
+            let value =
+                json!({"damaged": what, "why": why, "files": files, "repositories": repos, "done": done});
+            let files = files.iter().map(|file| format!("  file {file}"));
+            let repos = repos.iter().map(|repo| format!("  repository {repo}"));
+            print_result(
+                self.json,
+                &value,
+                iter::once(format!("{what}: {why} ({done})")).chain(files).chain(repos),
+            )?;
         }
-        let left = verified.damages.iter().filter(|damage| !is_done(damage.mended)).count();
-        let Verified { objects, bytes, damages, refused } = verified;
-        if self.json {
-            let value = json!({"objects": objects, "bytes": bytes, "damages": damages.len(), "left": left});
-            writeln!(out, "{value}")?;
-        } else {
-            let read = if self.deep { format!(", {} read", human(*bytes)) } else { String::new() };
-            writeln!(out, "{objects} objects{read}: {} damaged", damages.len())?;
+        let left = damages.iter().filter(|damage| !is_done(damage.mended)).count();
+        let value = json!({"objects": objects, "bytes": bytes, "damages": damages.len(), "left": left});
+        let read = if self.deep { format!(", {} read", human(*bytes)) } else { String::new() };
+        print_result(self.json, &value, [format!("{objects} objects{read}: {} damaged", damages.len())])?;
+        match refused {
+            Some(refused) => fail(refused),
+            None => Ok(exit_code(left == 0)),
         }
-        out.flush()?;
-        if let Some(refused) = refused {
-            return Err(CliError::Message(refused.clone()));
-        }
-        Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
 

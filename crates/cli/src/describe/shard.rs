@@ -3,25 +3,27 @@
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
-use xet::shard::record::{FILE_WITH_METADATA, FILE_WITH_VERIFICATION};
+use serde_json::{Value, json};
+use xet::shard::row::{FILE_WITH_METADATA, FILE_WITH_VERIFICATION};
 use xet::shard::{
-    ChunkEntry, FileEntry, Form, LookupTables, Shard, ShardBuilder, StoredOptions, TableEntry, Tables, Term,
-    XorbEntry,
+    ChunkEntry, FileEntry, Footer, Form, LookupTables, Shard, ShardBuilder, StoredOptions, TableEntry,
+    Tables, Term, XorbEntry,
 };
-use xet::{ChunkHash, FileHash, FormatError, Hash, HashKey, RangeHash, Sha256, XorbHash};
+use xet::{FileHash, FormatError, Hash, HashKey, RangeHash, Sha256, XorbHash};
 
 use super::{grouped, hex};
+use crate::output::CliError;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ShardDescription {
     pub(crate) kind: Kind,
     pub(crate) header: HeaderDescription,
     pub(crate) files: Vec<FileDescription>,
-    pub(crate) xorbs: Vec<XorbDescription>,
+    pub(crate) xorbs: Vec<XorbEntry>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tables: Option<TablesDescription>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) footer: Option<FooterDescription>,
+    pub(crate) footer: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -62,25 +64,6 @@ pub(crate) struct TermDescription {
     pub(crate) verification: Option<RangeHash>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct XorbDescription {
-    pub(crate) hash: XorbHash,
-    #[serde(default)]
-    pub(crate) flags: u32,
-    pub(crate) raw_bytes: u32,
-    pub(crate) stored_bytes: u32,
-    pub(crate) chunks: Vec<ChunkDescription>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ChunkDescription {
-    pub(crate) hash: ChunkHash,
-    pub(crate) raw_start: u32,
-    pub(crate) raw_bytes: u32,
-    #[serde(default)]
-    pub(crate) flags: u32,
-}
-
 /// Entries name the truncated hash (16 digits) and the record in its section, for chunks also the chunk in its xorb.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TablesDescription {
@@ -89,61 +72,49 @@ pub(crate) struct TablesDescription {
     pub(crate) chunks: Vec<(String, u32, u32)>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FooterDescription {
-    pub(crate) version: u64,
-    pub(crate) file_section_offset: u64,
-    pub(crate) xorb_section_offset: u64,
-    pub(crate) file_table_offset: u64,
-    pub(crate) file_table_entries: u64,
-    pub(crate) xorb_table_offset: u64,
-    pub(crate) xorb_table_entries: u64,
-    pub(crate) chunk_table_offset: u64,
-    pub(crate) chunk_table_entries: u64,
-    /// Plain hexadecimal of the 32 bytes.
-    pub(crate) chunk_hash_key: String,
-    pub(crate) created: u64,
-    pub(crate) expires: u64,
-    pub(crate) xorbs_stored_bytes: u64,
-    pub(crate) files_raw_bytes: u64,
-    pub(crate) xorbs_raw_bytes: u64,
-    pub(crate) footer_offset: u64,
+/// Fields of a footer that `shard build --from` reads.
+#[derive(Debug, Deserialize)]
+struct FooterInput {
+    chunk_hash_key: String,
+    created: u64,
+    expires: u64,
 }
 
 impl ShardDescription {
-    pub(crate) fn of(shard: &Shard) -> Self {
+    pub(crate) fn of(shard: Shard) -> Self {
         let footer_size = shard.header.footer_bytes;
         Self {
             kind: Kind::Shard,
             header: HeaderDescription { version: 2, footer_size },
             files: shard.files.iter().map(FileDescription::of).collect(),
-            xorbs: shard.xorbs.iter().map(XorbDescription::of).collect(),
+            xorbs: shard.xorbs,
             tables: shard.tables.as_ref().map(TablesDescription::of),
-            footer: shard.footer.as_ref().map(FooterDescription::of),
+            footer: shard.footer.as_ref().map(footer_json),
         }
     }
 
     /// Converts to a builder, and the form that was described.
-    pub(crate) fn into_builder(self) -> Result<(ShardBuilder, Form), FormatError> {
+    pub(crate) fn into_builder(self) -> Result<(ShardBuilder, Form), CliError> {
         let form = self.form()?;
         let mut builder = ShardBuilder::default();
         for file in self.files {
             builder.push_file(file.into_entry());
         }
         for xorb in self.xorbs {
-            builder.push_xorb(xorb.into_entry());
+            builder.push_xorb(xorb);
         }
         Ok((builder, form))
     }
 
-    fn form(&self) -> Result<Form, FormatError> {
+    fn form(&self) -> Result<Form, CliError> {
         let Some(footer) = &self.footer else { return Ok(Form::Upload) };
         let tables = self.tables.as_ref().map_or(LookupTables::NONE, |tables| LookupTables {
             files: !tables.files.is_empty(),
             xorbs: !tables.xorbs.is_empty(),
             chunks: !tables.chunks.is_empty(),
         });
-        let key = parse_key(&footer.chunk_hash_key)?;
+        let footer: FooterInput = serde_json::from_value(footer.clone()).map_err(CliError::message)?;
+        let key = parse_key(&footer.chunk_hash_key).map_err(CliError::message)?;
         Ok(Form::Stored(StoredOptions { tables, key, created_s: footer.created, expires_s: footer.expires }))
     }
 
@@ -155,7 +126,7 @@ impl ShardDescription {
         };
         writeln!(out, "shard   version {}, {form}", self.header.version)?;
         if let Some(footer) = &self.footer {
-            footer.print(out)?;
+            print_footer(footer, out)?;
         }
         writeln!(out, "files   {}", self.files.len())?;
         for file in &self.files {
@@ -187,7 +158,7 @@ impl ShardDescription {
                 xorb.chunks.len()
             )?;
             for (i, chunk) in xorb.chunks.iter().enumerate() {
-                let ChunkDescription { hash, raw_start, raw_bytes, flags } = chunk;
+                let ChunkEntry { hash, raw_start, raw_bytes, flags } = chunk;
                 write!(out, "{i:>7} {raw_start:>9} {raw_bytes:>7}  {hash}")?;
                 writeln!(out, "{}", if flags >> 31 == 1 { "  dedup" } else { "" })?;
             }
@@ -235,90 +206,56 @@ impl FileDescription {
     }
 }
 
-impl XorbDescription {
-    fn of(xorb: &XorbEntry) -> Self {
-        let chunk = |chunk: &ChunkEntry| {
-            let ChunkEntry { hash, raw_start, raw_bytes, flags } = *chunk;
-            ChunkDescription { hash, raw_start, raw_bytes, flags }
-        };
-        let XorbEntry { hash, flags, raw_bytes, stored_bytes, .. } = *xorb;
-        Self { hash, flags, raw_bytes, stored_bytes, chunks: xorb.chunks.iter().map(chunk).collect() }
-    }
-
-    fn into_entry(self) -> XorbEntry {
-        let chunk = |chunk: ChunkDescription| {
-            let ChunkDescription { hash, raw_start, raw_bytes, flags } = chunk;
-            ChunkEntry { hash, raw_start, raw_bytes, flags }
-        };
-        let Self { hash, flags, raw_bytes, stored_bytes, chunks } = self;
-        XorbEntry { hash, flags, raw_bytes, stored_bytes, chunks: chunks.into_iter().map(chunk).collect() }
-    }
-}
-
 impl TablesDescription {
     fn of(tables: &Tables) -> Self {
         let prefix = |prefix: u64| format!("{prefix:016x}");
-        let entry = |entry: &TableEntry| (prefix(entry.prefix), entry.record);
+        let entry = |entry: &TableEntry| (prefix(entry.prefix), entry.row);
         Self {
             files: tables.files.iter().map(entry).collect(),
             xorbs: tables.xorbs.iter().map(entry).collect(),
             chunks: tables
                 .chunks
                 .iter()
-                .map(|entry| (prefix(entry.prefix), entry.record, entry.chunk))
+                .map(|entry| (prefix(entry.prefix), entry.row, entry.chunk))
                 .collect(),
         }
     }
 }
 
-impl FooterDescription {
-    fn of(footer: &xet::shard::Footer) -> Self {
-        Self {
-            version: xet::shard::Footer::VERSION,
-            file_section_offset: footer.file_section_offset,
-            xorb_section_offset: footer.xorb_section_offset,
-            file_table_offset: footer.file_table_offset,
-            file_table_entries: footer.file_table_entries,
-            xorb_table_offset: footer.xorb_table_offset,
-            xorb_table_entries: footer.xorb_table_entries,
-            chunk_table_offset: footer.chunk_table_offset,
-            chunk_table_entries: footer.chunk_table_entries,
-            chunk_hash_key: hex(footer.key.as_bytes()),
-            created: footer.created_s,
-            expires: footer.expires_s,
-            xorbs_stored_bytes: footer.xorbs_stored_bytes,
-            files_raw_bytes: footer.files_raw_bytes,
-            xorbs_raw_bytes: footer.xorbs_raw_bytes,
-            footer_offset: footer.footer_offset,
-        }
-    }
+fn footer_json(footer: &Footer) -> Value {
+    json!({
+        "version": Footer::VERSION,
+        "file_section_offset": footer.file_section_offset, "xorb_section_offset": footer.xorb_section_offset,
+        "file_table_offset": footer.file_table_offset, "file_table_entries": footer.file_table_entries,
+        "xorb_table_offset": footer.xorb_table_offset, "xorb_table_entries": footer.xorb_table_entries,
+        "chunk_table_offset": footer.chunk_table_offset, "chunk_table_entries": footer.chunk_table_entries,
+        // Plain hexadecimal of the 32 bytes.
+        "chunk_hash_key": hex(footer.key.as_bytes()),
+        "created": footer.created_s, "expires": footer.expires_s,
+        "xorbs_stored_bytes": footer.xorbs_stored_bytes, "files_raw_bytes": footer.files_raw_bytes,
+        "xorbs_raw_bytes": footer.xorbs_raw_bytes, "footer_offset": footer.footer_offset,
+    })
+}
 
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let expires = match self.expires {
-            u64::MAX => "never".to_owned(),
-            expires => expires.to_string(),
-        };
-        writeln!(out, "created {}, expires {expires} (Unix seconds)", self.created)?;
-        if self.chunk_hash_key.bytes().any(|digit| digit != b'0') {
-            writeln!(out, "key     {} (chunk hashes are keyed)", self.chunk_hash_key)?;
-        }
-        let (files, xorbs) = (grouped(self.files_raw_bytes), grouped(self.xorbs_raw_bytes));
-        writeln!(
-            out,
-            "totals  files {files}, xorbs {xorbs} raw, {} stored",
-            grouped(self.xorbs_stored_bytes)
-        )?;
-        writeln!(
-            out,
-            "offsets files {}, xorbs {}, tables {} {} {}, footer {}",
-            self.file_section_offset,
-            self.xorb_section_offset,
-            self.file_table_offset,
-            self.xorb_table_offset,
-            self.chunk_table_offset,
-            self.footer_offset
-        )
+fn print_footer(footer: &Value, out: &mut impl Write) -> io::Result<()> {
+    let number = |name: &str| footer[name].as_u64().unwrap_or_default();
+    let expires = match number("expires") {
+        u64::MAX => "never".to_owned(),
+        expires => expires.to_string(),
+    };
+    writeln!(out, "created {}, expires {expires} (Unix seconds)", number("created"))?;
+    let key = footer["chunk_hash_key"].as_str().unwrap_or_default();
+    if key.bytes().any(|digit| digit != b'0') {
+        writeln!(out, "key     {key} (chunk hashes are keyed)")?;
     }
+    let [files, raw, stored] =
+        ["files_raw_bytes", "xorbs_raw_bytes", "xorbs_stored_bytes"].map(|name| grouped(number(name)));
+    writeln!(out, "totals  files {files}, xorbs {raw} raw, {stored} stored")?;
+    let sections = ["file_section_offset", "xorb_section_offset"].map(number);
+    let tables = ["file_table_offset", "xorb_table_offset", "chunk_table_offset"].map(number);
+    let ([files, xorbs], [by_file, by_xorb, by_chunk]) = (sections, tables);
+    let end = number("footer_offset");
+    writeln!(out, "offsets files {files}, xorbs {xorbs}, tables {by_file} {by_xorb} {by_chunk}, footer {end}")
 }
 
 /// A key is written as the plain hexadecimal of its bytes.

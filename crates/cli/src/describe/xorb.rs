@@ -3,28 +3,13 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::json;
+use xet::ChunkHash;
 use xet::compress::Scheme;
 use xet::xorb::{DecodedChunk, Form, ScannedXorb};
-use xet::{ChunkHash, XorbHash};
 
 use super::{grouped, hex};
-
-#[derive(Debug, Serialize)]
-pub(crate) struct XorbDescription {
-    pub(crate) kind: &'static str,
-    pub(crate) hash: XorbHash,
-    /// Footer version: `none`, `v0` or `v1`.
-    pub(crate) footer: &'static str,
-    /// The four bytes of the footer that readers ignore, where there is a footer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) nonce: Option<String>,
-    /// The whole file.
-    pub(crate) size: u64,
-    /// All chunk records, headers included.
-    pub(crate) stored_bytes: u64,
-    pub(crate) raw_bytes: u64,
-    pub(crate) chunks: Vec<ChunkDescription>,
-}
+use crate::output::{CliError, print_json_pretty, without_nulls};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct ChunkDescription {
@@ -49,36 +34,37 @@ impl ChunkDescription {
     }
 }
 
-impl XorbDescription {
-    pub(crate) fn of(scanned: &ScannedXorb, chunks: Vec<ChunkDescription>) -> Self {
-        let info = &scanned.info;
-        Self {
-            kind: "xorb",
-            hash: info.hash(),
-            footer: match scanned.form {
-                Form::Footerless => "none",
-                Form::V0 => "v0",
-                Form::V1 => "v1",
-            },
-            nonce: (scanned.form != Form::Footerless).then(|| hex(&scanned.nonce)),
-            size: info.stored_bytes() + scanned.form.footer_bytes(info.chunk_count()),
-            stored_bytes: info.stored_bytes(),
-            raw_bytes: info.raw_bytes(),
-            chunks,
-        }
+/// Prints a xorb, as JSON or as text.
+pub(crate) fn print(
+    scanned: &ScannedXorb,
+    chunks: &[ChunkDescription],
+    as_json: bool,
+    out: &mut impl Write,
+) -> Result<(), CliError> {
+    let info = &scanned.info;
+    let (hash, stored, raw) = (info.hash(), info.stored_bytes(), info.raw_bytes());
+    let footer = match scanned.form {
+        Form::Footerless => "none",
+        Form::V0 => "v0",
+        Form::V1 => "v1",
+    };
+    // Four bytes of the footer that readers ignore.
+    let nonce = (scanned.form != Form::Footerless).then(|| hex(&scanned.nonce));
+    if as_json {
+        let size = stored + scanned.form.footer_bytes(info.chunk_count());
+        let value = json!({
+            "kind": "xorb", "hash": hash, "footer": footer, "nonce": nonce, "size": size, "stored_bytes": stored,
+            "raw_bytes": raw, "chunks": chunks,
+        });
+        return print_json_pretty(out, &without_nulls(value));
     }
-
-    pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "xorb    {}", self.hash)?;
-        writeln!(out, "footer  {}", self.footer)?;
-        if let Some(nonce) = self.nonce.as_deref().filter(|nonce| *nonce != "00000000") {
-            writeln!(out, "nonce   {nonce}")?;
-        }
-        let share = 100.0 * self.stored_bytes as f64 / self.raw_bytes as f64;
-        let (raw, stored) = (grouped(self.raw_bytes), grouped(self.stored_bytes));
-        writeln!(out, "bytes   {raw} raw, {stored} stored ({share:.1} %)")?;
-        print_chunks(&self.chunks, out)
+    writeln!(out, "xorb    {hash}\nfooter  {footer}")?;
+    if let Some(nonce) = nonce.filter(|nonce| nonce != "00000000") {
+        writeln!(out, "nonce   {nonce}")?;
     }
+    let share = 100.0 * stored as f64 / raw as f64;
+    writeln!(out, "bytes   {} raw, {} stored ({share:.1} %)", grouped(raw), grouped(stored))?;
+    Ok(print_chunks(chunks, out)?)
 }
 
 /// The chunks alone: all there is to say when the rest is damaged.

@@ -63,7 +63,7 @@ fn a_server_does_what_the_catalog_does_and_both_see_it() {
     let far =
         drystone(["admin", "user", "list", "--endpoint", "http://hub.example", "--token", "ds_no"]).run();
     assert!(far.code == Some(1) && far.stderr.contains("only sent over https"), "{}", far.stderr);
-    let stranger = drystone(["admin", "user", "list", "--endpoint", &site.server.url, "--token", "ds_no"]);
-    let refused = stranger.run();
+    let unknown = drystone(["admin", "user", "list", "--endpoint", &site.server.url, "--token", "ds_no"]);
+    let refused = unknown.run();
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
 }

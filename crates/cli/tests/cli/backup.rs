@@ -6,7 +6,7 @@ use std::path::Path;
 use super::store_id::{database, files_under, store};
 use super::{Folder, drystone, json, number};
 
-/// What is in a directory, by name, without what is there only while a command runs.
+/// Names in a directory, without the files that only exist while a command runs.
 fn content(folder: &str) -> Vec<(String, Vec<u8>)> {
     let files = files_under(folder).into_iter().filter(|path| Path::new(path).is_file());
     let files = files.filter(|path| !path.ends_with(".lock") && !path.ends_with("backup.partial"));
@@ -47,11 +47,11 @@ fn a_lost_or_foreign_catalog_does_not_replace_a_good_backup() {
     let objects = format!("file://{one}/objects");
     let call = |data: &str| drystone(["backup", &dest, "--data", data]);
 
-    let said = drystone(["backup", &dest, "--data", &two, "--objects", &objects]).run().fails(1);
-    assert!(said.contains("belongs to store"), "{said}");
+    let output = drystone(["backup", &dest, "--data", &two, "--objects", &objects]).run().fails(1);
+    assert!(output.contains("belongs to store"), "{output}");
     assert_eq!(content(&dest), good, "of another store's catalog");
-    let said = call(&two).run().fails(1);
-    assert!(said.contains("another store") || said.contains("belong to store"), "{said}");
+    let output = call(&two).run().fails(1);
+    assert!(output.contains("another store") || output.contains("belong to store"), "{output}");
     assert_eq!(content(&dest), good, "of another store");
 
     let emptied = folder.at("emptied");
@@ -60,8 +60,8 @@ fn a_lost_or_foreign_catalog_does_not_replace_a_good_backup() {
         fs::remove_file(file).unwrap();
     }
     fs::write(format!("{emptied}/catalog.db"), "").unwrap();
-    let said = call(&emptied).run().fails(1);
-    assert!(said.contains("drystone rebuild"), "{said}");
+    let output = call(&emptied).run().fails(1);
+    assert!(output.contains("drystone rebuild"), "{output}");
     assert_eq!(content(&dest), good, "of an empty catalog");
 
     let cut = folder.at("cut");
@@ -77,8 +77,8 @@ fn a_lost_or_foreign_catalog_does_not_replace_a_good_backup() {
     fs::remove_dir_all(format!("{unmounted}/objects")).unwrap();
     fs::create_dir(format!("{unmounted}/objects")).unwrap();
     for flags in [&[][..], &["--prune"], &["--prune", "--allow-large-deletion"]] {
-        let said = call(&unmounted).args(flags).run().fails(1);
-        assert!(said.contains("there are none at"), "{said}");
+        let output = call(&unmounted).args(flags).run().fails(1);
+        assert!(output.contains("there are none at"), "{output}");
         assert_eq!(content(&dest), good, "{flags:?}");
     }
     call(&one).run().ok();
@@ -96,13 +96,16 @@ fn what_the_store_has_lost_is_named_and_stays_in_the_backup() {
     let before = files_under(&format!("{dest}/objects"));
     for flags in [&[][..], &["--prune"], &["--prune", "--allow-large-deletion"]] {
         let ended = drystone(["backup", &dest, "--data", &data]).args(flags).run();
-        let said = String::from_utf8(ended.stdout).unwrap();
-        assert_eq!(ended.code, Some(1), "{flags:?}: {said}");
+        let output = String::from_utf8(ended.stdout).unwrap();
+        assert_eq!(ended.code, Some(1), "{flags:?}: {output}");
         for file in &lost {
             let name = Path::new(file).file_name().unwrap().to_str().unwrap();
-            assert!(said.contains(name) && said.contains("in the backup from before"), "{flags:?}: {said}");
+            assert!(
+                output.contains(name) && output.contains("in the backup from before"),
+                "{flags:?}: {output}"
+            );
         }
-        assert_eq!(said.contains("nothing was pruned"), !flags.is_empty(), "{said}");
+        assert_eq!(output.contains("nothing was pruned"), !flags.is_empty(), "{output}");
         assert_eq!(files_under(&format!("{dest}/objects")), before, "{flags:?}");
     }
     drystone(["restore", &dest, "--data", &folder.at("restored")]).run().ok();
@@ -119,9 +122,9 @@ fn a_backup_is_not_made_of_itself_or_in_the_store() {
     let url = |name: &str| format!("file://{}", folder.at(name));
     for objects in ["objects", "link"] {
         let backup = |dest: &str, more: &[&str]| {
-            let said =
+            let output =
                 drystone(["backup", dest, "--data", &data, "--objects", &url(objects)]).args(more).run();
-            said.fails(1)
+            output.fails(1)
         };
         for dest in ["objects/backup", "link/backup", "objects", "."] {
             backup(&folder.at(dest), &[]);
@@ -151,8 +154,8 @@ fn a_damaged_snapshot_is_not_restored_and_a_backup_is_no_store() {
         &["token", "create", "--scope", "admin"],
         &["rebuild"],
     ] {
-        let said = drystone(verb).args(["--data", &dest]).run().fails(1);
-        assert!(said.contains("this is a backup"), "{verb:?}: {said}");
+        let output = drystone(verb).args(["--data", &dest]).run().fails(1);
+        assert!(output.contains("this is a backup"), "{verb:?}: {output}");
     }
     assert_eq!(content(&dest), good);
     // Not even text that SQLite cannot check is taken for good.
@@ -160,8 +163,8 @@ fn a_damaged_snapshot_is_not_restored_and_a_backup_is_no_store() {
     for call in
         [drystone(["verify", "--data", &dest]), drystone(["restore", &dest, "--data", &folder.at("bad")])]
     {
-        let said = call.run().fails(1);
-        assert!(said.contains("not as the backup was written"), "{said}");
+        let output = call.run().fails(1);
+        assert!(output.contains("not as the backup was written"), "{output}");
     }
     assert!(!folder.path().join("bad/catalog.db").exists());
     let accepted = ["restore", &dest, "--data", &folder.at("bad"), "--accept-changed-catalog"];
@@ -180,12 +183,12 @@ fn a_damaged_object_of_a_backup_is_named_and_the_rest_is_restored() {
     damage(&bad, "");
     let name = Path::new(&bad).file_name().unwrap().to_str().unwrap();
     let ended = drystone(["restore", &dest, "--data", &folder.at("restored")]).run();
-    let said = String::from_utf8(ended.stdout).unwrap();
-    assert_eq!(ended.code, Some(1), "{said}");
-    assert!(said.contains(&format!("not in the backup: xorbs/{}/{name}", &name[..2])), "{said}");
+    let output = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(ended.code, Some(1), "{output}");
+    assert!(output.contains(&format!("not in the backup: xorbs/{}/{name}", &name[..2])), "{output}");
     let ended = drystone(["verify", "--deep", "--data", &folder.at("restored")]).run();
-    let said = String::from_utf8(ended.stdout).unwrap();
-    assert!(said.contains("1 damaged") && said.contains(name), "{said}");
+    let output = String::from_utf8(ended.stdout).unwrap();
+    assert!(output.contains("1 damaged") && output.contains(name), "{output}");
 }
 
 #[test]
@@ -222,7 +225,7 @@ fn objects_named_a_directory_too_high_or_too_low_are_refused() {
     let before = files_under(&data);
     let url = |name: &str| format!("file://{}", folder.at(name));
     for place in ["data", "data/objects/xorbs"] {
-        let said = drystone([
+        let output = drystone([
             "serve",
             "--listen",
             "127.0.0.1:0",
@@ -233,7 +236,7 @@ fn objects_named_a_directory_too_high_or_too_low_are_refused() {
         ])
         .run()
         .fails(1);
-        assert!(said.contains("not the objects of a store, but"), "{said}");
+        assert!(output.contains("not the objects of a store, but"), "{output}");
         drystone(["store", "copy", &url(place), &url("copy")]).run().fails(1);
         assert!(!folder.path().join("copy/signing.key").exists());
         drystone(["store", "copy", &url("data/objects"), &url(place)]).run().fails(1);
@@ -257,10 +260,10 @@ fn what_a_killed_backup_or_restoration_left_is_removed_and_named() {
         left.iter().for_each(|file| fs::write(file, "half").unwrap());
         left
     };
-    let is_gone = |left: &[String; 2], said: &str| {
-        assert!(said.contains("#7, left by a process that was killed"), "{said}");
-        assert!(said.contains("catalog.db.part, left by"), "{said}");
-        assert!(left.iter().all(|file| !Path::new(file).exists()), "{said}");
+    let is_gone = |left: &[String; 2], output: &str| {
+        assert!(output.contains("#7, left by a process that was killed"), "{output}");
+        assert!(output.contains("catalog.db.part, left by"), "{output}");
+        assert!(left.iter().all(|file| !Path::new(file).exists()), "{output}");
     };
     fs::create_dir(&dest).unwrap();
     let planted = left(&dest);

@@ -67,7 +67,7 @@ fn a_store_directory_takes_files_once() {
     let again = put();
     assert_eq!(totals(&again), [600_000, 0, 600_000, 0, 1]);
     assert_eq!(again["files"], first["files"]);
-    // Another client, which remembers nothing.
+    // Another client, with an empty cache.
     let elsewhere = json(drystone(["cas", "put", "--json", "--store", &store, "--no-cache", &file]));
     assert_eq!(totals(&elsewhere), [300_000, 0, 300_000, 0, 1]);
 }
@@ -92,7 +92,7 @@ fn a_server_takes_files_with_a_token_of_its_repository() {
     let lines = put(&token("write"), &[]).run().ok();
     assert_eq!(lines, drystone(["hash", &file]).run().ok());
     drystone(["admin", "repo", "create", "ann/a", "--private", "--data", &data]).run().ok();
-    // The token of whoever keeps the server is exchanged for one of the repository.
+    // The admin token is exchanged for one of the repository.
     let admin = std::fs::read_to_string(format!("{data}/admin.token")).unwrap();
     let report = json(put(admin.trim(), &["--json", "--repo", "ann/a"]));
     assert_eq!(number(&report, "deduplicated_bytes"), 300_000);

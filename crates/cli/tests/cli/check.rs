@@ -51,8 +51,8 @@ fn every_golden_file_is_sound_in_its_form_only() {
         for file in &xorb.files {
             let path = vector(&vectors, &file.file);
             let check = |kind| drystone(["check", "--as", kind, "--hash", &xorb.xorb_hash, &path]).run();
-            let said = check("xorb-upload").ok();
-            assert!(said.contains(&xorb.xorb_hash) && said.contains("sound"), "{said}");
+            let output = check("xorb-upload").ok();
+            assert!(output.contains(&xorb.xorb_hash) && output.contains("sound"), "{output}");
             let stored = check("xorb-stored");
             assert_eq!(
                 stored.code,
@@ -90,8 +90,8 @@ fn published_files_are_sound() {
         .ok();
 
     let xorb = vector(&vectors, &ev.xorb_prefix);
-    let said = drystone(["check", "--as", "xorb-upload", &xorb]).run().ok();
-    assert!(said.contains(&format!("{} chunks", ev.xorb_prefix_chunks)), "{said}");
+    let output = drystone(["check", "--as", "xorb-upload", &xorb]).run().ok();
+    assert!(output.contains(&format!("{} chunks", ev.xorb_prefix_chunks)), "{output}");
     drystone(["check", "--as", "xorb-stored", &xorb]).run().fails(1);
     drystone(["check", "--as", "xorb-upload", "--hash", &ev.xorb_hash, &xorb]).run().fails(1);
 }

@@ -10,26 +10,26 @@ fn check(args: &[&str]) -> Call {
 }
 
 #[test]
-fn settings_are_told_with_their_source_and_without_passwords() {
+fn settings_are_printed_with_their_source_and_without_passwords() {
     let folder = Folder::new();
     let file = folder.put("hub.toml", "url_ttl_s = 100\nlisten = '127.0.0.1:1'\n");
     let data = folder.at("data");
-    let said = check(&["--config", &file, "--data", &data, "--listen", "127.0.0.1:2"])
+    let output = check(&["--config", &file, "--data", &data, "--listen", "127.0.0.1:2"])
         .env("DRYSTONE_OBJECTS", "file:///nowhere/hunter2")
         .env("DRYSTONE_DEDUP", "repo")
         .run()
         .ok();
     for line in ["listen                127.0.0.1:2  (from --listen)", "(from DRYSTONE_DEDUP)", "hub.toml)"] {
-        assert!(said.contains(line), "{line} is not in\n{said}");
+        assert!(output.contains(line), "{line} is not in\n{output}");
     }
     assert!(folder.names() == ["hub.toml"], "nothing is made");
 
     let ended =
         check(&["--data", &data, "--catalog", "postgres://ada:hunter2@127.0.0.1:1/hub", "--json"]).run();
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    let said = String::from_utf8(ended.stdout).unwrap();
-    assert!(!said.contains("hunter2") && said.contains("postgres://...@127.0.0.1:1/hub"), "{said}");
-    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let output = String::from_utf8(ended.stdout).unwrap();
+    assert!(!output.contains("hunter2") && output.contains("postgres://...@127.0.0.1:1/hub"), "{output}");
+    let report: serde_json::Value = serde_json::from_str(&output).unwrap();
     let checks = report["checks"].as_array().unwrap();
     let wrong: Vec<_> =
         checks.iter().filter(|check| check["ok"] == false).map(|check| text(check, "what")).collect();

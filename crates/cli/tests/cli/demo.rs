@@ -39,18 +39,18 @@ fn a_demo_saves_most_of_the_second_push_and_leaves_nothing() {
 }
 
 #[test]
-fn a_demo_that_is_kept_can_be_looked_at() {
+fn a_demo_can_leave_its_files() {
     let folder = Folder::new();
-    let kept = folder.at("kept");
-    let said = demo(&["--keep", &kept], folder.path().to_str().unwrap()).run().ok();
+    let directory = folder.at("kept");
+    let output = demo(&["--keep", &directory], folder.path().to_str().unwrap()).run().ok();
     for part in
         ["$ drystone push --json after/ demo/model", "in repositories", " %\n", "drystone serve --data"]
     {
-        assert!(said.contains(part), "{part} is not in\n{said}");
+        assert!(output.contains(part), "{part} is not in\n{output}");
     }
-    drystone(["verify", "--deep", "--data", &format!("{kept}/hub")]).run().ok();
+    drystone(["verify", "--deep", "--data", &format!("{directory}/hub")]).run().ok();
     assert_eq!(folder.read("kept/after/model.safetensors"), folder.read("kept/copy/model.safetensors"));
-    let refused = demo(&["--keep", &kept], folder.path().to_str().unwrap()).run().fails(1);
+    let refused = demo(&["--keep", &directory], folder.path().to_str().unwrap()).run().fails(1);
     assert!(refused.contains("not empty"), "{refused}");
 }
 

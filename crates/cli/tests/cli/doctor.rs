@@ -95,10 +95,10 @@ fn what_a_server_could_not_use_is_named() {
     let at = |args: &[&str]| doctor(&[&free[..], args].concat());
     assert_eq!(failed(at(&["--data", &format!("{file}/data")])), ["data folder"]);
 
-    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
-    let taken = stranger.local_addr().unwrap().to_string();
-    // A stranger that closes at once is no server of ours.
-    std::thread::spawn(move || while stranger.accept().is_ok() {});
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    // A program that closes connections at once is not a Drystone server.
+    std::thread::spawn(move || while other.accept().is_ok() {});
     let data = folder.at("data");
     assert_eq!(failed(doctor(&["--data", &data, "--listen", &taken])), ["port"]);
 

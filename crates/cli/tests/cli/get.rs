@@ -93,12 +93,12 @@ fn a_list_fills_a_folder_and_a_path_that_leaves_it_is_refused() {
 
     let bad = json!([{"hash": hashes[0], "path": "ok"}, {"hash": hashes[1], "path": "../escaped"}]);
     let bad = folder.put("bad.json", bad.to_string());
-    let said = get(&folder, &["--from-json", &bad, "-o", &out]).run().fails(1);
-    assert!(said.contains("../escaped") && !folder.names().contains(&"escaped".to_owned()), "{said}");
+    let output = get(&folder, &["--from-json", &bad, "-o", &out]).run().fails(1);
+    assert!(output.contains("../escaped") && !folder.names().contains(&"escaped".to_owned()), "{output}");
     let unknown = json!([{"hash": hashes[3], "path": "x/3"}, {"hash": "1".repeat(64), "path": "x/unknown"}]);
     let unknown = folder.put("unknown.json", unknown.to_string());
-    let said = get(&folder, &["--from-json", &unknown, "-o", &out]).run().fails(1);
-    assert!(said.contains("x/unknown") && folder.read("out/x/3") == files[3], "{said}");
+    let output = get(&folder, &["--from-json", &unknown, "-o", &out]).run().fails(1);
+    assert!(output.contains("x/unknown") && folder.read("out/x/3") == files[3], "{output}");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn leftovers_of_a_complete_file_are_removed_and_named_and_files_of_the_user_are_
     assert!(ended.code == Some(0) && ended.stderr.contains("removed 1 leftover of"), "{}", ended.stderr);
     assert_eq!(folder.names(), ["in", "out", "store"]);
 
-    // Without a journal of ours it is somebody's file.
+    // Without a journal of ours the file belongs to another program.
     folder.put("out.part", "precious");
     fs::remove_file(&out).unwrap();
     let totals = json(get(&folder, &[hash, "-o", &out, "--json"]));

@@ -56,7 +56,7 @@ fn every_input_has_the_hashes_and_chunks_of_the_reference() {
 }
 
 #[test]
-fn the_sha256_comes_after_the_hash_when_asked_for() {
+fn the_sha256_follows_the_hash_when_requested() {
     let folder = Folder::new();
     let path = folder.put("some data", "some data");
     let hash = twin::hash_to_string(&twin::compute_file_hash(&twin::leaves(b"some data")));

@@ -1,4 +1,4 @@
-//! `inspect`: every field of every golden file, and what is said for people.
+//! `inspect`: every field of every golden file, and the text output.
 
 use serde_json::{Value, json};
 use testkit::Vectors;

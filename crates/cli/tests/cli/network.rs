@@ -69,7 +69,7 @@ fn a_server_that_is_not_there_is_reported_within_seconds() {
     let plain = Server::start(&folder.at("data"));
     let files = [("DRYSTONE_TLS_CERT", ca.as_str()), ("DRYSTONE_TLS_KEY", key.as_str())];
     let with_tls = Server::start_with(&folder.at("other"), &files);
-    // Bound and not listened on: whoever connects is refused.
+    // Bound but not listening: connections are refused.
     let refusing = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = format!("http://{}", refusing.local_addr().unwrap());
     drop(refusing);

@@ -40,7 +40,7 @@ impl Server {
                 break url.to_owned();
             }
         };
-        // Whoever prints into a pipe that nobody reads waits for ever.
+        // A process blocks when nobody reads the pipe it prints to.
         thread::spawn(move || lines.for_each(drop));
         Self { child, url, folder }
     }
@@ -267,30 +267,30 @@ async fn two_servers_over_one_bucket_and_one_database_are_one() {
     }
 }
 
-/// Whoever starts a server must learn what is wrong, and whoever reads the log must not learn the secrets.
+/// The operator learns what is wrong; the log contains no secrets.
 #[test]
-fn a_bucket_or_database_that_refuses_ends_the_start_without_telling_secrets() {
+fn a_bucket_or_database_that_refuses_ends_the_start_without_printing_secrets() {
     let s3 = S3::start();
     let bucket = s3.fresh_bucket();
     let fails = |name: &str, value: &str, flags: &[&str]| {
         let folder = Folder::new();
         let ended = command(&s3, &folder).env(name, value).args(flags).output().unwrap();
-        let said =
+        let output =
             String::from_utf8_lossy(&ended.stderr).into_owned() + &String::from_utf8_lossy(&ended.stdout);
-        assert_eq!(ended.status.code(), Some(1), "{said}");
-        assert!(!said.contains("hush") && !said.contains(s3.secret()), "{said}");
-        said
+        assert_eq!(ended.status.code(), Some(1), "{output}");
+        assert!(!output.contains("hush") && !output.contains(s3.secret()), "{output}");
+        output
     };
-    let said = fails("AWS_SECRET_ACCESS_KEY", "hush", &["--objects", &bucket]);
-    assert!(said.contains("check the access key"), "{said}");
-    let said = fails("X", "", &["--objects", "s3://nobody-made-this-one"]);
-    assert!(said.contains("NoSuchBucket"), "{said}");
+    let output = fails("AWS_SECRET_ACCESS_KEY", "hush", &["--objects", &bucket]);
+    assert!(output.contains("check the access key"), "{output}");
+    let output = fails("X", "", &["--objects", "s3://nobody-made-this-one"]);
+    assert!(output.contains("NoSuchBucket"), "{output}");
     fails("X", "", &["--objects", "s3://key:hush@bucket/prefix"]);
     if let Some(postgres) = Postgres::start() {
         let missing = postgres.fresh_database().replace("postgres@", "postgres:hush@") + "_missing";
-        let said = fails("X", "", &["--catalog", &missing]);
-        assert!(said.contains("does not exist"), "{said}");
+        let output = fails("X", "", &["--catalog", &missing]);
+        assert!(output.contains("does not exist"), "{output}");
     }
-    let said = fails("X", "", &["--data-urls", "bucket"]);
-    assert!(said.contains("data_urls"), "{said}");
+    let output = fails("X", "", &["--data-urls", "bucket"]);
+    assert!(output.contains("data_urls"), "{output}");
 }

@@ -26,7 +26,7 @@ impl Site {
         Self { folder, server, admin }
     }
 
-    /// A call of whoever keeps the server.
+    /// A command with the admin token.
     pub(super) fn call(&self, args: &[&str]) -> Call {
         self.call_with(&self.admin, args)
     }
@@ -154,21 +154,21 @@ fn what_was_pulled_once_needs_no_hub() {
     assert_eq!(range.as_bytes(), &content(6, "deep/huge.txt", 2_000_000)[1000..1024]);
     // Of the other repository one file was read.
     assert_eq!(offline(&["cat", "ann/other:README.md"]).run().ok().len(), 5_000);
-    let said = offline(&["cat", "ann/other:one.bin"]).run().fails(1);
-    assert!(said.contains("ann/other@main"), "{said}");
-    let said = offline(&["cat", "ann/model:none.bin"]).run().fails(1);
-    assert!(said.contains("no file or folder"), "{said}");
+    let output = offline(&["cat", "ann/other:one.bin"]).run().fails(1);
+    assert!(output.contains("ann/other@main"), "{output}");
+    let output = offline(&["cat", "ann/model:none.bin"]).run().fails(1);
+    assert!(output.contains("no file or folder"), "{output}");
     let online = ["pull", "ann/model", &site.folder.at("online"), "--deadline", "2"];
-    let said = site.call(&online).run().fails(1);
-    assert!(said.contains("cannot reach") || said.contains("not done after 2 s"), "{said}");
-    // Whoever connects gets no answer.
+    let output = site.call(&online).run().fails(1);
+    assert!(output.contains("cannot reach") || output.contains("not done after 2 s"), "{output}");
+    // Connections get no answer.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let said = site.call(&[&online[..], &["--endpoint", &url]].concat()).run().fails(1);
-    assert!(said.contains("not done after 2 s"), "{said}");
-    let said =
+    let output = site.call(&[&online[..], &["--endpoint", &url]].concat()).run().fails(1);
+    assert!(output.contains("not done after 2 s"), "{output}");
+    let output =
         drystone(["pull", "--offline", "ann/model", "x", "--endpoint", &site.server.url]).run().fails(1);
-    assert!(said.contains("--cache-dir"), "{said}");
+    assert!(output.contains("--cache-dir"), "{output}");
 
     // Damaged answers and files are not believed.
     let cache = site.folder.path().join("cache/chunks");
@@ -180,8 +180,8 @@ fn what_was_pulled_once_needs_no_hub() {
             bytes[0] ^= 1;
             fs::write(path, bytes).unwrap();
         }
-        let said = offline(&["cat", "ann/model:README.md"]).run().fails(1);
-        assert!(said.contains("without --offline"), "{kind}: {said}");
+        let output = offline(&["cat", "ann/model:README.md"]).run().fails(1);
+        assert!(output.contains("without --offline"), "{kind}: {output}");
     }
 }
 
@@ -194,8 +194,8 @@ fn a_push_is_given_up_after_its_deadline() {
     let url = format!("http://{}", silent.local_addr().unwrap());
     for args in [&["push", &file, "ann/m"][..], &["cas", "put", "--token", "x", &file], &["cat", "ann/m:x"]] {
         let args = [args, &["--deadline", "1", "--no-cache", "--endpoint", &url]].concat();
-        let said = drystone(args).timeout(Duration::from_secs(60)).run().fails(1);
-        assert!(said.contains("not done after 1 s"), "{said}");
+        let output = drystone(args).timeout(Duration::from_secs(60)).run().fails(1);
+        assert!(output.contains("not done after 1 s"), "{output}");
     }
 }
 

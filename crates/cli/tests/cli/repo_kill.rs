@@ -56,7 +56,7 @@ fn a_push_and_a_pull_that_are_killed_go_on_where_they_stopped() {
     assert_eq!(fs::read_dir(site.folder.at("out")).unwrap().count(), 1, "nothing is left beside the file");
 }
 
-/// Starts the command and kills it, [`KILLS`] times. When it ends before that, `anew` makes more to do; tells how often.
+/// Starts the command and kills it, [`KILLS`] times. When it ends before that, `anew` creates more work; returns how often.
 fn killed_often(site: &Site, args: &[&str], random: &mut SplitMix64, anew: impl Fn(u64)) -> u64 {
     let (mut kills, mut ended) = (0, 0);
     while kills < KILLS {

@@ -78,12 +78,12 @@ fn a_file_of_settings_is_enough_for_every_verb() {
                 true => call.args(["--config", &file]).run(),
                 false => call.env("DRYSTONE_CONFIG", &file).run(),
             };
-            let said = format!("{verb:?}: {}{}", String::from_utf8_lossy(&ended.stdout), ended.stderr);
+            let output = format!("{verb:?}: {}{}", String::from_utf8_lossy(&ended.stdout), ended.stderr);
             match verb[0] {
-                "rebuild" => assert!(said.contains("the catalog is not empty"), "{said}"),
-                "config" | "doctor" => assert!(said.contains("belong to store"), "{said}"),
+                "rebuild" => assert!(output.contains("the catalog is not empty"), "{output}"),
+                "config" | "doctor" => assert!(output.contains("belong to store"), "{output}"),
                 "admin" if !by_flag && verb[1] == "user" => {}
-                _ => assert_eq!(ended.code, Some(0), "{said}"),
+                _ => assert_eq!(ended.code, Some(0), "{output}"),
             }
         }
     }
@@ -146,8 +146,11 @@ fn a_catalog_of_another_store_is_refused_by_every_verb() {
     verbs.push(put.to_vec());
     verbs.push(vec!["serve", "--listen", "127.0.0.1:0", "--data", &one]);
     for verb in verbs {
-        let said = drystone(&verb).args(["--catalog", &catalog]).run().fails(1);
-        assert!(said.contains("belongs to store") && said.contains("drystone rebuild"), "{verb:?}: {said}");
+        let output = drystone(&verb).args(["--catalog", &catalog]).run().fails(1);
+        assert!(
+            output.contains("belongs to store") && output.contains("drystone rebuild"),
+            "{verb:?}: {output}"
+        );
         assert_eq!(files_under(&format!("{one}/objects")), before, "{verb:?}");
     }
     let ended = drystone(["config", "check", "--data", &one, "--catalog", &catalog]).run();
@@ -172,8 +175,8 @@ fn a_lost_catalog_stops_the_server_until_it_is_rebuilt() {
     for (file, _) in database(&data) {
         fs::remove_file(file).unwrap();
     }
-    let said = drystone(["serve", "--listen", "127.0.0.1:0", "--data", &data]).run().fails(1);
-    assert!(said.contains("drystone rebuild") && said.contains("there are objects of store"), "{said}");
+    let output = drystone(["serve", "--listen", "127.0.0.1:0", "--data", &data]).run().fails(1);
+    assert!(output.contains("drystone rebuild") && output.contains("there are objects of store"), "{output}");
     assert!(!Path::new(&data).join("catalog.db").exists());
     // An empty one is no better.
     fs::write(format!("{data}/catalog.db"), "").unwrap();
@@ -188,7 +191,7 @@ fn a_lost_catalog_stops_the_server_until_it_is_rebuilt() {
     drystone(["rebuild", "--data", &data]).run().ok();
     drystone(["verify", "--data", &data]).run().ok();
     let server = Server::start(&["--data", &data]);
-    assert!(server.said.contains("admin.token"), "{}", server.said);
+    assert!(server.output.contains("admin.token"), "{}", server.output);
     assert_ne!(folder.read("data/admin.token"), admin, "the old token opens nothing");
 }
 
@@ -203,8 +206,8 @@ fn a_large_deletion_needs_to_be_allowed() {
     let before = files_under(&format!("{data}/objects"));
     // Nothing of it is committed.
     let gc = ["gc", "--offline", "--grace", "0", "--data", &data];
-    let said = drystone(gc).run().fails(1);
-    assert!(said.contains("--allow-large-deletion") && said.contains("nothing was deleted"), "{said}");
+    let output = drystone(gc).run().fails(1);
+    assert!(output.contains("--allow-large-deletion") && output.contains("nothing was deleted"), "{output}");
     assert_eq!(files_under(&format!("{data}/objects")), before);
     drystone(["verify", "--data", &data]).run().ok();
     drystone(gc).args(["--allow-large-deletion"]).run().ok();
@@ -227,8 +230,8 @@ fn a_repair_of_a_store_that_is_mostly_missing_marks_nothing() {
     for xorb in &xorbs[..14] {
         fs::remove_file(xorb).unwrap();
     }
-    let said = drystone(["verify", "--repair", "--data", &data]).run().fails(1);
-    assert!(said.contains("14 of 24 xorbs") && said.contains("--allow-large-repair"), "{said}");
+    let output = drystone(["verify", "--repair", "--data", &data]).run().fails(1);
+    assert!(output.contains("14 of 24 xorbs") && output.contains("--allow-large-repair"), "{output}");
     let ended = drystone(["verify", "--repair", "--allow-large-repair", "--data", &data]).run();
     assert!(String::from_utf8_lossy(&ended.stdout).contains("marked"), "{ended:?}");
 }
@@ -241,14 +244,17 @@ fn what_a_killed_process_left_is_removed_and_named() {
     fs::create_dir_all(Path::new(&draft).parent().unwrap()).unwrap();
     fs::write(&draft, "half").unwrap();
     let server = Server::start(&["--data", &data]);
-    assert!(server.said.contains("#7") && !Path::new(&draft).exists(), "{}", server.said);
+    assert!(server.output.contains("#7") && !Path::new(&draft).exists(), "{}", server.output);
     // Beside a server it may be that server's.
     fs::write(&draft, "half").unwrap();
     drystone(["gc", "--data", &data]).run().ok();
     assert!(Path::new(&draft).exists());
-    let said = drystone(["gc", "--offline", "--data", &data]).run().fails(1);
-    assert!(said.contains("another process uses it"), "{said}");
+    let output = drystone(["gc", "--offline", "--data", &data]).run().fails(1);
+    assert!(output.contains("another process uses it"), "{output}");
     drop(server);
-    let said = drystone(["gc", "--data", &data]).run().ok();
-    assert!(said.contains("#7, left by a process that was killed") && !Path::new(&draft).exists(), "{said}");
+    let output = drystone(["gc", "--data", &data]).run().ok();
+    assert!(
+        output.contains("#7, left by a process that was killed") && !Path::new(&draft).exists(),
+        "{output}"
+    );
 }

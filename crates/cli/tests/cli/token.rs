@@ -11,7 +11,7 @@ use super::{Folder, drystone, json, text};
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
-    pub(crate) said: String,
+    pub(crate) output: String,
 }
 
 impl Server {
@@ -20,15 +20,15 @@ impl Server {
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut said = String::new();
+        let mut output = String::new();
         let address = loop {
             let line = lines.next().expect("the server says where it listens").unwrap();
-            said += &format!("{line}\n");
+            output += &format!("{line}\n");
             if let Some((_, address)) = line.split_once("listening on http://") {
                 break address.to_owned();
             }
         };
-        Self { child, address, said }
+        Self { child, address, output }
     }
 
     /// The status of a GET with a token, and the whole answer.
@@ -60,7 +60,7 @@ fn tokens_are_made_listed_and_revoked_while_the_server_runs() {
     let data = folder.at("data");
     let server = Server::start(&["--data", &data]);
     let call = |args: &[&str]| drystone(args.iter().copied().chain(["--data", &data]));
-    assert!(server.said.contains("admin.token"), "{}", server.said);
+    assert!(server.output.contains("admin.token"), "{}", server.output);
     let admin = String::from_utf8(folder.read("data/admin.token")).unwrap().trim().to_owned();
     for repo in ["ann/model", "bob/model"] {
         call(&["admin", "repo", "create", repo, "--private"]).run().ok();

@@ -52,19 +52,19 @@ fn upload(seed: u64) -> Upload {
 
 /// Uploads until one is refused; answers with the seeds that were acknowledged, and the status.
 fn fill(cas: &Cas, from: u64) -> (Vec<u64>, u16) {
-    let mut told = Vec::new();
+    let mut acknowledged = Vec::new();
     for seed in from..from + 200 {
         match cas.upload(&upload(seed), "/v1/shards") {
-            Ok(()) => told.push(seed),
-            Err(Failed::Refused { status, .. }) => return (told, status),
+            Ok(()) => acknowledged.push(seed),
+            Err(Failed::Refused { status, .. }) => return (acknowledged, status),
             Err(Failed::Broken(error)) => panic!("no answer: {error}"),
         }
     }
     panic!("the disk does not fill up");
 }
 
-fn check(cas: &Cas, told: &[u64]) {
-    for seed in told {
+fn check(cas: &Cas, acknowledged: &[u64]) {
+    for seed in acknowledged {
         assert!(
             cas.file(&upload(*seed).files[0].hash).unwrap() == Some(bytes(*seed)),
             "{seed} was acknowledged"
@@ -78,14 +78,14 @@ fn before_the_disk_is_full_uploads_are_refused_and_a_sweep_makes_room() {
     let plan = Plan::new(&disk.path().join("data")).set("disk_free_bytes_min", "12000000");
     let mut server = plan.start();
     let cas = plan.client(&server.url);
-    let (told, status) = fill(&cas, 1);
+    let (acknowledged, status) = fill(&cas, 1);
     assert_eq!(status, 507);
-    assert!(told.len() > 5);
-    check(&cas, &told);
-    // Nobody commits any of it. There is room enough left to let go of it.
+    assert!(acknowledged.len() > 5);
+    check(&cas, &acknowledged);
+    // Nothing refers to any of it. There is room enough left to delete it.
     assert!(server.terminate().success());
-    let (code, said) = plan.keep(&["gc", "--offline", "--grace", "0", "--allow-large-deletion"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, message) = plan.maintain(&["gc", "--offline", "--grace", "0", "--allow-large-deletion"]);
+    assert_eq!(code, Some(0), "{message}");
     let server = plan.start();
     let cas = plan.client(&server.url);
     cas.upload(&upload(500), "/v1/shards").unwrap();
@@ -98,22 +98,22 @@ fn on_a_disk_that_is_full_to_the_last_byte_nothing_acknowledged_is_lost() {
     let plan = Plan::new(&disk.path().join("data")).set("disk_free_bytes_min", "0");
     let mut server = plan.start();
     let cas = plan.client(&server.url);
-    let (mut told, status) = fill(&cas, 1);
+    let (mut acknowledged, status) = fill(&cas, 1);
     assert!(matches!(status, 500 | 503 | 507), "{status}");
     assert!(server.is_running(), "{}", plan.log());
-    check(&cas, &told);
+    check(&cas, &acknowledged);
     // Killed while it is full, and started with room again.
     server.kill();
     disk.resize("48m");
     let mut server = plan.start();
     let cas = plan.client(&server.url);
-    check(&cas, &told);
+    check(&cas, &acknowledged);
     cas.upload(&upload(500), "/v1/shards").unwrap();
-    told.push(500);
-    check(&cas, &told);
+    acknowledged.push(500);
+    check(&cas, &acknowledged);
     assert!(server.terminate().success());
-    let (code, said) = plan.keep(&["verify", "--deep"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, message) = plan.maintain(&["verify", "--deep"]);
+    assert_eq!(code, Some(0), "{message}");
 }
 
 /// A group of processes with a limit of memory. `None`, with a word about it, where there is none to be had.
@@ -167,7 +167,7 @@ fn many_uploads_at_once_stay_below_a_limit_of_memory() {
     let uploads: Vec<_> = (0..24).map(|seed| upload_of(seed, 8_000_000)).collect();
     thread::scope(|scope| {
         for upload in &uploads {
-            // Whoever finds no memory left waits, or is told to come again.
+            // A request that finds no memory left waits, or is answered with a status that says to retry.
             scope.spawn(|| {
                 until("it is acknowledged", || match cas.upload(upload, "/v1/shards") {
                     Ok(()) => true,

@@ -1,4 +1,4 @@
-//! Clients that upload and read all the time, and remember what they were told.
+//! Clients that upload and read all the time, and compare later reads with what was acknowledged.
 
 use std::io;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ pub(crate) struct Load {
     stop: AtomicBool,
     next: AtomicU64,
     /// Files that were acknowledged, by the seed of their bytes.
-    told: Mutex<Vec<(u64, FileHash)>>,
+    acknowledged: Mutex<Vec<(u64, FileHash)>>,
     /// What was refused or broke, each time.
     failures: Mutex<Vec<String>>,
 }
@@ -31,7 +31,7 @@ pub(crate) fn upload(seed: u64) -> Upload {
 }
 
 impl Load {
-    /// Uploads and reads until told to stop; what fails is tried again until it works.
+    /// Uploads and reads until stopped; failed requests are retried.
     pub(crate) fn work(&self, cas: &Cas) {
         while !self.stop.load(Ordering::Relaxed) {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl Load {
             if self.again(|| cas.upload(&upload, "/v1/shards")).is_none() {
                 return;
             }
-            self.told.lock().unwrap().push((seed, file));
+            self.acknowledged.lock().unwrap().push((seed, file));
             let read = || cas.file(&file).map_err(Failed::from);
             let Some(found) = self.again(read) else { return };
             assert!(found == Some(bytes(seed)), "file {seed} was acknowledged");
@@ -64,10 +64,10 @@ impl Load {
 
     /// How much was acknowledged so far.
     pub(crate) fn count(&self) -> usize {
-        self.told.lock().unwrap().len()
+        self.acknowledged.lock().unwrap().len()
     }
 
-    /// Waits until so many more were acknowledged.
+    /// Waits until `more` further uploads were acknowledged.
     pub(crate) fn wait_for(&self, more: usize) {
         let goal = self.count() + more;
         super::until("more is acknowledged", || self.count() >= goal);
@@ -80,7 +80,7 @@ impl Load {
 
     /// Everything that was acknowledged is there.
     pub(crate) fn check(&self, cas: &Cas) -> io::Result<()> {
-        for (seed, file) in self.told.lock().unwrap().iter() {
+        for (seed, file) in self.acknowledged.lock().unwrap().iter() {
             assert!(cas.file(file)? == Some(bytes(*seed)), "file {seed} was acknowledged");
         }
         Ok(())

@@ -1,5 +1,5 @@
 //! What breaks around servers, with real processes: replicas, their database and bucket, the disk, memory, descriptors.
-//! The table of `docs/operations/faults.md` tells what is promised.
+//! The table of `docs/operations/faults.md` lists the promises.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod limits;
@@ -77,7 +77,7 @@ impl Plan {
             .map_while(Result::ok)
             .find_map(|line| Some(line.strip_prefix("listening on ")?.to_owned()));
         let url = url.unwrap_or_else(|| panic!("{:?}: {}", child.wait(), self.log()));
-        // Whoever prints into a pipe that nobody reads waits for ever.
+        // A process blocks when nobody reads the pipe it prints to.
         thread::spawn(move || lines.for_each(drop));
         Server { child, url }
     }
@@ -102,12 +102,12 @@ impl Plan {
     }
 
     /// Runs a verb on the stopped store; what it printed.
-    fn keep(&self, args: &[&str]) -> (Option<i32>, String) {
+    fn maintain(&self, args: &[&str]) -> (Option<i32>, String) {
         let mut command = quiet(DRYSTONE);
         command.args(args).arg("--data").arg(&self.data).envs(self.environment.iter().cloned());
         let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     }
 }
 
@@ -129,8 +129,8 @@ impl Server {
 
     /// Asks it to end, and waits until it has.
     fn terminate(&mut self) -> ExitStatus {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
         self.child.wait().unwrap()
     }
 

@@ -50,7 +50,7 @@ impl Pair {
         self.plans.iter().map(Plan::log).collect()
     }
 
-    /// Runs clients beside something else, and checks in the end what they were told.
+    /// Runs clients beside something else, and checks at the end that what was acknowledged can be read.
     fn under_load(mut self, work: impl FnOnce(&mut Self, &Load)) {
         let (load, cas) = (Load::default(), self.client());
         thread::scope(|scope| {

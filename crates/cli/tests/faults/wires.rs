@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use testkit::http::{Http, Sent};
+use testkit::http::{Http, RequestBody};
 
 /// Passes each connection on to the next server that is ready. One it cannot pass on it drops: the client sees that.
 pub(crate) struct Balancer {
@@ -38,8 +38,12 @@ impl Balancer {
             thread::spawn(move || {
                 while !shared.ended.load(Ordering::Relaxed) {
                     let (address, ready) = &shared.all[n];
-                    let answer =
-                        Http::new(&format!("http://{address}")).send("GET", "/ready", &[], Sent::Nothing);
+                    let answer = Http::new(&format!("http://{address}")).send(
+                        "GET",
+                        "/ready",
+                        &[],
+                        RequestBody::Nothing,
+                    );
                     ready.store(answer.is_ok_and(|answer| answer.status == 200), Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(50));
                 }
@@ -159,14 +163,14 @@ impl Wire {
 fn join(
     client: TcpStream,
     server: TcpStream,
-    mut look: impl FnMut(&[u8], &mut TcpStream) -> bool + Send + 'static,
+    mut inspect: impl FnMut(&[u8], &mut TcpStream) -> bool + Send + 'static,
 ) {
     let (mut up, mut down) = (client.try_clone().unwrap(), client);
     let (mut to, mut from) = (server.try_clone().unwrap(), server);
     thread::spawn(move || {
         let mut piece = vec![0; 65_536];
         while let Ok(read @ 1..) = up.read(&mut piece) {
-            if !look(&piece[..read], &mut up) || to.write_all(&piece[..read]).is_err() {
+            if !inspect(&piece[..read], &mut up) || to.write_all(&piece[..read]).is_err() {
                 let _ = up.shutdown(Shutdown::Both);
                 break;
             }

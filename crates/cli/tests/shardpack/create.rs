@@ -23,8 +23,8 @@ fn the_example_of_the_specification_works() {
     ])
     .dir(folder.path())
     .run();
-    let said = ended.ok();
-    assert!(said.contains("13 records") && said.contains("31 entries"), "{said}");
+    let message = ended.ok();
+    assert!(message.contains("13 records") && message.contains("31 entries"), "{message}");
     let pack = folder.at("dataset-train-000000.shardpack");
     let list = json(["list", &pack, "--json"]);
     assert_eq!(list["metadata"], serde_json::json!({ "creator": "MyName", "training": "true" }));
@@ -123,12 +123,12 @@ fn a_tar_from_standard_input_and_a_manifest_are_input_too() {
     assert_eq!(record["metadata"], serde_json::json!({ "label": 3 }));
     assert_eq!(record["entries"][0]["content_type"], "image/png");
     assert_eq!(record["entries"][1]["content_type"], "a/b");
-    for (text, said) in
+    for (text, message) in
         [("{", "line 1"), (r#"{"key":"a","files":["none"]}"#, "none"), (r#"{"key":"a","own":1}"#, "own")]
     {
         let manifest = folder.put("wrong.jsonl", text);
         let complaint = shardpack(["create", "--manifest", &manifest, "--output", &out]).run().fails(1);
-        assert!(complaint.contains(said), "{complaint}");
+        assert!(complaint.contains(message), "{complaint}");
     }
 }
 
@@ -162,7 +162,7 @@ fn a_record_above_the_limit_is_an_error_left_out_or_divided() {
 }
 
 #[test]
-fn hidden_files_links_and_types_are_as_asked_for() {
+fn hidden_files_links_and_types_follow_the_options() {
     let folder = Folder::new();
     folder.put("in/.hidden.txt", "h");
     folder.put("in/cloud.las", "l");
@@ -190,7 +190,7 @@ fn one_entry_and_one_record_are_shown() {
     assert_eq!(record["key"], "images2/image002");
     assert!(record["entries"][2]["text"].as_str().unwrap().starts_with("{\"n\":2"), "{record}");
     assert_eq!(json(["cat", &pack, "--ordinal", "0"])["key"], "README");
-    for (args, said) in [
+    for (args, message) in [
         (vec!["cat", &pack, "nobody"], "nobody"),
         (vec!["cat", &pack, "README", "x"], "README"),
         (vec!["cat", &pack, "--ordinal", "99"], "99"),
@@ -198,7 +198,7 @@ fn one_entry_and_one_record_are_shown() {
         (vec!["cat", &pack], "--ordinal"),
     ] {
         let complaint = shardpack(args).run().fails(1);
-        assert!(complaint.contains(said), "{complaint}");
+        assert!(complaint.contains(message), "{complaint}");
     }
     let long = shardpack(["list", &pack, "--long", "--range", "1-3"]).run().ok();
     assert_eq!(long.lines().count(), 2, "{long}");

@@ -6,8 +6,8 @@ use super::{Folder, files, json, keys, shardpack};
 fn verify_ends_with_0_1_or_2() {
     let folder = Folder::with_pack();
     let (pack, sound) = (folder.at("a.shardpack"), folder.read("a.shardpack"));
-    let said = shardpack(["verify", &pack]).run().ok();
-    assert!(said.contains("sound, 13 records"), "{said}");
+    let report = shardpack(["verify", &pack]).run().ok();
+    assert!(report.contains("sound, 13 records"), "{report}");
     assert_eq!(json(["verify", &pack, "--json"])["sound"], true);
 
     let jpeg = &files()["images0/image003.left.jpg"];
@@ -16,10 +16,10 @@ fn verify_ends_with_0_1_or_2() {
     bytes[at + 5] ^= 1;
     let flipped = folder.put("flipped.shardpack", &bytes);
     let ended = shardpack(["verify", &flipped]).run();
-    let said = String::from_utf8(ended.stdout.clone()).unwrap();
+    let report = String::from_utf8(ended.stdout.clone()).unwrap();
     assert_eq!(ended.code, Some(1));
     for word in ["flipped.shardpack", "images0/image003", "left.jpg", &at.to_string()] {
-        assert!(said.contains(word), "{said} does not name {word}");
+        assert!(report.contains(word), "{report} does not name {word}");
     }
     assert_eq!(shardpack(["verify", "--quick", &flipped]).run().code, Some(0));
     let complaint = shardpack(["cat", &flipped, "images0/image003", "left.jpg"]).run().fails(1);
@@ -71,7 +71,7 @@ fn repair_keeps_every_whole_record_and_lists_the_rest() {
     shardpack(["repair", &folder.put("text", "no pack"), "--output", &new]).run().fails(1);
 }
 
-/// Keys and names of a stranger: none is written outside the folder, or over something.
+/// Untrusted keys and names: none is written outside the folder or over an existing file.
 #[cfg(unix)]
 #[test]
 fn no_name_leads_out_of_the_output_folder() {

@@ -148,9 +148,9 @@ fn a_record_of_a_remote_pack_takes_three_requests() {
 #[test]
 fn a_server_that_cannot_help_is_named() {
     let address = Site::new(b"not a pack at all".to_vec()).serve(None);
-    for (path, said) in [("/none", "/none"), ("/plain", "ranges"), ("/pack", "not a ShardPack file")] {
+    for (path, message) in [("/none", "/none"), ("/plain", "ranges"), ("/pack", "not a ShardPack file")] {
         let complaint = shardpack(["list", &format!("{address}{path}")]).run().fails(1);
-        assert!(complaint.contains(said), "{complaint}");
+        assert!(complaint.contains(message), "{complaint}");
     }
     assert_eq!(shardpack(["verify", &format!("{address}/pack")]).run().code, Some(2));
 }

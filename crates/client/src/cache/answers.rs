@@ -1,4 +1,4 @@
-//! What a hub said, and small files it gave, kept so that a repository that was pulled once needs no hub at all.
+//! Answers and small files of a hub, stored so that a repository that was pulled once can be pulled again offline.
 //!
 //! An answer is a checksum (CRC-32C, little-endian) and the bytes it is of. It is named by the digest of the question. A blob is
 //! the file itself, named by its digest, by which readers check it.
@@ -28,9 +28,9 @@ impl Cache {
     pub(crate) fn keep_answer(&self, question: &[u8], answer: &[u8]) {
         let staged = self.staged();
         let sum = crc32c::crc32c(answer).to_le_bytes();
-        let kept = fs::write(&staged, [&sum, answer].concat())
+        let stored = fs::write(&staged, [&sum, answer].concat())
             .and_then(|()| rename(&staged, &self.answer_path(question)));
-        match kept {
+        match stored {
             Ok(()) => self.grew((SUM_LEN + answer.len()) as u64),
             Err(_) => drop(fs::remove_file(&staged)),
         }
@@ -48,8 +48,8 @@ impl Cache {
         let _ = fs::remove_file(self.blob_path(name));
     }
 
-    /// Takes a small file as it comes. `None` where it cannot be kept.
-    pub(crate) fn keep_blob(self: &Arc<Self>, name: &str) -> Option<BlobWriter> {
+    /// Takes a small file as it comes. `None` where it cannot be stored.
+    pub(crate) fn store_blob(self: &Arc<Self>, name: &str) -> Option<BlobWriter> {
         let staged = self.staged();
         let file = File::create_new(&staged).ok()?;
         Some(BlobWriter {
@@ -95,11 +95,11 @@ impl BlobWriter {
 
     /// It was verified: keeps it.
     pub(crate) fn finish(self) {
-        let kept = match self.failed {
+        let stored = match self.failed {
             true => Err(io::ErrorKind::Other.into()),
             false => rename(&self.staged, &self.path),
         };
-        if kept.is_ok() {
+        if stored.is_ok() {
             self.cache.grew(self.bytes);
         }
     }

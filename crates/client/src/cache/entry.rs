@@ -1,16 +1,16 @@
-//! Entry: records of consecutive chunks of a xorb, and behind them a table that says what they must be.
+//! Cache entry: consecutive stored chunks of a xorb, and behind them a table of their hashes and ends.
 //!
-//! | offset     | size | field                                             |
-//! |-----------:|-----:|---------------------------------------------------|
-//! |          0 |    s | records, as in the xorb                           |
-//! |          s |  40n | chunks: hash, raw length (4), end in s (4)        |
-//! |    s + 40n |    4 | CRC-32C of the table and what follows this field  |
-//! |    s + 40n + 4 | 4 | number of chunks, n                              |
-//! |    s + 40n + 8 | 4 | number of the first chunk in the xorb            |
-//! |    s + 40n + 12 | 32 | xorb hash                                      |
-//! |    s + 40n + 44 | 8 | `DRYXORB1`                                      |
+//! |       offset | size | field                                            |
+//! |-------------:|-----:|--------------------------------------------------|
+//! |            0 |    s | stored chunks, as in the xorb                    |
+//! |            s |  40n | chunks: hash, raw length (4), end in s (4)       |
+//! |      s + 40n |    4 | CRC-32C of the table and what follows this field |
+//! |  s + 40n + 4 |    4 | number of chunks, n                              |
+//! |  s + 40n + 8 |    4 | number of the first chunk in the xorb            |
+//! | s + 40n + 12 |   32 | xorb hash                                        |
+//! | s + 40n + 44 |    8 | `DRYXORB1`                                       |
 //!
-//! Numbers are little-endian. The table is checked when an entry is opened; records are checked against it when they are
+//! Numbers are little-endian. The table is checked when an entry is opened; stored chunks are checked against it when they are
 //! decoded, which computes their hashes anyway.
 
 use std::fs::{self, File};
@@ -33,17 +33,22 @@ pub(crate) struct CachedRange {
     file: File,
     /// What they must be.
     pub(crate) expected: Vec<Chunk>,
-    /// Where their records lie in the entry.
+    /// Where their stored chunks lie in the entry.
     stored: Range<u64>,
 }
 
 impl CachedRange {
-    /// The chunks `wanted` of an entry that says to hold `span`; `None` when it does not.
-    pub(super) fn open(path: &Path, xorb: &XorbHash, span: &Range<u32>, wanted: Range<u32>) -> Option<Self> {
+    /// The chunks `requested` of an entry that says to hold `span`; `None` when it does not.
+    pub(super) fn open(
+        path: &Path,
+        xorb: &XorbHash,
+        span: &Range<u32>,
+        requested: Range<u32>,
+    ) -> Option<Self> {
         let mut file = File::open(path).ok()?;
         let table = read_table(&mut file, xorb, span).ok()??;
-        let first = (wanted.start - span.start) as usize;
-        let last = (wanted.end - span.start) as usize;
+        let first = (requested.start - span.start) as usize;
+        let last = (requested.end - span.start) as usize;
         let chunks = table.get(first..last)?;
         let start = first.checked_sub(1).and_then(|before| table.get(before)).map_or(0, |row| row.1);
         let end = chunks.last()?.1;
@@ -56,18 +61,18 @@ impl CachedRange {
         })
     }
 
-    /// Bytes of the records.
+    /// Bytes of the stored chunks.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
     }
 
-    /// The next records, at most `bytes_max` bytes; none at the end.
+    /// The next stored chunks, at most `bytes_max` bytes; none at the end.
     pub(crate) fn read(&mut self, bytes_max: usize) -> std::io::Result<Bytes> {
-        let wanted = self.stored_bytes().min(bytes_max as u64);
-        let mut piece = vec![0; usize::try_from(wanted).unwrap_or(bytes_max)];
+        let len = self.stored_bytes().min(bytes_max as u64);
+        let mut piece = vec![0; usize::try_from(len).unwrap_or(bytes_max)];
         self.file.seek(SeekFrom::Start(self.stored.start))?;
         self.file.read_exact(&mut piece)?;
-        self.stored.start += wanted;
+        self.stored.start += len;
         Ok(piece.into())
     }
 
@@ -102,7 +107,7 @@ fn parse_table(bytes: &[u8], xorb: &XorbHash, span: &Range<u32>) -> Result<Optio
     for _ in span.clone() {
         let hash = ChunkHash::new(r.array("chunk hash")?);
         let chunk = Chunk { hash, bytes: r.u32("raw length")? };
-        rows.push((chunk, r.u32("end of a record")?));
+        rows.push((chunk, r.u32("end of a chunk")?));
     }
     let table_len = bytes.len() - r.left();
     let sum = r.u32("checksum")?;
@@ -117,9 +122,9 @@ fn parse_table(bytes: &[u8], xorb: &XorbHash, span: &Range<u32>) -> Result<Optio
     Ok((agrees && found == sum).then_some(rows))
 }
 
-/// Writes an entry while its records are decoded. What is not finished leaves nothing.
+/// Writes an entry while the stored chunks are decoded. What is not finished leaves nothing.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub(crate) struct CacheWriter {
     cache: Arc<Cache>,
     xorb: XorbHash,
     chunks: Range<u32>,
@@ -130,23 +135,23 @@ pub(crate) struct Recorder {
     count: u32,
 }
 
-impl Recorder {
+impl CacheWriter {
     pub(super) fn new(cache: Arc<Cache>, xorb: XorbHash, chunks: Range<u32>) -> Option<Self> {
         let staged = cache.staged();
         let out = BufWriter::with_capacity(BUFFER_BYTES, File::create_new(&staged).ok()?);
         Some(Self { cache, xorb, chunks, staged, out: Some(out), table: Vec::new(), stored: 0, count: 0 })
     }
 
-    /// Takes the record of the next chunk. False when it cannot be kept; then nothing more need be pushed.
-    pub(crate) fn push(&mut self, record: &[u8], chunk: Chunk) -> bool {
+    /// Takes the stored chunk of the next chunk. False when it cannot be kept; then nothing more need be pushed.
+    pub(crate) fn push(&mut self, stored: &[u8], chunk: Chunk) -> bool {
         let Some(out) = &mut self.out else { return false };
-        self.stored += record.len() as u64;
+        self.stored += stored.len() as u64;
         let Ok(end) = u32::try_from(self.stored) else { return false };
         self.table.extend(chunk.hash.as_bytes());
         self.table.extend(chunk.bytes.to_le_bytes());
         self.table.extend(end.to_le_bytes());
         self.count += 1;
-        self.stored <= self.cache.bytes_max / 2 && out.write_all(record).is_ok()
+        self.stored <= self.cache.bytes_max / 2 && out.write_all(stored).is_ok()
     }
 
     /// Makes the entry known, if all chunks came.
@@ -167,8 +172,8 @@ impl Recorder {
             .and_then(|()| out.write_all(&tail))
             .and_then(|()| out.flush());
         let folder = self.cache.folder_of(&self.xorb);
-        let kept = written.and_then(|()| rename(&self.staged, &folder.join(span_name(&self.chunks))));
-        if kept.is_err() {
+        let stored = written.and_then(|()| rename(&self.staged, &folder.join(span_name(&self.chunks))));
+        if stored.is_err() {
             return;
         }
         // What lies inside the new entry is not needed any more.
@@ -185,7 +190,7 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
+impl Drop for CacheWriter {
     fn drop(&mut self) {
         // After `finish` there is nothing under this name.
         self.out = None;

@@ -1,4 +1,4 @@
-//! Making room: what was not used for longest goes first.
+//! Eviction: least recently used entries first.
 
 use std::fs;
 use std::path::{Path, PathBuf};

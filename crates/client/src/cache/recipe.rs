@@ -1,4 +1,4 @@
-//! Recipe: how a file is put together, kept so that a cached file needs no server at all.
+//! File recipe: the terms of a file, stored so that a cached file needs no server.
 //!
 //! | offset | size | field                                            |
 //! |-------:|-----:|--------------------------------------------------|

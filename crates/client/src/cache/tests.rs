@@ -8,20 +8,20 @@ use xet::ChunkHash;
 use super::*;
 use crate::chunk::Chunk;
 
-/// Records of chunks with these numbers: the bytes mean nothing here, only that they come back.
-fn record(n: u32) -> (Vec<u8>, Chunk) {
+/// Stored chunks with these numbers: the bytes mean nothing here, only that they come back.
+fn stored_chunk(n: u32) -> (Vec<u8>, Chunk) {
     let bytes = noise(u64::from(n), 100 + n as usize);
     let chunk = Chunk { hash: ChunkHash::of(&bytes), bytes: n + 1 };
     (bytes, chunk)
 }
 
 fn keep(cache: &Arc<Cache>, xorb: XorbHash, chunks: Range<u32>) {
-    let mut recorder = cache.recorder(xorb, chunks.clone()).unwrap();
+    let mut writer = cache.writer(xorb, chunks.clone()).unwrap();
     for n in chunks {
-        let (bytes, chunk) = record(n);
-        assert!(recorder.push(&bytes, chunk));
+        let (bytes, chunk) = stored_chunk(n);
+        assert!(writer.push(&bytes, chunk));
     }
-    recorder.finish();
+    writer.finish();
 }
 
 fn read(found: Vec<CachedRange>) -> (Vec<u8>, Vec<Chunk>) {
@@ -36,23 +36,23 @@ fn read(found: Vec<CachedRange>) -> (Vec<u8>, Vec<Chunk>) {
 }
 
 fn expected(chunks: Range<u32>) -> (Vec<u8>, Vec<Chunk>) {
-    let (bytes, chunks): (Vec<_>, Vec<_>) = chunks.map(record).unzip();
+    let (bytes, chunks): (Vec<_>, Vec<_>) = chunks.map(stored_chunk).unzip();
     (bytes.concat(), chunks)
 }
 
 const XORB: XorbHash = XorbHash::new([7; 32]);
 
 #[test]
-fn entries_are_joined_to_what_is_wanted_and_swallow_what_they_cover() {
+fn entries_are_joined_to_what_is_requested_and_swallow_what_they_cover() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Arc::new(Cache::open(dir.path(), 1 << 20).unwrap());
     assert!(cache.find(&XORB, 0..1).is_none());
     keep(&cache, XORB, 2..5);
     keep(&cache, XORB, 4..9);
     keep(&cache, XORB, 12..14);
-    for wanted in [2..5, 3..4, 2..9, 3..8, 13..14] {
-        assert!(cache.has(&XORB, wanted.clone()));
-        assert_eq!(read(cache.find(&XORB, wanted.clone()).unwrap()), expected(wanted));
+    for requested in [2..5, 3..4, 2..9, 3..8, 13..14] {
+        assert!(cache.has(&XORB, requested.clone()));
+        assert_eq!(read(cache.find(&XORB, requested.clone()).unwrap()), expected(requested));
     }
     for missing in [0..3, 8..10, 2..14] {
         assert!(cache.find(&XORB, missing.clone()).is_none() && !cache.has(&XORB, missing));
@@ -67,17 +67,17 @@ fn entries_are_joined_to_what_is_wanted_and_swallow_what_they_cover() {
 fn an_entry_that_is_not_finished_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Arc::new(Cache::open(dir.path(), 1 << 20).unwrap());
-    let mut recorder = cache.recorder(XORB, 0..2).unwrap();
-    let (bytes, chunk) = record(0);
-    recorder.push(&bytes, chunk);
-    recorder.finish();
-    drop(cache.recorder(XORB, 5..6));
+    let mut writer = cache.writer(XORB, 0..2).unwrap();
+    let (bytes, chunk) = stored_chunk(0);
+    writer.push(&bytes, chunk);
+    writer.finish();
+    drop(cache.writer(XORB, 5..6));
     assert!(cache.find(&XORB, 0..1).is_none());
     assert_eq!(fs::read_dir(dir.path().join(STAGED)).unwrap().count(), 0);
 }
 
 proptest! {
-    /// A damaged entry is a miss and removed, or its damage is in the records, which are compared with the table.
+    /// A damaged entry is a miss and removed, or its damage is in the stored chunks, which are compared with the table.
     #[test]
     fn damage_in_the_table_is_a_miss(place in 0..10_000_usize, bit in 0..8_u8, cut: bool) {
         let dir = tempfile::tempdir().unwrap();
@@ -91,12 +91,12 @@ proptest! {
             false => bytes[place] ^= 1 << bit,
         }
         fs::write(&path, &bytes).unwrap();
-        let records = expected(3..6).0.len();
+        let stored = expected(3..6).0.len();
         match cache.find(&XORB, 3..6) {
             None => prop_assert!(!path.exists()),
             Some(found) => {
-                prop_assert!(!cut && place < records);
-                prop_assert_eq!(read(found).1, expected(3..6).1, "the table is right, so the records will be found out");
+                prop_assert!(!cut && place < stored);
+                prop_assert_eq!(read(found).1, expected(3..6).1, "the table is right, so the damage will be found out");
             }
         }
     }

@@ -24,17 +24,17 @@ pub async fn connect(
 
 /// The CAS routes that `hub` names at `path`.
 pub(crate) async fn connect_with(hub: &Arc<Http>, path: &str) -> Result<HttpCas> {
-    let first = ask(hub, path).await?;
+    let first = fetch_token(hub, path).await?;
     let (hub, path, options) = (hub.clone(), path.to_owned(), hub.options.clone());
     let refresh: Refresh = Arc::new(move || {
         let (hub, path) = (hub.clone(), path.clone());
-        Box::pin(async move { ask(&hub, &path).await.map(|answer| token_of(&answer)) })
+        Box::pin(async move { fetch_token(&hub, &path).await.map(|answer| token_of(&answer)) })
     });
     let tokens = Tokens::refreshed(refresh).starting_with(token_of(&first));
     HttpCas::new(&first.cas_url, Some(Arc::new(tokens)), options)
 }
 
-async fn ask(hub: &Http, path: &str) -> Result<TokenAnswer> {
+async fn fetch_token(hub: &Http, path: &str) -> Result<TokenAnswer> {
     let bytes = hub.send_and_read(&Request::get(path), ANSWER_BYTES_MAX).await?;
     parse_json(&bytes).map_err(|source| Error::invalid(path, source))
 }

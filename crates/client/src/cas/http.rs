@@ -182,7 +182,7 @@ impl Cas for HttpCas {
     async fn put_xorb(&self, xorb: &Xorb) -> Result<bool> {
         let path = routes::xorb(&xorb.hash());
         let bytes =
-            self.http.send_and_read(&Request::post(&path, xorb.records.clone()), SMALL_BYTES_MAX).await?;
+            self.http.send_and_read(&Request::post(&path, xorb.chunks.clone()), SMALL_BYTES_MAX).await?;
         let uploaded: XorbUploaded = parse_json(&bytes).map_err(|source| Error::invalid(path, source))?;
         Ok(uploaded.was_inserted)
     }

@@ -1,4 +1,4 @@
-//! The inner loop: read a block, cut it, hand over its chunks.
+//! Blocks: the inner loop that reads a block, cuts it and hands over its chunks.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! Joining runs in order into the true chunks of a file.
+//! Joining runs, in order, into the true chunks of a file.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! The workers: who takes which file or run, and who hands results over in order.
+//! Worker pool: distributes files and runs over threads, and returns results in order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -32,9 +32,14 @@ pub(super) fn run<'a, P, E>(
     let pool = Pool {
         options,
         progress,
-        todo: Mutex::new(Todo { paths: Some(paths.enumerate()), opening: 0, large: VecDeque::new(), sink }),
+        todo: Mutex::new(WorkState {
+            paths: Some(paths.enumerate()),
+            opening: 0,
+            large: VecDeque::new(),
+            sink,
+        }),
         moved: Condvar::new(),
-        done: Mutex::new(Done { next: 0, waiting: BTreeMap::new(), each }),
+        done: Mutex::new(OrderedResults { next: 0, waiting: BTreeMap::new(), each }),
     };
     std::thread::scope(|scope| {
         for _ in 1..options.threads.get() {
@@ -47,13 +52,13 @@ pub(super) fn run<'a, P, E>(
 struct Pool<'o, 'a, P, E> {
     options: &'o CutOptions,
     progress: &'o Progress,
-    todo: Mutex<Todo<'a, P>>,
+    todo: Mutex<WorkState<'a, P>>,
     /// There may be more to take: a run was joined, or a file was opened.
     moved: Condvar,
-    done: Mutex<Done<E>>,
+    done: Mutex<OrderedResults<E>>,
 }
 
-struct Todo<'a, P> {
+struct WorkState<'a, P> {
     paths: Option<std::iter::Enumerate<P>>,
     /// Paths taken of which it is not known yet whether they will be shared.
     opening: usize,
@@ -64,7 +69,7 @@ struct Todo<'a, P> {
 }
 
 /// Results, handed over in the order of the paths.
-struct Done<E> {
+struct OrderedResults<E> {
     next: usize,
     waiting: BTreeMap<usize, Result<CutFile>>,
     each: E,
@@ -149,14 +154,14 @@ where
     }
 
     /// A job of the oldest large file; `Some(None)` when there will be one later, `None` when there is no such file.
-    fn take_large(&self, todo: &mut Todo<'a, P>) -> Option<Option<Job<'a>>> {
+    fn take_large(&self, todo: &mut WorkState<'a, P>) -> Option<Option<Job<'a>>> {
         loop {
             let large = todo.large.front()?;
             match large.take(self.options.threads.get() as u64) {
-                Take::Run(run) => return Some(Some(Job::Run(large.clone(), run))),
-                Take::Digest => return Some(Some(Job::Digest(large.clone()))),
-                Take::Later => return Some(None),
-                Take::Nothing => drop(todo.large.pop_front()),
+                NextWork::Run(run) => return Some(Some(Job::Run(large.clone(), run))),
+                NextWork::Digest => return Some(Some(Job::Digest(large.clone()))),
+                NextWork::Later => return Some(None),
+                NextWork::Nothing => drop(todo.large.pop_front()),
             }
         }
     }
@@ -326,7 +331,7 @@ where
     }
 }
 
-enum Take {
+enum NextWork {
     Run(u64),
     Digest,
     /// Too many runs wait to be joined.
@@ -343,24 +348,24 @@ impl Large<'_> {
         run * self.run_bytes..self.bytes.min((run + 1) * self.run_bytes)
     }
 
-    fn take(&self, threads: u64) -> Take {
+    fn take(&self, threads: u64) -> NextWork {
         let mut state = lock(&self.state);
         if state.error.is_some() {
-            return Take::Nothing;
+            return NextWork::Nothing;
         }
         if std::mem::take(&mut state.digest_untaken) {
             state.active += 1;
-            return Take::Digest;
+            return NextWork::Digest;
         }
         if state.next_run == self.runs() {
-            return Take::Nothing;
+            return NextWork::Nothing;
         }
         if state.next_run >= state.joined + RUNS_AHEAD * threads {
-            return Take::Later;
+            return NextWork::Later;
         }
         state.active += 1;
         state.next_run += 1;
-        Take::Run(state.next_run - 1)
+        NextWork::Run(state.next_run - 1)
     }
 }
 

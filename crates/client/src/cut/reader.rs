@@ -68,10 +68,10 @@ impl<'a> FileRange<'a> {
 
 impl Read for FileRange<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let wanted = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
-        let bytes = read_at(self.file, &mut buffer[..wanted], self.at)?;
+        let len = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
+        let bytes = read_at(self.file, &mut buffer[..len], self.at)?;
         self.at += bytes as u64;
-        if bytes == 0 && wanted > 0 {
+        if bytes == 0 && len > 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the file shrank while it was read"));
         }
         Ok(bytes)
@@ -106,6 +106,6 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 pub(crate) const BLOCK_BYTES: usize = 512 * 1024;
 /// Files of fewer bytes are not worth advice to the system.
 const SHORT_BYTES: u64 = 1024 * 1024;
-/// Bytes of a file that the system is advised to read before they are wanted.
+/// Bytes of a file that the system is advised to read before they are len.
 #[cfg(target_os = "linux")]
 const AHEAD_BYTES: u64 = 4 * 1024 * 1024;

@@ -101,7 +101,7 @@ fn an_empty_file_is_zeros() {
     assert_eq!((file.bytes, file.hash), (0, FileHash::ZERO));
 }
 
-/// The reader is told a length and the file ends before it.
+/// The reader is given a length and the file ends before it.
 #[test]
 fn a_file_that_shrinks_is_an_error() {
     let dir = tempfile::tempdir().unwrap();

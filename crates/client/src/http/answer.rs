@@ -1,4 +1,4 @@
-//! Answers: the error of a status, and a body read whole within its limit.
+//! HTTP responses: the error of a status, and reading of a body up to a limit.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,10 +21,11 @@ pub(crate) async fn refuse(what: &str, answer: Response) -> Error {
     let request_id = request_id(&answer);
     let retry_after = retry_after(&answer, SystemTime::now());
     let body = read_all(what, answer, REFUSAL_BYTES_MAX, Duration::from_secs(10)).await.unwrap_or_default();
-    let said = parse_json::<ErrorBody>(&body).map(|body| body.error).unwrap_or_default();
-    let said = if said.is_empty() { status.canonical_reason().unwrap_or("refused").to_owned() } else { said };
-    let said: String = said.chars().filter(|c| !c.is_control()).take(500).collect();
-    let message = format!("{what}: {said} (status {})", status.as_u16());
+    let message = parse_json::<ErrorBody>(&body).map(|body| body.error).unwrap_or_default();
+    let message =
+        if message.is_empty() { status.canonical_reason().unwrap_or("refused").to_owned() } else { message };
+    let message: String = message.chars().filter(|c| !c.is_control()).take(500).collect();
+    let message = format!("{what}: {message} (status {})", status.as_u16());
     Error::new(kind(status), message).with_retry_after(retry_after).with_request_id(request_id)
 }
 

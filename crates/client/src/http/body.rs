@@ -1,4 +1,4 @@
-//! Bodies on their way: counted, slowed to the bandwidth allowed, and given up when they stand still.
+//! HTTP bodies in transfer: counted, limited to the configured bandwidth, and aborted when they stall.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,18 +91,18 @@ impl Watch {
 pub(super) fn received(
     what: String,
     answer: Response,
-    wanted: Range<u64>,
+    requested: Range<u64>,
     options: &HttpOptions,
     bandwidth: Option<Arc<Bandwidth>>,
     connection: OwnedSemaphorePermit,
 ) -> BoxStream<'static, Result<Bytes>> {
     // A server that does not heed ranges sends everything; then what comes before is passed over.
-    let skip = if answer.status() == StatusCode::PARTIAL_CONTENT { 0 } else { skipped(&answer, &wanted) };
-    let state = Receiving {
+    let skip = if answer.status() == StatusCode::PARTIAL_CONTENT { 0 } else { skipped(&answer, &requested) };
+    let state = ReceivedBody {
         what,
         pieces: answer.bytes_stream().boxed(),
         skip,
-        left: wanted.end - wanted.start,
+        left: requested.end - requested.start,
         window: options.stall_timeout,
         floor_bytes: options.floor_bytes,
         window_end: Instant::now() + options.stall_timeout,
@@ -121,12 +121,12 @@ pub(super) fn received(
     .boxed()
 }
 
-fn skipped(answer: &Response, wanted: &Range<u64>) -> u64 {
+fn skipped(answer: &Response, requested: &Range<u64>) -> u64 {
     // Some answer a range with 200 and the range alone.
-    if answer.content_length() == Some(wanted.end - wanted.start) { 0 } else { wanted.start }
+    if answer.content_length() == Some(requested.end - requested.start) { 0 } else { requested.start }
 }
 
-struct Receiving {
+struct ReceivedBody {
     what: String,
     pieces: BoxStream<'static, reqwest::Result<Bytes>>,
     skip: u64,
@@ -139,7 +139,7 @@ struct Receiving {
     _connection: OwnedSemaphorePermit,
 }
 
-impl Receiving {
+impl ReceivedBody {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         while self.left > 0 {
             let what = &self.what;

@@ -1,7 +1,7 @@
-//! What the hub said of repositories, kept beside the chunks: for when it cannot be asked.
+//! Answer cache: answers of a hub about repositories, stored beside the chunks, for offline use.
 //!
-//! Listings are kept page by page as they came. Of a listing of everything below the root, folders and single files are
-//! found again too.
+//! Listings are stored page by page as they came. Folders and single files are found in a listing of everything below the
+//! root, too.
 
 use std::sync::Arc;
 
@@ -9,20 +9,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xet::wire::{encode_json, parse_json};
 
-use super::{Entry, Page, RepoName, below, no_entry};
+use super::entry::{Entry, Page};
+use super::{RepoName, below, no_entry};
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where answers of one hub are kept.
+/// Stored answers of one hub.
 #[derive(Debug, Clone)]
 pub(super) struct AnswerCache {
     pub(super) cache: Arc<Cache>,
-    /// Whether the hub is not to be asked.
+    /// Whether no request may be sent.
     pub(super) offline: bool,
     endpoint: String,
 }
 
-/// A question that can be answered without the hub if it was asked before. Never change how it is written: that names answers.
+/// Key of a stored answer. Never change how it is encoded: that names the files of the cache.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum CacheKey<'a> {
@@ -39,16 +40,16 @@ impl AnswerCache {
         Self { cache, offline, endpoint: endpoint.to_owned() }
     }
 
-    pub(super) fn keep<T: Serialize>(&self, repo: &RepoName, question: &CacheKey<'_>, answer: &T) {
-        self.cache.keep_answer(&self.name(repo, question), &encode_json(answer));
+    pub(super) fn store<T: Serialize>(&self, repo: &RepoName, key: &CacheKey<'_>, answer: &T) {
+        self.cache.keep_answer(&self.name(repo, key), &encode_json(answer));
     }
 
-    fn find<T: DeserializeOwned>(&self, repo: &RepoName, question: &CacheKey<'_>) -> Option<T> {
-        parse_json(&self.cache.answer(&self.name(repo, question))?).ok()
+    fn find<T: DeserializeOwned>(&self, repo: &RepoName, key: &CacheKey<'_>) -> Option<T> {
+        parse_json(&self.cache.answer(&self.name(repo, key))?).ok()
     }
 
-    fn name(&self, repo: &RepoName, question: &CacheKey<'_>) -> Vec<u8> {
-        encode_json(&(&self.endpoint, repo.kind.plural(), repo.id(), question))
+    fn name(&self, repo: &RepoName, key: &CacheKey<'_>) -> Vec<u8> {
+        encode_json(&(&self.endpoint, repo.kind.plural(), repo.id(), key))
     }
 
     /// The commit that a revision was.
@@ -61,8 +62,8 @@ impl AnswerCache {
     /// What was at a path.
     pub(super) fn entry(&self, repo: &RepoName, revision: &str, path: &str) -> Result<Entry> {
         let commit = self.commit_id(repo, revision);
-        let asked = |revision: &str| self.find(repo, &CacheKey::Entry(revision, path));
-        if let Some(entry) = commit.as_deref().ok().and_then(asked).or_else(|| asked(revision)) {
+        let cached = |revision: &str| self.find(repo, &CacheKey::Entry(revision, path));
+        if let Some(entry) = commit.as_deref().ok().and_then(cached).or_else(|| cached(revision)) {
             return Ok(entry);
         }
         let commit = commit?;
@@ -90,14 +91,14 @@ impl AnswerCache {
         next: Option<&str>,
     ) -> Result<Page> {
         let commit = self.commit_id(repo, revision);
-        let asked = |folder: &str, recursive: bool| {
+        let cached = |folder: &str, recursive: bool| {
             let of = |revision: &str| self.find(repo, &CacheKey::Page(revision, folder, recursive, next));
             commit.as_deref().ok().and_then(of).or_else(|| of(revision))
         };
-        if let Some(page) = asked(folder, recursive) {
+        if let Some(page) = cached(folder, recursive) {
             return Ok(page);
         }
-        let all = asked("", true);
+        let all = cached("", true);
         let Page { mut entries, next } = all.ok_or_else(|| unknown(repo, revision))?;
         entries.retain(|entry| {
             below(folder, &entry.path).is_some_and(|below| recursive || !below.contains('/'))

@@ -1,4 +1,4 @@
-//! The calls of the Hub API, one after another, with what they send and what they answer.
+//! Calls of the Hub API, with their requests and answers.
 
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, LINK};
@@ -7,39 +7,13 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use xet::wire::routes::{content_type, segment};
 use xet::wire::{encode_json, parse_json};
-use xet::{FileHash, Sha256};
 
 use super::answer_cache::CacheKey;
 use super::commit::Commit;
+use super::entry::{Entry, Page};
 use super::{Hub, RepoKind, RepoName, api, no_entry, segments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Request;
-
-/// A file or folder of a repository.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Entry {
-    /// Where it is.
-    pub path: String,
-    /// Whether it is a folder.
-    pub is_folder: bool,
-    /// Its length; 0 for folders.
-    pub bytes: u64,
-    /// As git names it; for a large file, of the pointer that stands for it.
-    pub oid: String,
-    /// The digest of a large file.
-    pub sha256: Option<Sha256>,
-    /// What the content store calls a large file.
-    pub xet: Option<FileHash>,
-}
-
-/// Some entries, and where there are more.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
-pub struct Page {
-    /// In the order of the hub.
-    pub entries: Vec<Entry>,
-    /// To be given to the next call; none at the end.
-    pub next: Option<String>,
-}
 
 /// A file that might be uploaded.
 #[derive(Debug, Clone, Serialize)]
@@ -55,7 +29,7 @@ pub struct Candidate {
 /// How a file gets into a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum UploadMode {
     /// As it is, in the commit.
     Regular,
     /// Through the content store.
@@ -65,11 +39,11 @@ pub enum Mode {
 /// What the hub says of a file that might be uploaded.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Decided {
+pub struct UploadDecision {
     /// Which.
     pub path: String,
     /// How it gets there.
-    pub upload_mode: Mode,
+    pub upload_mode: UploadMode,
     /// Whether it should not.
     #[serde(default)]
     pub should_ignore: bool,
@@ -106,7 +80,7 @@ impl Hub {
             organization: &repo.namespace,
             r#type: repo.kind.singular(),
             private,
-            // Hubs want to know with what a space is run; nothing is.
+            // Hubs require the SDK of a space; nothing is.
             sdk: (repo.kind == RepoKind::Space).then_some("static"),
         };
         self.create("/api/repos/create", &create).await
@@ -135,7 +109,7 @@ impl Hub {
         // Only the id: by itself the answer would list every file.
         let path = api(repo, &format!("/revision/{}?expand=sha", segment(revision)));
         let info: Info = self.parsed(&Request::get(&path), &path).await?;
-        self.keep(repo, &CacheKey::Commit(revision), &info.sha);
+        self.store_answer(repo, &CacheKey::Commit(revision), &info.sha);
         Ok(info.sha)
     }
 
@@ -151,20 +125,20 @@ impl Hub {
         if let Some(answers) = self.offline() {
             return answers.page(repo, revision, folder, recursive, next);
         }
-        let question = CacheKey::Page(revision, folder, recursive, next);
+        let key = CacheKey::Page(revision, folder, recursive, next);
         let folder = if folder.is_empty() { String::new() } else { format!("/{}", segments(folder)) };
         let path = api(repo, &format!("/tree/{}{folder}", segment(revision)));
-        let asked = match next {
+        let path_of_page = match next {
             Some(query) => format!("{path}?{query}"),
             None => format!("{path}?recursive={recursive}&expand=false"),
         };
-        let answer = self.http.send(&Request::get(&asked)).await?;
+        let answer = self.http.send(&Request::get(&path_of_page)).await?;
         let link = answer.headers().get(LINK).and_then(|link| link.to_str().ok()).and_then(next_query);
         let bytes = self.http.read_body(&path, answer, JSON_BYTES_MAX).await?;
-        let rows: Vec<Row> = parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
-        let entries = rows.into_iter().map(Row::into_entry).collect::<Result<_>>()?;
+        let rows: Vec<EntryJson> = parse_json(&bytes).map_err(|source| Error::invalid(&path, source))?;
+        let entries = rows.into_iter().map(EntryJson::into_entry).collect::<Result<_>>()?;
         let page = Page { entries, next: link };
-        self.keep(repo, &question, &page);
+        self.store_answer(repo, &key, &page);
         Ok(page)
     }
 
@@ -176,8 +150,8 @@ impl Hub {
             expand: bool,
         }
         let path = api(repo, &format!("/paths-info/{}", segment(revision)));
-        let rows: Vec<Row> = self.parsed(&json(&path, &Paths { paths, expand: false }), &path).await?;
-        rows.into_iter().map(Row::into_entry).collect()
+        let rows: Vec<EntryJson> = self.parsed(&json(&path, &Paths { paths, expand: false }), &path).await?;
+        rows.into_iter().map(EntryJson::into_entry).collect()
     }
 
     /// What is at this path.
@@ -188,13 +162,13 @@ impl Hub {
         let found = self.paths_info(repo, revision, &[path]).await?;
         let found = found.into_iter().find(|entry| entry.path == path);
         let entry = found.ok_or_else(|| no_entry(repo, revision, path))?;
-        self.keep(repo, &CacheKey::Entry(revision, path), &entry);
+        self.store_answer(repo, &CacheKey::Entry(revision, path), &entry);
         Ok(entry)
     }
 
-    fn keep<T: Serialize>(&self, repo: &RepoName, question: &CacheKey<'_>, answer: &T) {
+    fn store_answer<T: Serialize>(&self, repo: &RepoName, key: &CacheKey<'_>, answer: &T) {
         if let Some(answers) = &self.answers {
-            answers.keep(repo, question, answer);
+            answers.store(repo, key, answer);
         }
     }
 
@@ -204,14 +178,14 @@ impl Hub {
         repo: &RepoName,
         revision: &str,
         files: &[Candidate],
-    ) -> Result<Vec<Decided>> {
+    ) -> Result<Vec<UploadDecision>> {
         #[derive(Serialize)]
         struct Files<'a> {
             files: &'a [Candidate],
         }
         #[derive(Deserialize)]
         struct Answer {
-            files: Vec<Decided>,
+            files: Vec<UploadDecision>,
         }
         let path = api(repo, &format!("/preupload/{}", segment(revision)));
         let answer: Answer = self.parsed(&json(&path, &Files { files }), &path).await?;
@@ -241,7 +215,7 @@ struct Empty {}
 /// An entry as hubs send it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+struct EntryJson {
     r#type: String,
     path: String,
     #[serde(default)]
@@ -258,7 +232,7 @@ struct LfsRow {
     size: Option<u64>,
 }
 
-impl Row {
+impl EntryJson {
     fn into_entry(self) -> Result<Entry> {
         let Self { r#type, path, oid, size, lfs, xet_hash } = self;
         let wrong = |_| Error::new(ErrorKind::Invalid, format!("{path:?}: the hub names it by no SHA-256"));
@@ -281,7 +255,7 @@ fn next_query(link: &str) -> Option<String> {
     query.filter(|query| !query.is_empty())
 }
 
-/// Files in one question how they get there: what other clients ask at once.
+/// Files in one key how they get there: what other clients ask at once.
 pub(super) const CANDIDATES_MAX: usize = 256;
 
 /// A page has a thousand entries of some 300 bytes, and paths may be long.
@@ -310,7 +284,7 @@ mod tests {
                 {{"type":"file","oid":"2","size":5,"path":"a/b","lastCommit":{{"id":"x"}}}},
                 {{"type":"file","oid":"3","size":130,"path":"c","lfs":{{"oid":"{sha256}","size":9,"pointerSize":130}},"xetHash":"zz"}}]"#
         );
-        let rows: Vec<Row> = parse_json(rows.as_bytes()).unwrap();
+        let rows: Vec<EntryJson> = parse_json(rows.as_bytes()).unwrap();
         let entries: Vec<_> = rows.into_iter().map(|row| row.into_entry().unwrap()).collect();
         assert_eq!(entries.iter().map(|entry| entry.is_folder).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!((entries[1].bytes, entries[1].sha256), (5, None));

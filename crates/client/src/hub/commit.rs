@@ -1,4 +1,4 @@
-//! A commit on its way: one line of JSON for what is said, and one for each change.
+//! Commit request: one line of JSON for the header, and one for each change.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

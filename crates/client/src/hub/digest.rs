@@ -1,4 +1,4 @@
-//! What a hub calls a file: the SHA-256 of a large one, the git id of a small one. Compared with what is on this disk.
+//! Digests by which a hub names a file: SHA-256 of a large one, git id of a small one. Compared with files on the local disk.
 
 use std::fs::File;
 use std::io::Read as _;

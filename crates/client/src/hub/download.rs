@@ -1,4 +1,4 @@
-//! Files out of a repository: listed by pages, compared with what is here, pulled, verified.
+//! Download of files from a repository: listed by pages, compared with local files, pulled, verified.
 //!
 //! One commit is pulled, whatever happens to the branch meanwhile. Large files come from the content store, chunk by chunk; small
 //! ones, and those of hubs without one, as they are. Only a file with the right digest gets its name.
@@ -19,7 +19,7 @@ use super::repo_path::is_path;
 use super::{Entry, Hub, RepoName, RepoPath, below};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use crate::pull::{PullOptions, Puller, StagingDir, Wanted, place_of, remove_leftover};
+use crate::pull::{FileRequest, PullOptions, Puller, StagingDir, place_of, remove_leftover};
 
 /// How to download.
 #[derive(Debug, Clone, Default)]
@@ -211,7 +211,7 @@ impl Download<'_> {
         self.fetch(plain, root).await
     }
 
-    /// Tells of what is here already, and returns the rest.
+    /// Reports files that are here already, and returns the rest.
     async fn without_unchanged(&mut self, batch: Targets) -> Result<Targets> {
         let compare = batch.iter().map(|(entry, target)| {
             let same = self.options.pull.reuse
@@ -244,20 +244,20 @@ impl Download<'_> {
         if stored.is_empty() {
             return Ok(());
         }
-        let wanted = |(entry, target): &(Entry, PathBuf)| {
-            Some(Wanted { file: entry.xet?, target: target.clone(), sha256: entry.sha256 })
+        let request = |(entry, target): &(Entry, PathBuf)| {
+            Some(FileRequest { file: entry.xet?, target: target.clone(), sha256: entry.sha256 })
         };
         stored.sort_by_key(|(entry, _)| entry.bytes >= JOURNAL_BYTES_MIN);
-        let wanted: Vec<_> = stored.iter().filter_map(wanted).collect();
+        let requests: Vec<_> = stored.iter().filter_map(request).collect();
         let short = stored.iter().filter(|(entry, _)| entry.bytes < JOURNAL_BYTES_MIN).count();
-        let (short, long) = wanted.split_at(short);
+        let (short, long) = requests.split_at(short);
         let puller = match self.puller.take() {
             Some(puller) => puller,
             None => puller(self.hub, self.repo, self.commit, self.options.pull.clone())
                 .await?
                 .with_progress(self.progress.clone()),
         };
-        let mut tell = |place: usize, result: Result<_>| {
+        let mut report = |place: usize, result: Result<_>| {
             let Some((entry, _)) = stored.get(place) else { return };
             match result {
                 Ok(_) => self.done(entry),
@@ -265,16 +265,16 @@ impl Download<'_> {
             }
         };
         if !short.is_empty() {
-            puller.files(short, root, &mut tell).await?;
+            puller.files(short, root, &mut report).await?;
         }
-        let one = |(place, wanted)| {
+        let one = |(place, request)| {
             let puller = &puller;
-            async move { (place, puller.file(wanted).await) }
+            async move { (place, puller.file(request).await) }
         };
         let mut ones =
             futures::stream::iter((short.len()..).zip(long)).map(one).buffer_unordered(LONG_AT_ONCE);
         while let Some((place, result)) = ones.next().await {
-            tell(place, result);
+            report(place, result);
         }
         drop(ones);
         self.puller = Some(puller);

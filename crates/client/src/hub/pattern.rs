@@ -1,4 +1,4 @@
-//! Which files: patterns to include and to exclude, as `hf` and shells know them.
+//! File patterns to include and to exclude, as `hf` and shells know them.
 
 /// Names to take and names to leave. A name is taken when a pattern includes it, or there is none, and none excludes it.
 #[derive(Debug, Clone, Default)]

@@ -84,19 +84,19 @@ mod tests {
     use super::*;
 
     fn chosen(
-        said: Option<&str>,
+        given: Option<&str>,
         variables: &[(&str, &str)],
         file: &str,
     ) -> Option<(String, Option<String>)> {
         let variable = |name: &str| {
             variables.iter().find(|(found, _)| *found == name).map(|(_, value)| (*value).to_owned())
         };
-        let chosen = choose(said.map(str::to_owned), None, &variable, parse(file).unwrap()).ok()?;
+        let chosen = choose(given.map(str::to_owned), None, &variable, parse(file).unwrap()).ok()?;
         Some((chosen.endpoint, chosen.token.map(|token| token.expose().to_owned())))
     }
 
     #[test]
-    fn what_is_said_outweighs_variables_and_those_the_file() {
+    fn arguments_outweigh_variables_and_those_the_file() {
         let file = "endpoint = 'https://file'\ntoken = 'f'";
         let pair =
             |endpoint: &str, token: Option<&str>| Some((endpoint.to_owned(), token.map(str::to_owned)));
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(chosen(None, &[], file), pair("https://file", Some("f")));
         assert_eq!(chosen(None, &hf, file), pair("https://hf", Some("h")));
         assert_eq!(chosen(None, &both, file), pair("https://own", Some("d")));
-        assert_eq!(chosen(Some("https://said"), &both, file), pair("https://said", Some("d")));
+        assert_eq!(chosen(Some("https://given"), &both, file), pair("https://given", Some("d")));
     }
 
     #[test]

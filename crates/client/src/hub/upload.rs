@@ -1,6 +1,6 @@
-//! Files into a repository: looked at, compared, pushed, committed.
+//! Upload of files into a repository: preflight, compare, push, commit.
 //!
-//! Files are taken in batches, and a batch is committed before the next one is looked at, so that neither memory nor what a
+//! Files are processed in batches, and a batch is committed before the next one is read, so that neither memory nor what a
 //! killed upload has to do again grows with their number. A file that the repository has already is not sent.
 
 pub mod source_files;
@@ -18,7 +18,7 @@ use xet::wire::routes::TokenScope;
 
 use super::calls::CANDIDATES_MAX;
 use super::digest::{Expected, unchanged};
-use super::{Candidate, Commit, Committed, Entry, Hub, Mode, RepoName, RepoPath};
+use super::{Candidate, Commit, Committed, Entry, Hub, RepoName, RepoPath, UploadMode};
 use crate::cas::Cas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
@@ -166,7 +166,7 @@ struct Upload<'a> {
 /// A file that is to be put.
 struct PlannedFile {
     local: SourceFile,
-    mode: Mode,
+    mode: UploadMode,
     /// What is at its place now.
     base: Option<FileHash>,
 }
@@ -183,46 +183,49 @@ impl Upload<'_> {
         let bytes: u64 = locals.iter().map(|local| local.bytes).sum();
         self.progress.total_bytes.add(bytes);
         let todo = match self.is_missing {
-            true => {
-                locals.into_iter().map(|local| PlannedFile { local, mode: Mode::Lfs, base: None }).collect()
-            }
+            true => locals
+                .into_iter()
+                .map(|local| PlannedFile { local, mode: UploadMode::Lfs, base: None })
+                .collect(),
             false => self.sort(locals).await?,
         };
         let mut pushed = self.push(&todo).await?;
         for PlannedFile { local, mode, .. } in &todo {
             match (mode, pushed.remove(&local.path)) {
-                (Mode::Lfs, Some(file)) => self.put_large(local, &file),
-                (Mode::Regular, _) => self.put_small(local).await?,
+                (UploadMode::Lfs, Some(file)) => self.put_large(local, &file),
+                (UploadMode::Regular, _) => self.put_small(local).await?,
                 // It could not be read, which was reported.
-                (Mode::Lfs, None) => {}
+                (UploadMode::Lfs, None) => {}
             }
         }
         self.finish_commit().await
     }
 
-    /// Asks how each file is to be uploaded, and whether the repository has it already.
+    /// Queries how each file is to be uploaded, and whether the repository has it already.
     async fn sort(&mut self, locals: Vec<SourceFile>) -> Result<Vec<PlannedFile>> {
         let groups: Vec<_> = locals.chunks(CANDIDATES_MAX).map(<[SourceFile]>::to_vec).collect();
         let (hub, to) = (self.hub, self.to);
-        let asked = futures::stream::iter(groups).map(|group| ask(hub, &to.repo, to.revision(), group));
-        let asked: Vec<Vec<Result<Preflight>>> = asked.buffered(QUESTIONS_AT_ONCE).try_collect().await?;
-        let asked: Vec<_> = asked.into_iter().flatten().collect();
+        let preflights =
+            futures::stream::iter(groups).map(|group| preflight(hub, &to.repo, to.revision(), group));
+        let preflights: Vec<Vec<Result<Preflight>>> =
+            preflights.buffered(PREFLIGHTS_AT_ONCE).try_collect().await?;
+        let preflights: Vec<_> = preflights.into_iter().flatten().collect();
 
         let mut compare = Vec::new();
-        for asked in asked.iter().filter_map(|asked| asked.as_ref().ok()) {
-            let same = asked
+        for preflight in preflights.iter().filter_map(|preflight| preflight.as_ref().ok()) {
+            let same = preflight
                 .existing
                 .as_ref()
-                .filter(|existing| !existing.is_folder && existing.bytes == asked.local.bytes);
-            let expected = same.filter(|_| !asked.ignored).map_or(Expected::Anything, Expected::of);
-            compare.push((asked.local.path.clone(), expected));
+                .filter(|existing| !existing.is_folder && existing.bytes == preflight.local.bytes);
+            let expected = same.filter(|_| !preflight.ignored).map_or(Expected::Anything, Expected::of);
+            compare.push((preflight.local.path.clone(), expected));
         }
         let mut same = unchanged(compare, self.options.push.threads).await?.into_iter();
 
         let mut todo = Vec::new();
-        for asked in asked {
-            let Preflight { local, mode, ignored, existing } = match asked {
-                Ok(asked) => asked,
+        for preflight in preflights {
+            let Preflight { local, mode, ignored, existing } = match preflight {
+                Ok(preflight) => preflight,
                 Err(error) => {
                     self.fail(&error);
                     continue;
@@ -252,7 +255,7 @@ impl Upload<'_> {
 
     /// Pushes the large ones to the content store.
     async fn push(&mut self, todo: &[PlannedFile]) -> Result<HashMap<PathBuf, PushedFile>> {
-        let is_large = |todo: &&PlannedFile| todo.mode == Mode::Lfs;
+        let is_large = |todo: &&PlannedFile| todo.mode == UploadMode::Lfs;
         let paths: Vec<_> = todo.iter().filter(is_large).map(|todo| todo.local.path.clone()).collect();
         if paths.is_empty() {
             return Ok(HashMap::new());
@@ -345,15 +348,15 @@ impl Upload<'_> {
     }
 }
 
-/// A file, and what the hub said of it.
+/// A file, and how the hub wants it uploaded.
 struct Preflight {
     local: SourceFile,
-    mode: Mode,
+    mode: UploadMode,
     ignored: bool,
     existing: Option<Entry>,
 }
 
-async fn ask(
+async fn preflight(
     hub: &Hub,
     repo: &RepoName,
     revision: &str,
@@ -370,19 +373,19 @@ async fn ask(
         };
         group.into_iter().map(with_candidate).collect()
     };
-    let mut asked = Vec::new();
+    let mut locals = Vec::new();
     let mut candidates = Vec::new();
     for (local, candidate) in blocking(sample).await? {
         match candidate {
             Ok(candidate) => {
                 candidates.push(candidate);
-                asked.push(Ok(local));
+                locals.push(Ok(local));
             }
-            Err(error) => asked.push(Err(error)),
+            Err(error) => locals.push(Err(error)),
         }
     }
     if candidates.is_empty() {
-        return Ok(asked.into_iter().filter_map(|local| local.err().map(Err)).collect());
+        return Ok(locals.into_iter().filter_map(|local| local.err().map(Err)).collect());
     }
     let paths: Vec<_> = candidates.iter().map(|candidate| candidate.path.as_str()).collect();
     let (decided, existing) = futures::future::try_join(
@@ -392,22 +395,22 @@ async fn ask(
     .await?;
     let decided: HashMap<_, _> = decided.into_iter().map(|file| (file.path.clone(), file)).collect();
     let mut existing: HashMap<_, _> = existing.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
-    let asked = asked.into_iter().map(|local| {
+    let preflights = locals.into_iter().map(|local| {
         let local = local?;
-        let said = decided.get(&local.to).ok_or_else(|| {
+        let decision = decided.get(&local.to).ok_or_else(|| {
             Error::new(ErrorKind::Invalid, format!("{}: the hub does not say how to upload it", local.to))
         })?;
         let mode = match local.bytes {
-            0 => Mode::Regular,
-            bytes if bytes > REGULAR_BYTES_MAX => Mode::Lfs,
-            _ => said.upload_mode,
+            0 => UploadMode::Regular,
+            bytes if bytes > REGULAR_BYTES_MAX => UploadMode::Lfs,
+            _ => decision.upload_mode,
         };
         // A large file that the hub lists and does not name here is damaged there, and must come again.
-        let is_whole = |existing: &Entry| existing.sha256.is_none() || said.oid.is_some();
+        let is_whole = |existing: &Entry| existing.sha256.is_none() || decision.oid.is_some();
         let existing = existing.remove(&local.to).filter(is_whole);
-        Ok(Preflight { existing, mode, ignored: said.should_ignore, local })
+        Ok(Preflight { existing, mode, ignored: decision.should_ignore, local })
     });
-    Ok(asked.collect())
+    Ok(preflights.collect())
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
@@ -425,6 +428,6 @@ const BATCH_BYTES_MAX: u64 = 64 << 30;
 const REGULAR_BYTES_MAX: u64 = 10 << 20;
 /// Of shorter files, asking what the old version is made of costs more than it saves.
 const BASE_BYTES_MIN: u64 = 4 << 20;
-const QUESTIONS_AT_ONCE: usize = 4;
+const PREFLIGHTS_AT_ONCE: usize = 4;
 /// Bytes by which hubs distinguish text from other files.
 const SAMPLE_BYTES: u64 = 512;

@@ -1,4 +1,4 @@
-//! Limit of requests for data at a time: more as long as that brings more bytes, fewer when they fail.
+//! Concurrency limit of data requests: raised while that increases the rate, lowered when requests fail.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};

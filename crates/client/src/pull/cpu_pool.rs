@@ -1,11 +1,11 @@
-//! The one bridge from async to CPU work, and the buffers that takes.
+//! CPU pool: runs decoding and hashing off the async threads, with buffers that are reused.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::decode::Scratch;
+use super::decoder::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Threads for decoding, hashing and writing, a limited number at a time, and their buffers.
@@ -46,9 +46,9 @@ impl CpuPool {
     }
 
     pub(super) fn return_scratch(&self, scratch: Scratch) {
-        let mut kept = self.scratch.lock().expect("no thread panics while it holds the lock");
-        if kept.len() < TOOLS_MAX {
-            kept.push(scratch);
+        let mut unused = self.scratch.lock().expect("no thread panics while it holds the lock");
+        if unused.len() < TOOLS_MAX {
+            unused.push(scratch);
         }
     }
 }

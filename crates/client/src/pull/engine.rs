@@ -1,4 +1,4 @@
-//! Engine: from byte ranges of files to written chunks. Plans what is missing, fetches, and plans again what failed.
+//! Engine: plans the missing byte ranges of files, fetches and writes them, and plans failed ones again.
 //!
 //! A failed fetch has no state to repair: what it did not write is missing, and what is missing is planned, with fresh URLs and for
 //! exactly those bytes. Cut, stalled, corrupt and expired all end here.
@@ -16,8 +16,8 @@ use xet::wire::Reconstruction;
 use xet::{FileHash, XorbHash};
 
 use super::Puller;
-use super::decode::{Destination, Sink};
-use super::fetch::{self, FetchJob, Fetched};
+use super::decoder::{Destination, Sink};
+use super::fetcher::{self, FetchJob, FetchOutcome};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a file that are not planned yet.
@@ -62,7 +62,7 @@ pub(super) struct FileState {
 
 enum Event {
     Planned(MissingRange, Result<Option<Reconstruction>>),
-    Fetched(Fetched),
+    FetchOutcome(FetchOutcome),
 }
 
 impl<'a> Engine<'a> {
@@ -121,7 +121,9 @@ impl<'a> Engine<'a> {
                 }
                 fetches += 1;
                 let sink = self.sink.clone();
-                active.push(Box::pin(async move { Event::Fetched(fetch::unit(puller, unit, sink).await) }));
+                active.push(Box::pin(
+                    async move { Event::FetchOutcome(fetcher::unit(puller, unit, sink).await) },
+                ));
             }
             match active.next().await {
                 None if self.units.is_empty() && self.todo.is_empty() => break,
@@ -130,7 +132,7 @@ impl<'a> Engine<'a> {
                     plans -= 1;
                     self.planned(todo, answer);
                 }
-                Some(Event::Fetched(fetched)) => {
+                Some(Event::FetchOutcome(fetched)) => {
                     fetches -= 1;
                     self.fetched(fetched);
                 }
@@ -147,7 +149,7 @@ impl<'a> Engine<'a> {
         let MissingRange { file, range, failures, .. } = todo;
         let keeps_terms = self.puller.cache.is_some();
         let Some(state) = self.files.get_mut(file) else { return };
-        let asked = window(&range);
+        let requested = window(&range);
         match answer {
             Err(error) => state.error = Some(error),
             Ok(None) => state.size = Some(range.start),
@@ -159,8 +161,8 @@ impl<'a> Engine<'a> {
                     state.error = Some(Error::new(ErrorKind::Invalid, message));
                     return;
                 };
-                if end < asked.end {
-                    // Less than was asked for: there is no more.
+                if end < requested.end {
+                    // Less than was requested: there is no more.
                     state.size = Some(end);
                 } else if end < range.end {
                     self.todo
@@ -180,8 +182,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn fetched(&mut self, fetched: Fetched) {
-        let Fetched { rest, by_cache, error } = fetched;
+    fn fetched(&mut self, fetched: FetchOutcome) {
+        let FetchOutcome { rest, by_cache, error } = fetched;
         let Some(error) = error else { return };
         self.puller.progress.retries.add(1);
         let may_help =
@@ -216,7 +218,7 @@ async fn plan(puller: &Puller, file: FileHash, todo: &MissingRange) -> Result<Op
     cas.reconstruction(file, Some(window(&todo.range))).await
 }
 
-/// As much of a range as is asked for at once.
+/// As much of a range as one request covers.
 fn window(range: &Range<u64>) -> Range<u64> {
     let bytes = if range.start == 0 { WINDOW_FIRST_BYTES } else { WINDOW_BYTES };
     range.start..range.end.min(range.start.saturating_add(bytes))

@@ -1,21 +1,21 @@
 //! Journal: which chunks of a file lie in its `.part` already, so that a pull can go on where one was stopped.
 //!
-//! | offset | size | field                                        |
-//! |-------:|-----:|----------------------------------------------|
-//! |      0 |    8 | `DRYPART1`                                   |
-//! |      8 |   32 | file hash                                    |
-//! |     40 |      | records, to the end                          |
+//! | offset | size | field              |
+//! |-------:|-----:|--------------------|
+//! |      0 |    8 | `DRYPART1`         |
+//! |      8 |   32 | file hash          |
+//! |     40 |      | claims, to the end |
 //!
-//! A record:
+//! A claim:
 //!
-//! | offset | size | field                                        |
-//! |-------:|-----:|----------------------------------------------|
-//! |      0 |    4 | CRC-32C of the rest of the record            |
-//! |      4 |    4 | number of chunks, n                          |
-//! |      8 |    8 | where in the file the first of them begins   |
-//! |     16 |  36n | chunks: hash, raw length (4)                 |
+//! | offset | size | field                                      |
+//! |-------:|-----:|--------------------------------------------|
+//! |      0 |    4 | CRC-32C of the rest of the claim           |
+//! |      4 |    4 | number of chunks, n                        |
+//! |      8 |    8 | where in the file the first of them begins |
+//! |     16 |  36n | chunks: hash, raw length (4)               |
 //!
-//! Numbers are little-endian. A record is appended after its bytes were written. It is a claim, not a proof: a pull that resumes
+//! Numbers are little-endian. A claim is appended after its bytes were written. It is no proof: a pull that resumes
 //! hashes the bytes again, so a journal that lies, or is ahead of the disk after a power cut, costs a fetch and no more.
 
 use std::fs::{File, TryLockError};
@@ -47,12 +47,12 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
-    record: Vec<u8>,
+    claim: Vec<u8>,
 }
 
 /// A journal, and what it claims.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenJournal {
     pub(super) journal: Journal,
     pub(super) claims: Vec<Run>,
 }
@@ -66,7 +66,7 @@ impl Journal {
     }
 
     /// Opens or begins the journal of `file`. `None` when another pull holds it, or what is there is no journal of ours.
-    pub(super) fn open(path: &Path, file_hash: FileHash) -> io::Result<Option<Opened>> {
+    pub(super) fn open(path: &Path, file_hash: FileHash) -> io::Result<Option<OpenJournal>> {
         loop {
             let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
             match file.try_lock() {
@@ -96,14 +96,14 @@ impl Journal {
             };
             file.set_len(good)?;
             file.seek(SeekFrom::Start(good))?;
-            return Ok(Some(Opened { journal: Self { file, record: Vec::new() }, claims }));
+            return Ok(Some(OpenJournal { journal: Self { file, claim: Vec::new() }, claims }));
         }
     }
 
     /// Claims chunks that were written at `at`.
     pub(super) fn push(&mut self, at: u64, chunks: &[Chunk]) -> io::Result<()> {
-        encode(&mut self.record, at, chunks);
-        self.file.write_all(&self.record)
+        encode(&mut self.claim, at, chunks);
+        self.file.write_all(&self.claim)
     }
 
     /// Takes back every claim.
@@ -113,18 +113,18 @@ impl Journal {
     }
 }
 
-fn encode(record: &mut Vec<u8>, at: u64, chunks: &[Chunk]) {
-    record.clear();
-    record.extend([0; 4]);
+fn encode(claim: &mut Vec<u8>, at: u64, chunks: &[Chunk]) {
+    claim.clear();
+    claim.extend([0; 4]);
     let count = u32::try_from(chunks.len()).expect("a batch has few chunks");
-    record.extend(count.to_le_bytes());
-    record.extend(at.to_le_bytes());
+    claim.extend(count.to_le_bytes());
+    claim.extend(at.to_le_bytes());
     for chunk in chunks {
-        record.extend(chunk.hash.as_bytes());
-        record.extend(chunk.bytes.to_le_bytes());
+        claim.extend(chunk.hash.as_bytes());
+        claim.extend(chunk.bytes.to_le_bytes());
     }
-    let sum = crc32c::crc32c(&record[4..]);
-    record[..4].copy_from_slice(&sum.to_le_bytes());
+    let sum = crc32c::crc32c(&claim[4..]);
+    claim[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// The claims of a journal of this file, and how many of its bytes make them; 0 when it is none.
@@ -199,10 +199,10 @@ mod tests {
             .map(|n| Run { at: u64::from(n) * 10_000, chunks: (0..=n % 4).map(chunk).collect() })
             .collect();
         let mut bytes = [&MAGIC[..], file.as_bytes()].concat();
-        let mut record = Vec::new();
+        let mut claim = Vec::new();
         for run in &runs {
-            encode(&mut record, run.at, &run.chunks);
-            bytes.extend(&record);
+            encode(&mut claim, run.at, &run.chunks);
+            bytes.extend(&claim);
         }
         (file, runs, bytes)
     }

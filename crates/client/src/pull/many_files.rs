@@ -12,8 +12,8 @@ use xet::{FileHash, Sha256, limits};
 use super::engine::{Engine, FileState, MissingRange, units};
 use super::planner::{Recipe, TARGET_UNCHANGED, hash_mismatch, keep_recipe, refetch};
 use super::single_file;
-use super::write::{PartFile, StagingDir, remove_leftover};
-use super::{Pulled, Puller, Wanted};
+use super::writer::{PartFile, StagingDir, remove_leftover};
+use super::{FileRequest, Pulled, Puller};
 use crate::cut::{self, CutFile, CutOptions};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -21,34 +21,34 @@ type Outcome = (usize, Result<Pulled>);
 
 pub(super) async fn pull(
     puller: &Puller,
-    wanted: &[Wanted],
+    requests: &[FileRequest],
     root: &Path,
     each: &mut (dyn FnMut(usize, Result<Pulled>) + Send),
 ) -> Result<()> {
     let stage = Arc::new(StagingDir::new(root)?);
     puller.progress.leftovers.add(stage.removed());
-    let Sorted { unchanged, small, mut large } = sort(puller, wanted).await?;
+    let FilesBySize { unchanged, small, mut large } = sort_by_size(puller, requests).await?;
     for (place, bytes) in unchanged {
         puller.progress.files.add(1);
-        if let Some(wanted) = wanted.get(place) {
-            puller.progress.leftovers.add(u64::from(remove_leftover(&wanted.target)));
+        if let Some(request) = requests.get(place) {
+            puller.progress.leftovers.add(u64::from(remove_leftover(&request.target)));
         }
         each(place, Ok(Pulled { bytes, unchanged: true }));
     }
     let groups: Vec<_> = small.chunks(limits::BATCH_FILES_MAX).map(<[usize]>::to_vec).collect();
     let stage = &stage;
     let mut groups = futures::stream::iter(groups)
-        .map(|group| pull_group(puller, wanted, group, stage))
+        .map(|group| pull_group(puller, requests, group, stage))
         .buffer_unordered(GROUPS);
     while let Some(group) = groups.next().await {
-        let (told, too_large) = group?;
+        let (outcomes, too_large) = group?;
         large.extend(too_large);
-        told.into_iter().for_each(|(place, result)| each(place, result));
+        outcomes.into_iter().for_each(|(place, result)| each(place, result));
     }
     drop(groups);
     let one = |place: usize| async move {
-        let result = match wanted.get(place) {
-            Some(wanted) => single_file::pull(puller, wanted).await,
+        let result = match requests.get(place) {
+            Some(request) => single_file::pull(puller, request).await,
             None => Err(Error::new(ErrorKind::Internal, "a file that is not in the list")),
         };
         (place, result)
@@ -60,31 +60,31 @@ pub(super) async fn pull(
     Ok(())
 }
 
-struct Sorted {
+struct FilesBySize {
     /// What is there already, and its length.
     unchanged: Vec<(usize, u64)>,
     small: Vec<usize>,
     large: Vec<usize>,
 }
 
-/// Looks at what lies at the targets.
-async fn sort(puller: &Puller, wanted: &[Wanted]) -> Result<Sorted> {
-    let mut sorted = Sorted { unchanged: Vec::new(), small: Vec::new(), large: Vec::new() };
+/// Sorts the files by what is at their targets: unchanged, small or large.
+async fn sort_by_size(puller: &Puller, requests: &[FileRequest]) -> Result<FilesBySize> {
+    let mut by_size = FilesBySize { unchanged: Vec::new(), small: Vec::new(), large: Vec::new() };
     let mut there = Vec::new();
-    for (place, wanted) in wanted.iter().enumerate() {
-        match wanted.target.symlink_metadata() {
+    for (place, request) in requests.iter().enumerate() {
+        match request.target.symlink_metadata() {
             Ok(metadata) if puller.options.reuse && metadata.is_file() => there.push(place),
             // A link or a folder: one by one, with all that takes.
-            Ok(metadata) if !metadata.is_file() => sorted.large.push(place),
-            Ok(_) => sorted.small.push(place),
-            Err(_) => sorted.small.push(place),
+            Ok(metadata) if !metadata.is_file() => by_size.large.push(place),
+            Ok(_) => by_size.small.push(place),
+            Err(_) => by_size.small.push(place),
         }
     }
     if there.is_empty() {
-        return Ok(sorted);
+        return Ok(by_size);
     }
     let paths: Vec<_> =
-        there.iter().filter_map(|place| wanted.get(*place)).map(|wanted| wanted.target.clone()).collect();
+        there.iter().filter_map(|place| requests.get(*place)).map(|request| request.target.clone()).collect();
     let options = CutOptions { threads: puller.options.threads, sha256: false };
     let cut = move || {
         let mut found: Vec<Option<CutFile>> = Vec::new();
@@ -94,28 +94,28 @@ async fn sort(puller: &Puller, wanted: &[Wanted]) -> Result<Sorted> {
         found
     };
     for (place, found) in there.into_iter().zip(puller.pool.run(cut).await?) {
-        let hash = wanted.get(place).map(|wanted| wanted.file);
+        let hash = requests.get(place).map(|request| request.file);
         match found {
-            Some(found) if Some(found.hash) == hash => sorted.unchanged.push((place, found.bytes)),
-            Some(found) if found.bytes >= LARGE_BYTES => sorted.large.push(place),
-            _ => sorted.small.push(place),
+            Some(found) if Some(found.hash) == hash => by_size.unchanged.push((place, found.bytes)),
+            Some(found) if found.bytes >= LARGE_BYTES => by_size.large.push(place),
+            _ => by_size.small.push(place),
         }
     }
-    sorted.small.sort_unstable();
-    Ok(sorted)
+    by_size.small.sort_unstable();
+    Ok(by_size)
 }
 
 /// Pulls some small files; returns the result of each, and which are not small.
 async fn pull_group(
     puller: &Puller,
-    wanted: &[Wanted],
+    requests: &[FileRequest],
     places: Vec<usize>,
     stage: &Arc<StagingDir>,
 ) -> Result<(Vec<Outcome>, Vec<usize>)> {
-    let group: Vec<&Wanted> = places.iter().filter_map(|place| wanted.get(*place)).collect();
-    let hashes: Vec<_> = group.iter().map(|wanted| wanted.file).collect();
+    let group: Vec<&FileRequest> = places.iter().filter_map(|place| requests.get(*place)).collect();
+    let hashes: Vec<_> = group.iter().map(|request| request.file).collect();
     let parts: Vec<_> =
-        group.iter().map(|wanted| PartFile::staged(wanted.file, wanted.target.clone(), stage)).collect();
+        group.iter().map(|request| PartFile::staged(request.file, request.target.clone(), stage)).collect();
     let parts = Arc::new(parts);
 
     let mut engine = Engine::new(puller, hashes.iter().copied(), parts.clone());
@@ -135,14 +135,15 @@ async fn pull_group(
         let stage = stage.clone();
         puller.pool.run(move || stage.sync()).await??;
     }
-    let digests: Vec<_> = group.iter().map(|wanted| wanted.sha256).collect();
-    let told = finalize(puller, parts, states, digests, &too_large).await?;
-    let told = told.into_iter().filter_map(|(file, result)| Some((*places.get(file)?, result))).collect();
+    let digests: Vec<_> = group.iter().map(|request| request.sha256).collect();
+    let outcomes = finalize(puller, parts, states, digests, &too_large).await?;
+    let outcomes =
+        outcomes.into_iter().filter_map(|(file, result)| Some((*places.get(file)?, result))).collect();
     let too_large = too_large.iter().filter_map(|file| places.get(*file).copied()).collect();
-    Ok((told, too_large))
+    Ok((outcomes, too_large))
 }
 
-/// Plans the files: from the cache, in one request for all, or one by one. Tells which are too large for this.
+/// Plans the files: from the cache, in one request for all, or one by one. Returns those that are too large for a batch.
 async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> Result<Vec<usize>> {
     let mut rest = Vec::new();
     for (file, hash) in hashes.iter().enumerate() {
@@ -160,7 +161,7 @@ async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> 
             None => rest.push(file),
         }
     }
-    let Some(mut batch) = ask(puller, hashes, &rest).await? else {
+    let Some(mut batch) = query_batch(puller, hashes, &rest).await? else {
         rest.into_iter().for_each(|file| engine.want(MissingRange::new(file, 0..u64::MAX)));
         return Ok(Vec::new());
     };
@@ -172,7 +173,7 @@ async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> 
     let (too_large, rest): (Vec<usize>, Vec<usize>) = rest.into_iter().partition(is_large);
     if !too_large.is_empty() {
         // Ranges are joined over all files of a batch: those of the large ones would be fetched for the small ones, too.
-        batch = match ask(puller, hashes, &rest).await? {
+        batch = match query_batch(puller, hashes, &rest).await? {
             Some(batch) => batch,
             None => {
                 rest.into_iter().for_each(|file| engine.want(MissingRange::new(file, 0..u64::MAX)));
@@ -202,25 +203,25 @@ async fn plan(puller: &Puller, hashes: &[FileHash], engine: &mut Engine<'_>) -> 
 }
 
 /// The terms of these files and what to fetch for all, from one request; `None` where that cannot be had.
-async fn ask(puller: &Puller, hashes: &[FileHash], files: &[usize]) -> Result<Option<Answer>> {
-    // A file may be wanted at two places; it is asked for once.
-    let mut asked: Vec<_> = files.iter().filter_map(|file| hashes.get(*file).copied()).collect();
-    asked.sort_unstable();
-    asked.dedup();
-    let Some(cas) = puller.cas.as_ref().filter(|_| asked.len() > 1) else { return Ok(None) };
-    match cas.reconstructions(&asked).await {
+async fn query_batch(puller: &Puller, hashes: &[FileHash], files: &[usize]) -> Result<Option<BatchTerms>> {
+    // A file may be requested for two targets; it is queried once.
+    let mut hashes_left: Vec<_> = files.iter().filter_map(|file| hashes.get(*file).copied()).collect();
+    hashes_left.sort_unstable();
+    hashes_left.dedup();
+    let Some(cas) = puller.cas.as_ref().filter(|_| hashes_left.len() > 1) else { return Ok(None) };
+    match cas.reconstructions(&hashes_left).await {
         Ok(None) => Ok(None),
         Ok(Some(batch)) => {
-            let terms = asked.into_iter().zip(batch.files).collect();
+            let terms = hashes_left.into_iter().zip(batch.files).collect();
             Ok(Some((terms, batch.fetches)))
         }
-        // One of them is not there: asked one by one, the others are.
+        // One of them is not there: requested one by one, the others are.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-type Answer = (HashMap<FileHash, Vec<PlanTerm>>, Reconstruction);
+type BatchTerms = (HashMap<FileHash, Vec<PlanTerm>>, Reconstruction);
 
 /// Verifies the files and gives them their names, many on each thread.
 async fn finalize(
@@ -235,16 +236,16 @@ async fn finalize(
         states.into_iter().enumerate().filter(|(file, _)| !too_large.contains(file)).collect();
     let mut jobs = Vec::new();
     while !left.is_empty() {
-        let some = left.split_off(left.len().saturating_sub(SETTLED_AT_ONCE));
+        let some = left.split_off(left.len().saturating_sub(FINALIZED_AT_ONCE));
         let (parts, digests) = (parts.clone(), digests.clone());
         let (cache, progress) = (puller.cache.clone(), puller.progress.clone());
         let work = move || -> Vec<Outcome> {
-            let told = some.into_iter().map(|(file, state)| {
+            let outcomes = some.into_iter().map(|(file, state)| {
                 let (hash, size) = (state.hash, state.size);
                 let digest = digests.get(file).copied().flatten();
                 let result = parts.get(file).map_or_else(
                     || Err(hash_mismatch(&hash, TARGET_UNCHANGED)),
-                    |part| settle_one(part, &state, digest),
+                    |part| finalize_one(part, &state, digest),
                 );
                 match state.error {
                     Some(error) => (file, Err(error)),
@@ -262,19 +263,19 @@ async fn finalize(
                     }
                 }
             });
-            told.collect()
+            outcomes.collect()
         };
         jobs.push(puller.pool.start(work).await);
     }
-    let mut told = Vec::new();
+    let mut outcomes = Vec::new();
     for job in jobs {
-        told.extend(super::cpu_pool::join(job).await?);
+        outcomes.extend(super::cpu_pool::join(job).await?);
     }
-    Ok(told)
+    Ok(outcomes)
 }
 
 /// Gives a file its name, if it is what it should be.
-fn settle_one(part: &PartFile, state: &FileState, digest: Option<Sha256>) -> Result<Pulled> {
+fn finalize_one(part: &PartFile, state: &FileState, digest: Option<Sha256>) -> Result<Pulled> {
     if let Some(error) = part.take_error() {
         return Err(error);
     }
@@ -291,4 +292,4 @@ const LARGE_BYTES: u64 = 32 << 20;
 /// Groups on their way at once: one is planned while another is written.
 const GROUPS: usize = 2;
 const LARGE_AT_ONCE: usize = 4;
-const SETTLED_AT_ONCE: usize = 128;
+const FINALIZED_AT_ONCE: usize = 128;

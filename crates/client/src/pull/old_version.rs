@@ -1,4 +1,4 @@
-//! Source: chunks of a wanted file that an older version on this disk has already.
+//! Old version: chunks of a file that an older version on the local disk has already.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use xet::{ChunkHash, FileHash};
 
-use super::decode::Sink;
-use super::write::read_exact_at;
+use super::decoder::Sink;
+use super::writer::read_exact_at;
 use crate::chunk::Chunk;
 use crate::cut::{self, CutOptions};
 use crate::error::{Error, Result};
@@ -32,12 +32,12 @@ pub(super) struct Copy {
 
 impl OldVersion {
     /// Cuts a file and remembers those of its chunks that are wanted.
-    pub(super) fn cut(path: &Path, wanted: &[(ChunkHash, u32)], options: &CutOptions) -> Result<Self> {
-        let wanted: HashSet<_> = wanted.iter().map(|(hash, _)| *hash).collect();
+    pub(super) fn cut(path: &Path, chunks: &[(ChunkHash, u32)], options: &CutOptions) -> Result<Self> {
+        let hashes: HashSet<_> = chunks.iter().map(|(hash, _)| *hash).collect();
         let mut places = HashMap::new();
         let mut at = 0;
         let cut = cut::chunk_file(path.to_owned(), options, &cut::Progress::default(), |hash, bytes| {
-            if wanted.contains(&hash) {
+            if hashes.contains(&hash) {
                 places.entry(hash).or_insert(at);
             }
             at += u64::from(bytes);
@@ -46,10 +46,10 @@ impl OldVersion {
     }
 
     /// What to copy where, in pieces that are worth a thread.
-    pub(super) fn copies(&self, wanted: &[(ChunkHash, u32)]) -> Vec<Copy> {
+    pub(super) fn copies(&self, chunks: &[(ChunkHash, u32)]) -> Vec<Copy> {
         let mut copies: Vec<Copy> = Vec::new();
         let mut to = 0;
-        for (hash, bytes) in wanted {
+        for (hash, bytes) in chunks {
             let len = u64::from(*bytes);
             if let Some(from) = self.places.get(hash) {
                 let chunk = Chunk { hash: *hash, bytes: *bytes };

@@ -1,4 +1,4 @@
-//! Planner: what to fetch for the bytes that are missing, from the cache and from the hub; and once more what came wrong.
+//! Planner: what to fetch for missing bytes, from the cache and from the hub; and what to fetch again after a hash mismatch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use xet::plan::PlanTerm;
 use xet::{ChunkHash, FileHash};
 
 use super::Puller;
-use super::decode::Destination;
+use super::decoder::Destination;
 use super::engine::{Engine, FileState, MissingRange};
-use super::fetch::FetchJob;
-use super::write::{Expected, PartFile};
+use super::fetcher::FetchJob;
+use super::writer::{Expected, PartFile};
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -161,7 +161,7 @@ pub(super) fn hash_mismatch(file: &FileHash, advice: &str) -> Error {
 
 /// Advice where a target exists or may exist.
 pub(super) const TARGET_UNCHANGED: &str =
-    "the target is unchanged; ask the administrator of the hub to verify the file";
+    "the target is unchanged; the administrator of the hub should verify the file";
 
 /// Keeps the terms of a file in the cache, if all of them were seen.
 pub(super) fn keep_recipe(cache: &Cache, file: &FileHash, size: u64, mut terms: Vec<(u64, PlanTerm)>) {
@@ -200,5 +200,5 @@ fn join(ranges: Vec<Range<u64>>, gap: u64) -> Vec<Range<u64>> {
     joined
 }
 
-/// So many ranges of one file are planned one by one.
+/// At most this many ranges of one file are planned one by one.
 const RANGES_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! One file, from what is there of it already to its name.
+//! Single file: resumes from what is on the disk, fetches the rest, verifies, and renames.
 
 use std::fs::File;
 use std::ops::Range;
@@ -10,34 +10,34 @@ use xet::FileHash;
 use super::engine::{Engine, FileState, MissingRange};
 use super::old_version::OldVersion;
 use super::planner::{ChunkList, Recipe, TARGET_UNCHANGED, chunk_list, hash_mismatch, keep_recipe, refetch};
-use super::write::{Expected, PartFile, remove_leftover};
-use super::{Pulled, Puller, Wanted};
+use super::writer::{Expected, PartFile, remove_leftover};
+use super::{FileRequest, Pulled, Puller};
 use crate::cut::CutOptions;
 use crate::error::{Error, ErrorKind, Result};
 
 type Parts = Arc<Vec<PartFile>>;
 
-pub(super) async fn pull(puller: &Puller, wanted: &Wanted) -> Result<Pulled> {
-    let target = place_of(&wanted.target)?;
+pub(super) async fn pull(puller: &Puller, request: &FileRequest) -> Result<Pulled> {
+    let target = place_of(&request.target)?;
     let old = match puller.options.reuse && target.is_file() {
-        true => Some(look_at(puller, wanted.file, &target).await?),
+        true => Some(look_at(puller, request.file, &target).await?),
         false => None,
     };
     if let Some((old, _)) = &old
-        && old.hash == wanted.file
+        && old.hash == request.file
     {
         puller.progress.files.add(1);
         puller.progress.leftovers.add(u64::from(remove_leftover(&target)));
         return Ok(Pulled { bytes: old.bytes, unchanged: true });
     }
-    let parts = open(puller, wanted.file, target.clone()).await?;
+    let parts = open(puller, request.file, target.clone()).await?;
     let mut size = None;
     if let Some((old, Some(list))) = old {
         size = Some(list.iter().map(|(_, bytes)| u64::from(*bytes)).sum());
         parts[0].expect(Expected::new(&list));
         copy(puller, &old, &list, &target, &parts).await?;
     }
-    let mut state = [fill(puller, wanted.file, &parts, size).await?];
+    let mut state = [fill(puller, request.file, &parts, size).await?];
     if !is_right(&parts, &state) {
         refetch(puller, &parts, &mut state, &[0]).await;
     }
@@ -48,9 +48,9 @@ pub(super) async fn pull(puller: &Puller, wanted: &Wanted) -> Result<Pulled> {
     let Some(bytes) = state.size.filter(|size| parts[0].is_right(*size)) else {
         // No later pull could go on with this.
         parts[0].forget()?;
-        return Err(hash_mismatch(&wanted.file, TARGET_UNCHANGED));
+        return Err(hash_mismatch(&request.file, TARGET_UNCHANGED));
     };
-    let (sync, sha256) = (puller.options.sync, wanted.sha256);
+    let (sync, sha256) = (puller.options.sync, request.sha256);
     puller.pool.run(move || parts[0].finish(bytes, sync, sha256)).await??;
     puller.progress.files.add(1);
     Ok(Pulled { bytes, unchanged: false })
@@ -106,7 +106,7 @@ fn behind_links(target: &Path) -> PathBuf {
     place
 }
 
-/// The chunks of the target, and those of the wanted file, if the hub lists them.
+/// The chunks of the target, and those of the request file, if the hub lists them.
 async fn look_at(puller: &Puller, file: FileHash, target: &Path) -> Result<(OldVersion, Option<ChunkList>)> {
     let list = chunk_list(puller, file).await?;
     let options = CutOptions { threads: puller.options.threads, sha256: false };

@@ -1,4 +1,4 @@
-//! A file, or a range of it, in order: to standard output, or any other writer.
+//! Stream: a file, or a range of it, in order, to standard output or any other writer.
 //!
 //! Windows of the file are fetched into memory, each in parallel within itself, one while the one before it is written.
 
@@ -10,10 +10,10 @@ use futures::StreamExt as _;
 use xet::FileHash;
 
 use super::Puller;
-use super::decode::Sink;
+use super::decoder::Sink;
 use super::engine::{Engine, MissingRange};
 use super::planner::{Recipe, chunk_list, hash_mismatch};
-use super::write::{Expected, WrittenRanges};
+use super::writer::{Expected, WrittenRanges};
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -84,7 +84,7 @@ async fn fetch(
     range: Range<u64>,
     expected: Option<Arc<Expected>>,
 ) -> Result<Window> {
-    let buffer = Arc::new(Buffer { file, range: range.clone(), expected, filled: Mutex::default() });
+    let buffer = Arc::new(Buffer { file, range: range.clone(), expected, state: Mutex::default() });
     let mut engine = Engine::new(puller, [file], buffer.clone());
     match Recipe::find(puller, &file) {
         Some(recipe) => {
@@ -104,16 +104,16 @@ async fn fetch(
         }
         end = state.size;
     }
-    let mut filled =
-        std::mem::take(&mut *buffer.filled.lock().expect("no thread panics while it holds the lock"));
-    let wanted = end.unwrap_or(range.end).min(range.end).saturating_sub(range.start);
-    let wanted = usize::try_from(wanted).expect("a window fits into memory");
-    if filled.bytes.len() < wanted {
+    let mut state =
+        std::mem::take(&mut *buffer.state.lock().expect("no thread panics while it holds the lock"));
+    let expected_bytes = end.unwrap_or(range.end).min(range.end).saturating_sub(range.start);
+    let expected_bytes = usize::try_from(expected_bytes).expect("a window fits into memory");
+    if state.bytes.len() < expected_bytes {
         let message = format!("file {file}: the hub did not deliver all bytes of {range:?}");
         return Err(Error::new(ErrorKind::Unavailable, message));
     }
-    filled.bytes.truncate(wanted);
-    Ok(Window { bytes: filled.bytes, chunks: filled.chunks, end })
+    state.bytes.truncate(expected_bytes);
+    Ok(Window { bytes: state.bytes, chunks: state.chunks, end })
 }
 
 /// A window of a file in memory.
@@ -122,11 +122,11 @@ struct Buffer {
     file: FileHash,
     range: Range<u64>,
     expected: Option<Arc<Expected>>,
-    filled: Mutex<Filled>,
+    state: Mutex<BufferState>,
 }
 
 #[derive(Debug, Default)]
-struct Filled {
+struct BufferState {
     bytes: Vec<u8>,
     chunks: Vec<(u64, Chunk)>,
 }
@@ -137,20 +137,20 @@ impl Sink for Buffer {
             expected.check(self.file, at, chunks)?;
         }
         let inside = at.max(self.range.start)..(at + raw.len() as u64).min(self.range.end);
-        let mut filled = self.filled.lock().expect("no thread panics while it holds the lock");
+        let mut state = self.state.lock().expect("no thread panics while it holds the lock");
         if !inside.is_empty() {
             let place =
                 |byte: u64, base: u64| usize::try_from(byte - base).expect("a window fits into memory");
             let (start, end) = (place(inside.start, self.range.start), place(inside.end, self.range.start));
-            if filled.bytes.len() < end {
-                filled.bytes.resize(end, 0);
+            if state.bytes.len() < end {
+                state.bytes.resize(end, 0);
             }
             let from = raw.get(place(inside.start, at)..place(inside.end, at)).unwrap_or_default();
-            filled.bytes.get_mut(start..end).unwrap_or_default().copy_from_slice(from);
+            state.bytes.get_mut(start..end).unwrap_or_default().copy_from_slice(from);
         }
         let mut at = at;
         for chunk in chunks {
-            filled.chunks.push((at, *chunk));
+            state.chunks.push((at, *chunk));
             at += u64::from(chunk.bytes);
         }
         Ok(())

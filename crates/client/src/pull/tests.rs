@@ -43,22 +43,22 @@ fn mixed(seed: u64, len: usize) -> Vec<u8> {
 #[tokio::test]
 async fn files_of_every_size_come_back_whole_and_leave_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = Arc::new(MemoryCas::default());
-    let puller = Puller::new(shelf.clone(), quick());
+    let cas = Arc::new(MemoryCas::default());
+    let puller = Puller::new(cas.clone(), quick());
     for size in [0, 1, 8191, 8192, 8193, 131_071, 131_072, 131_073, 5_000_000] {
         let data = mixed(size as u64, size);
-        let wanted = Wanted::new(shelf.add(&data, 20), dir.path().join("file"));
-        let pulled = puller.file(&wanted).await.unwrap();
+        let request = FileRequest::new(cas.add(&data, 20), dir.path().join("file"));
+        let pulled = puller.file(&request).await.unwrap();
         assert_eq!(pulled, Pulled { bytes: size as u64, unchanged: false });
-        assert!(fs::read(&wanted.target).unwrap() == data, "{size}");
+        assert!(fs::read(&request.target).unwrap() == data, "{size}");
         assert_eq!(names(dir.path()), ["file"]);
-        assert!(puller.file(&wanted).await.unwrap().unchanged);
+        assert!(puller.file(&request).await.unwrap().unchanged);
     }
     let missing =
-        puller.file(&Wanted::new(FileHash::new([5; 32]), dir.path().join("other"))).await.unwrap_err();
+        puller.file(&FileRequest::new(FileHash::new([5; 32]), dir.path().join("other"))).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     assert!(!dir.path().join("other").exists());
-    let folder = puller.file(&Wanted::new(FileHash::ZERO, dir.path())).await.unwrap_err();
+    let folder = puller.file(&FileRequest::new(FileHash::ZERO, dir.path())).await.unwrap_err();
     assert_eq!(folder.kind(), ErrorKind::Invalid);
 }
 
@@ -78,26 +78,27 @@ async fn every_fault_ends_in_the_right_file_or_a_clear_error() {
     ] {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("file");
-        let shelf = Arc::new(MemoryCas::default());
-        let file = shelf.add(&data, 12);
+        let cas = Arc::new(MemoryCas::default());
+        let file = cas.add(&data, 12);
         fs::write(&target, vec![1; 5_000_000]).unwrap();
         // Once or a few times: the pull gets over it.
         for _ in 0..3 {
-            shelf.fault(fault.clone());
+            cas.fault(fault.clone());
         }
-        Puller::new(shelf.clone(), quick()).file(&Wanted::new(file, &target)).await.unwrap();
+        Puller::new(cas.clone(), quick()).file(&FileRequest::new(file, &target)).await.unwrap();
         assert!(fs::read(&target).unwrap() == data, "{name}");
         assert_eq!(names(dir.path()), ["file"], "{name}");
 
         // Always, and never a whole chunk: it says so, and what is at the target stays.
         fs::write(&target, "old").unwrap();
-        shelf.always(Some(match fault {
+        cas.always(Some(match fault {
             Fault::Cut(_) => Fault::Cut(5000),
             Fault::Stall(_) => Fault::Stall(5000),
             fault => fault,
         }));
         let options = PullOptions { deadline: Some(Duration::from_secs(60)), ..quick() };
-        let error = Puller::new(shelf.clone(), options).file(&Wanted::new(file, &target)).await.unwrap_err();
+        let error =
+            Puller::new(cas.clone(), options).file(&FileRequest::new(file, &target)).await.unwrap_err();
         assert!(
             matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Corrupt | ErrorKind::Expired),
             "{name}: {error}"
@@ -107,8 +108,8 @@ async fn every_fault_ends_in_the_right_file_or_a_clear_error() {
             assert!(error.to_string().contains("(request r-7)"), "{error}");
         }
         // And when the hub is well again, so is the pull.
-        shelf.always(None);
-        Puller::new(shelf, quick()).file(&Wanted::new(file, &target)).await.unwrap();
+        cas.always(None);
+        Puller::new(cas, quick()).file(&FileRequest::new(file, &target)).await.unwrap();
         assert!(fs::read(&target).unwrap() == data, "{name}");
     }
 }
@@ -119,104 +120,105 @@ async fn a_hub_that_rots_is_an_error_and_a_chunk_list_saves_the_rest() {
     for lists_chunks in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("file");
-        let shelf = Arc::new(MemoryCas { lists_chunks, ..MemoryCas::default() });
-        let file = shelf.add(&data, 5);
-        shelf.rot(&file);
+        let cas = Arc::new(MemoryCas { lists_chunks, ..MemoryCas::default() });
+        let file = cas.add(&data, 5);
+        cas.rot(&file);
         fs::write(&target, "old").unwrap();
-        let error = Puller::new(shelf.clone(), quick()).file(&Wanted::new(file, &target)).await.unwrap_err();
+        let error =
+            Puller::new(cas.clone(), quick()).file(&FileRequest::new(file, &target)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         assert_eq!(fs::read(&target).unwrap(), b"old");
     }
     // One flipped bit on the way, in data that no format protects: found by the file hash, fetched again alone.
-    let shelf = Arc::new(MemoryCas { lists_chunks: true, ..MemoryCas::default() });
+    let cas = Arc::new(MemoryCas { lists_chunks: true, ..MemoryCas::default() });
     let data = noise(3, 4_000_000);
-    let file = shelf.add(&data, 8);
+    let file = cas.add(&data, 8);
     let dir = tempfile::tempdir().unwrap();
-    shelf.fault(Fault::Flip(100_000));
-    let wanted = Wanted::new(file, dir.path().join("file"));
-    Puller::new(shelf.clone(), quick()).file(&wanted).await.unwrap();
-    assert!(fs::read(&wanted.target).unwrap() == data);
-    assert!(shelf.fetched() < 4_400_000, "{}", shelf.fetched());
+    cas.fault(Fault::Flip(100_000));
+    let request = FileRequest::new(file, dir.path().join("file"));
+    Puller::new(cas.clone(), quick()).file(&request).await.unwrap();
+    assert!(fs::read(&request.target).unwrap() == data);
+    assert!(cas.fetched() < 4_400_000, "{}", cas.fetched());
 }
 
 #[tokio::test]
 async fn an_older_version_gives_its_chunks_and_only_the_rest_is_fetched() {
-    let shelf = Arc::new(MemoryCas { lists_chunks: true, ..MemoryCas::default() });
+    let cas = Arc::new(MemoryCas { lists_chunks: true, ..MemoryCas::default() });
     let old = mixed(4, 6_000_000);
     let mut new = old.clone();
     new.splice(2_000_000..2_000_100, noise(5, 50_000));
     new.truncate(5_500_000);
-    shelf.add(&old, 30);
-    let file = shelf.add(&new, 30);
+    cas.add(&old, 30);
+    let file = cas.add(&new, 30);
     let dir = tempfile::tempdir().unwrap();
-    let wanted = Wanted::new(file, dir.path().join("file"));
-    fs::write(&wanted.target, &old).unwrap();
-    let puller = Puller::new(shelf.clone(), quick());
-    puller.file(&wanted).await.unwrap();
-    assert!(fs::read(&wanted.target).unwrap() == new);
+    let request = FileRequest::new(file, dir.path().join("file"));
+    fs::write(&request.target, &old).unwrap();
+    let puller = Puller::new(cas.clone(), quick());
+    puller.file(&request).await.unwrap();
+    assert!(fs::read(&request.target).unwrap() == new);
     let fetched = puller.progress().wire_bytes.value();
-    assert!(fetched == shelf.fetched() && fetched < 700_000, "{fetched}");
+    assert!(fetched == cas.fetched() && fetched < 700_000, "{fetched}");
     assert!(puller.progress().reused_bytes.value() > 4_800_000);
 }
 
 #[tokio::test]
 async fn a_stopped_pull_goes_on_and_fetches_little_again() {
     let data = mixed(6, 8_000_000);
-    let shelf = Arc::new(MemoryCas::default());
-    let file = shelf.add(&data, 10);
+    let cas = Arc::new(MemoryCas::default());
+    let file = cas.add(&data, 10);
     let dir = tempfile::tempdir().unwrap();
-    let wanted = Wanted::new(file, dir.path().join("file"));
+    let request = FileRequest::new(file, dir.path().join("file"));
     let mut fetched = 0;
     for good in [3_usize, 5, 4] {
-        let (before, base) = (shelf.fetched(), shelf.fetches.load(Ordering::Relaxed));
-        shelf.always(None);
-        let puller = Puller::new(shelf.clone(), PullOptions { connections_max: 1, ..quick() });
+        let (before, base) = (cas.fetched(), cas.fetches.load(Ordering::Relaxed));
+        cas.always(None);
+        let puller = Puller::new(cas.clone(), PullOptions { connections_max: 1, ..quick() });
         {
-            let pull = puller.file(&wanted);
+            let pull = puller.file(&request);
             tokio::pin!(pull);
             loop {
                 tokio::select! {
                     done = &mut pull => { done.unwrap(); break; }
                     () = tokio::time::sleep(Duration::from_millis(1)) => {
-                        if shelf.fetches.load(Ordering::Relaxed) - base >= good as u64 { break; }
+                        if cas.fetches.load(Ordering::Relaxed) - base >= good as u64 { break; }
                     }
                 }
             }
         }
-        fetched += shelf.fetched() - before;
-        assert!(!wanted.target.exists() || fs::read(&wanted.target).unwrap() == data);
+        fetched += cas.fetched() - before;
+        assert!(!request.target.exists() || fs::read(&request.target).unwrap() == data);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let puller = Puller::new(shelf.clone(), quick());
-    puller.file(&wanted).await.unwrap();
-    assert!(fs::read(&wanted.target).unwrap() == data);
-    let total = shelf.fetched();
+    let puller = Puller::new(cas.clone(), quick());
+    puller.file(&request).await.unwrap();
+    assert!(fs::read(&request.target).unwrap() == data);
+    let total = cas.fetched();
     assert!(fetched > 0 && total < data.len() as u64 + 3 * 1_500_000, "{total}");
 }
 
 #[tokio::test]
 async fn two_pulls_of_one_target_both_succeed() {
     let data = mixed(7, 3_000_000);
-    let shelf = Arc::new(MemoryCas::default());
-    let file = shelf.add(&data, 10);
+    let cas = Arc::new(MemoryCas::default());
+    let file = cas.add(&data, 10);
     let dir = tempfile::tempdir().unwrap();
-    let wanted = Wanted::new(file, dir.path().join("file"));
-    let pullers: Vec<_> = (0..3).map(|_| Puller::new(shelf.clone(), quick())).collect();
-    let pulls = pullers.iter().map(|puller| puller.file(&wanted));
+    let request = FileRequest::new(file, dir.path().join("file"));
+    let pullers: Vec<_> = (0..3).map(|_| Puller::new(cas.clone(), quick())).collect();
+    let pulls = pullers.iter().map(|puller| puller.file(&request));
     for pulled in futures::future::join_all(pulls).await {
         pulled.unwrap();
     }
-    assert!(fs::read(&wanted.target).unwrap() == data);
+    assert!(fs::read(&request.target).unwrap() == data);
     assert_eq!(names(dir.path()), ["file"]);
 }
 
 #[tokio::test]
 async fn ranges_stream_in_order_and_the_whole_is_verified() {
     let data = mixed(8, 5_000_000);
-    let shelf = Arc::new(MemoryCas::default());
-    let file = shelf.add(&data, 10);
+    let cas = Arc::new(MemoryCas::default());
+    let file = cas.add(&data, 10);
     // Windows of a megabyte.
-    let puller = Puller::new(shelf.clone(), PullOptions { memory_bytes_max: 4 << 20, ..quick() });
+    let puller = Puller::new(cas.clone(), PullOptions { memory_bytes_max: 4 << 20, ..quick() });
     for range in [
         0..u64::MAX,
         0..1,
@@ -233,23 +235,23 @@ async fn ranges_stream_in_order_and_the_whole_is_verified() {
         let expected = &data[range.start.min(size) as usize..range.end.min(size) as usize];
         assert!(out == expected && written == out.len() as u64, "{range:?}");
     }
-    shelf.rot(&file);
+    cas.rot(&file);
     let error = puller.stream(file, 0..u64::MAX, &mut Vec::new()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
 #[tokio::test]
-async fn a_range_is_verified_where_the_hub_tells_the_chunks() {
+async fn a_range_is_verified_where_the_hub_lists_the_chunks() {
     let data = noise(9, 2_000_000);
-    let shelf = Arc::new(MemoryCas { lists_chunks: true, ..MemoryCas::default() });
-    let file = shelf.add(&data, 10);
-    let puller = Puller::new(shelf.clone(), quick());
+    let cas = Arc::new(MemoryCas { lists_chunks: true, ..MemoryCas::default() });
+    let file = cas.add(&data, 10);
+    let puller = Puller::new(cas.clone(), quick());
     let mut out = Vec::new();
     // A bit that flips on the way, in data that no format protects: seen, and fetched again.
-    shelf.fault(Fault::Flip(100));
+    cas.fault(Fault::Flip(100));
     puller.stream(file, 10..5000, &mut out).await.unwrap();
     assert!(out == data[10..5000]);
-    shelf.rot(&file);
+    cas.rot(&file);
     out.clear();
     let error = puller.stream(file, 10..5000, &mut out).await.unwrap_err();
     assert_eq!((error.kind(), out.len()), (ErrorKind::Corrupt, 0), "{error}");
@@ -258,11 +260,11 @@ async fn a_range_is_verified_where_the_hub_tells_the_chunks() {
 #[tokio::test]
 async fn sparse_ranges_are_where_they_belong() {
     let data = noise(9, 5_000_000);
-    let shelf = Arc::new(MemoryCas::default());
-    let file = shelf.add(&data, 10);
+    let cas = Arc::new(MemoryCas::default());
+    let file = cas.add(&data, 10);
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("file");
-    let puller = Puller::new(shelf.clone(), quick());
+    let puller = Puller::new(cas.clone(), quick());
     let ranges: [Range<u64>; 2] = [1_000_000..1_000_010, 4_000_000..4_100_000];
     assert_eq!(puller.sparse(file, &ranges, &target).await.unwrap(), 4_100_000);
     let got = fs::read(&target).unwrap();
@@ -270,56 +272,56 @@ async fn sparse_ranges_are_where_they_belong() {
         let range = range.start as usize..range.end as usize;
         assert!(got[range.clone()] == data[range]);
     }
-    assert!(shelf.fetched() < 700_000);
+    assert!(cas.fetched() < 700_000);
 }
 
 #[tokio::test]
 async fn many_small_files_take_few_requests_and_fail_alone() {
     for answers_batches in [true, false] {
-        let shelf = Arc::new(MemoryCas { answers_batches, ..MemoryCas::default() });
+        let cas = Arc::new(MemoryCas { answers_batches, ..MemoryCas::default() });
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("out");
         let files: Vec<Vec<u8>> = (0..300).map(|n| mixed(n, (n as usize * 7919) % 90_000)).collect();
         let together: Vec<u8> = files.concat();
-        shelf.add(&together, 4000); // so that the files share xorbs, as a push of a folder packs them
-        let mut wanted: Vec<Wanted> = files
+        cas.add(&together, 4000); // so that the files share xorbs, as a push of a folder packs them
+        let mut requests: Vec<FileRequest> = files
             .iter()
             .enumerate()
-            .map(|(n, data)| Wanted::new(shelf.add(data, 4000), root.join(format!("d{}/{n}", n % 7))))
+            .map(|(n, data)| FileRequest::new(cas.add(data, 4000), root.join(format!("d{}/{n}", n % 7))))
             .collect();
-        wanted.push(Wanted::new(wanted[5].file, root.join("again")));
+        requests.push(FileRequest::new(requests[5].file, root.join("again")));
         let large = mixed(1000, 40 << 20);
-        wanted.push(Wanted::new(shelf.add(&large, 4000), root.join("large")));
-        let puller = Puller::new(shelf.clone(), quick());
-        let mut results = vec![0; wanted.len()];
-        let mut tell = |n: usize, result: Result<Pulled>| {
+        requests.push(FileRequest::new(cas.add(&large, 4000), root.join("large")));
+        let puller = Puller::new(cas.clone(), quick());
+        let mut results = vec![0; requests.len()];
+        let mut report = |n: usize, result: Result<Pulled>| {
             result.unwrap();
             results[n] += 1;
         };
-        puller.files(&wanted, &root, &mut tell).await.unwrap();
+        puller.files(&requests, &root, &mut report).await.unwrap();
         assert!(results.iter().all(|count| *count == 1));
-        for (wanted, data) in wanted.iter().zip(&files) {
-            assert!(fs::read(&wanted.target).unwrap() == *data);
+        for (request, data) in requests.iter().zip(&files) {
+            assert!(fs::read(&request.target).unwrap() == *data);
         }
         assert!(fs::read(root.join("large")).unwrap() == large);
         assert!(fs::read(root.join("again")).unwrap() == files[5]);
         if answers_batches {
-            assert!(shelf.plans.load(Ordering::Relaxed) < 10);
+            assert!(cas.plans.load(Ordering::Relaxed) < 10);
         }
-        let fetched = shelf.fetched();
+        let fetched = cas.fetched();
 
         // Again: nothing is fetched. One changed, one gone, one unknown: only those.
         fs::write(root.join("d0/0"), "changed").unwrap();
         fs::remove_file(root.join("d1/8")).unwrap();
-        wanted.push(Wanted::new(FileHash::new([9; 32]), root.join("unknown")));
+        requests.push(FileRequest::new(FileHash::new([9; 32]), root.join("unknown")));
         let (mut unchanged, mut failed) = (0, Vec::new());
-        let mut tell = |n: usize, result: Result<Pulled>| match result {
+        let mut report = |n: usize, result: Result<Pulled>| match result {
             Ok(pulled) => unchanged += usize::from(pulled.unchanged),
             Err(error) => failed.push((n, error.kind())),
         };
-        puller.files(&wanted, &root, &mut tell).await.unwrap();
+        puller.files(&requests, &root, &mut report).await.unwrap();
         assert_eq!((unchanged, failed), (300, vec![(302, ErrorKind::NotFound)]));
-        assert!(shelf.fetched() - fetched < 400_000);
+        assert!(cas.fetched() - fetched < 400_000);
         assert!(
             fs::read(root.join("d0/0")).unwrap() == files[0]
                 && fs::read(root.join("d1/8")).unwrap() == files[8]
@@ -332,34 +334,35 @@ async fn many_small_files_take_few_requests_and_fail_alone() {
 async fn what_is_cached_is_not_fetched_and_suffices_offline() {
     let data = mixed(10, 6_000_000);
     let small: Vec<Vec<u8>> = (20..40).map(|n| mixed(n, 30_000)).collect();
-    let shelf = Arc::new(MemoryCas { answers_batches: true, ..MemoryCas::default() });
-    let file = shelf.add(&data, 10);
+    let cas = Arc::new(MemoryCas { answers_batches: true, ..MemoryCas::default() });
+    let file = cas.add(&data, 10);
     let dir = tempfile::tempdir().unwrap();
-    let wanted: Vec<_> = (0..)
+    let requests: Vec<_> = (0..)
         .zip(&small)
-        .map(|(n, data)| Wanted::new(shelf.add(data, 10), dir.path().join(format!("out/{n}"))))
+        .map(|(n, data)| FileRequest::new(cas.add(data, 10), dir.path().join(format!("out/{n}"))))
         .collect();
     let cache = Arc::new(Cache::open(&dir.path().join("cache"), 1 << 30).unwrap());
     let options = PullOptions { cache: Some(cache), reuse: false, ..quick() };
     let target = dir.path().join("file");
     let root = dir.path().join("out");
-    Puller::new(shelf.clone(), options.clone()).file(&Wanted::new(file, &target)).await.unwrap();
+    Puller::new(cas.clone(), options.clone()).file(&FileRequest::new(file, &target)).await.unwrap();
     let mut good = |_: usize, result: Result<Pulled>| assert!(result.is_ok(), "{result:?}");
-    Puller::new(shelf.clone(), options.clone()).files(&wanted, &root, &mut good).await.unwrap();
-    let fetched = shelf.fetched();
+    Puller::new(cas.clone(), options.clone()).files(&requests, &root, &mut good).await.unwrap();
+    let fetched = cas.fetched();
 
     fs::remove_dir_all(&root).unwrap();
     let puller = Puller::offline(options.clone());
-    puller.file(&Wanted::new(file, &target)).await.unwrap();
+    puller.file(&FileRequest::new(file, &target)).await.unwrap();
     assert!(fs::read(&target).unwrap() == data);
     let mut good = |_: usize, result: Result<Pulled>| assert!(result.is_ok(), "{result:?}");
-    puller.files(&wanted, &root, &mut good).await.unwrap();
-    assert!(small.iter().zip(&wanted).all(|(data, wanted)| fs::read(&wanted.target).unwrap() == *data));
+    puller.files(&requests, &root, &mut good).await.unwrap();
+    assert!(small.iter().zip(&requests).all(|(data, request)| fs::read(&request.target).unwrap() == *data));
     let mut out = Vec::new();
     puller.stream(file, 1_000_000..2_000_000, &mut out).await.unwrap();
     assert!(out == data[1_000_000..2_000_000]);
     assert!(puller.progress().known_bytes.value() >= 6_600_000);
-    let missing = puller.file(&Wanted::new(FileHash::new([1; 32]), dir.path().join("x"))).await.unwrap_err();
+    let missing =
+        puller.file(&FileRequest::new(FileHash::new([1; 32]), dir.path().join("x"))).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
 
     // Damage every entry: each is found out and fetched again, and the file is right.
@@ -369,9 +372,9 @@ async fn what_is_cached_is_not_fetched_and_suffices_offline() {
         bytes[20_000] ^= 4;
         fs::write(entry.path(), bytes).unwrap();
     }
-    Puller::new(shelf.clone(), options).file(&Wanted::new(file, &target)).await.unwrap();
+    Puller::new(cas.clone(), options).file(&FileRequest::new(file, &target)).await.unwrap();
     assert!(fs::read(&target).unwrap() == data);
-    assert!(shelf.fetched() > fetched);
+    assert!(cas.fetched() > fetched);
 }
 
 proptest! {
@@ -389,17 +392,17 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         runtime.block_on(async {
             let data = mixed(11, 2_000_000);
-            let shelf = Arc::new(MemoryCas::default());
-            let file = shelf.add(&data, 6);
+            let cas = Arc::new(MemoryCas::default());
+            let file = cas.add(&data, 6);
             let dir = tempfile::tempdir().unwrap();
-            let wanted = Wanted::new(file, dir.path().join("file"));
+            let request = FileRequest::new(file, dir.path().join("file"));
             for _ in 0..good {
-                shelf.fault(Fault::Cut(1_000_000));
+                cas.fault(Fault::Cut(1_000_000));
             }
-            shelf.always(Some(Fault::Refuse(ErrorKind::Denied)));
+            cas.always(Some(Fault::Refuse(ErrorKind::Denied)));
             let options = PullOptions { connections_max: 1, ..quick() };
-            Puller::new(shelf.clone(), options).file(&wanted).await.unwrap_err();
-            shelf.always(None);
+            Puller::new(cas.clone(), options).file(&request).await.unwrap_err();
+            cas.always(None);
             let damage = |name: &str, flip: Option<usize>, len: Option<usize>| {
                 let path = dir.path().join(name);
                 let mut bytes = fs::read(&path).unwrap();
@@ -415,8 +418,8 @@ proptest! {
             // A file that does not begin like a journal may be the user's, and stays.
             let journal = fs::read(dir.path().join("file.part.journal")).unwrap();
             let is_journal = super::journal::MAGIC.starts_with(&journal[..journal.len().min(8)]);
-            Puller::new(shelf.clone(), quick()).file(&wanted).await.unwrap();
-            assert!(fs::read(&wanted.target).unwrap() == data);
+            Puller::new(cas.clone(), quick()).file(&request).await.unwrap();
+            assert!(fs::read(&request.target).unwrap() == data);
             let left: &[&str] = if is_journal { &["file"] } else { &["file", "file.part", "file.part.journal"] };
             assert_eq!(names(dir.path()), left);
         });

@@ -1,54 +1,55 @@
-//! Memory for records, used again: of fresh memory every page is a fault, and is cleared first.
+//! Buffer pool for stored chunks: fresh memory would cost a page fault and clearing for every page.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::open_xorb::lock;
+use super::lock::lock;
 
 /// Buffers that are not in use at the moment. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct BufferPool {
-    kept: Arc<Mutex<VecDeque<Vec<u8>>>>,
-    kept_bytes_max: usize,
+    unused: Arc<Mutex<VecDeque<Vec<u8>>>>,
+    unused_bytes_max: usize,
 }
 
 impl BufferPool {
-    /// A pool that keeps at most `kept_bytes_max` bytes of unused buffers.
-    pub(super) fn new(kept_bytes_max: u64) -> Self {
-        let kept_bytes_max = usize::try_from(kept_bytes_max).unwrap_or(usize::MAX);
-        Self { kept: Arc::default(), kept_bytes_max }
+    /// A pool that keeps at most `unused_bytes_max` bytes of unused buffers.
+    pub(super) fn new(unused_bytes_max: u64) -> Self {
+        let unused_bytes_max = usize::try_from(unused_bytes_max).unwrap_or(usize::MAX);
+        Self { unused: Arc::default(), unused_bytes_max }
     }
 
-    /// Makes `room` an empty buffer that takes `bytes` bytes without growing: itself, a recycled one, or a new one.
-    pub(super) fn reserve(&self, room: &mut Vec<u8>, bytes: usize) {
-        room.clear();
-        if room.capacity() >= bytes {
+    /// Makes `buffer` an empty buffer that takes `bytes` bytes without growing: itself, a recycled one, or a new one.
+    pub(super) fn reserve(&self, buffer: &mut Vec<u8>, bytes: usize) {
+        buffer.clear();
+        if buffer.capacity() >= bytes {
             return;
         }
-        // Not what is far too large: it would be counted as used, and missing elsewhere.
-        let fits =
-            |kept: &Vec<u8>| (bytes..=bytes.next_multiple_of(STEP_BYTES) / 4 * 5).contains(&kept.capacity());
-        let mut kept = lock(&self.kept);
-        let found = kept.iter().rposition(fits).and_then(|at| kept.remove(at));
-        drop(kept);
-        *room = found.unwrap_or_else(|| Vec::with_capacity(bytes.next_multiple_of(STEP_BYTES)));
+        // Skip buffers over 125 % of the request: their full capacity counts against the memory budget.
+        let fits = |unused: &Vec<u8>| {
+            (bytes..=bytes.next_multiple_of(STEP_BYTES) / 4 * 5).contains(&unused.capacity())
+        };
+        let mut unused = lock(&self.unused);
+        let found = unused.iter().rposition(fits).and_then(|at| unused.remove(at));
+        drop(unused);
+        *buffer = found.unwrap_or_else(|| Vec::with_capacity(bytes.next_multiple_of(STEP_BYTES)));
     }
 
     /// The bytes, to be shared. Their memory comes back when the last share is dropped.
     pub(super) fn freeze(&self, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Filled { bytes, home: self.clone() })
+        Bytes::from_owner(PooledBytes { bytes, pool: self.clone() })
     }
 
-    fn recycle(&self, mut room: Vec<u8>) {
-        room.clear();
-        let mut kept = lock(&self.kept);
-        kept.push_back(room);
+    fn recycle(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut unused = lock(&self.unused);
+        unused.push_back(buffer);
         // The oldest goes first: what came back last is in the cache, and of the size that is needed now.
-        let mut over = kept.iter().map(Vec::capacity).sum::<usize>().saturating_sub(self.kept_bytes_max);
+        let mut over = unused.iter().map(Vec::capacity).sum::<usize>().saturating_sub(self.unused_bytes_max);
         while over > 0
-            && let Some(oldest) = kept.pop_front()
+            && let Some(oldest) = unused.pop_front()
         {
             over = over.saturating_sub(oldest.capacity());
         }
@@ -56,20 +57,20 @@ impl BufferPool {
 }
 
 /// A buffer that is shared.
-struct Filled {
+struct PooledBytes {
     bytes: Vec<u8>,
-    home: BufferPool,
+    pool: BufferPool,
 }
 
-impl AsRef<[u8]> for Filled {
+impl AsRef<[u8]> for PooledBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Filled {
+impl Drop for PooledBytes {
     fn drop(&mut self) {
-        self.home.recycle(std::mem::take(&mut self.bytes));
+        self.pool.recycle(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -81,19 +82,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_once_nobody_looks_at_it_and_no_more_is_kept_than_allowed() {
+    fn memory_comes_back_once_nothing_uses_it_and_the_pool_has_a_limit() {
         let pool = BufferPool::new(64 << 20);
-        let mut room = Vec::new();
-        pool.reserve(&mut room, 100_000);
-        assert_eq!(room.capacity(), 2 * STEP_BYTES);
-        room.extend_from_slice(b"records");
-        let address = room.as_ptr();
-        let shared = pool.freeze(std::mem::take(&mut room));
+        let mut buffer = Vec::new();
+        pool.reserve(&mut buffer, 100_000);
+        assert_eq!(buffer.capacity(), 2 * STEP_BYTES);
+        buffer.extend_from_slice(b"letters");
+        let address = buffer.as_ptr();
+        let shared = pool.freeze(std::mem::take(&mut buffer));
         let part = shared.slice(3..);
         drop(shared);
-        pool.reserve(&mut room, 100_000);
-        assert_ne!(room.as_ptr(), address, "a part is still in use");
-        assert_eq!(&part[..], b"ords");
+        pool.reserve(&mut buffer, 100_000);
+        assert_ne!(buffer.as_ptr(), address, "a part is still in use");
+        assert_eq!(&part[..], b"ters");
         drop(part);
         for bytes in [10_000, 200_000] {
             let mut other = Vec::new();
@@ -107,6 +108,6 @@ mod tests {
         let step = 1 << 20;
         let all: Vec<_> = (0..80).map(|_| pool.freeze(Vec::with_capacity(step))).collect();
         drop(all);
-        assert_eq!(lock(&pool.kept).len(), 64);
+        assert_eq!(lock(&pool.unused).len(), 64);
     }
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::path::Path;
 
 use xet::pack::{ChunkLocation, XorbRef};
-use xet::shard::record::RECORD_LEN;
+use xet::shard::row::ROW_LEN;
 use xet::shard::{Shard, ShardView};
 use xet::{ChunkHash, HashKey, XorbHash};
 
@@ -54,7 +54,7 @@ impl DedupIndex {
         let cached = cache.map_or_else(Vec::new, |cache| shard_cache::load(cache, bytes_max));
         let cached_bytes: usize = cached.iter().map(|shard| shard.bytes().len()).sum();
         let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_sub(cached_bytes);
-        Self { capacity_left: bytes / RECORD_LEN, cached, ..Self::default() }
+        Self { capacity_left: bytes / ROW_LEN, cached, ..Self::default() }
     }
 
     /// Learns the xorbs of a shard, as far as there is room.
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_run_is_found_whoever_knows_it() {
+    fn the_longest_run_is_found_in_this_push_and_on_the_server() {
         let mut known = DedupIndex { capacity_left: 1000, ..DedupIndex::default() };
         let file = hashes(0..10);
         assert_eq!(known.find(&file, None), None);

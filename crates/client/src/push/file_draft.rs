@@ -1,4 +1,4 @@
-//! A file while it is read: its terms so far, and the guard against too many of them.
+//! File draft: the terms of a file while it is read, and the guard against too many of them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The guard against fragmentation: short runs of known chunks are stored again rather than referred to.
+//! Fragmentation guard: short runs of known chunks are stored again rather than referred to.
 //!
 //! A file of many tiny terms costs little to store and much to read. While the recent terms of a file are short, a run
 //! that would make them shorter is refused.
@@ -48,7 +48,7 @@ impl FragmentationGuard {
     }
 }
 
-/// So many terms are looked at; a file of fewer is never refused anything.
+/// How many terms are counted; a file of fewer is never refused anything.
 const TERMS: usize = 128;
 /// Terms this long on average are fine.
 const MEAN: f64 = 4.0;

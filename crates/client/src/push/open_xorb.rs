@@ -1,13 +1,14 @@
-//! Xorbs being filled. Places are given out in file order; the records may be compressed in any order, by any worker.
+//! Open xorbs: xorbs being filled. Chunk numbers are given out in file order; any worker may compress any segment.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use xet::xorb::{RecordInfo, XorbInfo};
+use xet::xorb::{StoredChunk, XorbInfo};
 use xet::{ChunkHash, limits};
 
 use super::buffer_pool::BufferPool;
+use super::lock::lock;
 use crate::cas::StreamingXorb;
 
 /// Chunks that will be a xorb, or a part of one.
@@ -16,7 +17,7 @@ pub(super) struct OpenXorb {
     id: u64,
     chunks: Vec<(ChunkHash, u32)>,
     raw_bytes: u64,
-    /// Lengths of the records of each segment, in order; those of a missing one are not known yet.
+    /// Lengths of the stored chunks of each segment, in order; those of a missing one are not known yet.
     segments: Vec<Option<Vec<u32>>>,
     missing: usize,
     closed: bool,
@@ -24,22 +25,18 @@ pub(super) struct OpenXorb {
     segments_in_order: Arc<Mutex<SegmentQueue>>,
 }
 
-/// Compressed records of some consecutive chunks of an open xorb.
+/// Compressed stored chunks of some consecutive chunks of an open xorb.
 #[derive(Debug, Default)]
 pub(super) struct CompressedChunks {
     pub(super) bytes: Vec<u8>,
-    /// Bytes of each record.
-    pub(super) record_bytes: Vec<u32>,
+    /// Bytes of each stored chunk.
+    pub(super) stored_bytes: Vec<u32>,
 }
 
 /// An open xorb that one worker fills and others complete.
 pub(super) type SharedXorb = Arc<Mutex<OpenXorb>>;
 
-pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().expect("no thread panics while it holds the lock")
-}
-
-/// Stores the records of the segment `slot`, and takes the memory they are in if they stay there. Returns the xorb when it is
+/// Stores the stored chunks of the segment `slot`, and takes the memory they are in if they stay there. Returns the xorb when it is
 /// closed and these were the last. `grow` starts a xorb outside of memory.
 pub(super) fn fill(
     open: &SharedXorb,
@@ -50,16 +47,16 @@ pub(super) fn fill(
     let segments_in_order = lock(open).segments_in_order.clone();
     lock(&segments_in_order).insert(slot, &mut segment.bytes, grow);
     let mut open = lock(open);
-    open.segments[slot] = Some(std::mem::take(&mut segment.record_bytes));
+    open.segments[slot] = Some(std::mem::take(&mut segment.stored_bytes));
     open.missing -= 1;
     open.take_if_done()
 }
 
 impl OpenXorb {
-    /// An empty xorb. Records that wait in memory are in buffers of `pool`.
+    /// An empty xorb. Stored chunks that wait in memory are in buffers of `pool`.
     pub(super) fn new(id: u64, pool: BufferPool) -> SharedXorb {
         let segments_in_order =
-            SegmentQueue { records: XorbBody::default(), next: 0, waiting: BTreeMap::new(), pool };
+            SegmentQueue { body: XorbBody::default(), next: 0, waiting: BTreeMap::new(), pool };
         Arc::new(Mutex::new(Self {
             id,
             chunks: Vec::new(),
@@ -92,14 +89,14 @@ impl OpenXorb {
         Some(place)
     }
 
-    /// Reserves a segment for the records of the chunks added since the last one.
+    /// Reserves a segment for the stored chunks of the chunks added since the last one.
     pub(super) fn reserve_segment(&mut self) -> usize {
         self.segments.push(None);
         self.missing += 1;
         self.segments.len() - 1
     }
 
-    /// Closes the xorb: no more chunks are added. Returns it when no record is missing.
+    /// Closes the xorb: no more chunks are added. Returns it when no stored chunk is missing.
     pub(super) fn close(&mut self) -> Option<CompleteXorb> {
         self.closed = true;
         self.take_if_done()
@@ -113,16 +110,16 @@ impl OpenXorb {
             open_xorbs: vec![(self.id, 0)],
             chunks: std::mem::take(&mut self.chunks),
             raw_bytes: self.raw_bytes,
-            record_bytes: self.segments.drain(..).flat_map(|lens| lens.expect("none is missing")).collect(),
-            records: std::mem::take(&mut lock(&self.segments_in_order).records),
+            stored_bytes: self.segments.drain(..).flat_map(|lens| lens.expect("none is missing")).collect(),
+            body: std::mem::take(&mut lock(&self.segments_in_order).body),
         })
     }
 }
 
-/// The records of an open xorb, put in order.
+/// The stored chunks of an open xorb, put in order.
 #[derive(Debug)]
 struct SegmentQueue {
-    records: XorbBody,
+    body: XorbBody,
     /// The segment that is next.
     next: usize,
     /// Segments after it.
@@ -138,7 +135,7 @@ impl SegmentQueue {
         grow: impl Fn() -> Option<Box<dyn StreamingXorb>>,
     ) {
         if slot == self.next
-            && let XorbBody::Streaming(growing) = &mut self.records
+            && let XorbBody::Streaming(growing) = &mut self.body
         {
             growing.write(bytes);
             self.next += 1;
@@ -148,20 +145,20 @@ impl SegmentQueue {
             self.waiting.insert(slot, Segment { bytes, held_bytes });
         }
         while let Some(segment) = self.waiting.remove(&self.next) {
-            self.records.append(segment, &grow);
+            self.body.append(segment, &grow);
             self.next += 1;
         }
     }
 }
 
-/// Records in a buffer that may be larger than they are.
+/// Stored chunks in a buffer that may be larger than they are.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) bytes: Bytes,
     held_bytes: u64,
 }
 
-/// The records of a xorb, one after another, until it is complete.
+/// The stored chunks of a xorb, one after another, until it is complete.
 #[derive(Debug)]
 pub(super) enum XorbBody {
     Memory(Vec<Segment>),
@@ -191,13 +188,13 @@ impl XorbBody {
         }
     }
 
-    /// Appends other records, unless they are outside of memory and stay there; then returns them.
+    /// Appends other stored chunks, unless they are outside of memory and stay there; then returns them.
     fn join(&mut self, other: Self) -> Result<(), Self> {
         let parts = match other {
             Self::Memory(parts) => parts,
             Self::Streaming(growing) => {
-                let records = growing.reclaim().map_err(Self::Streaming)?;
-                vec![Segment { held_bytes: records.capacity() as u64, bytes: records.into() }]
+                let bytes = growing.reclaim().map_err(Self::Streaming)?;
+                vec![Segment { held_bytes: bytes.capacity() as u64, bytes: bytes.into() }]
             }
         };
         match self {
@@ -215,15 +212,15 @@ impl XorbBody {
     }
 }
 
-/// A xorb with all its records.
+/// A xorb with all the stored chunks.
 #[derive(Debug)]
 pub(super) struct CompleteXorb {
     /// The open xorbs in it, and the place of the first chunk of each.
     open_xorbs: Vec<(u64, u32)>,
     chunks: Vec<(ChunkHash, u32)>,
     raw_bytes: u64,
-    record_bytes: Vec<u32>,
-    records: XorbBody,
+    stored_bytes: Vec<u32>,
+    body: XorbBody,
 }
 
 /// A sealed xorb, and the open xorbs in it.
@@ -231,7 +228,7 @@ pub(super) struct CompleteXorb {
 pub(super) struct ReadyXorb {
     pub(super) open_xorbs: Vec<(u64, u32)>,
     pub(super) info: Arc<XorbInfo>,
-    pub(super) records: XorbBody,
+    pub(super) body: XorbBody,
 }
 
 impl CompleteXorb {
@@ -242,21 +239,21 @@ impl CompleteXorb {
         if !fits {
             return Err(other);
         }
-        if let Err(records) = self.records.join(other.records) {
-            other.records = records;
+        if let Err(body) = self.body.join(other.body) {
+            other.body = body;
             return Err(other);
         }
         let base = u32::try_from(self.chunks.len()).expect("a xorb has few chunks");
         self.open_xorbs.extend(other.open_xorbs.into_iter().map(|(open, start)| (open, base + start)));
         self.chunks.extend(other.chunks);
         self.raw_bytes += other.raw_bytes;
-        self.record_bytes.extend(other.record_bytes);
+        self.stored_bytes.extend(other.stored_bytes);
         Ok(())
     }
 
-    /// Memory that the records take.
+    /// Memory that the stored chunks take.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.records.memory_bytes()
+        self.body.memory_bytes()
     }
 
     pub(super) fn raw_bytes(&self) -> u64 {
@@ -265,25 +262,25 @@ impl CompleteXorb {
 
     /// The xorb.
     pub(super) fn seal(self) -> ReadyXorb {
-        let records = self.chunks.iter().zip(self.record_bytes);
-        let info = XorbInfo::from_records(records.map(|(&(hash, raw_bytes), record_bytes)| RecordInfo {
+        let chunks = self.chunks.iter().zip(self.stored_bytes);
+        let info = XorbInfo::from_chunks(chunks.map(|(&(hash, raw_bytes), stored_bytes)| StoredChunk {
             hash,
             raw_bytes,
-            record_bytes,
+            stored_bytes,
         }));
         let info = Arc::new(info.expect("an open xorb keeps the limits of a xorb and is not empty"));
-        ReadyXorb { open_xorbs: self.open_xorbs, info, records: self.records }
+        ReadyXorb { open_xorbs: self.open_xorbs, info, body: self.body }
     }
 }
 
-/// Bytes of records in memory from which on a local store takes them as they come.
+/// Bytes of stored chunks in memory from which on a local store takes them as they come.
 const GROW_BYTES: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
     use xet::compress::Policy;
-    use xet::xorb::{Form, RecordWriter, SealedXorb, XorbBuilder};
+    use xet::xorb::{ChunkWriter, Form, SealedXorb, XorbBuilder};
 
     use super::super::compress::compress_chunks;
     use super::*;
@@ -299,7 +296,7 @@ mod tests {
 
     fn segment(chunk: &[u8]) -> CompressedChunks {
         let mut segment = CompressedChunks::default();
-        compress_chunks(&mut RecordWriter::new(Policy::Auto), &BufferPool::new(0), [chunk], &mut segment);
+        compress_chunks(&mut ChunkWriter::new(Policy::Auto), &BufferPool::new(0), [chunk], &mut segment);
         segment
     }
 
@@ -316,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn records_filled_in_any_order_and_bins_joined_are_one_xorb() {
+    fn segments_filled_in_any_order_and_joined_are_one_xorb() {
         let chunks: Vec<_> = (0..4).map(|n| noise(n, 10_000)).collect();
         let [one, two] = [open(7), open(9)];
         for (n, chunk) in chunks.iter().enumerate() {
             let open = if n < 3 { &one } else { &two };
             assert_eq!(place(open, chunk), Some(n as u32 % 3));
         }
-        assert!(lock(&one).close().is_none() && lock(&two).close().is_none(), "records are missing");
+        assert!(lock(&one).close().is_none() && lock(&two).close().is_none(), "chunks are missing");
         let fill = |open, slot, n: usize| fill(open, slot, &mut segment(&chunks[n]), || None);
         assert!(fill(&one, 2, 2).is_none());
         assert!(fill(&one, 0, 0).is_none());
@@ -333,22 +330,22 @@ mod tests {
         assert_eq!(sealed.open_xorbs, [(7, 0), (9, 3)]);
         let expected = expected(&chunks);
         assert_eq!(*sealed.info, expected.info);
-        let XorbBody::Memory(records) = sealed.records else { panic!("nothing grows") };
-        let records: Vec<_> = records.into_iter().map(|held| held.bytes).collect();
-        assert_eq!(records.concat(), expected.bytes);
+        let XorbBody::Memory(segments) = sealed.body else { panic!("nothing grows") };
+        let stored: Vec<_> = segments.into_iter().map(|held| held.bytes).collect();
+        assert_eq!(stored.concat(), expected.bytes);
     }
 
     /// Writes into memory that the test can see.
     #[derive(Debug, Clone, Default)]
-    struct Seen {
+    struct XorbInMemory {
         bytes: Arc<Mutex<Vec<u8>>>,
         keeps: bool,
     }
 
     #[async_trait]
-    impl StreamingXorb for Seen {
-        fn write(&mut self, records: &[u8]) {
-            lock(&self.bytes).extend_from_slice(records);
+    impl StreamingXorb for XorbInMemory {
+        fn write(&mut self, stored: &[u8]) {
+            lock(&self.bytes).extend_from_slice(stored);
         }
 
         fn reclaim(self: Box<Self>) -> std::result::Result<Vec<u8>, Box<dyn StreamingXorb>> {
@@ -363,8 +360,8 @@ mod tests {
     #[test]
     fn what_grows_gets_the_same_bytes_in_order_and_takes_what_is_in_memory() {
         let chunks: Vec<_> = (0..60).map(|n| noise(n, 100_000)).collect();
-        let (seen, open, rest) = (Seen::default(), self::open(1), self::open(2));
-        let grow = || Some(Box::new(seen.clone()) as Box<dyn StreamingXorb>);
+        let (written, open, rest) = (XorbInMemory::default(), self::open(1), self::open(2));
+        let grow = || Some(Box::new(written.clone()) as Box<dyn StreamingXorb>);
         chunks[..59].iter().for_each(|chunk| _ = place(&open, chunk));
         place(&rest, &chunks[59]);
         // Each pair the wrong way round, and the last segment last.
@@ -374,7 +371,7 @@ mod tests {
             assert!(fill(&open, slot, &mut segment, grow).is_none());
             given_back += usize::from(segment.bytes.capacity() > 0);
         }
-        assert_eq!(lock(&seen.bytes).len() as u64, expected(&chunks[..58]).info.stored_bytes());
+        assert_eq!(lock(&written.bytes).len() as u64, expected(&chunks[..58]).info.stored_bytes());
         assert!(given_back > 5, "what is written leaves its memory to the worker: {given_back}");
         assert!(lock(&open).close().is_none());
         let mut sealing = fill(&open, 58, &mut segment(&chunks[58]), grow).unwrap();
@@ -387,20 +384,21 @@ mod tests {
         sealing.append(rest).unwrap();
         let expected = expected(&chunks);
         assert_eq!(*sealing.seal().info, expected.info);
-        assert!(*lock(&seen.bytes) == expected.bytes);
+        assert!(*lock(&written.bytes) == expected.bytes);
     }
 
     #[test]
     fn what_grows_is_put_behind_another_if_it_is_given_back() {
-        let grown = |id, seen: &Seen| {
+        let grown = |id, written: &XorbInMemory| {
             let chunks: Vec<_> = (0..50).map(|n| noise(id * 100 + n, 100_000)).collect();
             let open = open(id);
             chunks.iter().for_each(|chunk| _ = place(&open, chunk));
             lock(&open).close();
-            let fill = |slot| fill(&open, slot, &mut segment(&chunks[slot]), || Some(Box::new(seen.clone())));
+            let fill =
+                |slot| fill(&open, slot, &mut segment(&chunks[slot]), || Some(Box::new(written.clone())));
             ((0..50).find_map(fill).unwrap(), chunks)
         };
-        let (first, second) = (Seen::default(), Seen::default());
+        let (first, second) = (XorbInMemory::default(), XorbInMemory::default());
         let ((mut one, mut chunks), (two, more)) = (grown(1, &first), grown(2, &second));
         one.append(two).unwrap();
         chunks.extend(more);
@@ -409,7 +407,8 @@ mod tests {
         assert_eq!((sealed.open_xorbs, &*sealed.info), (vec![(1, 0), (2, 50)], &expected.info));
         assert!(*lock(&first.bytes) == expected.bytes);
 
-        let (first, second) = (Seen::default(), Seen { keeps: true, ..Seen::default() });
+        let (first, second) =
+            (XorbInMemory::default(), XorbInMemory { keeps: true, ..XorbInMemory::default() });
         let ((mut one, _), (two, _)) = (grown(1, &first), grown(2, &second));
         let two = one.append(two).unwrap_err();
         assert_eq!((one.seal().open_xorbs, two.seal().open_xorbs), (vec![(1, 0)], vec![(2, 0)]));

@@ -1,4 +1,4 @@
-//! Previous versions: the chunks of files that the server has, so that of a new version only what changed is sent.
+//! Previous versions: chunk lists of files on the server, so that only changed chunks of a new version are sent.
 
 use std::collections::HashMap;
 

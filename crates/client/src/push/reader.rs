@@ -1,5 +1,5 @@
-//! What one worker reads: a file from start to end, or many short ones at once. Each block is digested, cut, hashed and
-//! placed while it is in the cache.
+//! Reader: a worker reads one long file from start to end, or many short ones at once. Each block is digested, cut, hashed
+//! and stored in an open xorb, or found in the dedup index, while it is in the processor cache.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,38 +11,39 @@ use xet::{ChunkHash, Sha256, constants};
 
 use super::dedup_index::DedupIndex;
 use super::file_draft::{DraftedFile, FileDraft};
-use super::open_xorb::{CompleteXorb, SharedXorb, lock};
-use super::workers::{CompressTask, ReceiverDropped, Worker, Workers};
+use super::lock::lock;
+use super::open_xorb::{CompleteXorb, SharedXorb};
+use super::packer::{BUFFER_BYTES, CompressTask, Packer, ReceiverDropped, Worker};
 use crate::cut::cutter::{BlockChunk, Cutter, cut_whole};
 use crate::cut::reader::{BLOCK_BYTES, Source, fill};
 use crate::error::Error;
 
 /// Reads the file at `path` and hands it over; with it the files after it, while they are short.
 pub(super) fn read(
-    workers: &Workers,
+    packer: &Packer,
     worker: &mut Worker,
     index: usize,
     path: PathBuf,
 ) -> Result<(), ReceiverDropped> {
-    let (short, long) = gather(workers, worker, index, path);
-    let mut reader = FileReader { open: workers.take_open_xorb() };
-    let done = reader.read_short(workers, worker, short).and_then(|()| match long {
-        Some(long) => reader.read_long(workers, worker, long),
+    let (short, long) = gather(packer, worker, index, path);
+    let mut reader = FileReader { open: packer.take_open_xorb() };
+    let done = reader.read_short(packer, worker, short).and_then(|()| match long {
+        Some(long) => reader.read_long(packer, worker, long),
         None => Ok(()),
     });
-    workers.return_open_xorb(reader.open);
+    packer.return_open_xorb(reader.open);
     done
 }
 
 /// A file that is in the buffer as a whole.
-struct Short {
+struct ShortFile {
     index: usize,
     path: PathBuf,
     bytes: Range<usize>,
 }
 
 /// A file whose first block is in the buffer.
-struct Long {
+struct LongFile {
     index: usize,
     path: PathBuf,
     file: Source,
@@ -50,7 +51,12 @@ struct Long {
 }
 
 /// Fills the buffer with short files, this one and those after it, until it is full or one is not short.
-fn gather(workers: &Workers, worker: &mut Worker, index: usize, path: PathBuf) -> (Vec<Short>, Option<Long>) {
+fn gather(
+    packer: &Packer,
+    worker: &mut Worker,
+    index: usize,
+    path: PathBuf,
+) -> (Vec<ShortFile>, Option<LongFile>) {
     worker.buffer.resize(BUFFER_BYTES, 0);
     let (mut short, mut filled) = (Vec::new(), 0);
     let mut next = Some((index, path));
@@ -59,15 +65,15 @@ fn gather(workers: &Workers, worker: &mut Worker, index: usize, path: PathBuf) -
         match Source::open(&path).and_then(|mut file| Ok((fill(room, &mut file)?, file))) {
             Ok((SHORT_BYTES, file)) => {
                 let block = filled..filled + SHORT_BYTES;
-                return (short, Some(Long { index, path, file, block }));
+                return (short, Some(LongFile { index, path, file, block }));
             }
             Ok((len, _)) => {
-                short.push(Short { index, path, bytes: filled..filled + len });
+                short.push(ShortFile { index, path, bytes: filled..filled + len });
                 filled += len;
             }
-            Err(error) => workers.report_unread(index, Error::io(&path, error)),
+            Err(error) => packer.report_unread(index, Error::io(&path, error)),
         }
-        next = if filled + SHORT_BYTES <= BUFFER_BYTES { workers.next_path() } else { None };
+        next = if filled + SHORT_BYTES <= BUFFER_BYTES { packer.next_path() } else { None };
     }
     (short, None)
 }
@@ -80,66 +86,66 @@ struct FileReader {
 impl FileReader {
     fn read_short(
         &mut self,
-        workers: &Workers,
+        packer: &Packer,
         worker: &mut Worker,
-        files: Vec<Short>,
+        files: Vec<ShortFile>,
     ) -> Result<(), ReceiverDropped> {
         if files.is_empty() {
             return Ok(());
         }
         let buffer = &worker.buffer;
         let contents: Vec<_> = files.iter().map(|file| &buffer[file.bytes.clone()]).collect();
-        let digests = workers.options.sha256.then(|| sha256::digest_all(&contents));
+        let digests = packer.options.sha256.then(|| sha256::digest_all(&contents));
         let chunks: Vec<_> = files.iter().map(|file| cut_whole(buffer, file.bytes.clone())).collect();
         let read_bytes = contents.iter().map(|content| content.len() as u64).sum();
-        workers.progress.done_bytes.add(read_bytes);
+        packer.progress.done_bytes.add(read_bytes);
 
-        let known = workers.index();
-        let asked = chunks.iter().flat_map(|chunks| worth_querying(&known, None, chunks, true)).collect();
+        let known = packer.index();
+        let queries = chunks.iter().flat_map(|chunks| worth_querying(&known, None, chunks, true)).collect();
         drop(known);
-        workers.query_dedup(asked, read_bytes);
+        packer.query_dedup(queries, read_bytes);
 
         let mut placement = Placement::default();
         // Holds the lock while a chunk is between unknown and placed, or another worker would store it twice.
-        let mut known = workers.index();
+        let mut known = packer.index();
         let drafts = files.into_iter().zip(&chunks).enumerate().map(|(n, (file, chunks))| {
             let mut draft = FileDraft::default();
-            self.place(workers, &mut known, &mut draft, chunks, &mut placement);
+            self.place(packer, &mut known, &mut draft, chunks, &mut placement);
             draft.finish(file.index, file.path, digests.as_ref().map(|digests| digests[n]))
         });
         let drafts: Vec<DraftedFile> = drafts.collect();
         drop(known);
-        let jobs = self.placed(workers, placement)?;
-        workers.compress(worker, jobs)?;
-        workers.send_files(drafts)
+        let jobs = self.ship_full(packer, placement)?;
+        packer.compress(worker, jobs)?;
+        packer.send_files(drafts)
     }
 
     fn read_long(
         &mut self,
-        workers: &Workers,
+        packer: &Packer,
         worker: &mut Worker,
-        long: Long,
+        long: LongFile,
     ) -> Result<(), ReceiverDropped> {
-        let Long { index, path, mut file, block } = long;
+        let LongFile { index, path, mut file, block } = long;
         let (mut draft, mut cutter) = (FileDraft::default(), Cutter::default());
-        let mut digest = workers.options.sha256.then(sha2::Sha256::new);
+        let mut digest = packer.options.sha256.then(sha2::Sha256::new);
         worker.buffer.copy_within(block, 0);
         // The open chunk is at the front of the buffer.
         let (mut open, mut filled, mut at_end) = (0, SHORT_BYTES, false);
         loop {
-            workers.progress.done_bytes.add((filled - open) as u64);
+            packer.progress.done_bytes.add((filled - open) as u64);
             let starts_file = cutter.is_at_start();
             if let Some(digest) = &mut digest {
                 digest.update(&worker.buffer[open..filled]);
             }
             let chunks: Vec<_> = cutter.cut(&worker.buffer[..filled], open, at_end).collect();
-            let asked = worth_querying(&workers.index(), draft.next_location(), &chunks, starts_file);
-            workers.query_dedup(asked, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
+            let queries = worth_querying(&packer.index(), draft.next_location(), &chunks, starts_file);
+            packer.query_dedup(queries, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
             let mut placement = Placement::default();
-            self.place(workers, &mut workers.index(), &mut draft, &chunks, &mut placement);
-            let jobs = self.placed(workers, placement)?;
+            self.place(packer, &mut packer.index(), &mut draft, &chunks, &mut placement);
+            let jobs = self.ship_full(packer, placement)?;
             let done = chunks.last().map_or(0, |chunk| chunk.bytes.end);
-            workers.compress_or_offer(worker, jobs, done..filled)?;
+            packer.compress_or_offer(worker, jobs, done..filled)?;
             open = filled - done;
             if at_end {
                 break;
@@ -147,19 +153,19 @@ impl FileReader {
             match fill(&mut worker.buffer[open..open + BLOCK_BYTES], &mut file) {
                 Ok(bytes) => (filled, at_end) = (open + bytes, bytes < BLOCK_BYTES),
                 Err(error) => {
-                    workers.report_unread(index, Error::io(&path, error));
+                    packer.report_unread(index, Error::io(&path, error));
                     return Ok(());
                 }
             }
         }
         let sha256 = digest.map(|digest| Sha256::new(digest.finalize().into()));
-        workers.send_files(vec![draft.finish(index, path, sha256)])
+        packer.send_files(vec![draft.finish(index, path, sha256)])
     }
 
     /// Gives every chunk its place: where it is already, or in the open xorb.
     fn place(
         &mut self,
-        workers: &Workers,
+        packer: &Packer,
         known: &mut DedupIndex,
         draft: &mut FileDraft,
         chunks: &[BlockChunk],
@@ -182,7 +188,7 @@ impl FileReader {
                 drop(open);
                 placement.reserve(&self.open);
                 placement.full.extend(lock(&self.open).close());
-                self.open = workers.new_open_xorb();
+                self.open = packer.new_open_xorb();
                 continue;
             };
             known.insert(chunk.hash, open.id(), place);
@@ -194,15 +200,15 @@ impl FileReader {
     }
 
     /// Counts the chunks of a block and ships full xorbs. Returns what is to be compressed.
-    fn placed(
+    fn ship_full(
         &self,
-        workers: &Workers,
+        packer: &Packer,
         mut placement: Placement,
     ) -> Result<Vec<CompressTask>, ReceiverDropped> {
         placement.reserve(&self.open);
-        workers.progress.known_bytes.add(placement.known_bytes);
-        workers.progress.new_bytes.add(placement.new_bytes);
-        placement.full.into_iter().try_for_each(|sealing| workers.ship(sealing))?;
+        packer.progress.known_bytes.add(placement.known_bytes);
+        packer.progress.new_bytes.add(placement.new_bytes);
+        placement.full.into_iter().try_for_each(|sealing| packer.ship(sealing))?;
         Ok(placement.jobs)
     }
 }
@@ -239,9 +245,9 @@ fn worth_querying(
     let eligible = |(n, chunk): (usize, &BlockChunk)| {
         (starts_file && n == 0 || chunk.hash.is_dedup_eligible()).then_some(chunk.hash)
     };
-    let mut asked: Vec<_> = chunks.iter().enumerate().filter_map(eligible).collect();
-    asked.extend(behind_ends(known, next, chunks));
-    asked
+    let mut queries: Vec<_> = chunks.iter().enumerate().filter_map(eligible).collect();
+    queries.extend(behind_ends(known, next, chunks));
+    queries
 }
 
 /// Unknown chunks behind the end of a stored xorb. A file is in its xorbs in order, so they may begin the next one, and
@@ -278,9 +284,7 @@ fn allowed_run(
     draft.allows(run.first, run.chunks).then_some((run.first, run.chunks))
 }
 
-/// Files of fewer bytes are taken together: their digests, compressed records and messages cost less by the dozen.
+/// Files of fewer bytes are taken together: their digests, compressed stored chunks and messages cost less by the dozen.
 const SHORT_BYTES: usize = 1024 * 1024;
-/// Room for short files, and for a block behind an open chunk. That is shorter than the longest, or it would be closed.
-pub(super) const BUFFER_BYTES: usize = 3 * 1024 * 1024;
 const _: () =
     assert!(BUFFER_BYTES >= SHORT_BYTES && BUFFER_BYTES >= BLOCK_BYTES + constants::CHUNK_BYTES_MAX);

@@ -1,4 +1,4 @@
-//! Sending: xorbs as they come, and a shard of the files whose xorbs are all acknowledged.
+//! Sender: uploads xorbs as they come, and a shard of the files whose xorbs are all acknowledged.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(super) fn channel() -> (mpsc::Sender<Produced>, mpsc::Receiver<Produced>) {
 /// Sends everything that comes, until the workers are done.
 pub(super) async fn all(
     cas: &Arc<dyn Cas>,
-    mut placed: mpsc::Receiver<Produced>,
+    mut produced: mpsc::Receiver<Produced>,
     options: &PushOptions,
     progress: &Progress,
 ) -> std::result::Result<Pushed, PushFailure> {
@@ -52,7 +52,7 @@ pub(super) async fn all(
         noted: Vec::new(),
         pushed: Pushed::default(),
     };
-    let mut sends: JoinSet<Result<Sent>> = JoinSet::new();
+    let mut sends: JoinSet<Result<AcknowledgedXorb>> = JoinSet::new();
     let mut ended = false;
     while !ended || !sends.is_empty() {
         tokio::select! {
@@ -60,21 +60,21 @@ pub(super) async fn all(
                 let sent = sent.map_err(|source| Error::caused(ErrorKind::Internal, "sending a xorb", source))?;
                 sender.acknowledge(sent?);
             }
-            next = placed.recv(), if !ended && sends.len() < options.sends_max.max(1) => match next {
+            next = produced.recv(), if !ended && sends.len() < options.sends_max.max(1) => match next {
                 Some(Produced::Xorb(sealed, memory)) => {
                     let (cas, dry_run) = (cas.clone(), options.dry_run);
                     sends.spawn(async move {
                         let _memory = memory;
-                        let ReadyXorb { open_xorbs, info, records } = sealed;
-                        match records {
+                        let ReadyXorb { open_xorbs, info, body } = sealed;
+                        match body {
                             _ if dry_run => false,
                             XorbBody::Memory(held) => {
-                                let records = held.into_iter().map(|held| held.bytes).collect();
-                                cas.put_xorb(&Xorb { info: info.clone(), records }).await?
+                                let chunks = held.into_iter().map(|held| held.bytes).collect();
+                                cas.put_xorb(&Xorb { info: info.clone(), chunks }).await?
                             }
                             XorbBody::Streaming(growing) => growing.finish(info.clone()).await?,
                         };
-                        Ok(Sent { open_xorbs, info })
+                        Ok(AcknowledgedXorb { open_xorbs, info })
                     });
                 }
                 Some(Produced::Files(drafts)) => drafts.into_iter().for_each(|draft| sender.add_draft(draft)),
@@ -90,7 +90,7 @@ pub(super) async fn all(
 }
 
 /// A xorb that the server acknowledged, and the open xorbs in it.
-struct Sent {
+struct AcknowledgedXorb {
     open_xorbs: Vec<(u64, u32)>,
     info: Arc<XorbInfo>,
 }
@@ -130,7 +130,7 @@ impl Sender<'_> {
     }
 
     /// The server acknowledged a xorb.
-    fn acknowledge(&mut self, Sent { open_xorbs, info }: Sent) {
+    fn acknowledge(&mut self, AcknowledgedXorb { open_xorbs, info }: AcknowledgedXorb) {
         self.pushed.xorbs += 1;
         self.pushed.sent_bytes += info.stored_bytes();
         self.progress.wire_bytes.add(info.stored_bytes());

@@ -37,7 +37,7 @@ async fn cut_refused_and_busy_connections_are_tried_again() {
     ] {
         let hub = Hub::start().await;
         let proxy = Proxy::start(hub.address).await.unwrap();
-        // The first connection asks for chunks, which may fail; the next two carry what must arrive.
+        // The first connection queries chunks, which may fail; the next two carry what must arrive.
         proxy.plan([fault, fault, fault]);
         let pushed =
             push_through(&hub, &proxy, quick()).await.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
@@ -82,8 +82,8 @@ async fn a_server_that_never_answers_is_an_error_that_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_token_is_refreshed_once() {
     let hub = Hub::start().await;
-    let asked = Arc::new(AtomicU64::new(0));
-    let (good, count) = (hub.token(TokenScope::Write), asked.clone());
+    let fetches = Arc::new(AtomicU64::new(0));
+    let (good, count) = (hub.token(TokenScope::Write), fetches.clone());
     let refresh: Refresh = Arc::new(move || {
         let token =
             if count.fetch_add(1, Ordering::Relaxed) == 0 { Token::new("stale") } else { good.clone() };
@@ -93,7 +93,7 @@ async fn a_refused_token_is_refreshed_once() {
     let cas = HttpCas::new(&format!("http://{}", hub.address), tokens, quick()).unwrap();
     assert!(cas.dedup(xet::ChunkHash::of(b"x")).await.unwrap().is_none());
     assert!(cas.dedup(xet::ChunkHash::of(b"y")).await.unwrap().is_none());
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(fetches.load(Ordering::Relaxed), 2);
 
     let wrong = Some(Arc::new(Tokens::fixed(Token::new("wrong"))));
     let cas = HttpCas::new(&format!("http://{}", hub.address), wrong, quick()).unwrap();

@@ -157,7 +157,7 @@ pub(crate) fn files_of(folder: &Path) -> usize {
     entries.map(|entry| count(entry.unwrap())).sum()
 }
 
-/// A store that takes so many xorbs and then refuses everything, like a client that is killed.
+/// A store that accepts a few xorbs and then refuses everything, like a client that is killed.
 #[derive(Debug)]
 pub(crate) struct Dying {
     cas: Arc<dyn Cas>,

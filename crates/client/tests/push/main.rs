@@ -7,7 +7,7 @@ mod hub;
 use std::fs;
 use std::path::PathBuf;
 
-use client::pull::{PullOptions, Puller, Wanted};
+use client::pull::{FileRequest, PullOptions, Puller};
 use client::push::{PushOptions, PushedFile};
 use client::{ErrorKind, Progress};
 use hub::{Hub, files_of};
@@ -87,7 +87,7 @@ async fn a_large_file_is_found_xorb_after_xorb() {
     assert!(second.new_bytes > 0 && second.new_bytes < 400_000, "{} new", second.new_bytes);
 }
 
-/// Nobody is asked for chunks: the old version alone tells what is there.
+/// No dedup query is made: the old version alone has the known chunks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_version_is_sent_by_what_changed_from_the_old_one() {
     let hub = Hub::start().await;
@@ -186,7 +186,7 @@ async fn short_files_between_long_ones_and_missing_ones_arrive_in_their_order() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_tells_the_same_and_changes_nothing() {
+async fn a_dry_run_reports_the_same_and_changes_nothing() {
     let hub = Hub::start().await;
     let paths = hub.write(&[noise(1, 2 << 20)]);
     let before = files_of(&hub.data().join("objects"));
@@ -205,11 +205,11 @@ async fn a_server_that_knows_only_the_first_versions_will_do() {
     assert_eq!((pushed.files.len(), pushed.new_bytes), (3, (3 << 20) + 100));
     let puller = Puller::new(hub.cas(), PullOptions { sync: false, ..PullOptions::default() });
     let root = hub.data().with_file_name("out");
-    let wanted = |(n, file): (usize, &PushedFile)| Wanted::new(file.hash, root.join(n.to_string()));
-    let wanted: Vec<_> = pushed.files.iter().enumerate().map(wanted).collect();
-    puller.files(&wanted, &root, &mut |_, result| assert!(result.is_ok(), "{result:?}")).await.unwrap();
-    for (wanted, data) in wanted.iter().zip(&data) {
-        assert!(fs::read(&wanted.target).unwrap() == *data);
+    let request = |(n, file): (usize, &PushedFile)| FileRequest::new(file.hash, root.join(n.to_string()));
+    let requests: Vec<_> = pushed.files.iter().enumerate().map(request).collect();
+    puller.files(&requests, &root, &mut |_, result| assert!(result.is_ok(), "{result:?}")).await.unwrap();
+    for (request, data) in requests.iter().zip(&data) {
+        assert!(fs::read(&request.target).unwrap() == *data);
     }
     let mut out = Vec::new();
     puller.stream(pushed.files[0].hash, 1_000_000..1_000_010, &mut out).await.unwrap();

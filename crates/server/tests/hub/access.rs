@@ -445,11 +445,11 @@ async fn lapsed(hub: &Hub) -> Vec<(String, Shows)> {
     ]
 }
 
-/// 400 requests for a private repository and 400 for one that does not exist. Where there is no difference, one of
-/// 0.3 between the distributions has a probability below 1e-30; what a cache knows of one repository makes it almost 1.
+/// 200 requests for a private repository and 200 for one that does not exist. Where there is no difference, one of
+/// 0.3 between the distributions has a probability of 1e-7; what a cache knows of one repository makes it almost 1.
+/// A difference that another program on the machine causes does not appear three times.
 #[tokio::test]
 async fn a_private_repository_is_refused_in_the_time_of_one_that_does_not_exist() {
-    const SAMPLES: usize = 400;
     let hub = Hub::new().await;
     hub.create("hidden", true).await;
     hub.upload("ann/hidden", "w.bin", &testkit::corpus::noise(1, 300_000)).await;
@@ -461,25 +461,33 @@ async fn a_private_repository_is_refused_in_the_time_of_one_that_does_not_exist(
         "/ann/NAME/tree/main",
         "/api/models/ann/NAME/xet-read-token/main",
     ] {
-        let mut times = [Vec::new(), Vec::new()];
-        // In no order that the timer could fall in step with.
-        let order = testkit::corpus::noise(7, SAMPLES);
-        for which in order.into_iter().flat_map(|byte| [usize::from(byte & 1), 1 - usize::from(byte & 1)]) {
-            let path = path.replace("NAME", ["hidden", "absent"][which]);
-            let begin = std::time::Instant::now();
-            let got = hub.send("GET", &path, &[("authorization", &auth)], b"").await;
-            times[which].push(begin.elapsed());
-            assert_eq!(got.status, 404, "{path}");
+        let mut differences = Vec::new();
+        while differences.len() < 3 && differences.last().is_none_or(|apart| *apart >= 0.3) {
+            differences.push(difference_in_time(&hub, path, &auth).await);
         }
-        times.iter_mut().for_each(|times| times.sort_unstable());
-        let [hidden, absent] = &times;
-        let share =
-            |of: &[std::time::Duration], at| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
-        let apart = hidden.iter().chain(absent).map(|at| (share(hidden, *at) - share(absent, *at)).abs());
-        let apart = apart.fold(0.0, f64::max);
-        let medians = (hidden[SAMPLES / 2], absent[SAMPLES / 2]);
-        assert!(apart < 0.3, "{path}: {apart}; medians {medians:?}");
+        assert!(differences.last().is_some_and(|apart| *apart < 0.3), "{path}: {differences:?}");
     }
+}
+
+/// Largest difference between the shares of refusals, for a hidden and for an absent repository, that took at most some time.
+async fn difference_in_time(hub: &Hub, path: &str, auth: &str) -> f64 {
+    const SAMPLES: usize = 200;
+    let mut times = [Vec::new(), Vec::new()];
+    // In no order that the timer could fall in step with.
+    let order = testkit::corpus::noise(7, SAMPLES);
+    for which in order.into_iter().flat_map(|byte| [usize::from(byte & 1), 1 - usize::from(byte & 1)]) {
+        let path = path.replace("NAME", ["hidden", "absent"][which]);
+        let begin = std::time::Instant::now();
+        let got = hub.send("GET", &path, &[("authorization", auth)], b"").await;
+        times[which].push(begin.elapsed());
+        assert_eq!(got.status, 404, "{path}");
+    }
+    times.iter_mut().for_each(|times| times.sort_unstable());
+    let [hidden, absent] = &times;
+    let share =
+        |of: &[std::time::Duration], at| of.partition_point(|time| *time <= at) as f64 / SAMPLES as f64;
+    let apart = hidden.iter().chain(absent).map(|at| (share(hidden, *at) - share(absent, *at)).abs());
+    apart.fold(0.0, f64::max)
 }
 
 /// Names in bodies: creating, deleting, moving and restoring tell nothing either.

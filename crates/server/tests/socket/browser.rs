@@ -1,7 +1,7 @@
 //! What browsers and caches go by: CORS on every route they ask, and how long answers may be kept.
 
 use crate::hub::{Hub, sample};
-use testkit::http::{Answer, Sent};
+use testkit::http::{Answer, RequestBody};
 use xet::wire::routes::TokenScope;
 use xet::wire::{ReconstructionV2, parse_json};
 
@@ -65,7 +65,7 @@ fn a_page_of_another_site_may_ask_for_everything_a_client_asks_for() {
         let wanted = "authorization, range, x-xet-session-id, content-type";
         let headers =
             [ORIGIN, ("access-control-request-method", *method), ("access-control-request-headers", wanted)];
-        let preflight = page.hub.http.send("OPTIONS", path, &headers, Sent::Nothing).unwrap();
+        let preflight = page.hub.http.send("OPTIONS", path, &headers, RequestBody::Nothing).unwrap();
         assert_eq!(preflight.status, 200, "{path}");
         assert_eq!(preflight.header("access-control-allow-origin"), Some("*"), "{path}");
         assert!(
@@ -87,7 +87,7 @@ fn a_page_of_another_site_may_ask_for_everything_a_client_asks_for() {
             ("range", &page.range),
             ("x-xet-session-id", "s"),
         ];
-        let body = if *method == "POST" { Sent::Whole(b"x") } else { Sent::Nothing };
+        let body = if *method == "POST" { RequestBody::Whole(b"x") } else { RequestBody::Nothing };
         let answer = page.hub.http.send(method, path, &headers, body).unwrap();
         assert_eq!(answer.header("access-control-allow-origin"), Some("*"), "{path}");
         let exposed = listed(&answer, "access-control-expose-headers");
@@ -109,8 +109,9 @@ fn a_page_of_another_site_may_ask_for_everything_a_client_asks_for() {
 fn data_may_be_kept_by_everyone_until_its_url_expires() {
     let page = page();
     let now_s = page.hub.state.now_s();
-    let get =
-        |headers: &[(&str, &str)]| page.hub.http.send("GET", &page.data_url, headers, Sent::Nothing).unwrap();
+    let get = |headers: &[(&str, &str)]| {
+        page.hub.http.send("GET", &page.data_url, headers, RequestBody::Nothing).unwrap()
+    };
     let data = get(&[("range", &page.range)]);
     assert_eq!(data.status, 206);
     let etag = format!("\"{}\"", page.data_url.split('/').nth(3).unwrap().split('-').next().unwrap());
@@ -139,7 +140,10 @@ fn data_may_be_kept_by_everyone_until_its_url_expires() {
 fn answers_for_one_caller_are_kept_by_nobody_else() {
     let page = page();
     let get = |method: &str, path: &str| {
-        page.hub.http.send(method, path, &[("authorization", &page.authorization)], Sent::Nothing).unwrap()
+        page.hub
+            .http
+            .send(method, path, &[("authorization", &page.authorization)], RequestBody::Nothing)
+            .unwrap()
     };
     let file = &page.file;
     for (method, path) in [

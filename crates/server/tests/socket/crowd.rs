@@ -10,7 +10,7 @@ use crate::hub::{Hub, until};
 use futures::FutureExt as _;
 use server::state::Pace;
 use testkit::corpus;
-use testkit::http::Sent;
+use testkit::http::RequestBody;
 use testkit::upload::{Failed, Upload};
 use xet::compress::Policy;
 use xet::wire::routes::TokenScope;
@@ -94,7 +94,8 @@ fn who_finds_too_many_waiting_is_told_when_to_come_back() {
         }
         let (http, bytes) = (hub.http.clone(), upload.xorbs[0].bytes.clone());
         let asked = tokio::task::spawn_blocking(move || {
-            http.send("POST", &path, &[("authorization", &authorization)], Sent::Whole(&bytes)).unwrap()
+            http.send("POST", &path, &[("authorization", &authorization)], RequestBody::Whole(&bytes))
+                .unwrap()
         });
         let answer = asked.await.unwrap();
         assert_eq!(answer.status, 503, "{}", answer.text());

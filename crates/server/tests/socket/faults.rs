@@ -1,8 +1,9 @@
 //! Whatever fails behind the server, at whichever step of an upload: the client is told to try again, nothing that was
 //! acknowledged is missing, and trying again succeeds.
 
-use crate::hub::{Hub, sample};
 use testkit::upload::Failed;
+
+use crate::hub::{Hub, sample};
 
 #[test]
 fn an_upload_by_version_1_survives_a_failure_at_every_step() {
@@ -43,9 +44,9 @@ fn survives(shards_path: &str) {
             struck |= reached;
             match &first {
                 Ok(()) => assert!(!reached, "{n}: a failure was hidden"),
-                Err(Failed::Refused { status, retryable: true, said }) => {
-                    assert_eq!(*status, 503, "{n}: {said}");
-                    assert!(said.contains("log") && !said.contains("on purpose"), "{n}: {said}");
+                Err(Failed::Refused { status, retryable: true, message }) => {
+                    assert_eq!(*status, 503, "{n}: {message}");
+                    assert!(message.contains("log") && !message.contains("on purpose"), "{n}: {message}");
                 }
                 Err(other) => panic!("{n}: {other:?}"),
             }

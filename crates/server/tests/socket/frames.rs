@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use crate::hub::{Hub, sample, until};
 use server::state::Pace;
-use testkit::http::{Begun, Sent};
+use testkit::http::{Begun, RequestBody};
 use testkit::upload::{Upload, last_frame};
 use xet::FileHash;
 use xet::wire::routes::TokenScope;
 use xet::wire::shards::{ShardResult, Stage};
 use xet::wire::{Frame, FrameReader};
+
+use crate::hub::{Hub, sample, until};
 
 /// Answers begin at once and speak often, so that no test waits for seconds.
 fn quick() -> Pace {
@@ -29,8 +30,12 @@ fn hub() -> (Hub, Upload) {
 fn begin(hub: &Hub, upload: &Upload) -> Begun {
     let authorization = format!("Bearer {}", hub.token(TokenScope::Write, "a"));
     let shard = upload.shard();
-    let sent =
-        hub.http.begin("POST", "/v2/shards", &[("authorization", &authorization)], Sent::Whole(&shard));
+    let sent = hub.http.begin(
+        "POST",
+        "/v2/shards",
+        &[("authorization", &authorization)],
+        RequestBody::Whole(&shard),
+    );
     let begun = sent.unwrap().head().unwrap();
     let header =
         |name: &str| begun.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
@@ -167,7 +172,7 @@ fn a_client_that_leaves_in_the_middle_loses_nothing() {
         let authorization = format!("Bearer {}", hub.token(TokenScope::Write, "a"));
         let shard = upload.shard();
         let headers = [("authorization", authorization.as_str())];
-        let sent = hub.http.begin("POST", path, &headers, Sent::Whole(&shard)).unwrap();
+        let sent = hub.http.begin("POST", path, &headers, RequestBody::Whole(&shard)).unwrap();
         until("the held operation", || hub.faults.waiting() == 1);
         drop(sent);
         // The server notices at its next frame; either way it goes on.
@@ -193,8 +198,12 @@ fn a_client_that_leaves_while_its_xorb_is_stored_can_send_it_again() {
         hub.faults.hold_from(step);
         let authorization = format!("Bearer {}", hub.token(TokenScope::Write, "a"));
         let path = format!("/v1/xorbs/default/{}", xorb.info.hash());
-        let sent =
-            hub.http.begin("POST", &path, &[("authorization", &authorization)], Sent::Whole(&xorb.bytes));
+        let sent = hub.http.begin(
+            "POST",
+            &path,
+            &[("authorization", &authorization)],
+            RequestBody::Whole(&xorb.bytes),
+        );
         until("the held operation", || hub.faults.waiting() == 1);
         drop(sent.unwrap());
         // A client that has gone looks like one that has sent all and still reads: the upload goes on to its end.

@@ -6,7 +6,7 @@ mod paths;
 use std::io::{Read as _, Write as _};
 
 use server::state::Pace;
-use testkit::http::{Answer, Sent};
+use testkit::http::{Answer, RequestBody};
 use testkit::upload::Upload;
 use testkit::vectors::model::{AdversarialKind, Expect};
 use testkit::{Vectors, corpus, damage};
@@ -145,11 +145,11 @@ impl Bench {
         let mut headers: Vec<_> = case.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
         let sent = match &case.body {
-            Body::None => Sent::Nothing,
-            Body::Whole(bytes) => Sent::Whole(bytes),
-            Body::Cut(len, bytes) | Body::Stuck(len, bytes) => Sent::Announced(*len, bytes),
-            Body::Chunked(bytes) => Sent::Chunked(bytes, 30_000),
-            Body::ChunkedCut(bytes) => Sent::ChunkedWithoutEnd(bytes, 30_000),
+            Body::None => RequestBody::Nothing,
+            Body::Whole(bytes) => RequestBody::Whole(bytes),
+            Body::Cut(len, bytes) | Body::Stuck(len, bytes) => RequestBody::Announced(*len, bytes),
+            Body::Chunked(bytes) => RequestBody::Chunked(bytes, 30_000),
+            Body::ChunkedCut(bytes) => RequestBody::ChunkedWithoutEnd(bytes, 30_000),
         };
         let exchange = self.hub.http.begin(case.method, &case.path, &headers, sent).unwrap();
         let exchange = match &case.body {

@@ -7,10 +7,10 @@ use crate::error::FormatError;
 
 /// A failure to read or write a pack. It names the pack, the key, the entry and the offset as far as they are known.
 #[derive(Debug)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorContext>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ErrorContext {
     pack: Option<String>,
     ordinal: Option<u64>,
     key: Option<String>,
@@ -186,7 +186,7 @@ impl std::error::Error for Error {
 
 impl From<Cause> for Error {
     fn from(cause: Cause) -> Self {
-        Self(Box::new(Inner { cause, ..Inner::default() }))
+        Self(Box::new(ErrorContext { cause, ..ErrorContext::default() }))
     }
 }
 

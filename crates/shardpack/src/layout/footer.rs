@@ -23,6 +23,8 @@ use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_magic, expect_number, expect_range};
 use crate::layout::{EndMarker, crc};
 
+const _: () = assert!(EndMarker::TAIL_BYTES_MIN == (EndMarker::LEN + 8 + Footer::LEN) as u64);
+
 /// Offsets and sizes of everything in a pack. Its JSON leaves out the CRCs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Footer {

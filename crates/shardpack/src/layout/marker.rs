@@ -10,7 +10,7 @@
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_aligned, expect_crc, expect_magic, expect_range};
-use crate::layout::{Footer, crc};
+use crate::layout::crc;
 
 /// Says that the records are over. A stream that ends without it is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +24,8 @@ impl EndMarker {
     pub const LEN: usize = 16;
     /// "SPI" and the version of markers; stands where a record has its magic.
     pub const MAGIC: [u8; 4] = *b"SPI\x01";
-    /// Marker, an empty index, footer.
-    pub const TAIL_BYTES_MIN: u64 = (Self::LEN + 8 + Footer::LEN) as u64;
+    /// Bytes of a marker, an empty index (8) and a footer (64).
+    pub const TAIL_BYTES_MIN: u64 = Self::LEN as u64 + 8 + 64;
 
     /// Parses the marker at the reader's position.
     pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {

@@ -92,14 +92,14 @@ impl ShardPackReader {
     }
 
     fn plan(&self, ordinals: &[u64]) -> Result<Vec<Run>, Error> {
-        let mut wanted = Vec::with_capacity(ordinals.len());
+        let mut sorted = Vec::with_capacity(ordinals.len());
         for (place, &ordinal) in ordinals.iter().enumerate() {
-            wanted.push((place, ordinal, self.record_range(ordinal)?));
+            sorted.push((place, ordinal, self.record_range(ordinal)?));
         }
-        wanted.sort_by_key(|(_, _, range)| range.start);
+        sorted.sort_by_key(|(_, _, range)| range.start);
         let options = self.options.runs;
         let mut runs: Vec<Run> = Vec::new();
-        for (place, ordinal, range) in wanted {
+        for (place, ordinal, range) in sorted {
             match runs.last_mut() {
                 Some(run)
                     if range.start <= run.range.end.saturating_add(options.gap_bytes_max)

@@ -148,10 +148,10 @@ impl<R: Read> StreamReader<R> {
         Err(Error::from(Cause::TooLarge { what: "record", found, max }).at_offset(self.at))
     }
 
-    /// Reads until there are `wanted` bytes. The buffer grows with what arrives, at most doubled at a time.
-    fn fill(&mut self, wanted: usize, what: &'static str) -> Result<(), Error> {
-        while self.end - self.start < wanted {
-            if self.start > 0 && self.start + wanted > self.buffer.len() {
+    /// Reads until there are `needed_bytes` bytes. The buffer grows with what arrives, at most doubled at a time.
+    fn fill(&mut self, needed_bytes: usize, what: &'static str) -> Result<(), Error> {
+        while self.end - self.start < needed_bytes {
+            if self.start > 0 && self.start + needed_bytes > self.buffer.len() {
                 self.buffer.copy_within(self.start..self.end, 0);
                 self.end -= self.start;
                 self.start = 0;
@@ -163,7 +163,7 @@ impl<R: Read> StreamReader<R> {
             let room = self.buffer.get_mut(self.end..).unwrap_or_default();
             match self.input.read(room) {
                 Ok(0) => {
-                    let (needed, left) = (wanted as u64, (self.end - self.start) as u64);
+                    let (needed, left) = (needed_bytes as u64, (self.end - self.start) as u64);
                     return Err(FormatError::Truncated { at: self.at, what, needed, left }.into());
                 }
                 Ok(read) => self.end += read,

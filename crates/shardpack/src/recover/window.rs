@@ -1,4 +1,4 @@
-//! A piece of a source that is held while it is looked at, so that many small looks are few reads.
+//! A buffered window of a source, so that many small accesses are few reads.
 
 use std::io;
 

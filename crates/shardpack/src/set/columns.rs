@@ -6,7 +6,7 @@ use crate::set::PackSet;
 
 /// Action where a column has no record of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingPolicy {
     /// It is an error.
     #[default]
     Error,
@@ -21,7 +21,7 @@ pub enum Missing {
 pub struct Columns {
     base: PackSet,
     others: Vec<Column>,
-    missing: Missing,
+    missing: MissingPolicy,
 }
 
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ struct Column {
 
 impl Columns {
     /// Joins columns. Where the key digest is that of the first, records correspond by number; elsewhere by key.
-    pub fn join(base: PackSet, others: Vec<PackSet>, missing: Missing) -> Self {
+    pub fn join(base: PackSet, others: Vec<PackSet>, missing: MissingPolicy) -> Self {
         let align = |set: PackSet| {
             let aligned = aligned(&base, &set);
             Column { set, aligned }
@@ -68,9 +68,9 @@ impl Columns {
             };
             match (found, self.missing) {
                 (Some(found), _) => add(&mut record, found)?,
-                (None, Missing::Partial) => {}
-                (None, Missing::Skip) => return Ok(None),
-                (None, Missing::Error) => {
+                (None, MissingPolicy::Partial) => {}
+                (None, MissingPolicy::Skip) => return Ok(None),
+                (None, MissingPolicy::Error) => {
                     let name = column.set.packs().first().map_or("column", |pack| pack.name());
                     return Err(Error::from(Cause::NotFound).in_record(&record.key).in_pack(name));
                 }

@@ -11,7 +11,7 @@ use crate::set::PackSet;
 /// A record of an overlay with the overlay flag replaces and adds entries by name, and its metadata if it has any; one
 /// without replaces the whole record; a tombstone deletes it. Keys that are in no older layer are added at the end.
 #[derive(Debug, Clone)]
-pub struct Layered {
+pub struct OverlaidSet {
     base: PackSet,
     overlays: Vec<PackSet>,
     /// Changes of a record of the base: layer and number there, the oldest first.
@@ -24,7 +24,7 @@ pub struct Layered {
     added: Vec<Vec<(usize, u64)>>,
 }
 
-impl Layered {
+impl OverlaidSet {
     /// Puts overlays, the oldest first, over a set. The keys of the overlays are read, and nothing else.
     pub fn new(base: PackSet, overlays: Vec<PackSet>) -> Result<Self, Error> {
         let mut changes: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
@@ -112,7 +112,7 @@ impl Layered {
 
     /// The number in the base of the `n`-th record that is not deleted.
     fn base_ordinal(&self, n: u64) -> u64 {
-        n + self.deleted.partition_point(|&kept| kept <= n) as u64
+        n + self.deleted.partition_point(|&before| before <= n) as u64
     }
 
     fn apply(&self, ordinal: Option<u64>, changes: &[(usize, u64)]) -> Result<Record, Error> {

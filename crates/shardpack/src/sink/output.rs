@@ -91,7 +91,7 @@ pub struct OutputFile {
 enum Sink {
     Stdout(io::Stdout),
     Stream(File),
-    Staged(Staged),
+    StagedFile(StagedFile),
 }
 
 impl OutputFile {
@@ -104,7 +104,7 @@ impl OutputFile {
                 let append = path.metadata().is_ok_and(|metadata| metadata.is_file());
                 Sink::Stream(File::options().write(true).append(append).open(path)?)
             }
-            Destination::File(path) => Sink::Staged(Staged::create(path)?),
+            Destination::File(path) => Sink::StagedFile(StagedFile::create(path)?),
         };
         Ok(Self { sink })
     }
@@ -114,7 +114,7 @@ impl OutputFile {
         match self.sink {
             Sink::Stdout(mut out) => out.flush(),
             Sink::Stream(mut file) => file.flush(),
-            Sink::Staged(staged) => staged.publish(sync),
+            Sink::StagedFile(staged) => staged.publish(sync),
         }
     }
 }
@@ -123,33 +123,33 @@ impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.sink {
             Sink::Stdout(out) => out.write(bytes),
-            Sink::Stream(file) | Sink::Staged(Staged { file, .. }) => file.write(bytes),
+            Sink::Stream(file) | Sink::StagedFile(StagedFile { file, .. }) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.sink {
             Sink::Stdout(out) => out.flush(),
-            Sink::Stream(file) | Sink::Staged(Staged { file, .. }) => file.flush(),
+            Sink::Stream(file) | Sink::StagedFile(StagedFile { file, .. }) => file.flush(),
         }
     }
 }
 
 /// A file under a temporary name, locked. Dropped before it is published, it is removed.
 #[derive(Debug)]
-struct Staged {
+struct StagedFile {
     file: File,
     staged: PathBuf,
     target: PathBuf,
     published: bool,
 }
 
-impl Staged {
+impl StagedFile {
     fn create(target: PathBuf) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = target.file_name().ok_or_else(|| io::Error::other("names no file"))?;
         let name = name.to_string_lossy();
-        let name = shown_name(&name);
+        let name = display_name(&name);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let staged = target.with_file_name(format!(".{name}.{}-{number}.part", std::process::id()));
@@ -188,7 +188,7 @@ impl Staged {
     }
 }
 
-impl Drop for Staged {
+impl Drop for StagedFile {
     fn drop(&mut self) {
         if !self.published {
             // A failure leaves a hidden file, which the next writer removes.
@@ -215,7 +215,7 @@ fn create_like(staged: &Path, target: &Path) -> io::Result<File> {
 /// a file of that name is written by this run, too.
 pub fn remove_leftovers(path: &Path, is_output: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let Ok(Destination::File(target)) = Destination::resolve(path) else { return Vec::new() };
-    let own = target.file_name().map(|name| shown_name(&name.to_string_lossy()).to_owned());
+    let own = target.file_name().map(|name| display_name(&name.to_string_lossy()).to_owned());
     let Ok(entries) = fs::read_dir(directory_of(&target)) else { return Vec::new() };
     let mut removed = Vec::new();
     for entry in entries.flatten() {
@@ -246,7 +246,7 @@ fn output_of_staged(name: &str) -> Option<&str> {
 }
 
 /// As much of a name as leaves room for what a temporary name adds.
-fn shown_name(name: &str) -> &str {
+fn display_name(name: &str) -> &str {
     name.get(..name.floor_char_boundary(NAME_BYTES_MAX)).unwrap_or(name)
 }
 

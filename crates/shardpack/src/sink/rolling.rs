@@ -7,7 +7,7 @@ use crate::codec::Frame;
 use crate::error::Error;
 use crate::record::Record;
 use crate::sink::{Destination, ShardPackWriter, remove_leftovers};
-use crate::write::{Finished, WriteOptions};
+use crate::write::{PackSummary, WriteOptions};
 
 /// Limits of one pack.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Rolling {
     given_bytes: u64,
     given_records: u64,
     number: u64,
-    done: Vec<(PathBuf, Finished)>,
+    done: Vec<(PathBuf, PackSummary)>,
 }
 
 impl Rolling {
@@ -140,8 +140,8 @@ impl Rolling {
         Ok(())
     }
 
-    /// Finishes the last pack and tells of all. Without a single record there is one empty pack.
-    pub fn finish(mut self) -> Result<Vec<(PathBuf, Finished)>, Error> {
+    /// Finishes the last pack and returns all. Without a single record there is one empty pack.
+    pub fn finish(mut self) -> Result<Vec<(PathBuf, PackSummary)>, Error> {
         if self.current.is_none() && self.done.is_empty() {
             self.begin(1)?;
         }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::layout::{
     EndMarker, Features, Footer, Index, SectionFlags, SectionHeader, SectionKind, crc, pad_to_8,
 };
-use crate::write::{Directory, Finished, PackEncoder, WriteOptions};
+use crate::write::{Directory, PackEncoder, PackSummary, WriteOptions};
 
 /// Average size of records from which an entry directory pays, for reading one entry alone.
 const DIRECTORY_RECORD_BYTES: u64 = 1 << 20;
@@ -30,7 +30,7 @@ struct Facts<'a> {
 
 impl PackEncoder {
     /// Appends everything after the records.
-    pub fn finish(mut self, out: &mut Vec<u8>) -> Result<Finished, Error> {
+    pub fn finish(mut self, out: &mut Vec<u8>) -> Result<PackSummary, Error> {
         let order = key_order(&self.hashes);
         let keys_unique = order.windows(2).all(|pair| match pair {
             [(a, _), (b, _)] => a != b,
@@ -83,7 +83,7 @@ impl PackEncoder {
             features: Features(features),
         }
         .encode(out);
-        Ok(Finished { bytes: self.at + tail_size, key_digest, keys_unique, statistics: self.statistics })
+        Ok(PackSummary { bytes: self.at + tail_size, key_digest, keys_unique, statistics: self.statistics })
     }
 }
 

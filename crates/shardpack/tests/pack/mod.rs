@@ -166,7 +166,7 @@ pub fn reseal_entry(bytes: &mut [u8], at: usize) {
     put(bytes, at + 20, 4, found.into());
 }
 
-/// Computes the CRCs of marker, index, sections and footer anew, where they were before any lie was told.
+/// Computes the CRCs of marker, index, sections and footer anew, where they were before any change.
 pub fn reseal_tail(bytes: &mut [u8], truth: &Footer) {
     let (index_at, footer_at) = (truth.index_offset as usize, bytes.len() - Footer::LEN);
     let sections_at = index_at + 8 + 8 * truth.record_count as usize;

@@ -68,7 +68,7 @@ impl Connection {
     }
 
     /// Sends a request and returns the status of its answer.
-    fn ask(&mut self, method: &str, path: &str, parts: &[&[u8]]) -> io::Result<u16> {
+    fn request(&mut self, method: &str, path: &str, parts: &[&[u8]]) -> io::Result<u16> {
         let (path, range) = path.split_once(' ').unwrap_or((path, ""));
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.host);
         if !range.is_empty() {
@@ -126,7 +126,7 @@ fn requests(host: &str, token: &str, paths: &str, connections: usize, count: usi
                 return Ok((times, failed));
             }
             let begin = Instant::now();
-            let status = connection.ask("GET", &paths[number % paths.len()], &[])?;
+            let status = connection.request("GET", &paths[number % paths.len()], &[])?;
             times.push(begin.elapsed());
             failed += usize::from(!matches!(status, 200 | 206));
         }
@@ -172,7 +172,7 @@ fn uploads(host: &str, token: &str, count: usize, mib: usize) -> Value {
                         "/v1/xorbs/default/{}",
                         twin::hash_to_string(&twin::compute_merkle_root(&leaves))
                     );
-                    Connection::open(host, token)?.ask("POST", &path, &[&record(&first), &shared])
+                    Connection::open(host, token)?.request("POST", &path, &[&record(&first), &shared])
                 })
             })
             .collect();

@@ -25,7 +25,7 @@ fn main() {
         "catalog": postgres.as_ref().map(Postgres::fresh_database),
     });
     println!("{line}");
-    std::io::stdout().flush().expect("somebody reads the line");
-    // Whoever started it ends it by going away, however they go.
+    std::io::stdout().flush().expect("the line is read");
+    // It ends with the process that started it, however that ends.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }

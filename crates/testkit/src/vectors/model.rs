@@ -17,7 +17,6 @@ pub struct Manifest {
     pub format: u32,
     pub set: String,
     pub text_words: Vec<String>,
-    pub trigger_hex: Vec<String>,
     pub inputs: Vec<Input>,
     pub merkle: Vec<Merkle>,
     pub keyed_hash: Vec<KeyedHash>,
@@ -68,7 +67,6 @@ pub struct Term {
 pub struct PlannedXorb {
     pub num_chunks: usize,
     pub raw_bytes: u64,
-    pub serialized_bytes_footerless_auto: u64,
     pub xorb_hash: String,
 }
 
@@ -120,8 +118,6 @@ pub struct Xorb {
     pub name: String,
     pub xorb_hash: String,
     pub chunks: Vec<Chunk>,
-    /// Index of the chunk that begins each source.
-    pub file_boundaries: Vec<usize>,
     pub raw_sha256: String,
     pub raw_size: u64,
     pub sources: Vec<XorbSource>,
@@ -131,8 +127,6 @@ pub struct Xorb {
 #[derive(Debug, Clone, Deserialize)]
 pub struct XorbSource {
     pub recipe: Recipe,
-    /// Where the chunker did not cut the source.
-    pub chunk_lens: Option<Vec<usize>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -151,14 +145,11 @@ pub struct XorbFooter {
     pub footer_version_on_disk: u8,
     /// What the reference turned it into while reading.
     pub version: u8,
-    pub boundaries_version: u8,
     pub xorb_hash: String,
     pub num_chunks: u32,
     pub chunk_hashes: Vec<String>,
     pub chunk_boundary_offsets: Vec<u32>,
     pub unpacked_chunk_offsets: Vec<u32>,
-    pub hashes_section_offset_from_end: u32,
-    pub boundary_section_offset_from_end: u32,
     pub info_length: u32,
     pub nonce: String,
 }
@@ -171,7 +162,6 @@ pub struct Shard {
     pub num_bytes_on_disk_filled: bool,
     pub with_sha256: bool,
     pub with_verification: bool,
-    pub global_dedup_queries: Vec<String>,
     pub files: Vec<ShardFile>,
 }
 
@@ -188,7 +178,6 @@ pub struct ShardFile {
     pub header_version: u64,
     pub header_footer_size: u64,
     pub cas_info_offset: u64,
-    pub cas_info_end: u64,
     pub files: Vec<FileBlock>,
     pub xorbs: Vec<XorbBlock>,
     pub footer: Option<ShardFooter>,
@@ -211,7 +200,6 @@ pub struct ShardForm {
     /// Seconds; can be beyond what a clock shows.
     pub valid_for: Option<i64>,
     pub chunk_lookup: Option<bool>,
-    pub xorb_lookup: Option<bool>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -342,8 +330,6 @@ pub struct EvPopulation {
     pub shards: BTreeMap<String, String>,
     pub xorb_prefix: String,
     pub xorb_prefix_chunks: usize,
-    pub xorb_full_size: u64,
-    pub xorb_note: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -1,4 +1,4 @@
-//! Searching candidates: the gear hash over many places.
+//! Gear hash: searches the candidates for chunk boundaries.
 //!
 //! Two ways. On processors with AVX-512 VBMI our own kernel ([`vbmi`]) judges every place of a block at once; its
 //! lanes are so fast that skipping the first 8 KiB of a chunk pays only where the block begins. Elsewhere the `gearhash` crate (AVX2,
@@ -97,7 +97,7 @@ impl<'a> Search<'a> {
         Self { data, found, passed: 0, scanned, blocks: has_block_kernel() }
     }
 
-    /// The first candidate in `places`. Later calls may only ask for later places.
+    /// The first candidate in `places`. Later calls may only request later places.
     pub(super) fn first(&mut self, places: Range<usize>) -> Option<usize> {
         loop {
             while let Some(place) = self.found.get(self.passed) {

@@ -1,4 +1,4 @@
-//! Byte grouping: all first bytes of the four-byte words, then all second ones, third ones, fourth ones.
+//! Byte grouping: all first bytes of the four-byte words, then all second, third and fourth ones.
 //!
 //! Group `g` holds bytes `g`, `g + 4`, `g + 8`, ... of the chunk. When the length is no multiple of four the first
 //! `len % 4` groups hold one byte more. In numbers the sign and exponent bytes then stand side by side, and repeat.

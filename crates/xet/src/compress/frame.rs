@@ -1,4 +1,4 @@
-//! LZ4 frames: the wrapping around the LZ4 blocks of one chunk.
+//! LZ4 frames: header, blocks and checksums around the compressed bytes of one chunk.
 //!
 //! | offset | size  | field                                                                    |
 //! |-------:|------:|--------------------------------------------------------------------------|
@@ -102,7 +102,7 @@ impl Header {
             return Err(wrong(at, "the reserved flag is set"));
         }
         if flags & DICTIONARY != 0 {
-            return Err(wrong(at, "a dictionary is asked for; chunks have none"));
+            return Err(wrong(at, "the frame needs a dictionary; chunks have none"));
         }
 
         let at = r.offset();

@@ -1,4 +1,4 @@
-//! Guesses from samples of a chunk which scheme stores it best.
+//! Prediction, from samples of a chunk, of the scheme that stores it best.
 //!
 //! LZ4 has no entropy coder: it gains only where four bytes or more come again, near or up to 64 KiB away. Four
 //! questions find what is worth running, the cheap ones first:
@@ -60,7 +60,7 @@ impl Predictor {
         if chunk.len() < SMALL_BYTES {
             return Guess::Either;
         }
-        if noise::looks_random(chunk) {
+        if noise::is_random(chunk) {
             return Guess::RawUnlessRepeated;
         }
         let groups = self.counts.judge(chunk);

@@ -27,8 +27,8 @@ fn round_trip(compressor: &mut Compressor, decompressor: &mut Decompressor, chun
             Scheme::Raw => assert_eq!(bytes, chunk),
             _ => assert!(bytes.len() < chunk.len(), "{policy} made {} of {}", bytes.len(), chunk.len()),
         }
-        if let Policy::Always(asked) = policy {
-            assert!(scheme == asked || scheme == Scheme::Raw);
+        if let Policy::Always(requested) = policy {
+            assert!(scheme == requested || scheme == Scheme::Raw);
         }
         let mut raw = vec![0xa5; chunk.len()];
         decompressor.decompress(0, scheme, &bytes, &mut raw).unwrap();

@@ -1,4 +1,4 @@
-//! A run of chunks whose neighbours are not known: the part of the Merkle tree over it that no neighbour can change.
+//! Subtree over a run of chunks: the part of the Merkle tree that no unknown neighbour can change.
 //!
 //! Where a group of the tree begins depends on what stands before it, and where it ends may depend on what follows. But
 //! a hash that ends groups, with another such hash three to seven places before it and one as far behind, ends one

@@ -183,8 +183,8 @@ fn a_term_that_its_xorb_contradicts_is_an_error() {
     let reversed = term(2..1, 5);
     assert!(matches!(refused(&reversed), FormatError::Range { .. }));
     assert!(matches!(refused(&term(u32::MAX - 1..u32::MAX, 5)), FormatError::Range { .. }));
-    let stranger = [PlanTerm { xorb: hash(9), chunks: 0..1, raw_bytes: 1 }];
-    assert!(matches!(refused(&stranger), FormatError::Missing { what: "xorb", .. }));
+    let unknown = [PlanTerm { xorb: hash(9), chunks: 0..1, raw_bytes: 1 }];
+    assert!(matches!(refused(&unknown), FormatError::Missing { what: "xorb", .. }));
 
     let lists_differ = |_: &XorbHash| Some(XorbEnds { stored: &[1], raw: &[5, 10] });
     assert!(matches!(plan(&term(0..2, 10), None, lists_differ), Err(FormatError::Number { .. })));
@@ -224,7 +224,7 @@ fn any_terms(xorbs: &[FakeXorb], picks: &[(usize, usize, usize)]) -> Vec<PlanTer
 }
 
 proptest! {
-    /// Following a plan gives the bytes that were asked for.
+    /// Following a plan gives the requested bytes.
     #[test]
     fn a_plan_rebuilds_its_range(
         xorbs in any_xorbs(),
@@ -236,27 +236,27 @@ proptest! {
         let terms = any_terms(&xorbs, &picks);
         let file = file(&xorbs, &terms);
         let range = (!whole).then(|| start..start.saturating_add(len));
-        let asked = range.clone().unwrap_or(0..u64::MAX);
+        let requested = range.clone().unwrap_or(0..u64::MAX);
         match plan(&terms, range, look_up(&xorbs)).unwrap() {
             Planned::PastEnd { file_bytes } => {
                 prop_assert_eq!(file_bytes, file.len() as u64);
-                prop_assert!(asked.start >= file_bytes && asked.start > 0);
+                prop_assert!(requested.start >= file_bytes && requested.start > 0);
             }
             Planned::Covered(plan) => {
-                let wanted = &file[asked.start as usize..asked.end.min(file.len() as u64) as usize];
+                let expected = &file[requested.start as usize..requested.end.min(file.len() as u64) as usize];
                 let raw = rebuild(&xorbs, &plan.terms, &plan.fetches);
                 let offset = plan.offset_into_first_range as usize;
-                prop_assert_eq!(&raw[offset..offset + wanted.len()], wanted);
+                prop_assert_eq!(&raw[offset..offset + expected.len()], expected);
                 check_fetches(&xorbs, &plan.terms, &plan.fetches);
 
-                // No chunk too many: the first and the last one each hold a wanted byte.
+                // No chunk too many: the first and the last one each hold a expected byte.
                 if let (Some(first), Some(last)) = (plan.terms.first(), plan.terms.last()) {
                     let chunk_len = |term: &PlanTerm, chunk: u32| {
                         let xorb = xorbs.iter().find(|xorb| xorb.hash == term.xorb).unwrap();
                         xorb.chunks[chunk as usize].len()
                     };
                     prop_assert!(offset < chunk_len(first, first.chunks.start));
-                    let over = raw.len() - offset - wanted.len();
+                    let over = raw.len() - offset - expected.len();
                     prop_assert!(over < chunk_len(last, last.chunks.end - 1));
                 }
             }

@@ -1,4 +1,4 @@
-//! Which message is in which lane, and what is left of it.
+//! Lanes: which message is in which lane, and its remaining blocks.
 //!
 //! The longest messages begin, and a lane whose message has ended takes the next, so that lanes end about together.
 //! When too few are busy, each message is finished by itself. A message that is far longer than the others needs no

@@ -6,11 +6,11 @@ use crate::error::{FormatError, expect_number, expect_range};
 use crate::hash::{FileHash, Hash, HashKey, XorbHash};
 use crate::limits;
 use crate::shard::footer::{ChunkTableEntry, Footer, TableEntry};
-use crate::shard::record::{
+use crate::shard::row::{
     BOOKEND_HASH, CHUNK_DEDUP_ELIGIBLE, FILE_WITH_METADATA, FILE_WITH_VERIFICATION, FileHead, Header,
-    RECORD_LEN, Record, XorbHead,
+    ROW_LEN, Row, XorbHead,
 };
-use crate::shard::tables::Tables;
+use crate::shard::tables::{LookupTables, Tables};
 use crate::shard::{FileEntry, XorbEntry};
 
 /// What surrounds the two sections.
@@ -41,46 +41,28 @@ impl StoredOptions {
         Self { tables: LookupTables::ALL, key: HashKey::ZERO, created_s: 0, expires_s: u64::MAX };
 }
 
-/// Which lookup tables a stored shard has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LookupTables {
-    /// The file table.
-    pub files: bool,
-    /// The xorb table.
-    pub xorbs: bool,
-    /// The chunk table.
-    pub chunks: bool,
-}
-
-impl LookupTables {
-    /// Every table.
-    pub const ALL: Self = Self { files: true, xorbs: true, chunks: true };
-    /// No table.
-    pub const NONE: Self = Self { files: false, xorbs: false, chunks: false };
-}
-
 /// Collects what goes into one shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShardBuilder {
     files: BTreeMap<FileHash, FileEntry>,
     xorbs: BTreeMap<XorbHash, XorbEntry>,
-    records: u64,
+    rows: u64,
 }
 
 impl ShardBuilder {
     /// Adds a file; `false` when one of that hash is there already, which stays.
     pub fn push_file(&mut self, file: FileEntry) -> bool {
-        let records = file.records();
+        let rows = file.rows();
         let is_new = insert_first(&mut self.files, file.hash, file);
-        self.records += if is_new { records } else { 0 };
+        self.rows += if is_new { rows } else { 0 };
         is_new
     }
 
     /// Adds a xorb; `false` when one of that hash is there already, which stays.
     pub fn push_xorb(&mut self, xorb: XorbEntry) -> bool {
-        let records = xorb.records();
+        let rows = xorb.rows();
         let is_new = insert_first(&mut self.xorbs, xorb.hash, xorb);
-        self.records += if is_new { records } else { 0 };
+        self.rows += if is_new { rows } else { 0 };
         is_new
     }
 
@@ -101,7 +83,7 @@ impl ShardBuilder {
 
     /// Bytes of the shard as an upload: header, sections, bookends.
     pub fn upload_bytes(&self) -> u64 {
-        (self.records + FRAME_RECORDS) * RECORD_LEN as u64
+        (self.rows + FRAME_ROWS) * ROW_LEN as u64
     }
 
     /// Marks the chunks that begin a file as eligible for global dedup, as servers do before they store a shard.
@@ -119,20 +101,20 @@ impl ShardBuilder {
     pub fn drop_verification(&mut self) {
         for file in self.files.values_mut() {
             let hashes = file.verification.take().map_or(0, |hashes| hashes.len());
-            self.records -= hashes as u64;
+            self.rows -= hashes as u64;
         }
     }
 
     /// Leaves out the SHA-256 of every file.
     pub fn drop_sha256(&mut self) {
         for file in self.files.values_mut() {
-            self.records -= u64::from(file.sha256.take().is_some());
+            self.rows -= u64::from(file.sha256.take().is_some());
         }
     }
 
     /// Takes out every file.
     pub fn drop_files(&mut self) {
-        self.records -= self.files.values().map(FileEntry::records).sum::<u64>();
+        self.rows -= self.files.values().map(FileEntry::rows).sum::<u64>();
         self.files.clear();
     }
 
@@ -158,12 +140,11 @@ impl ShardBuilder {
 /// The bytes of a shard of these blocks, in this order. Refuses what no reader would take back; offsets in the error
 /// are those the bytes would have had.
 pub fn encode(files: &[FileEntry], xorbs: &[XorbEntry], form: &Form) -> Result<Vec<u8>, FormatError> {
-    let records =
-        files.iter().map(FileEntry::records).chain(xorbs.iter().map(XorbEntry::records)).sum::<u64>()
-            + FRAME_RECORDS;
-    let bytes = records.saturating_mul(RECORD_LEN as u64);
+    let rows =
+        files.iter().map(FileEntry::rows).chain(xorbs.iter().map(XorbEntry::rows)).sum::<u64>() + FRAME_ROWS;
+    let bytes = rows.saturating_mul(ROW_LEN as u64);
     let what = "bytes of a shard's sections";
-    expect_range(0, what, FRAME_RECORDS * RECORD_LEN as u64, limits::SHARD_BYTES_MAX, bytes)?;
+    expect_range(0, what, FRAME_ROWS * ROW_LEN as u64, limits::SHARD_BYTES_MAX, bytes)?;
 
     let mut out = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default());
     let header = if matches!(form, Form::Upload) { Header::UPLOAD } else { Header::STORED };
@@ -172,12 +153,12 @@ pub fn encode(files: &[FileEntry], xorbs: &[XorbEntry], form: &Form) -> Result<V
     for file in files {
         encode_file(file, verified, &mut out)?;
     }
-    put(&mut out, Record::BOOKEND);
+    put(&mut out, Row::BOOKEND);
     let xorb_section_offset = out.len() as u64;
     for xorb in xorbs {
         encode_xorb(xorb, &mut out)?;
     }
-    put(&mut out, Record::BOOKEND);
+    put(&mut out, Row::BOOKEND);
     if let Form::Stored(footing) = form {
         encode_footing(files, xorbs, footing, xorb_section_offset, &mut out);
     }
@@ -185,7 +166,7 @@ pub fn encode(files: &[FileEntry], xorbs: &[XorbEntry], form: &Form) -> Result<V
 }
 
 /// Header and two bookends.
-pub(crate) const FRAME_RECORDS: u64 = 3;
+pub(crate) const FRAME_ROWS: u64 = 3;
 
 fn encode_file(file: &FileEntry, verified: bool, out: &mut Vec<u8>) -> Result<(), FormatError> {
     let at = out.len() as u64;
@@ -246,7 +227,7 @@ fn encode_footing(
     tables.files.iter().chain(&tables.xorbs).for_each(|entry| entry.encode(out));
     tables.chunks.iter().for_each(|entry| entry.encode(out));
     Footer {
-        file_section_offset: RECORD_LEN as u64,
+        file_section_offset: ROW_LEN as u64,
         xorb_section_offset,
         file_table_offset,
         file_table_entries,
@@ -265,8 +246,8 @@ fn encode_footing(
     .encode(out);
 }
 
-fn put(out: &mut Vec<u8>, record: Record) {
-    out.extend(record.encode());
+fn put(out: &mut Vec<u8>, row: Row) {
+    out.extend(row.encode());
 }
 
 fn count(at: u64, what: &'static str, len: usize) -> Result<u32, FormatError> {

@@ -1,4 +1,4 @@
-//! Compares what a shard says with what follows from it: sums, ranges, range hashes, Merkle roots.
+//! Consistency checks of a shard: sums, ranges, range hashes, Merkle roots.
 //!
 //! Parsing has settled the form; this settles the content, as far as the chunks of the xorbs are known. A shard alone
 //! knows its own xorbs. A server knows every xorb it stores: it calls [`check_file`] with a lookup of its own and takes
@@ -10,7 +10,7 @@ use crate::error::{FormatError, expect_number, expect_range};
 use crate::hash::{Hash, RangeHash, XorbHash};
 use crate::limits;
 use crate::merkle::{self, MerkleBuilder};
-use crate::shard::record::RECORD_LEN;
+use crate::shard::row::ROW_LEN;
 use crate::shard::{ChunkEntry, FileEntry, Footer, Shard, Term, XorbEntry};
 
 /// Parses and checks a shard as clients send it.
@@ -36,7 +36,7 @@ pub enum FileProof {
     Partial,
 }
 
-/// The chunks a check may still look at; see [`limits::SHARD_CHECK_CHUNKS_MAX`].
+/// The chunks a check may still read; see [`limits::SHARD_CHECK_CHUNKS_MAX`].
 #[derive(Debug, Clone)]
 pub struct Budget {
     chunks_left: u64,
@@ -92,7 +92,7 @@ pub fn check_xorb(at: u64, xorb: &XorbEntry, plain: bool) -> Result<(), FormatEr
     let mut raw_bytes = 0;
     let mut chunk_at = at;
     for chunk in &xorb.chunks {
-        chunk_at += RECORD_LEN as u64;
+        chunk_at += ROW_LEN as u64;
         let max = u64::from(limits::CHUNK_BYTES_MAX);
         expect_range(chunk_at + 36, "raw bytes of a chunk", 1, max, u64::from(chunk.raw_bytes))?;
         expect_number(chunk_at + 32, "raw bytes before a chunk", raw_bytes, u64::from(chunk.raw_start))?;
@@ -119,7 +119,7 @@ pub fn check_file<'a>(
     let mut range_hashes = file.verification.iter().flatten();
     let mut term_at = at;
     for term in &file.terms {
-        term_at += RECORD_LEN as u64;
+        term_at += ROW_LEN as u64;
         let range_hash = range_hashes.next();
         let Some(chunks) = chunks_of(&term.xorb) else {
             merkle = None;
@@ -129,11 +129,11 @@ pub fn check_file<'a>(
         if !plain {
             continue;
         }
-        if let Some(said) = range_hash {
+        if let Some(claimed) = range_hash {
             // Range hashes follow the terms, one for one.
-            let hash_at = term_at + file.terms.len() as u64 * RECORD_LEN as u64;
+            let hash_at = term_at + file.terms.len() as u64 * ROW_LEN as u64;
             let found = RangeHash::of(chunks.iter().map(|chunk| &chunk.hash));
-            expect_hash(hash_at, "range hash", said.0, found.0)?;
+            expect_hash(hash_at, "range hash", claimed.0, found.0)?;
         }
         if let Some(merkle) = &mut merkle {
             chunks.iter().for_each(|chunk| merkle.push(chunk.hash, u64::from(chunk.raw_bytes)));
@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn totals_must_be_the_sums_of_their_parts() {
-        type Lie = (u64, fn(&mut Footer));
-        let lies: [Lie; 3] = [
+        type Change = (u64, fn(&mut Footer));
+        let lies: [Change; 3] = [
             (168, |footer| footer.xorbs_stored_bytes += 1),
             (176, |footer| footer.files_raw_bytes += 1),
             (184, |footer| footer.xorbs_raw_bytes -= 1),
@@ -216,8 +216,8 @@ mod tests {
     fn every_lie_is_found_at_its_offset() {
         let first = 48;
         let last = shard().xorbs_at().last().unwrap().0;
-        type Lie = (u64, fn(&mut Shard));
-        let lies: [Lie; 13] = [
+        type Change = (u64, fn(&mut Shard));
+        let lies: [Change; 13] = [
             (first, |shard| shard.files[0].hash = FileHash::new([1; 32])),
             (first + 48 + 36, |shard| shard.files[0].terms[0].raw_bytes += 1),
             (first + 48 + 44, |shard| shard.files[0].terms[0].chunks.end += 1),
@@ -291,7 +291,7 @@ mod tests {
         let (files, xorbs) = sample();
         let mut budget = Budget { chunks_left: 5 };
         let chunks = xorbs[0].chunks.as_slice();
-        // Two terms, one chunk each: three may still be looked at afterwards, one term at a time.
+        // Two terms, one chunk each: three may still be read afterwards, one term at a time.
         for left in [3, 1] {
             check_file(0, &files[3], true, |_| Some(chunks), &mut budget).unwrap();
             assert_eq!(budget.chunks_left, left);

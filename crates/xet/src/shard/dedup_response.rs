@@ -1,12 +1,12 @@
-//! Dedup responses: shards that list stored chunks without showing their hashes.
+//! Dedup responses: shards that list stored chunks under keyed hashes.
 //!
 //! Every chunk hash is replaced by its keyed hash, the key stands in the footer. A client that has a chunk can find it;
-//! one that has not learns no hash to ask for. Xorb hashes stay plain. Tables are optional and made from keyed hashes.
+//! one that has not learns no hash to request. Xorb hashes stay plain. Tables are optional and made from keyed hashes.
 
 use crate::error::FormatError;
 use crate::hash::HashKey;
-use crate::shard::build::{Form, LookupTables, ShardBuilder, StoredOptions};
-use crate::shard::{Shard, XorbEntry};
+use crate::shard::build::{Form, ShardBuilder, StoredOptions};
+use crate::shard::{LookupTables, Shard, XorbEntry};
 
 /// How to answer a dedup query.
 #[derive(Debug, Clone)]

@@ -2,45 +2,45 @@
 //!
 //! # Footer
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |    8 | version, 1                                  |
-//! |      8 |    8 | file section offset, 48                     |
-//! |     16 |    8 | xorb section offset                         |
-//! |     24 |    8 | file table offset                           |
-//! |     32 |    8 | file table entries                          |
-//! |     40 |    8 | xorb table offset                           |
-//! |     48 |    8 | xorb table entries                          |
-//! |     56 |    8 | chunk table offset                          |
-//! |     64 |    8 | chunk table entries                         |
-//! |     72 |   32 | key of the chunk hashes, zeros for none     |
-//! |    104 |    8 | creation time, Unix seconds                 |
-//! |    112 |    8 | expiry, Unix seconds                        |
-//! |    120 |   48 | reserved, zero                              |
-//! |    168 |    8 | stored bytes of all xorbs                   |
-//! |    176 |    8 | raw bytes of all files                      |
-//! |    184 |    8 | raw bytes of all xorbs                      |
-//! |    192 |    8 | footer offset                               |
+//! | offset | size | field                                   |
+//! |-------:|-----:|-----------------------------------------|
+//! |      0 |    8 | version, 1                              |
+//! |      8 |    8 | file section offset, 48                 |
+//! |     16 |    8 | xorb section offset                     |
+//! |     24 |    8 | file table offset                       |
+//! |     32 |    8 | file table entries                      |
+//! |     40 |    8 | xorb table offset                       |
+//! |     48 |    8 | xorb table entries                      |
+//! |     56 |    8 | chunk table offset                      |
+//! |     64 |    8 | chunk table entries                     |
+//! |     72 |   32 | key of the chunk hashes, zeros for none |
+//! |    104 |    8 | creation time, Unix seconds             |
+//! |    112 |    8 | expiry, Unix seconds                    |
+//! |    120 |   48 | reserved, zero                          |
+//! |    168 |    8 | stored bytes of all xorbs               |
+//! |    176 |    8 | raw bytes of all files                  |
+//! |    184 |    8 | raw bytes of all xorbs                  |
+//! |    192 |    8 | footer offset                           |
 //!
 //! # Table entry
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |    8 | first 8 bytes of the file or xorb hash      |
-//! |      8 |    4 | record in the section, header counted       |
+//! | offset | size | field                                  |
+//! |-------:|-----:|----------------------------------------|
+//! |      0 |    8 | first 8 bytes of the file or xorb hash |
+//! |      8 |    4 | row in the section, header counted     |
 //!
 //! # Chunk table entry
 //!
-//! | offset | size | field                                       |
-//! |-------:|-----:|---------------------------------------------|
-//! |      0 |    8 | first 8 bytes of the chunk hash as shown    |
-//! |      8 |    4 | record of the xorb in its section           |
-//! |     12 |    4 | chunk in the xorb                           |
+//! | offset | size | field                                    |
+//! |-------:|-----:|------------------------------------------|
+//! |      0 |    8 | first 8 bytes of the chunk hash as shown |
+//! |      8 |    4 | row of the xorb in its section           |
+//! |     12 |    4 | chunk in the xorb                        |
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number};
 use crate::hash::HashKey;
-use crate::shard::record::RECORD_LEN;
+use crate::shard::row::{FOOTER_LEN, ROW_LEN};
 
 /// Where everything is, and what it adds up to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct Footer {
 
 impl Footer {
     /// Bytes of the footer.
-    pub const LEN: usize = 200;
+    pub const LEN: usize = FOOTER_LEN;
     /// The only footer version.
     pub const VERSION: u64 = 1;
 
@@ -149,11 +149,11 @@ impl Footer {
         now_s > self.expires_s
     }
 
-    /// Reads the footer at the end of `bytes` and checks that its offsets fit together: sections of whole records, each
+    /// Reads the footer at the end of `bytes` and checks that its offsets fit together: sections of whole rows, each
     /// table where the one before ends, the footer where it stands.
     pub(crate) fn parse_at_end(bytes: &[u8]) -> Result<Self, FormatError> {
         // A stored shard holds at least the header, two bookends and the footer.
-        let least = 3 * RECORD_LEN + Self::LEN;
+        let least = 3 * ROW_LEN + Self::LEN;
         let Some(tail) = bytes.last_chunk::<{ Self::LEN }>().filter(|_| bytes.len() >= least) else {
             let left = bytes.len() as u64;
             return Err(FormatError::Truncated { at: 0, what: "stored shard", needed: least as u64, left });
@@ -165,22 +165,20 @@ impl Footer {
     }
 
     fn check_offsets(&self, start: u64) -> Result<(), FormatError> {
-        let record = RECORD_LEN as u64;
+        let row = ROW_LEN as u64;
         // A section is at least its bookend; the first follows the header.
         let section_end = |at, what, from: u64, end: u64| {
-            let records = end.checked_sub(from).filter(|len| *len >= record && len.is_multiple_of(record));
-            match records {
+            let rows = end.checked_sub(from).filter(|len| *len >= row && len.is_multiple_of(row));
+            match rows {
                 Some(_) => Ok(()),
-                None => {
-                    Err(FormatError::Number { at, what, expected: from.saturating_add(record), found: end })
-                }
+                None => Err(FormatError::Number { at, what, expected: from.saturating_add(row), found: end }),
             }
         };
         let table_end = |offset: u64, entries: u64, len: usize| {
             entries.checked_mul(len as u64).and_then(|len| offset.checked_add(len)).unwrap_or(u64::MAX)
         };
 
-        expect_number(start + 8, "file section offset", record, self.file_section_offset)?;
+        expect_number(start + 8, "file section offset", row, self.file_section_offset)?;
         section_end(start + 16, "xorb section offset", self.file_section_offset, self.xorb_section_offset)?;
         section_end(start + 24, "file table offset", self.xorb_section_offset, self.file_table_offset)?;
         let end = table_end(self.file_table_offset, self.file_table_entries, TableEntry::LEN);
@@ -198,8 +196,8 @@ impl Footer {
 pub struct TableEntry {
     /// The first word of the hash.
     pub prefix: u64,
-    /// Which record of the section opens the block.
-    pub record: u32,
+    /// Which row of the section opens the block.
+    pub row: u32,
 }
 
 impl TableEntry {
@@ -208,13 +206,13 @@ impl TableEntry {
 
     /// Parses the entry at the reader's position.
     pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
-        Ok(Self { prefix: r.u64("table entry")?, record: r.u32("table entry")? })
+        Ok(Self { prefix: r.u64("table entry")?, row: r.u32("table entry")? })
     }
 
     /// Appends the entry's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.prefix.to_le_bytes());
-        out.extend(self.record.to_le_bytes());
+        out.extend(self.row.to_le_bytes());
     }
 }
 
@@ -223,8 +221,8 @@ impl TableEntry {
 pub struct ChunkTableEntry {
     /// The first word of the hash, as the section shows it.
     pub prefix: u64,
-    /// Which record of the section opens the xorb's block.
-    pub record: u32,
+    /// Which row of the section opens the xorb's block.
+    pub row: u32,
     /// Which chunk of the xorb.
     pub chunk: u32,
 }
@@ -235,17 +233,13 @@ impl ChunkTableEntry {
 
     /// Parses the entry at the reader's position.
     pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
-        Ok(Self {
-            prefix: r.u64("table entry")?,
-            record: r.u32("table entry")?,
-            chunk: r.u32("table entry")?,
-        })
+        Ok(Self { prefix: r.u64("table entry")?, row: r.u32("table entry")?, chunk: r.u32("table entry")? })
     }
 
     /// Appends the entry's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.prefix.to_le_bytes());
-        out.extend(self.record.to_le_bytes());
+        out.extend(self.row.to_le_bytes());
         out.extend(self.chunk.to_le_bytes());
     }
 }

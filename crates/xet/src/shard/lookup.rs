@@ -1,4 +1,4 @@
-//! Finds one file, xorb or run of chunks in a stored shard, without parsing the rest.
+//! Lookup of one file, xorb or run of chunks in a stored shard, without parsing the rest.
 //!
 //! With a table a search takes a logarithm of its entries; without one, the section is read from its start. A view
 //! checks every offset it follows but believes the tables otherwise: a wrong table hides things or names blocks that
@@ -11,7 +11,7 @@ use crate::error::{FormatError, expect_number};
 use crate::hash::{ChunkHash, FileHash, HashKey, XorbHash};
 use crate::shard::footer::{ChunkTableEntry, Footer, TableEntry};
 use crate::shard::parse::BlockReader;
-use crate::shard::record::{FileHead, Header, RECORD_LEN, Record, XorbHead};
+use crate::shard::row::{FileHead, Header, ROW_LEN, Row, XorbHead};
 use crate::shard::{ChunkEntry, FileEntry, XorbEntry};
 
 /// Places looked at for one first chunk. A chunk that is everywhere, such as one of zeros, would otherwise cost a search
@@ -46,8 +46,8 @@ impl<B: AsRef<[u8]>> ShardView<B> {
         let footer = Footer::parse_at_end(bytes.as_ref())?;
         let view = Self { bytes, footer };
         for end in [view.footer.xorb_section_offset, view.footer.file_table_offset] {
-            let at = end - RECORD_LEN as u64;
-            if !view.record(at)?.is_bookend() {
+            let at = end - ROW_LEN as u64;
+            if !view.row(at)?.is_bookend() {
                 return Err(FormatError::Payload {
                     at,
                     reason: "a section should end in a bookend here".into(),
@@ -75,7 +75,7 @@ impl<B: AsRef<[u8]>> ShardView<B> {
     /// The file of this hash.
     pub fn file(&self, hash: &FileHash) -> Result<Option<FileEntry>, FormatError> {
         let section = self.file_section();
-        let find = |at: u64| match self.record_in(&section, at)?.hash == hash.0 {
+        let find = |at: u64| match self.row_in(&section, at)?.hash == hash.0 {
             true => self.parse_file(&section, at),
             false => Ok(None),
         };
@@ -115,8 +115,8 @@ impl<B: AsRef<[u8]>> ShardView<B> {
     fn xorb_head(&self, hash: &XorbHash) -> Result<Option<(u64, XorbHead)>, FormatError> {
         let section = self.xorb_section();
         let find = |at: u64| {
-            let record = self.record_in(&section, at)?;
-            Ok((record.hash == hash.0 && !record.is_bookend()).then(|| (at, XorbHead::from(record))))
+            let row = self.row_in(&section, at)?;
+            Ok((row.hash == hash.0 && !row.is_bookend()).then(|| (at, XorbHead::from(row))))
         };
         if self.footer.xorb_table_entries == 0 {
             return self
@@ -164,8 +164,8 @@ impl<B: AsRef<[u8]>> ShardView<B> {
             if entry.prefix != prefix {
                 break;
             }
-            let at = block_at(&section, entry.record);
-            let head = XorbHead::from(self.record_in(&section, at)?);
+            let at = block_at(&section, entry.row);
+            let head = XorbHead::from(self.row_in(&section, at)?);
             if entry.chunk < head.chunks {
                 self.extend(&section, at, head, entry.chunk, query, best)?;
             }
@@ -187,7 +187,7 @@ impl<B: AsRef<[u8]>> ShardView<B> {
         for head in self.xorb_heads() {
             let (at, head) = head?;
             for chunk in 0..head.chunks {
-                if self.record_in(&section, chunk_at(at, chunk))?.hash != first.0 {
+                if self.row_in(&section, chunk_at(at, chunk))?.hash != first.0 {
                     continue;
                 }
                 self.extend(&section, at, head, chunk, query, best)?;
@@ -213,9 +213,9 @@ impl<B: AsRef<[u8]>> ShardView<B> {
         let mut raw_bytes = 0;
         let mut matched = 0;
         for chunk in start..head.chunks {
-            let Some(wanted) = query.hash(matched) else { break };
-            let entry = ChunkEntry::from(self.record_in(section, chunk_at(at, chunk))?);
-            if entry.hash != wanted {
+            let Some(requested) = query.hash(matched) else { break };
+            let entry = ChunkEntry::from(self.row_in(section, chunk_at(at, chunk))?);
+            if entry.hash != requested {
                 break;
             }
             raw_bytes += u64::from(entry.raw_bytes);
@@ -243,7 +243,7 @@ impl<B: AsRef<[u8]>> ShardView<B> {
             if entry.prefix != prefix {
                 break;
             }
-            if let Some(found) = find(block_at(section, entry.record))? {
+            if let Some(found) = find(block_at(section, entry.row))? {
                 return Ok(Some(found));
             }
         }
@@ -267,16 +267,16 @@ impl<B: AsRef<[u8]>> ShardView<B> {
 
     /// Heads of all files, by walking.
     fn file_heads(&self) -> impl Iterator<Item = Result<(u64, FileHead), FormatError>> + '_ {
-        self.heads(self.file_section(), |record| {
-            let head = FileHead::from(record);
-            (head, head.records_after())
+        self.heads(self.file_section(), |row| {
+            let head = FileHead::from(row);
+            (head, head.rows_after())
         })
     }
 
     /// Heads of all xorbs, by walking.
     fn xorb_heads(&self) -> impl Iterator<Item = Result<(u64, XorbHead), FormatError>> + '_ {
-        self.heads(self.xorb_section(), |record| {
-            let head = XorbHead::from(record);
+        self.heads(self.xorb_section(), |row| {
+            let head = XorbHead::from(row);
             (head, u64::from(head.chunks))
         })
     }
@@ -285,17 +285,17 @@ impl<B: AsRef<[u8]>> ShardView<B> {
     fn heads<H>(
         &self,
         section: Range<u64>,
-        head: impl Fn(Record) -> (H, u64),
+        head: impl Fn(Row) -> (H, u64),
     ) -> impl Iterator<Item = Result<(u64, H), FormatError>> {
         let mut next = Some(section.start);
         std::iter::from_fn(move || {
             let at = next.take()?;
-            match self.record_in(&section, at) {
+            match self.row_in(&section, at) {
                 Err(error) => Some(Err(error)),
-                Ok(record) if record.is_bookend() => None,
-                Ok(record) => {
-                    let (head, records_after) = head(record);
-                    next = Some(at + (1 + records_after) * RECORD_LEN as u64);
+                Ok(row) if row.is_bookend() => None,
+                Ok(row) => {
+                    let (head, rows_after) = head(row);
+                    next = Some(at + (1 + rows_after) * ROW_LEN as u64);
                     Some(Ok((at, head)))
                 }
             }
@@ -325,24 +325,24 @@ impl<B: AsRef<[u8]>> ShardView<B> {
         range.and_then(|(at, end)| self.bytes().get(at..end)).unwrap_or_default()
     }
 
-    /// The record at `at`, which must lie in `section`.
-    fn record_in(&self, section: &Range<u64>, at: u64) -> Result<Record, FormatError> {
+    /// The row at `at`, which must lie in `section`.
+    fn row_in(&self, section: &Range<u64>, at: u64) -> Result<Row, FormatError> {
         if section.contains(&at) {
-            return self.record(at);
+            return self.row(at);
         }
         // A table may name a place far away; the error names the end it should lie before.
         let (at, left) = (at.min(section.end), 0);
-        Err(FormatError::Truncated { at, what: "record in its section", needed: RECORD_LEN as u64, left })
+        Err(FormatError::Truncated { at, what: "row in its section", needed: ROW_LEN as u64, left })
     }
 
-    fn record(&self, at: u64) -> Result<Record, FormatError> {
-        Ok(Record::parse(&self.reader(at)?.array("record")?))
+    fn row(&self, at: u64) -> Result<Row, FormatError> {
+        Ok(Row::parse(&self.reader(at)?.array("row")?))
     }
 
     fn reader(&self, at: u64) -> Result<Reader<'_>, FormatError> {
         match usize::try_from(at).ok().and_then(|at| self.bytes().get(at..)) {
             Some(bytes) => Ok(Reader::at(bytes, at)),
-            None => Err(FormatError::Truncated { at, what: "record", needed: 1, left: 0 }),
+            None => Err(FormatError::Truncated { at, what: "row", needed: 1, left: 0 }),
         }
     }
 }
@@ -373,11 +373,11 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Offset of a section's record; far from overflow, as a record number has 32 bits.
-fn block_at(section: &Range<u64>, record: u32) -> u64 {
-    section.start + u64::from(record) * RECORD_LEN as u64
+/// Offset of a section's row; far from overflow, as a row number has 32 bits.
+fn block_at(section: &Range<u64>, row: u32) -> u64 {
+    section.start + u64::from(row) * ROW_LEN as u64
 }
 
 fn chunk_at(xorb_at: u64, chunk: u32) -> u64 {
-    xorb_at + (1 + u64::from(chunk)) * RECORD_LEN as u64
+    xorb_at + (1 + u64::from(chunk)) * ROW_LEN as u64
 }

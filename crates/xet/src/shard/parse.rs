@@ -1,11 +1,11 @@
-//! Reads shards: record by record, block by block.
+//! Reads shards: row by row, block by block.
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number, expect_range};
 use crate::hash::{RangeHash, Sha256};
 use crate::limits;
 use crate::shard::footer::Footer;
-use crate::shard::record::{FileHead, Header, RECORD_LEN, Record, XorbHead};
+use crate::shard::row::{FileHead, Header, ROW_LEN, Row, XorbHead};
 use crate::shard::tables::Tables;
 use crate::shard::{FileEntry, Shard, Term, XorbEntry};
 
@@ -13,14 +13,14 @@ use crate::shard::{FileEntry, Shard, Term, XorbEntry};
 #[derive(Debug, Clone)]
 pub(crate) struct BlockReader<'a> {
     bytes: &'a [u8],
-    /// Offset in the shard of the next record.
+    /// Offset in the shard of the next row.
     offset: u64,
     /// Whether the files have range hashes, as the first file says.
     verified: Option<bool>,
 }
 
 impl<'a> BlockReader<'a> {
-    /// A reader of `bytes`, whose first record stands at `offset` of the shard.
+    /// A reader of `bytes`, whose first row stands at `offset` of the shard.
     pub(crate) fn new(bytes: &'a [u8], offset: u64) -> Self {
         Self { bytes, offset, verified: None }
     }
@@ -29,30 +29,30 @@ impl<'a> BlockReader<'a> {
     pub(crate) fn file(&mut self) -> Result<Option<FileEntry>, FormatError> {
         const SECTION: &str = "file section";
         let at = self.offset;
-        let record = self.record(SECTION)?;
-        if record.is_bookend() {
+        let row = self.row(SECTION)?;
+        if row.is_bookend() {
             return Ok(None);
         }
-        let head = FileHead::from(record);
-        self.check_fits(at, "number of terms", head.terms, head.records_after())?;
+        let head = FileHead::from(row);
+        self.check_fits(at, "number of terms", head.terms, head.rows_after())?;
         let verified = *self.verified.get_or_insert(head.with_verification());
         let found = u64::from(head.with_verification());
         expect_number(at + 32, "verification flag", u64::from(verified), found)?;
 
-        // Grows with the records that are there, never by their announced number.
+        // Grows with the rows that are there, never by their announced number.
         let mut terms = Vec::new();
         for _ in 0..head.terms {
             let at = self.offset;
-            terms.push(Term::parse(at, self.record(SECTION)?)?);
+            terms.push(Term::parse(at, self.row(SECTION)?)?);
         }
         let mut verification = verified.then(Vec::new);
         if let Some(hashes) = &mut verification {
             for _ in 0..head.terms {
-                hashes.push(RangeHash(self.record(SECTION)?.hash));
+                hashes.push(RangeHash(self.row(SECTION)?.hash));
             }
         }
         let sha256 = match head.with_metadata() {
-            true => Some(Sha256::from_field(*self.record(SECTION)?.hash.as_bytes())),
+            true => Some(Sha256::from_field(*self.row(SECTION)?.hash.as_bytes())),
             false => None,
         };
         Ok(Some(FileEntry { hash: head.hash, terms, verification, sha256 }))
@@ -62,39 +62,39 @@ impl<'a> BlockReader<'a> {
     pub(crate) fn xorb(&mut self) -> Result<Option<XorbEntry>, FormatError> {
         const SECTION: &str = "xorb section";
         let at = self.offset;
-        let record = self.record(SECTION)?;
-        if record.is_bookend() {
+        let row = self.row(SECTION)?;
+        if row.is_bookend() {
             return Ok(None);
         }
-        let head = XorbHead::from(record);
+        let head = XorbHead::from(row);
         self.check_fits(at, "number of chunks", head.chunks, u64::from(head.chunks))?;
         let mut xorb = XorbEntry::from(head);
         for _ in 0..head.chunks {
-            xorb.chunks.push(self.record(SECTION)?.into());
+            xorb.chunks.push(self.row(SECTION)?.into());
         }
         Ok(Some(xorb))
     }
 
-    fn record(&mut self, section: &'static str) -> Result<Record, FormatError> {
-        let Some((record, rest)) = self.bytes.split_first_chunk::<RECORD_LEN>() else {
-            let (at, needed, left) = (self.offset, RECORD_LEN as u64, self.bytes.len() as u64);
+    fn row(&mut self, section: &'static str) -> Result<Row, FormatError> {
+        let Some((row, rest)) = self.bytes.split_first_chunk::<ROW_LEN>() else {
+            let (at, needed, left) = (self.offset, ROW_LEN as u64, self.bytes.len() as u64);
             return Err(FormatError::Truncated { at, what: section, needed, left });
         };
         let at = self.offset;
         self.bytes = rest;
-        self.offset += RECORD_LEN as u64;
+        self.offset += ROW_LEN as u64;
         // Inside a block the head was checked already; an endless row of empty blocks must end, too.
         expect_range(at, "bytes of a shard's sections", 0, limits::SHARD_BYTES_MAX, self.offset)?;
-        Ok(Record::parse(record))
+        Ok(Row::parse(row))
     }
 
-    /// Refuses a block that cannot end within the largest shard before its first record is read.
-    fn check_fits(&self, at: u64, what: &'static str, found: u32, records: u64) -> Result<(), FormatError> {
-        let records_max = limits::SHARD_BYTES_MAX.saturating_sub(self.offset) / RECORD_LEN as u64;
-        if records <= records_max {
+    /// Refuses a block that cannot end within the largest shard before its first row is read.
+    fn check_fits(&self, at: u64, what: &'static str, found: u32, rows: u64) -> Result<(), FormatError> {
+        let rows_max = limits::SHARD_BYTES_MAX.saturating_sub(self.offset) / ROW_LEN as u64;
+        if rows <= rows_max {
             return Ok(());
         }
-        Err(FormatError::Range { at: at + 36, what, min: 0, max: records_max, found: u64::from(found) })
+        Err(FormatError::Range { at: at + 36, what, min: 0, max: rows_max, found: u64::from(found) })
     }
 }
 
@@ -134,14 +134,14 @@ struct Sections {
 
 impl Sections {
     fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
-        let header = bytes.first_chunk::<RECORD_LEN>().ok_or(FormatError::Truncated {
+        let header = bytes.first_chunk::<ROW_LEN>().ok_or(FormatError::Truncated {
             at: 0,
             what: "shard header",
-            needed: RECORD_LEN as u64,
+            needed: ROW_LEN as u64,
             left: bytes.len() as u64,
         })?;
         let header = Header::parse(&mut Reader::new(header))?;
-        let mut blocks = BlockReader::new(bytes.get(RECORD_LEN..).unwrap_or_default(), RECORD_LEN as u64);
+        let mut blocks = BlockReader::new(bytes.get(ROW_LEN..).unwrap_or_default(), ROW_LEN as u64);
         let (mut files, mut xorbs) = (Vec::new(), Vec::new());
         while let Some(file) = blocks.file()? {
             files.push(file);

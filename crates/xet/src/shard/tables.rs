@@ -1,12 +1,30 @@
 //! The lookup tables of a stored shard: made from its content, or read and compared with it.
 //!
-//! Each is sorted by the first word of the hash. Where two entries share it, ours go on by record and chunk; the format
+//! Each is sorted by the first word of the hash. Where two entries share it, ours go on by row and chunk; the format
 //! leaves that open, so any order among them is accepted.
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number};
 use crate::shard::footer::{ChunkTableEntry, Footer, TableEntry};
-use crate::shard::{FileEntry, LookupTables, XorbEntry};
+use crate::shard::{FileEntry, XorbEntry};
+
+/// Which lookup tables a stored shard has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LookupTables {
+    /// The file table.
+    pub files: bool,
+    /// The xorb table.
+    pub xorbs: bool,
+    /// The chunk table.
+    pub chunks: bool,
+}
+
+impl LookupTables {
+    /// Every table.
+    pub const ALL: Self = Self { files: true, xorbs: true, chunks: true };
+    /// No table.
+    pub const NONE: Self = Self { files: false, xorbs: false, chunks: false };
+}
 
 /// The three tables. An empty one is an absent one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,20 +41,20 @@ impl Tables {
     /// The tables of these blocks, which must stand in this order in their sections.
     pub fn of(files: &[FileEntry], xorbs: &[XorbEntry]) -> Self {
         let mut tables = Self::default();
-        let mut record = 0;
+        let mut row = 0;
         for file in files {
-            tables.files.push(TableEntry { prefix: file.hash.0.prefix(), record: narrow(record) });
-            record += file.records();
+            tables.files.push(TableEntry { prefix: file.hash.0.prefix(), row: narrow(row) });
+            row += file.rows();
         }
-        let mut record = 0;
+        let mut row = 0;
         for xorb in xorbs {
-            tables.xorbs.push(TableEntry { prefix: xorb.hash.0.prefix(), record: narrow(record) });
+            tables.xorbs.push(TableEntry { prefix: xorb.hash.0.prefix(), row: narrow(row) });
             tables.chunks.extend((0..).zip(&xorb.chunks).map(|(chunk, entry)| ChunkTableEntry {
                 prefix: entry.hash.0.prefix(),
-                record: narrow(record),
+                row: narrow(row),
                 chunk,
             }));
-            record += xorb.records();
+            row += xorb.rows();
         }
         tables.files.sort_unstable();
         tables.xorbs.sort_unstable();
@@ -149,14 +167,14 @@ impl Table {
                 let at = self.offset + n as u64 * self.len as u64;
                 Err(FormatError::Payload {
                     at,
-                    reason: format!("entry {n} of the {} names no such record", self.what),
+                    reason: format!("entry {n} of the {} names no such row", self.what),
                 })
             }
         }
     }
 }
 
-/// Record numbers of a shard within its limit always fit; beyond it, `encode` has refused already.
-fn narrow(record: u64) -> u32 {
-    u32::try_from(record).unwrap_or(u32::MAX)
+/// Row numbers of a shard within its limit always fit; beyond it, `encode` has refused already.
+fn narrow(row: u64) -> u32 {
+    u32::try_from(row).unwrap_or(u32::MAX)
 }

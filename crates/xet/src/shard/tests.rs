@@ -1,7 +1,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::record::{CHUNK_DEDUP_ELIGIBLE, RECORD_LEN};
+use super::row::{CHUNK_DEDUP_ELIGIBLE, ROW_LEN};
 use super::*;
 use crate::error::FormatError;
 use crate::hash::{Hash, HashKey};
@@ -197,7 +197,7 @@ fn every_truncation_is_refused() {
     for len in 0..upload.len() {
         let error = Shard::parse_upload(&upload[..len]).unwrap_err();
         assert!(matches!(error, FormatError::Truncated { .. }), "{len}: {error}");
-        assert_eq!(error.at(), (len - len % RECORD_LEN) as u64);
+        assert_eq!(error.at(), (len - len % ROW_LEN) as u64);
     }
     for len in 0..stored.len() {
         assert!(Shard::parse_stored(&stored[..len]).is_err(), "{len}");
@@ -216,7 +216,7 @@ fn every_flipped_byte_is_survived_and_those_that_matter_are_refused() {
             read_every_way(&bytes);
             // Key, times, reserved bytes and totals are whatever they are; all else in header and footer is decided.
             let free = (footer + 72..footer + 192).contains(&at);
-            if at < RECORD_LEN || at >= footer && !free {
+            if at < ROW_LEN || at >= footer && !free {
                 assert!(Shard::parse_stored(&bytes).is_err(), "byte {at} mask {mask}");
             }
         }
@@ -294,7 +294,7 @@ fn some_files_verified_and_some_not_is_refused_both_ways() {
     let (mut files, xorbs) = sample();
     files[1].verification = None;
     let error = build::encode(&files, &xorbs, &Form::Upload).unwrap_err();
-    assert_eq!(error.at(), 48 * (1 + files[0].records()) + 32);
+    assert_eq!(error.at(), 48 * (1 + files[0].rows()) + 32);
     files[1].verification = Some(vec![]);
     assert!(build::encode(&files, &xorbs, &Form::Upload).is_err());
 

@@ -1,4 +1,4 @@
-//! Small bodies: the answer to a xorb, the token answer, the telemetry report.
+//! Small bodies: the response to a xorb upload, the token response, the telemetry report.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Chunk lists: what a file is made of, chunk by chunk. A route of this project's servers; the protocol has none.
+//! Chunk lists: hashes and lengths of all chunks of a file. A route of this project's servers; the protocol has none.
 //!
 //! An answer is a page of at most [`PAGE_CHUNKS_MAX`] chunks, each 36 bytes: the hash, then the raw length, little-endian. A page that is
 //! not full is the last.

@@ -2,91 +2,121 @@
 //!
 //! Genuine clients act on the status alone, so the status decides what they do next: 404 on a `v2` route makes them
 //! try `v1`; 416 on a reconstruction means the end of the file, so an unknown file must never get it; 403 on a data
-//! URL makes them ask for a new one; 408, 429 and 5xx but 501 are tried again; all else is final.
+//! URL makes them request a new one; 408, 429 and 5xx but 501 are tried again; all else is final.
 
 use serde::{Deserialize, Serialize};
 
 /// The body of every refusal. `error` is text because Hub clients print that field as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// For people; may change.
+    /// Message for people; may change.
     pub error: String,
-    /// For programs.
+    /// Code for programs.
     pub code: ErrorCode,
 }
 
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident $text:literal $status:literal)*) => {
-        /// What went wrong, for programs.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[non_exhaustive]
-        pub enum ErrorCode {
-            $($(#[$doc])* #[serde(rename = $text)] $name,)*
-            /// A code that this version does not know; the status still says what to do.
-            #[serde(other, rename = "unknown")]
-            Unknown,
-        }
-
-        impl ErrorCode {
-            /// Every code we send.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            /// The code as it is sent.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => $text,)*
-                    Self::Unknown => "unknown",
-                }
-            }
-
-            /// The HTTP status it is sent with.
-            pub const fn status(self) -> u16 {
-                match self {
-                    $(Self::$name => $status,)*
-                    Self::Unknown => 500,
-                }
-            }
-        }
-    };
+/// Error code for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ErrorCode {
+    /// The request or its bytes are wrong.
+    Invalid,
+    /// A shard names a xorb that the server does not have. Upload it, then the shard again.
+    MissingXorb,
+    /// The uploaded content does not have the hash it was sent under.
+    HashMismatch,
+    /// No token, or one that is unknown or expired.
+    Unauthorized,
+    /// The token does not allow this.
+    Forbidden,
+    /// A data URL is too old, or was signed for other bytes. Request the reconstruction again.
+    UrlExpired,
+    /// It does not exist, or the caller may not see it.
+    NotFound,
+    /// The resource exists but does not allow this method.
+    MethodNotAllowed,
+    /// The body did not arrive in time.
+    Timeout,
+    /// Another request changed it first. Read it again.
+    Conflict,
+    /// The body is longer than what is accepted.
+    TooLarge,
+    /// A quota is used up. Not 507: clients would send it again and again.
+    QuotaExceeded,
+    /// The range begins at or after the end.
+    RangeNotSatisfiable,
+    /// Too many requests. Wait.
+    TooManyRequests,
+    /// A fault of the server.
+    Internal,
+    /// Bytes the server stored are damaged.
+    Corrupt,
+    /// Not now: starting, stopping, or something behind the server is away. Wait.
+    Unavailable,
+    /// No space to store more.
+    StorageFull,
+    /// A code that this version does not know; the status still says what to do.
+    #[serde(other)]
+    Unknown,
 }
 
-codes! {
-    /// The request or its bytes are wrong.
-    Invalid "invalid" 400
-    /// A shard names a xorb that is not here. Upload it, then the shard again.
-    MissingXorb "missing_xorb" 400
-    /// What was sent does not have the hash it was sent under.
-    HashMismatch "hash_mismatch" 400
-    /// No token, or one that is unknown or expired.
-    Unauthorized "unauthorized" 401
-    /// The token does not allow this.
-    Forbidden "forbidden" 403
-    /// A data URL is too old, or was signed for other bytes. Ask for the reconstruction again.
-    UrlExpired "url_expired" 403
-    /// There is no such thing, or it may not be seen.
-    NotFound "not_found" 404
-    /// The thing is here but not this way of asking for it.
-    MethodNotAllowed "method_not_allowed" 405
-    /// The body did not arrive in time.
-    Timeout "timeout" 408
-    /// Someone else changed it first. Read it again.
-    Conflict "conflict" 409
-    /// The body is longer than what is accepted.
-    TooLarge "too_large" 413
-    /// A quota is used up. Not 507: clients would send it again and again.
-    QuotaExceeded "quota_exceeded" 413
-    /// The range begins at or after the end.
-    RangeNotSatisfiable "range_not_satisfiable" 416
-    /// Too many requests. Wait.
-    TooManyRequests "too_many_requests" 429
-    /// A fault of the server.
-    Internal "internal" 500
-    /// Bytes the server stored are damaged.
-    Corrupt "corrupt" 500
-    /// Not now: starting, stopping, or something behind the server is away. Wait.
-    Unavailable "unavailable" 503
-    /// No space to store more.
-    StorageFull "storage_full" 507
+impl ErrorCode {
+    /// Every code we send.
+    pub const ALL: &[Self] = &[
+        Self::Invalid,
+        Self::MissingXorb,
+        Self::HashMismatch,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::UrlExpired,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::Timeout,
+        Self::Conflict,
+        Self::TooLarge,
+        Self::QuotaExceeded,
+        Self::RangeNotSatisfiable,
+        Self::TooManyRequests,
+        Self::Internal,
+        Self::Corrupt,
+        Self::Unavailable,
+        Self::StorageFull,
+    ];
+
+    /// The code as it is sent.
+    pub const fn as_str(self) -> &'static str {
+        self.entry().0
+    }
+
+    /// The HTTP status it is sent with.
+    pub const fn status(self) -> u16 {
+        self.entry().1
+    }
+
+    const fn entry(self) -> (&'static str, u16) {
+        match self {
+            Self::Invalid => ("invalid", 400),
+            Self::MissingXorb => ("missing_xorb", 400),
+            Self::HashMismatch => ("hash_mismatch", 400),
+            Self::Unauthorized => ("unauthorized", 401),
+            Self::Forbidden => ("forbidden", 403),
+            Self::UrlExpired => ("url_expired", 403),
+            Self::NotFound => ("not_found", 404),
+            Self::MethodNotAllowed => ("method_not_allowed", 405),
+            Self::Timeout => ("timeout", 408),
+            Self::Conflict => ("conflict", 409),
+            Self::TooLarge => ("too_large", 413),
+            Self::QuotaExceeded => ("quota_exceeded", 413),
+            Self::RangeNotSatisfiable => ("range_not_satisfiable", 416),
+            Self::TooManyRequests => ("too_many_requests", 429),
+            Self::Internal => ("internal", 500),
+            Self::Corrupt => ("corrupt", 500),
+            Self::Unavailable => ("unavailable", 503),
+            Self::StorageFull => ("storage_full", 507),
+            Self::Unknown => ("unknown", 500),
+        }
+    }
 }
 
 impl std::fmt::Display for ErrorCode {

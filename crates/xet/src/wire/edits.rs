@@ -1,4 +1,4 @@
-//! The answer to `file-chunk-hashes`: what a client must know to replace ranges of a file it does not have.
+//! Response of `file-chunk-hashes`: all that a client needs to replace ranges of a file it does not have.
 //!
 //! The dirty ranges of the request, widened to where cutting the new bytes will be back in step, are the windows. Around them lie the gaps, which stay
 //! as they are; each is summed up in a piece of the Merkle tree, so that the new file's hash can be computed.

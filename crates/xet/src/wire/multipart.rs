@@ -1,4 +1,4 @@
-//! `multipart/byteranges`: several byte ranges of one thing in one answer.
+//! `multipart/byteranges`: several byte ranges of one object in one response.
 //!
 //! Each part says in `Content-Range` which bytes it holds, so the reader takes exactly that many and never looks
 //! for the boundary inside data, where it may occur by chance or by malice.

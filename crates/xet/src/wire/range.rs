@@ -87,7 +87,7 @@ impl From<HttpRange> for Span {
     }
 }
 
-/// One range of a request, which need not know the size of what it asks for.
+/// One range of a request, which need not know the size of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangeSpec {
     /// `a-b`
@@ -99,7 +99,7 @@ pub enum RangeSpec {
 }
 
 impl RangeSpec {
-    /// The bytes of something `size` bytes long, half-open; `None` when not one of them is asked for, which is 416.
+    /// The bytes of something `size` bytes long, half-open; `None` when the range covers none of them, which is 416.
     pub fn resolve(&self, size: u64) -> Option<Range<u64>> {
         match *self {
             Self::Bounded(range) => range.clip_to(size),

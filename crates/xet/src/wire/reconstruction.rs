@@ -53,7 +53,7 @@ pub struct FetchInfo {
     pub range: ChunkSpan,
     /// Where from; no token is sent there.
     pub url: String,
-    /// The bytes to ask for.
+    /// The bytes to request.
     pub url_range: HttpRange,
 }
 
@@ -82,7 +82,7 @@ pub struct XorbFetch {
 pub struct XorbRange {
     /// The chunks it holds.
     pub chunks: ChunkSpan,
-    /// The bytes to ask for.
+    /// The bytes to request.
     pub bytes: HttpRange,
 }
 
@@ -105,7 +105,7 @@ pub struct FileKey {
 }
 
 impl ReconstructionV1 {
-    /// Says a plan in version 1. `url` is asked once for each range, in the plan's order.
+    /// Encodes a plan in version 1. `url` is called once for each range, in the plan's order.
     pub fn from_plan(plan: &Plan, url: impl FnMut(&XorbHash, &[FetchRange]) -> String) -> Self {
         Self {
             offset_into_first_range: plan.offset_into_first_range,
@@ -116,7 +116,7 @@ impl ReconstructionV1 {
 }
 
 impl ReconstructionV2 {
-    /// Says a plan in version 2. `url` is asked once for each group of at most `ranges_max` ranges of a xorb, in the
+    /// Encodes a plan in version 2. `url` is called once for each group of at most `ranges_max` ranges of a xorb, in the
     /// plan's order; normally [`URL_RANGES_MAX`](crate::limits::URL_RANGES_MAX).
     pub fn from_plan(
         plan: &Plan,
@@ -140,7 +140,7 @@ impl ReconstructionV2 {
 }
 
 impl Batch {
-    /// Says a plan of several files. `url` is asked once for each range, in the plan's order.
+    /// Encodes a plan of several files. `url` is called once for each range, in the plan's order.
     pub fn from_plan(plan: &BatchPlan, url: impl FnMut(&XorbHash, &[FetchRange]) -> String) -> Self {
         let terms = |terms: &Vec<PlanTerm>| terms.iter().map(Term::from).collect();
         Self {

@@ -1,4 +1,4 @@
-//! Answers to a shard upload: one small body in version 1, a stream of frames in version 2.
+//! Responses to a shard upload: one small body in version 1, a stream of frames in version 2.
 //!
 //! A frame is one JSON object on a line of its own. Registering a shard may take minutes, and frames show the client
 //! that work goes on. The stream ends after a `result` or an `error`; one that ends without either has failed.

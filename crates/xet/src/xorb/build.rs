@@ -9,7 +9,7 @@ use crate::xorb::{ChunkHeader, ChunkPlace, Form, XorbInfo};
 /// Collects chunks until they make a xorb. After [`XorbBuilder::seal`] it is empty and ready for the next one.
 #[derive(Debug)]
 pub struct XorbBuilder {
-    records: RecordWriter,
+    writer: ChunkWriter,
     merkle: MerkleBuilder,
     places: Vec<ChunkPlace>,
     bytes: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct SealedXorb {
     pub bytes: Vec<u8>,
 }
 
-/// Why a builder did not do what was asked. It is unchanged.
+/// Why a builder refused a chunk. It is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// The chunk would exceed a limit of the xorb: seal, then push it again.
@@ -41,20 +41,20 @@ pub enum BuildError {
     Empty,
 }
 
-/// Makes the records of chunks, for callers that put a xorb together from pieces made on several threads.
+/// Makes the stored chunks of chunks, for callers that put a xorb together from pieces made on several threads.
 #[derive(Debug)]
-pub struct RecordWriter {
+pub struct ChunkWriter {
     policy: Policy,
     compressor: Compressor,
 }
 
-impl RecordWriter {
+impl ChunkWriter {
     /// A writer that compresses so.
     pub fn new(policy: Policy) -> Self {
         Self { policy, compressor: Compressor::new() }
     }
 
-    /// Appends the record of a chunk to `out`; says how many bytes that took.
+    /// Appends the stored chunk of a chunk to `out`; says how many bytes that took.
     pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<u32, BuildError> {
         let chunk_len = checked_len(chunk)?;
         let header_at = out.len();
@@ -70,25 +70,25 @@ impl RecordWriter {
     }
 }
 
-/// The record of one chunk, wherever its bytes are.
+/// The stored chunk of one chunk, wherever its bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordInfo {
+pub struct StoredChunk {
     /// Names the chunk's raw bytes.
     pub hash: ChunkHash,
     /// How many those are.
     pub raw_bytes: u32,
-    /// Bytes of the record, header included.
-    pub record_bytes: u32,
+    /// Bytes of the stored chunk, header included.
+    pub stored_bytes: u32,
 }
 
 impl XorbInfo {
-    /// The xorb of these records, one after another, as [`RecordWriter`] made them.
-    pub fn from_records(records: impl IntoIterator<Item = RecordInfo>) -> Result<Self, BuildError> {
+    /// The xorb of these stored chunks, one after another, as [`ChunkWriter`] made them.
+    pub fn from_chunks(stored: impl IntoIterator<Item = StoredChunk>) -> Result<Self, BuildError> {
         let mut merkle = MerkleBuilder::default();
         let mut chunks = Vec::new();
         let (mut stored_end, mut raw_end) = (0_u32, 0_u32);
-        for RecordInfo { hash, raw_bytes, record_bytes } in records {
-            stored_end = stored_end.checked_add(record_bytes).ok_or(BuildError::Full)?;
+        for StoredChunk { hash, raw_bytes, stored_bytes } in stored {
+            stored_end = stored_end.checked_add(stored_bytes).ok_or(BuildError::Full)?;
             raw_end = raw_end.checked_add(raw_bytes).ok_or(BuildError::Full)?;
             if u64::from(raw_end) > limits::XORB_BYTES_MAX || chunks.len() == limits::XORB_CHUNKS_MAX as usize
             {
@@ -115,7 +115,7 @@ impl XorbBuilder {
     /// An empty builder.
     pub fn new(policy: Policy) -> Self {
         Self {
-            records: RecordWriter::new(policy),
+            writer: ChunkWriter::new(policy),
             merkle: MerkleBuilder::default(),
             places: Vec::new(),
             bytes: Vec::new(),
@@ -130,7 +130,7 @@ impl XorbBuilder {
             return Err(BuildError::Full);
         }
 
-        self.records.push(chunk, &mut self.bytes)?;
+        self.writer.push(chunk, &mut self.bytes)?;
         let stored_end = u32::try_from(self.bytes.len()).expect("a xorb's chunks are far less than 4 GiB");
         self.places.push(ChunkPlace { hash, stored_end, raw_end });
         self.merkle.push(hash, u64::from(chunk_len));
@@ -152,7 +152,7 @@ impl XorbBuilder {
         u64::from(self.raw_end())
     }
 
-    /// Bytes the records take so far.
+    /// Bytes the stored chunks take so far.
     pub fn stored_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }

@@ -1,6 +1,6 @@
 //! Xorb footer: the hashes and ends of all chunks, found from the end of the xorb.
 //!
-//! Offsets count from the start of the footer, which is where the last record ends; `n` is the number of chunks.
+//! Offsets count from the start of the footer, which is where the last chunk ends; `n` is the number of chunks.
 //! Version 1, as every stored xorb has it:
 //!
 //! | offset   | size | field                                              |
@@ -74,7 +74,7 @@ pub struct Footer {
 pub struct FooterChunk {
     /// Names the chunk's raw bytes.
     pub hash: ChunkHash,
-    /// Offset in the xorb right after the chunk's record.
+    /// Offset in the xorb right after the stored chunk.
     pub stored_end: u32,
     /// Raw bytes of the xorb up to the end of this chunk; version 0 does not say.
     pub raw_end: Option<u32>,
@@ -151,7 +151,7 @@ impl Footer {
         self.chunks.iter().map(place).collect()
     }
 
-    /// Compares with what was found in the records of the xorb. `start` is where the footer starts.
+    /// Compares with what was found in the stored chunks of the xorb. `start` is where the footer starts.
     pub(crate) fn expect_same(&self, start: u64, info: &XorbInfo) -> Result<(), FormatError> {
         let count = info.chunks.len() as u64;
         let (count_at, hashes_at, stored_at, raw_at) = match self.form {
@@ -159,14 +159,14 @@ impl Footer {
             _ => (48, 52, 64 + 32 * count, 64 + 36 * count),
         };
         expect_number(start + count_at, "chunk count", count, self.chunks.len() as u64)?;
-        for ((i, said), is) in (0u64..).zip(&self.chunks).zip(&info.chunks) {
-            if said.hash != is.hash {
-                let (at, expected, found) = (start + hashes_at + 32 * i, said.hash.0, is.hash.0);
+        for ((i, claimed), is) in (0u64..).zip(&self.chunks).zip(&info.chunks) {
+            if claimed.hash != is.hash {
+                let (at, expected, found) = (start + hashes_at + 32 * i, claimed.hash.0, is.hash.0);
                 return Err(FormatError::Hash { at, what: "chunk hash", expected, found });
             }
             let stored_at = start + stored_at + 4 * i;
-            expect_number(stored_at, "stored end", u64::from(is.stored_end), u64::from(said.stored_end))?;
-            if let Some(raw_end) = said.raw_end {
+            expect_number(stored_at, "stored end", u64::from(is.stored_end), u64::from(claimed.stored_end))?;
+            if let Some(raw_end) = claimed.raw_end {
                 let raw_at = start + raw_at + 4 * i;
                 expect_number(raw_at, "raw end", u64::from(is.raw_end), u64::from(raw_end))?;
             }
@@ -272,12 +272,12 @@ impl<'a> Columns<'a> {
         Ok(Self { hashes, stored_ends, raw_ends: Some(raw_ends) })
     }
 
-    /// The chunks, if their ends are possible. `start` is where the footer starts and so the last record ends.
+    /// The chunks, if their ends are possible. `start` is where the footer starts and so the last chunk ends.
     fn check(self, start: u64) -> Result<Vec<FooterChunk>, FormatError> {
         let (stored_at, column) = self.stored_ends;
         let header = ChunkHeader::LEN as u64;
-        let record_max = header + u64::from(limits::CHUNK_STORED_BYTES_MAX);
-        let stored_ends = ends(stored_at, column, "stored end", header + 1, record_max)?;
+        let chunk_max = header + u64::from(limits::CHUNK_STORED_BYTES_MAX);
+        let stored_ends = ends(stored_at, column, "stored end", header + 1, chunk_max)?;
         let last_at = stored_at + 4 * (column.len() as u64 - 1);
         let last = stored_ends.last().copied().unwrap_or_default();
         expect_number(last_at, "last stored end", start, u64::from(last))?;

@@ -1,4 +1,4 @@
-//! Reads chunks of a xorb: some of them with the help of its footer, or a run of records without.
+//! Reads chunks of a xorb: some of them with the help of its footer, or a run of stored chunks without.
 
 use std::ops::Range;
 
@@ -15,13 +15,13 @@ pub struct DecodedChunk<'a> {
     pub hash: ChunkHash,
     /// The raw bytes.
     pub raw: &'a [u8],
-    /// What its record begins with.
+    /// What the stored chunk begins with.
     pub header: ChunkHeader,
-    /// Where its record lies in the xorb, header included.
+    /// Where the stored chunk lies in the xorb, header included.
     pub stored: Range<u64>,
 }
 
-/// Decodes records, keeping what it takes to do so from one to the next: after the first few it allocates no more.
+/// Decodes stored chunks, keeping what it takes to do so from one to the next: after the first few it allocates no more.
 #[derive(Debug)]
 pub struct ChunkDecoder {
     decompressor: Decompressor,
@@ -40,12 +40,12 @@ impl ChunkDecoder {
         Self { decompressor: Decompressor::new(), raw: Vec::new() }
     }
 
-    /// Decodes and hashes the record at the reader's position.
+    /// Decodes and hashes the stored chunk at the reader's position.
     pub fn decode<'a, 'b: 'a>(&'a mut self, r: &mut Reader<'b>) -> Result<DecodedChunk<'a>, FormatError> {
         let start = r.offset();
         let header = ChunkHeader::parse(r)?;
         let at = r.offset();
-        let stored = r.take("stored bytes of a chunk", header.record_len() - ChunkHeader::LEN)?;
+        let stored = r.take("stored bytes of a chunk", header.total_len() - ChunkHeader::LEN)?;
         let raw = match header.scheme {
             // Nothing to decode, so nothing to copy.
             Scheme::Raw => stored,
@@ -64,7 +64,7 @@ impl ChunkDecoder {
     }
 }
 
-/// Walks the records in a run of a xorb's bytes, as a download gets it: nothing is known but that chunks begin and end
+/// Walks the stored chunks in a run of a xorb's bytes, as a download gets it: nothing is known but that chunks begin and end
 /// where the run does. The caller compares the hashes with what it wants, if it knows.
 #[derive(Debug)]
 pub struct ChunkReader<'a> {
@@ -85,14 +85,14 @@ impl<'a> ChunkReader<'a> {
         }
         let decoded = self.decoder.decode(&mut self.reader);
         if decoded.is_err() {
-            // What follows a broken record is not where a record begins.
+            // What follows a broken stored chunk is not where a stored chunk begins.
             self.reader = Reader::new(&[]);
         }
         decoded.map(Some)
     }
 }
 
-/// Appends the raw bytes of these chunks to `out`, each checked against its hash. `bytes` must hold their records (see
+/// Appends the raw bytes of these chunks to `out`, each checked against its hash. `bytes` must hold their stored chunks (see
 /// [`XorbInfo::stored_range`]) and may hold more; its first byte is `at` of the xorb. On an error `out` is as before.
 pub fn read_chunks(
     info: &XorbInfo,
@@ -102,10 +102,10 @@ pub fn read_chunks(
     decompressor: &mut Decompressor,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
-    let kept = out.len();
+    let len_before = out.len();
     let result = append_chunks(info, chunks, bytes, at, decompressor, out);
     if result.is_err() {
-        out.truncate(kept);
+        out.truncate(len_before);
     }
     result
 }
@@ -122,22 +122,20 @@ fn append_chunks(
     expect_range(0, "end of the chunk range", 0, count, u64::from(chunks.end))?;
     expect_range(0, "start of the chunk range", 0, u64::from(chunks.end), u64::from(chunks.start))?;
     let stored = info.stored_range(chunks.clone()).unwrap_or_default();
-    let records = window(bytes, at, &stored)?;
-
-    let r = &mut Reader::at(records, stored.start);
+    let r = &mut Reader::at(window(bytes, at, &stored)?, stored.start);
     let raw = info.raw_range(chunks.clone()).unwrap_or_default();
     out.reserve(usize::try_from(raw.end - raw.start).unwrap_or_default());
     for index in chunks {
         let start = r.offset();
-        let record = info.stored_range(index..index + 1).unwrap_or_default();
+        let stored = info.stored_range(index..index + 1).unwrap_or_default();
         let header = ChunkHeader::parse(r)?;
-        let record_bytes = record.end - record.start;
-        expect_number(start + 1, "bytes of the record", record_bytes, header.record_len() as u64)?;
+        let stored_bytes = stored.end - stored.start;
+        expect_number(start + 1, "bytes of the stored chunk", stored_bytes, header.total_len() as u64)?;
         let chunk_len = info.chunk_len(index).unwrap_or_default();
         expect_number(start + 5, "length of the chunk", u64::from(chunk_len), u64::from(header.chunk_len))?;
 
         let payload_at = r.offset();
-        let payload = r.take("stored bytes of a chunk", header.record_len() - ChunkHeader::LEN)?;
+        let payload = r.take("stored bytes of a chunk", header.total_len() - ChunkHeader::LEN)?;
         let raw_at = out.len();
         if header.scheme == Scheme::Raw {
             expect_hash(info, index, start, payload)?;
@@ -152,13 +150,17 @@ fn append_chunks(
     Ok(())
 }
 
-/// The part of `bytes`, which begin at `at` of the xorb, that is `wanted` of the xorb.
-fn window<'a>(bytes: &'a [u8], at: u64, wanted: &Range<u64>) -> Result<&'a [u8], FormatError> {
-    let skipped = wanted.start.checked_sub(at).and_then(|skipped| usize::try_from(skipped).ok());
+/// The part of `bytes`, which begin at `at` of the xorb, that is `requested` of the xorb.
+fn window<'a>(bytes: &'a [u8], at: u64, requested: &Range<u64>) -> Result<&'a [u8], FormatError> {
+    let skipped = requested.start.checked_sub(at).and_then(|skipped| usize::try_from(skipped).ok());
     let from = skipped.and_then(|skipped| bytes.get(skipped..)).unwrap_or_default();
-    let needed = wanted.end - wanted.start;
-    let truncated =
-        FormatError::Truncated { at: wanted.start, what: "range of chunks", needed, left: from.len() as u64 };
+    let needed = requested.end - requested.start;
+    let truncated = FormatError::Truncated {
+        at: requested.start,
+        what: "range of chunks",
+        needed,
+        left: from.len() as u64,
+    };
     usize::try_from(needed).ok().and_then(|needed| from.get(..needed)).ok_or(truncated)
 }
 

@@ -9,18 +9,18 @@ use crate::xorb::footer::{self, Footer, IDENT};
 use crate::xorb::read::{ChunkDecoder, DecodedChunk};
 use crate::xorb::{ChunkHeader, ChunkPlace, Form, XorbInfo};
 
-/// Takes the bytes of one xorb in pieces of any size. Holds at most one record or one footer of it.
+/// Takes the bytes of one xorb in pieces of any size. Holds at most one stored chunk or one footer of it.
 #[derive(Debug)]
 pub struct XorbScanner {
     expected: Option<XorbHash>,
-    /// The start of a record or a footer whose rest has not arrived.
+    /// The start of a chunk or a footer whose rest has not arrived.
     pending: Vec<u8>,
-    /// Where in the xorb the record or footer at hand starts.
+    /// Where in the xorb the chunk or footer at hand starts.
     offset: u64,
     decoder: ChunkDecoder,
     merkle: MerkleBuilder,
     places: Vec<ChunkPlace>,
-    ended: Option<Ended>,
+    ended: Option<FooterInfo>,
     /// The first error: later calls return it again.
     failed: Option<FormatError>,
 }
@@ -36,9 +36,9 @@ pub struct ScannedXorb {
     pub nonce: [u8; 4],
 }
 
-/// A footer was read and agreed with the records.
+/// A footer was read and agreed with the stored chunks.
 #[derive(Debug)]
-struct Ended {
+struct FooterInfo {
     info: XorbInfo,
     form: Form,
     nonce: [u8; 4],
@@ -105,7 +105,7 @@ impl XorbScanner {
         result
     }
 
-    /// Bytes of the records that were verified so far. A footer is not counted.
+    /// Bytes of the stored chunks that were verified so far. A footer is not counted.
     pub fn stored_bytes(&self) -> u64 {
         let sealed = self.ended.as_ref().map(|ended| ended.info.stored_bytes());
         sealed.unwrap_or_else(|| u64::from(self.last().0))
@@ -120,7 +120,7 @@ impl XorbScanner {
             return Err(self.truncated());
         }
         let (info, form, nonce) = match self.ended.take() {
-            Some(Ended { info, form, nonce }) => (info, form, nonce),
+            Some(FooterInfo { info, form, nonce }) => (info, form, nonce),
             None => (self.seal()?, Form::Footerless, [0; 4]),
         };
         match self.expected {
@@ -175,7 +175,7 @@ impl XorbScanner {
         Ok(())
     }
 
-    /// How long the record or footer is that begins so; `None` if it takes more bytes to know. Refuses what no limit
+    /// How long the chunk or footer is that begins so; `None` if it takes more bytes to know. Refuses what no limit
     /// allows before waiting for it.
     fn whole_len(&self, start: &[u8]) -> Result<Option<usize>, FormatError> {
         let Some(head) = start.first_chunk::<{ ChunkHeader::LEN }>() else { return Ok(None) };
@@ -190,10 +190,10 @@ impl XorbScanner {
         expect_range(self.offset, "chunks in a xorb", 1, chunks_max, self.places.len() as u64 + 1)?;
         let raw_bytes = u64::from(self.last().1) + u64::from(header.chunk_len);
         expect_range(self.offset + 5, "raw bytes of a xorb", 1, limits::XORB_BYTES_MAX, raw_bytes)?;
-        Ok(Some(header.record_len()))
+        Ok(Some(header.total_len()))
     }
 
-    /// Verifies one whole record, or the whole footer.
+    /// Verifies one whole stored chunk, or the whole footer.
     fn take_whole(
         &mut self,
         whole: &[u8],
@@ -215,7 +215,7 @@ impl XorbScanner {
         Ok(())
     }
 
-    fn take_footer(&mut self, whole: &[u8]) -> Result<Ended, FormatError> {
+    fn take_footer(&mut self, whole: &[u8]) -> Result<FooterInfo, FormatError> {
         let info = self.seal()?;
         // The scanner waited for exactly the footer of this number of chunks: any other length is wrong.
         let found = Footer::tail_bytes(whole, self.offset)?;
@@ -225,10 +225,10 @@ impl XorbScanner {
 
         let (footer, start) = Footer::parse_fields(whole, self.offset)?;
         footer.expect_same(start, &info)?;
-        Ok(Ended { info, form: footer.form, nonce: footer.nonce })
+        Ok(FooterInfo { info, form: footer.form, nonce: footer.nonce })
     }
 
-    /// What the records say of the xorb. There are no more of them.
+    /// What the stored chunks say of the xorb. There are no more of them.
     fn seal(&mut self) -> Result<XorbInfo, FormatError> {
         let (chunks, max) = (u64::from(self.chunk_count()), u64::from(limits::XORB_CHUNKS_MAX));
         expect_range(self.offset, "chunks in a xorb", 1, max, chunks)?;
@@ -243,7 +243,7 @@ impl XorbScanner {
         let (what, shortest) = match is_footer {
             true => ("xorb footer", Form::V0.footer_bytes(self.chunk_count())),
             false if left < ChunkHeader::LEN as u64 => ("chunk header", ChunkHeader::LEN as u64),
-            false => ("chunk record", ChunkHeader::LEN as u64),
+            false => ("stored chunk", ChunkHeader::LEN as u64),
         };
         let known = self.whole_len(&self.pending).ok().flatten();
         let needed = known.map_or(shortest, |len| len as u64);

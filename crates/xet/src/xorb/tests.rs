@@ -39,7 +39,7 @@ fn scan(bytes: &[u8]) -> Result<ScannedXorb, FormatError> {
 }
 
 #[test]
-fn a_header_says_what_it_was_told() {
+fn a_header_encodes_and_parses() {
     for scheme in [Scheme::Raw, Scheme::Lz4, Scheme::GroupedLz4] {
         let header = ChunkHeader { stored_len: 0x01_02_03, scheme, chunk_len: 0x01_02_03 };
         let bytes = header.encode();
@@ -153,8 +153,8 @@ fn a_xorb_is_full_at_8192_chunks() {
     assert_eq!(verify(&full.bytes, Some(full.info.hash()), true).unwrap().info, full.info);
     assert_eq!(Footer::parse(&full.bytes, 0).unwrap().into_info(), Some(full.info.clone()));
 
-    let records = &full.bytes[..9 * 8192];
-    let one_more = [records, &records[..9]].concat();
+    let chunks = &full.bytes[..9 * 8192];
+    let one_more = [chunks, &chunks[..9]].concat();
     let error = scan(&one_more).unwrap_err();
     assert!(matches!(error, FormatError::Range { at: 73_728, found: 8193, .. }), "{error}");
 }
@@ -169,7 +169,7 @@ fn a_scan_shows_each_chunk_and_its_place() {
         for piece in sealed.bytes.chunks(step) {
             let each = &mut |chunk: DecodedChunk<'_>| {
                 assert_eq!(chunk.hash, ChunkHash::of(chunk.raw));
-                assert_eq!(chunk.stored.end - chunk.stored.start, chunk.header.record_len() as u64);
+                assert_eq!(chunk.stored.end - chunk.stored.start, chunk.header.total_len() as u64);
                 raw.push(chunk.raw.to_vec());
                 ends.push(chunk.stored.end);
                 schemes.push(chunk.header.scheme);
@@ -196,29 +196,29 @@ fn a_footer_is_found_from_the_end() {
         let footer = Footer::parse(&sealed.bytes[start as usize..], start).unwrap();
         assert_eq!(Footer::parse(&sealed.bytes, 0).unwrap(), footer);
         assert_eq!((footer.form, footer.hash, footer.nonce), (form, sealed.info.hash(), [0; 4]));
-        for (said, is) in footer.chunks.iter().zip(sealed.info.chunks()) {
+        for (parsed, is) in footer.chunks.iter().zip(sealed.info.chunks()) {
             let raw_end = (form == Form::V1).then_some(is.raw_end);
             let expected = FooterChunk { hash: is.hash, stored_end: is.stored_end, raw_end };
-            assert_eq!(*said, expected);
+            assert_eq!(*parsed, expected);
         }
         assert_eq!(footer.into_info(), (form == Form::V1).then_some(sealed.info));
 
         let short = Footer::parse(&sealed.bytes[start as usize + 1..], start + 1).unwrap_err();
         assert!(matches!(short, FormatError::Truncated { what: "xorb footer", .. }), "{short}");
-        // The same bytes said to lie elsewhere: then the chunks do not reach the footer.
+        // The same bytes parsed to lie elsewhere: then the chunks do not reach the footer.
         assert!(Footer::parse(&sealed.bytes, 1).is_err());
     }
 }
 
 #[test]
-fn a_run_of_records_ends_at_the_first_error() {
+fn a_run_of_chunks_ends_at_the_first_error() {
     let sealed = small(Form::V1);
     let mut decoder = ChunkDecoder::new();
     let mut reader = ChunkReader::new(&sealed.bytes, 0, &mut decoder);
     for _ in 0..3 {
         assert!(reader.next_chunk().unwrap().is_some());
     }
-    // The footer is no record.
+    // The footer is no stored chunk.
     let at = sealed.info.stored_bytes();
     let error = reader.next_chunk().unwrap_err();
     assert!(matches!(error, FormatError::Version { at: a, .. } if a == at), "{error}");
@@ -297,8 +297,8 @@ proptest! {
         let (a, b) = (ends.0.index(chunks.len() + 1), ends.1.index(chunks.len() + 1));
         let range = a.min(b) as u32..a.max(b) as u32;
         let raw: Vec<u8> = chunks.concat();
-        let wanted = sealed.info.raw_range(range.clone()).unwrap();
-        let wanted = &raw[wanted.start as usize..wanted.end as usize];
+        let raw_range = sealed.info.raw_range(range.clone()).unwrap();
+        let expected = &raw[raw_range.start as usize..raw_range.end as usize];
 
         let info = Footer::parse(&sealed.bytes, 0).unwrap().into_info().unwrap();
         let stored = info.stored_range(range.clone()).unwrap();
@@ -306,7 +306,7 @@ proptest! {
         let mut out = Vec::new();
         read_chunks(&info, range.clone(), &sealed.bytes[at as usize..], at, &mut Decompressor::new(), &mut out)
             .unwrap();
-        prop_assert_eq!(out, wanted);
+        prop_assert_eq!(out, expected);
 
         let run = &sealed.bytes[stored.start as usize..stored.end as usize];
         let mut decoder = ChunkDecoder::new();
@@ -318,7 +318,7 @@ proptest! {
             out.extend(chunk.raw);
             index += 1;
         }
-        prop_assert_eq!(out, wanted);
+        prop_assert_eq!(out, expected);
         prop_assert_eq!(index, range.end as usize);
     }
 
@@ -333,22 +333,22 @@ proptest! {
 }
 
 #[test]
-fn records_made_in_pieces_are_the_xorb_made_at_once() {
+fn chunks_stored_in_pieces_are_the_xorb_made_at_once() {
     let data = testkit::corpus::noise(9, 300_000);
     let chunks: Vec<&[u8]> = data.chunks(50_000).collect();
     let mut builder = XorbBuilder::new(crate::compress::Policy::Auto);
-    let mut writers = [0, 1].map(|_| RecordWriter::new(crate::compress::Policy::Auto));
-    let (mut bytes, mut records) = (Vec::new(), Vec::new());
+    let mut writers = [0, 1].map(|_| ChunkWriter::new(crate::compress::Policy::Auto));
+    let (mut bytes, mut stored) = (Vec::new(), Vec::new());
     for (n, chunk) in chunks.iter().enumerate() {
         let hash = ChunkHash::of(chunk);
         builder.push(hash, chunk).unwrap();
-        let record_bytes = writers[n % 2].push(chunk, &mut bytes).unwrap();
-        records.push(RecordInfo { hash, raw_bytes: chunk.len() as u32, record_bytes });
+        let stored_bytes = writers[n % 2].push(chunk, &mut bytes).unwrap();
+        stored.push(StoredChunk { hash, raw_bytes: chunk.len() as u32, stored_bytes });
     }
     let sealed = builder.seal(Form::Footerless).unwrap();
-    assert_eq!(XorbInfo::from_records(records.clone()).unwrap(), sealed.info);
+    assert_eq!(XorbInfo::from_chunks(stored.clone()).unwrap(), sealed.info);
     assert_eq!(bytes, sealed.bytes);
-    assert_eq!(XorbInfo::from_records([]), Err(BuildError::Empty));
-    let many = std::iter::repeat_n(records[0], limits::XORB_CHUNKS_MAX as usize + 1);
-    assert_eq!(XorbInfo::from_records(many), Err(BuildError::Full));
+    assert_eq!(XorbInfo::from_chunks([]), Err(BuildError::Empty));
+    let many = std::iter::repeat_n(stored[0], limits::XORB_CHUNKS_MAX as usize + 1);
+    assert_eq!(XorbInfo::from_chunks(many), Err(BuildError::Full));
 }

@@ -20,11 +20,7 @@ pub(super) async fn run(place: &StoreArgs, verb: Verb) -> Values {
     match verb {
         Verb::User(UserVerb::Password { name, stdin, remove }) => {
             let hash = read_password(&name, stdin, remove)?.as_deref().map(password::hash).transpose();
-            store
-                .hub()
-                .set_password(&name, hash.map_err(CliError::message)?.as_deref(), None)
-                .await
-                .map(|()| Vec::new())
+            store.hub().set_password(&name, hash?.as_deref(), None).await.map(|()| Vec::new())
         }
         Verb::User(verb) => users(verb, &store).await,
         Verb::Org(verb) => organisations(verb, &store).await,
@@ -32,7 +28,7 @@ pub(super) async fn run(place: &StoreArgs, verb: Verb) -> Values {
         Verb::Repo(verb) => repos(verb, &store, &config).await,
         Verb::Trash(verb) => trash(verb, &store).await,
         Verb::Quota(verb) => quotas(verb, &store).await,
-        Verb::Audit(audit) => deeds(&audit, &store).await,
+        Verb::Audit(audit) => audit_events(&audit, &store).await,
         Verb::Undelete(verb) => undelete(&verb, &store).await,
     }
     .map_err(CliError::message)
@@ -47,7 +43,7 @@ async fn users(verb: UserVerb, store: &Store) -> store::Result<Vec<Value>> {
         UserVerb::Enable { name } => Ok(vec![value(&store.hub().enable_user(&name).await?)]),
         UserVerb::Dedup { name, policy } => dedup(&name.parse()?, policy, store).await,
         UserVerb::Delete { name } => store.hub().delete_namespace(&name, false).await.map(|()| Vec::new()),
-        // Needs a terminal: done by the caller.
+        // Handled by the caller: it needs a terminal.
         UserVerb::Password { .. } => Ok(Vec::new()),
     }
 }
@@ -146,7 +142,7 @@ async fn quotas(verb: QuotaVerb, store: &Store) -> store::Result<Vec<Value>> {
     }
 }
 
-async fn deeds(audit: &Audit, store: &Store) -> store::Result<Vec<Value>> {
+async fn audit_events(audit: &Audit, store: &Store) -> store::Result<Vec<Value>> {
     let mut query = DeedQuery { since_s: audit.since_s(), limit: 1000, ..DeedQuery::default() };
     let mut values = Vec::new();
     loop {
@@ -195,7 +191,7 @@ async fn list(store: &Store) -> store::Result<Vec<Value>> {
     Ok(values)
 }
 
-/// A repository, as the admin API tells it too.
+/// Repository in the form of the admin API.
 fn value(row: &RepoRow) -> Value {
     let mut value = json!({
         "repo": row.name.to_string(), "type": row.name.kind.singular(), "private": row.private, "id": row.id.to_string(),

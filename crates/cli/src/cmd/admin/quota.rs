@@ -7,14 +7,15 @@ use store::content::QuotaOf;
 use store::ids::Oid;
 use store::names::RepoName;
 
+use crate::clock::now_s;
 use crate::cmd::store_args::{human, seconds};
 use crate::size;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum QuotaVerb {
-    /// Limit what a namespace or repository may take; limits that are not named are none
+    /// Limit the storage of a namespace or repository; limits that are left out are removed
     Set(SetQuota),
-    /// List all quotas, with what is taken of each
+    /// List all quotas with their usage
     List,
     /// Remove a quota
     Remove {
@@ -47,7 +48,7 @@ pub(super) struct SetQuota {
 }
 
 impl SetQuota {
-    /// As the admin API wants it.
+    /// Request body of the admin API.
     pub(super) fn body(&self) -> Value {
         json!({
             "of": self.of.to_string(), "logicalSoft": self.soft_logical, "logicalHard": self.logical,
@@ -64,17 +65,17 @@ pub(super) fn dedup_setting(text: &str) -> store::Result<DedupSetting> {
     DedupPolicy::parse_setting(text).map(DedupSetting)
 }
 
-/// Which deeds to tell.
+/// Range of the audit log.
 #[derive(Debug, Args)]
 pub(super) struct Audit {
-    /// Only those of this last time, such as 7d
+    /// Only events of this last period, such as 7d
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(super) since: Option<u64>,
 }
 
 impl Audit {
     pub(super) fn since_s(&self) -> u64 {
-        self.since.map_or(0, |ago| crate::cmd::store_args::now_s().saturating_sub(ago))
+        self.since.map_or(0, |ago| now_s().saturating_sub(ago))
     }
 }
 
@@ -85,15 +86,15 @@ pub(super) struct Undelete {
     #[arg(value_parser = RepoName::parse)]
     pub(super) repo: RepoName,
 
-    /// A deleted file, to commit back from the last revision that had it
+    /// A deleted file, to restore from the last revision that had it
     #[arg(required_unless_present_any = ["list", "revision"], conflicts_with_all = ["list", "revision"])]
     pub(super) path: Option<String>,
 
-    /// Show the revisions that branches and tags have left, and until when they can be had back
+    /// List restorable revisions, and until when each can be restored
     #[arg(long, conflicts_with_all = ["revision", "branch"])]
     pub(super) list: bool,
 
-    /// A revision that a branch or tag has left: make it lead there again
+    /// Point the branch or tag at this earlier revision again
     #[arg(long, value_name = "OID")]
     pub(super) revision: Option<Oid>,
 

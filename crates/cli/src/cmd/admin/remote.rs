@@ -12,7 +12,7 @@ use xet::wire::routes::segment;
 use super::quota::{DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
 use super::{MemberVerb, RepoVerb, TrashVerb, Values, Verb};
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// A server and the token for it.
 pub(super) struct Remote {
@@ -27,9 +27,9 @@ impl Remote {
         let token = token.or_else(|| variable("DRYSTONE_TOKEN")).or_else(|| variable("HF_TOKEN"));
         let token = token
             .ok_or_else(|| CliError::message("this needs an admin token: --token, or DRYSTONE_TOKEN"))?;
-        // Under the rules of every other verb: whom a token may be sent to, and how an address looks.
+        // The rules of all verbs apply: the form of an endpoint, and where a token may be sent.
         Hub::new(endpoint, Some(Token::new(&token)), HttpOptions::default())?;
-        let client = Client::builder().build().map_err(CliError::message)?;
+        let client = Client::builder().build()?;
         Ok(Self { client, endpoint: endpoint.trim_end_matches('/').to_owned(), token })
     }
 
@@ -49,11 +49,8 @@ impl Remote {
     async fn quotas(&self, verb: QuotaVerb) -> Values {
         match verb {
             QuotaVerb::List => self.list(QUOTAS).await,
-            QuotaVerb::Set(set) => self.send(Method::PUT, QUOTAS, set.body()).await,
-            QuotaVerb::Remove { of } => {
-                let path = format!("{QUOTAS}?of={of}");
-                self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
-            }
+            QuotaVerb::Set(set) => self.put(QUOTAS, set.body()).await,
+            QuotaVerb::Remove { of } => self.delete(&format!("{QUOTAS}?of={of}"), Value::Null).await,
         }
     }
 
@@ -63,41 +60,35 @@ impl Remote {
             return self.list(&format!("{UNDELETE}?repo={repo}")).await;
         }
         let revision = revision.map(|oid| oid.to_string());
-        let body = json!({"repo": repo.to_string(), "revision": revision, "as": branch, "path": path});
-        self.send(Method::POST, UNDELETE, body).await
+        self.post(
+            UNDELETE,
+            json!({"repo": repo.to_string(), "revision": revision, "as": branch, "path": path}),
+        )
+        .await
     }
 
     async fn users(&self, verb: UserVerb) -> Values {
-        let path = |name: &str, rest: &str| format!("{USERS}/{}{rest}", segment(name));
+        let path = |name: &str| format!("{USERS}/{}", segment(name));
         match verb {
-            UserVerb::Create { name } => self.send(Method::POST, USERS, json!({"name": name})).await,
+            UserVerb::Create { name } => self.post(USERS, json!({"name": name})).await,
             UserVerb::List => self.list(USERS).await,
             UserVerb::Dedup { name, policy } => self.dedup(&name, policy).await,
-            UserVerb::Disable { name } => {
-                self.send(Method::PUT, &path(&name, ""), json!({"disabled": true})).await
-            }
-            UserVerb::Enable { name } => {
-                self.send(Method::PUT, &path(&name, ""), json!({"disabled": false})).await
-            }
-            UserVerb::Delete { name } => {
-                self.send(Method::DELETE, &path(&name, ""), Value::Null).await.map(|_| Vec::new())
-            }
+            UserVerb::Disable { name } => self.put(&path(&name), json!({"disabled": true})).await,
+            UserVerb::Enable { name } => self.put(&path(&name), json!({"disabled": false})).await,
+            UserVerb::Delete { name } => self.delete(&path(&name), Value::Null).await,
             UserVerb::Password { name, stdin, remove } => {
                 let body = json!({"password": read_password(&name, stdin, remove)?});
-                self.send(Method::PUT, &path(&name, "/password"), body).await.map(|_| Vec::new())
+                self.put(&format!("{}/password", path(&name)), body).await.map(|_| Vec::new())
             }
         }
     }
 
     async fn organisations(&self, verb: OrgVerb) -> Values {
         match verb {
-            OrgVerb::Create { name } => self.send(Method::POST, ORGS, json!({"name": name})).await,
+            OrgVerb::Create { name } => self.post(ORGS, json!({"name": name})).await,
             OrgVerb::List => self.list(ORGS).await,
             OrgVerb::Dedup { name, policy } => self.dedup(&name, policy).await,
-            OrgVerb::Delete { name } => {
-                let path = format!("{ORGS}/{}", segment(&name));
-                self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
-            }
+            OrgVerb::Delete { name } => self.delete(&format!("{ORGS}/{}", segment(&name)), Value::Null).await,
         }
     }
 
@@ -105,28 +96,27 @@ impl Remote {
     async fn dedup(&self, name: &str, policy: Option<DedupSetting>) -> Values {
         if let Some(DedupSetting(policy)) = policy {
             let policy = policy.map_or("default", DedupPolicy::name);
-            return self.send(Method::PUT, DEDUP, json!({"of": name, "dedup": policy})).await;
+            return self.put(DEDUP, json!({"of": name, "dedup": policy})).await;
         }
         let mut set = self.list(DEDUP).await?;
         set.retain(|value| value.get("of") == Some(&json!(name)));
         match set.is_empty() {
-            true => Err(CliError::message(format!("no dedup policy is set for {name}"))),
+            true => fail(format!("no dedup policy is set for {name}")),
             false => Ok(set),
         }
     }
 
     async fn members(&self, verb: MemberVerb) -> Values {
-        let path = |org: &str, rest: &str| format!("/api/admin/orgs/{org}/members{rest}");
+        let members = |org: &str| format!("{ORGS}/{org}/members");
         match verb {
             MemberVerb::Add { org, user, write } => {
                 let role = if write { "write" } else { "read" };
-                self.send(Method::PUT, &path(&org, &format!("/{user}")), json!({"role": role})).await
+                self.put(&format!("{}/{user}", members(&org)), json!({"role": role})).await
             }
-            MemberVerb::Remove { org, user } => self
-                .send(Method::DELETE, &path(&org, &format!("/{user}")), Value::Null)
-                .await
-                .map(|_| Vec::new()),
-            MemberVerb::List { org } => self.list(&path(&org, "")).await,
+            MemberVerb::Remove { org, user } => {
+                self.delete(&format!("{}/{user}", members(&org)), Value::Null).await
+            }
+            MemberVerb::List { org } => self.list(&members(&org)).await,
         }
     }
 
@@ -137,7 +127,7 @@ impl Remote {
         match verb {
             RepoVerb::Create { repo, private } => {
                 let body = json!({"name": repo.id(), "type": repo.kind.singular(), "private": private});
-                self.send(Method::POST, "/api/repos/create", body).await?;
+                self.post("/api/repos/create", body).await?;
                 Ok(value(&repo, &json!(private)))
             }
             RepoVerb::List => {
@@ -149,26 +139,26 @@ impl Remote {
             }
             RepoVerb::Delete { repo } => {
                 let body = json!({"name": repo.id(), "type": repo.kind.singular()});
-                self.send(Method::DELETE, "/api/repos/delete", body).await.map(|_| Vec::new())
+                self.delete("/api/repos/delete", body).await
             }
             RepoVerb::Rename { from, to } => {
                 if from.kind != to.kind {
-                    return Err(CliError::message("through a server a repository keeps its kind"));
+                    return fail("through a server a repository keeps its kind");
                 }
                 let body = json!({"fromRepo": from.id(), "toRepo": to.id(), "type": from.kind.singular()});
-                self.send(Method::POST, "/api/repos/move", body).await?;
+                self.post("/api/repos/move", body).await?;
                 let info = self.send(Method::GET, &api(&to, ""), Value::Null).await?;
                 Ok(value(&to, info.first().and_then(|info| info.get("private")).unwrap_or(&Value::Null)))
             }
             RepoVerb::Dedup { repo, policy: Some(DedupSetting(policy)) } => {
                 let policy = policy.map_or("default", DedupPolicy::name);
-                self.send(Method::PUT, &api(&repo, "/dedup"), json!({"dedup": policy})).await
+                self.put(&api(&repo, "/dedup"), json!({"dedup": policy})).await
             }
             RepoVerb::Dedup { repo, policy: None } => {
                 self.send(Method::GET, &api(&repo, "/dedup"), Value::Null).await
             }
             RepoVerb::Private { repo, public } => {
-                self.send(Method::PUT, &api(&repo, "/settings"), json!({"private": !public})).await?;
+                self.put(&api(&repo, "/settings"), json!({"private": !public})).await?;
                 Ok(value(&repo, &json!(!public)))
             }
         }
@@ -179,12 +169,9 @@ impl Remote {
             TrashVerb::List => self.list("/api/admin/trash").await,
             TrashVerb::Restore { id, to } => {
                 let body = json!({"repo": to.map(|name| name.to_string())});
-                self.send(Method::POST, &format!("/api/admin/trash/{id}"), body).await
+                self.post(&format!("/api/admin/trash/{id}"), body).await
             }
-            TrashVerb::Delete { id } => {
-                let path = format!("/api/admin/trash/{id}");
-                self.send(Method::DELETE, &path, Value::Null).await.map(|_| Vec::new())
-            }
+            TrashVerb::Delete { id } => self.delete(&format!("/api/admin/trash/{id}"), Value::Null).await,
         }
     }
 
@@ -193,21 +180,33 @@ impl Remote {
         let mut next = Some(format!("{}{path}", self.endpoint));
         let mut all = Vec::new();
         while let Some(url) = next {
-            let (values, link) = self.ask(Method::GET, &url, &Value::Null).await?;
+            let (values, link) = self.request(Method::GET, &url, &Value::Null).await?;
             all.extend(values);
-            // The server may be known by another name here than it calls itself.
+            // The server may be reachable under another name than its own public URL.
             next =
                 link.and_then(|link| Some(format!("{}{}", self.endpoint, link.get(link.find("/api/")?..)?)));
         }
         Ok(all)
     }
 
-    async fn send(&self, method: Method, path: &str, body: Value) -> Values {
-        Ok(self.ask(method, &format!("{}{path}", self.endpoint), &body).await?.0)
+    async fn post(&self, path: &str, body: Value) -> Values {
+        self.send(Method::POST, path, body).await
     }
 
-    /// One answer, as a list, and where the next page is.
-    async fn ask(
+    async fn put(&self, path: &str, body: Value) -> Values {
+        self.send(Method::PUT, path, body).await
+    }
+
+    async fn delete(&self, path: &str, body: Value) -> Values {
+        self.send(Method::DELETE, path, body).await.map(|_| Vec::new())
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Value) -> Values {
+        Ok(self.request(method, &format!("{}{path}", self.endpoint), &body).await?.0)
+    }
+
+    /// Sends one request; returns its results and the address of the next page.
+    async fn request(
         &self,
         method: Method,
         url: &str,
@@ -217,15 +216,15 @@ impl Remote {
         if !body.is_null() {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let answer = request.send().await.map_err(CliError::message)?;
+        let answer = request.send().await?;
         let status = answer.status();
         let link = answer.headers().get(header::LINK).and_then(|link| link.to_str().ok());
         let link = link.and_then(|link| Some(link.strip_prefix('<')?.split_once('>')?.0.to_owned()));
-        let text = answer.text().await.map_err(CliError::message)?;
+        let text = answer.text().await?;
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
         if !status.is_success() {
             let why = value.get("error").or_else(|| value.get("message")).and_then(Value::as_str);
-            return Err(CliError::Message(format!("{url}: {}", why.unwrap_or(status.as_str()))));
+            return fail(format!("{url}: {}", why.unwrap_or(status.as_str())));
         }
         Ok((if let Value::Array(values) = value { values } else { vec![value] }, link))
     }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _};
 use clap::Subcommand;
 
 use super::quota::{DedupSetting, dedup_setting};
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum UserVerb {
@@ -92,20 +92,20 @@ pub(super) fn read_password(name: &str, stdin: bool, remove: bool) -> Result<Opt
     }
     if stdin {
         let mut line = String::new();
-        io::stdin().lock().read_line(&mut line).map_err(CliError::message)?;
+        io::stdin().lock().read_line(&mut line)?;
         return Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()));
     }
     let terminal = console::Term::stderr();
     if !terminal.is_term() {
-        return Err(CliError::message("no terminal to read a password from: pass it by --stdin"));
+        return fail("no terminal to read a password from: pass it by --stdin");
     }
-    let ask = |prompt: &str| {
+    let prompt_for = |prompt: &str| {
         terminal.write_str(prompt)?;
         terminal.read_secure_line()
     };
-    let password = ask(&format!("New password of {name}: ")).map_err(CliError::message)?;
-    match ask("Once more: ").map_err(CliError::message)? == password {
+    let password = prompt_for(&format!("New password of {name}: "))?;
+    match prompt_for("Once more: ")? == password {
         true => Ok(Some(password)),
-        false => Err(CliError::message("the two passwords differ")),
+        false => fail("the two passwords differ"),
     }
 }

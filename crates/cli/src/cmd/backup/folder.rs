@@ -19,7 +19,7 @@ use server::ServeConfig;
 use store::Objects;
 use store::upkeep::{BackedUp, copy_snapshot, remove_database};
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
 /// Description of a backup, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -75,8 +75,8 @@ pub(crate) struct BackupFolder {
 impl BackupFolder {
     /// Opens the directory to back up to, and makes it if need be.
     pub(super) fn open(folder: &Path, config: &ServeConfig) -> Result<Self, CliError> {
-        let failed = |error| CliError::Io(folder.display().to_string(), error);
-        let refuse = |why: &str| Err(CliError::Message(format!("{}: {why}", folder.display())));
+        let failed = |error| CliError::io(&folder, error);
+        let refuse = |why: &str| fail(format!("{}: {why}", folder.display()));
         if is_in_store(folder, config).map_err(failed)? {
             return refuse("this is the store itself; name another directory for the backup");
         }
@@ -113,20 +113,17 @@ impl BackupFolder {
         let file = self.path(MANIFEST);
         let text = match fs::read(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|error| CliError::Io(file.display().to_string(), error))?,
+            read => read.map_err(|error| CliError::io(&file, error))?,
         };
         let manifest: Manifest = serde_json::from_slice(&text)
             .map_err(|error| CliError::Message(format!("{}: {error}", file.display())))?;
         match manifest.version {
             Manifest::VERSION => Ok(Some(manifest)),
-            version => {
-                let message = format!(
-                    "{}: a backup of version {version}; this program reads version {}",
-                    file.display(),
-                    Manifest::VERSION
-                );
-                Err(CliError::Message(message))
-            }
+            version => fail(format!(
+                "{}: a backup of version {version}; this program reads version {}",
+                file.display(),
+                Manifest::VERSION
+            )),
         }
     }
 
@@ -140,27 +137,24 @@ impl BackupFolder {
             Some(url) => server::house::open_objects(url).map_err(CliError::message),
             None => {
                 let folder = self.path("objects");
-                make_private(&folder).map_err(|error| CliError::Io(folder.display().to_string(), error))?;
+                make_private(&folder).map_err(|error| CliError::io(&folder, error))?;
                 Objects::local(&folder).map_err(CliError::message)
             }
         }
     }
 
-    /// The objects of the backup, which are there.
+    /// Existing objects of the backup.
     pub(crate) fn objects_to_read(&self, url: &Option<String>) -> Result<Objects, CliError> {
         match url {
             Some(url) => server::house::open_existing_objects(url).map_err(CliError::message),
             None if self.path("objects").is_dir() => {
                 Objects::local(&self.path("objects")).map_err(CliError::message)
             }
-            None => {
-                let message = format!("{}: the backup has no objects", self.folder.display());
-                Err(CliError::Message(message))
-            }
+            None => fail(format!("{}: the backup has no objects", self.folder.display())),
         }
     }
 
-    /// Notes that a backup is under way. Tells since when, if one was cut before.
+    /// Records the start of a backup; returns the start of an interrupted earlier one.
     pub(super) fn begin(&self, now_s: u64) -> Result<Option<u64>, CliError> {
         begin(&self.path(PARTIAL), now_s)
     }
@@ -177,7 +171,7 @@ impl BackupFolder {
 
     /// The backup is whole.
     pub(super) fn finish(&self, manifest: &Manifest) -> Result<(), CliError> {
-        let text = serde_json::to_string_pretty(manifest).map_err(CliError::message)? + "\n";
+        let text = serde_json::to_string_pretty(manifest)? + "\n";
         write_whole(&self.path(MANIFEST), text.as_bytes())?;
         end(&self.path(PARTIAL))
     }
@@ -187,7 +181,7 @@ impl BackupFolder {
     }
 }
 
-/// A copy of the snapshot of a backup, to verify the backup with: what is written to it is not written to the backup.
+/// A working copy of a backup's snapshot, so that verification does not change the backup.
 #[derive(Debug)]
 pub(crate) struct SnapshotCopy {
     folder: BackupFolder,
@@ -205,8 +199,8 @@ impl SnapshotCopy {
         }
         let (folder, manifest) = BackupFolder::open_whole(folder)?;
         let draft = folder.path(VERIFIED);
-        remove_database(&draft).map_err(CliError::message)?;
-        copy_snapshot(&folder.catalog(), &draft, &manifest.catalog_sha256).map_err(CliError::message)?;
+        remove_database(&draft)?;
+        copy_snapshot(&folder.catalog(), &draft, &manifest.catalog_sha256)?;
         Ok(Some(Self { catalog: sqlite_url(&draft)?, objects: manifest.objects, folder }))
     }
 }
@@ -218,9 +212,9 @@ impl Drop for SnapshotCopy {
     }
 }
 
-/// Notes since when something is under way; tells since when it was, if it was cut before.
+/// Records the start of an operation; returns the start of an interrupted earlier one.
 pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
-    let failed = |error| CliError::Io(file.display().to_string(), error);
+    let failed = |error| CliError::io(&file, error);
     match fs::read_to_string(file) {
         // Whatever it says, something was cut.
         Ok(text) => Ok(Some(text.trim().parse().unwrap_or(0))),
@@ -231,12 +225,10 @@ pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
     }
 }
 
-/// It is no longer under way.
+/// Removes the note of [`begin`].
 pub(crate) fn end(file: &Path) -> Result<(), CliError> {
     match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(CliError::Io(file.display().to_string(), error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CliError::io(&file, error)),
         _ => Ok(()),
     }
 }
@@ -246,11 +238,11 @@ pub(crate) fn copy_key(from: &Path, to: &Path) -> Result<(), CliError> {
     match fs::read(from) {
         Ok(key) => write_whole(to, &key),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(CliError::Io(from.display().to_string(), error)),
+        Err(error) => Err(CliError::io(from, error)),
     }
 }
 
-/// Makes a directory for its owner alone, unless it is there.
+/// Creates a directory for its owner alone, unless it exists.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -261,7 +253,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 
 /// The URL of a SQLite file.
 pub(super) fn sqlite_url(file: &Path) -> Result<String, CliError> {
-    let failed = |error| CliError::Io(file.display().to_string(), error);
+    let failed = |error| CliError::io(&file, error);
     store::upkeep::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(CliError::message)
 }
 
@@ -284,7 +276,7 @@ fn write_whole(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
             None => File::open(".")?.sync_all(),
         }
     };
-    write().map_err(|error| CliError::Io(file.display().to_string(), error))
+    write().map_err(|error| CliError::io(&file, error))
 }
 
 /// Whether a directory, there or not, is the data directory or in the objects.
@@ -317,13 +309,12 @@ fn lock_to_read(folder: &Path) -> Result<Option<File>, CliError> {
 
 fn lock(folder: &Path) -> Result<File, CliError> {
     let file = folder.join(LOCK);
-    let failed = |error| CliError::Io(file.display().to_string(), error);
+    let failed = |error| CliError::io(&file, error);
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&file).map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(fs::TryLockError::WouldBlock) => {
-            let message = format!("{}: another backup or restore is running here", folder.display());
-            Err(CliError::Message(message))
+            fail(format!("{}: another backup or restore is running here", folder.display()))
         }
         Err(fs::TryLockError::Error(error)) => Err(failed(error)),
     }

@@ -2,7 +2,7 @@
 
 mod list;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,22 +11,22 @@ use std::time::Instant;
 
 use clap::Args;
 use client::Progress;
-use client::pull::{Puller, Wanted};
+use client::pull::{FileRequest, Puller};
 use indicatif::BinaryBytes;
-use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest as _, Sha256 as Sha2};
 use shardpack::sink::{Destination, OutputFile};
 use xet::wire::routes::TokenScope;
 use xet::{FileHash, Sha256};
 
 use super::Target;
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, exit_code, fail, print_json};
 use crate::remote::{CacheArgs, PullArgs};
 use crate::transfer;
 
 /// Download files by XET hash
 ///
-/// A file grows as NAME.part and gets its name when its hash is right; until then what is there stays as it is. Started again after an
+/// A file grows as NAME.part and gets its name when its hash is right; until then an existing file is left unchanged. Started again after an
 /// interruption, a download goes on where it stopped. Chunks that an older version at the same place has are not fetched.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone cas get --store data HASH -o model.safetensors\n  \
@@ -49,7 +49,7 @@ pub(super) struct Get {
     #[arg(long, value_name = "A-B", value_parser = parse_range, conflicts_with = "from_json")]
     range: Vec<Range<u64>>,
 
-    /// Put the ranges where they belong in the file and leave holes elsewhere
+    /// Write the ranges at their offsets and leave holes elsewhere
     #[arg(long, requires = "range", conflicts_with = "from_json")]
     sparse: bool,
 
@@ -69,20 +69,6 @@ pub(super) struct Get {
     /// Print totals as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Totals {
-    files: u64,
-    failed: u64,
-    bytes: u64,
-    fetched_bytes: u64,
-    from_cache_bytes: u64,
-    reused_bytes: u64,
-    resumed_files: u64,
-    leftovers_removed: u64,
-    retries: u64,
-    seconds: f64,
 }
 
 /// Downloaded files, and the number of failures.
@@ -105,27 +91,25 @@ impl Get {
         };
         let work = transfer::in_time(self.pull.deadline, work);
         let outcome = transfer::run(&progress, transfer::fetched, work)?;
-        let totals = Totals {
-            files: outcome.files,
-            failed: outcome.failed,
-            bytes: outcome.bytes,
-            fetched_bytes: progress.wire_bytes.value(),
-            from_cache_bytes: progress.known_bytes.value(),
-            reused_bytes: progress.reused_bytes.value(),
-            resumed_files: progress.resumed_files.value(),
-            leftovers_removed: progress.leftovers.value(),
-            retries: progress.retries.value(),
-            seconds: started.elapsed().as_secs_f64(),
-        };
-        match self.json {
-            true => writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?,
-            false if !to_stdout => {
-                transfer::report_leftovers(&progress);
-                say(&totals);
-            }
-            false => {}
+        let (seconds, failed) = (started.elapsed().as_secs_f64(), outcome.failed);
+        let [fetched, cached, reused] =
+            [&progress.wire_bytes, &progress.known_bytes, &progress.reused_bytes].map(|count| count.value());
+        if self.json {
+            let totals = json!({
+                "files": outcome.files, "failed": failed, "bytes": outcome.bytes, "fetched_bytes": fetched,
+                "from_cache_bytes": cached, "reused_bytes": reused, "resumed_files": progress.resumed_files.value(),
+                "leftovers_removed": progress.leftovers.value(), "retries": progress.retries.value(),
+                "seconds": seconds,
+            });
+            print_json(&mut io::stdout(), &totals)?;
+        } else if !to_stdout {
+            transfer::report_leftovers(&progress);
+            let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+            let [bytes, fetched, cached, reused] = [outcome.bytes, fetched, cached, reused].map(BinaryBytes);
+            let sources = format!("{fetched} fetched, {cached} from the cache, {reused} here already");
+            complain(&format_args!("{} files{failed}, {bytes}: {sources}; {seconds:.1} s", outcome.files));
         }
-        Ok(ExitCode::from(u8::from(totals.failed > 0)))
+        Ok(exit_code(failed == 0))
     }
 
     async fn puller(&self) -> Result<Puller, CliError> {
@@ -141,20 +125,18 @@ impl Get {
     fn destination(&self) -> Result<Destination, CliError> {
         if self.from_json.is_some() {
             return match self.output == Path::new("-") {
-                true => Err(CliError::Message(ONE_FILE.into())),
+                true => fail(ONE_FILE),
                 false => Ok(Destination::File(self.output.clone())),
             };
         }
         let destination =
             Destination::resolve(&self.output).map_err(|error| CliError::io(&self.output, error))?;
         if destination == Destination::Stdout && (self.json || self.sparse) {
-            return Err(CliError::Message(ONE_FILE.into()));
+            return fail(ONE_FILE);
         }
         if self.sparse && !matches!(destination, Destination::File(_)) {
             let path = self.output.display();
-            return Err(CliError::Message(format!(
-                "{path}: --sparse needs a regular file; a stream has no holes"
-            )));
+            return fail(format!("{path}: --sparse needs a regular file; a stream has no holes"));
         }
         Ok(destination)
     }
@@ -166,7 +148,7 @@ impl Get {
         let Some(file) = self.hash else { return Ok(Outcome::default()) };
         let bytes = match (self.range.as_slice(), destination) {
             ([], Destination::File(target)) => {
-                let wanted = Wanted { file, target, sha256: self.sha256 };
+                let wanted = FileRequest { file, target, sha256: self.sha256 };
                 puller.file(&wanted).await?.bytes
             }
             (ranges, Destination::File(target)) if self.sparse => {
@@ -200,7 +182,7 @@ impl Get {
             let path = self.output.display();
             let message =
                 format!("{path}: the file has SHA-256 {found}, not {expected}; what was written is not it");
-            return Err(CliError::Message(message));
+            return fail(message);
         }
         out.finish(false).map_err(named)?;
         Ok(bytes)
@@ -247,19 +229,6 @@ impl io::Write for Digested {
 }
 
 const ONE_FILE: &str = "standard output takes the bytes of one file, and nothing else";
-
-fn say(totals: &Totals) {
-    let failed = if totals.failed > 0 { format!(", {} failed", totals.failed) } else { String::new() };
-    complain(&format_args!(
-        "{} files{failed}, {}: {} fetched, {} from the cache, {} here already; {:.1} s",
-        totals.files,
-        BinaryBytes(totals.bytes),
-        BinaryBytes(totals.fetched_bytes),
-        BinaryBytes(totals.from_cache_bytes),
-        BinaryBytes(totals.reused_bytes),
-        totals.seconds,
-    ));
-}
 
 /// Reads `A-B` or `A-`.
 pub(crate) fn parse_range(text: &str) -> Result<Range<u64>, String> {

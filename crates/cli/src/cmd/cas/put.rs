@@ -1,20 +1,20 @@
 //! `drystone cas put`: upload files and print their XET hashes.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use client::Progress;
-use client::push::{PushOptions, Pushed, push};
+use client::push::{Pushed, push};
 use indicatif::BinaryBytes;
-use serde::Serialize;
+use serde_json::json;
 use xet::wire::routes::TokenScope;
 
 use super::Target;
-use crate::output::{CliError, complain};
+use crate::output::{CliError, complain, exit_code, print_json_pretty, stdout, without_nulls};
+use crate::remote::PushArgs;
 use crate::transfer;
 
 /// Upload files and print their XET hashes
@@ -40,39 +40,8 @@ pub(super) struct Put {
     #[arg(long)]
     dry_run: bool,
 
-    /// Workers [default: one for each core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// Memory for what is on its way, in bytes [default: 128 MiB for each worker, at most a quarter of the machine's, and 1 GiB]
-    #[arg(long, value_name = "BYTES")]
-    memory: Option<u64>,
-
-    /// Seconds after which to give up altogether
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    deadline: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    path: std::borrow::Cow<'a, str>,
-    hash: xet::FileHash,
-    size: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sha256: Option<xet::Sha256>,
-}
-
-#[derive(Serialize)]
-struct Report<'a> {
-    files: Vec<Line<'a>>,
-    logical_bytes: u64,
-    new_bytes: u64,
-    deduplicated_bytes: u64,
-    sent_bytes: u64,
-    xorbs: u64,
-    shards: u64,
-    saved_percent: f64,
-    seconds: f64,
+    #[command(flatten)]
+    push: PushArgs,
 }
 
 impl Put {
@@ -96,60 +65,45 @@ impl Put {
         let pushed = transfer::run(
             &progress,
             transfer::sent,
-            transfer::in_time(self.deadline, self.push(paths, &progress)),
+            transfer::in_time(self.push.deadline, self.push(paths, &progress)),
         )?;
         for error in &pushed.unread {
             complain(error);
             failed = true;
         }
+        let saved_percent = transfer::saved_percent(pushed.logical_bytes, pushed.new_bytes);
         match self.json {
-            true => print_json(&pushed)?,
-            false => print_lines(&pushed)?,
+            true => print_json(&pushed, saved_percent)?,
+            false => print_lines(&pushed, saved_percent)?,
         }
-        Ok(ExitCode::from(u8::from(failed)))
+        Ok(exit_code(!failed))
     }
 
     async fn push(&self, paths: Vec<PathBuf>, progress: &Arc<Progress>) -> Result<Pushed, CliError> {
         let opened = self.target.open(TokenScope::Write).await?;
-        let mut options =
-            PushOptions { cache: opened.cache, dry_run: self.dry_run, ..PushOptions::default() };
-        options.threads = self.threads.unwrap_or(options.threads);
-        options.memory_bytes = self.memory.unwrap_or(options.memory_bytes);
+        let options = self.push.options(opened.cache, self.dry_run);
         Ok(push(opened.cas, paths, options, progress.clone()).await?)
     }
 }
 
-/// Of the bytes of the files, how much was there already.
-fn saved_percent(pushed: &Pushed) -> f64 {
-    transfer::saved_percent(pushed.logical_bytes, pushed.new_bytes)
-}
-
-fn print_json(pushed: &Pushed) -> Result<(), CliError> {
-    let line = |file: &'_ client::push::PushedFile| Line {
-        path: file.path.to_string_lossy().into_owned().into(),
-        hash: file.hash,
-        size: file.bytes,
-        sha256: file.sha256,
+fn print_json(pushed: &Pushed, saved_percent: f64) -> Result<(), CliError> {
+    let line = |file: &client::push::PushedFile| {
+        let (path, sha256) = (file.path.to_string_lossy(), file.sha256);
+        without_nulls(json!({"path": path, "hash": file.hash, "size": file.bytes, "sha256": sha256}))
     };
-    let report = Report {
-        files: pushed.files.iter().map(line).collect(),
-        logical_bytes: pushed.logical_bytes,
-        new_bytes: pushed.new_bytes,
-        deduplicated_bytes: pushed.deduplicated_bytes,
-        sent_bytes: pushed.sent_bytes,
-        xorbs: pushed.xorbs,
-        shards: pushed.shards,
-        saved_percent: saved_percent(pushed),
-        seconds: pushed.elapsed.as_secs_f64(),
-    };
-    let mut out = io::BufWriter::new(io::stdout());
-    serde_json::to_writer_pretty(&mut out, &report)?;
-    writeln!(out)?;
+    let report = json!({
+        "files": pushed.files.iter().map(line).collect::<Vec<_>>(), "logical_bytes": pushed.logical_bytes,
+        "new_bytes": pushed.new_bytes, "deduplicated_bytes": pushed.deduplicated_bytes,
+        "sent_bytes": pushed.sent_bytes, "xorbs": pushed.xorbs, "shards": pushed.shards,
+        "saved_percent": saved_percent, "seconds": pushed.elapsed.as_secs_f64(),
+    });
+    let mut out = stdout();
+    print_json_pretty(&mut out, &report)?;
     Ok(out.flush()?)
 }
 
-fn print_lines(pushed: &Pushed) -> Result<(), CliError> {
-    let mut out = io::BufWriter::new(io::stdout());
+fn print_lines(pushed: &Pushed, saved_percent: f64) -> Result<(), CliError> {
+    let mut out = stdout();
     for file in &pushed.files {
         write!(out, "{} {} ", file.hash, file.bytes)?;
         // A name need not be text.
@@ -157,18 +111,13 @@ fn print_lines(pushed: &Pushed) -> Result<(), CliError> {
         writeln!(out)?;
     }
     out.flush()?;
-    let seconds = pushed.elapsed.as_secs_f64();
-    let rate = pushed.logical_bytes as f64 / seconds.max(1e-9);
-    complain(&format_args!(
-        "{} files, {}: {} new, {} known, {} sent in {} xorbs, saved {} %; {seconds:.1} s, {}/s",
-        pushed.files.len(),
-        BinaryBytes(pushed.logical_bytes),
-        BinaryBytes(pushed.new_bytes),
-        BinaryBytes(pushed.deduplicated_bytes),
-        BinaryBytes(pushed.sent_bytes),
-        pushed.xorbs,
-        saved_percent(pushed),
-        BinaryBytes(rate as u64),
-    ));
+    let Pushed { files, logical_bytes, new_bytes, deduplicated_bytes, sent_bytes, xorbs, elapsed, .. } =
+        pushed;
+    let seconds = elapsed.as_secs_f64();
+    let rate = BinaryBytes((*logical_bytes as f64 / seconds.max(1e-9)) as u64);
+    let [all, new, known, sent] =
+        [*logical_bytes, *new_bytes, *deduplicated_bytes, *sent_bytes].map(BinaryBytes);
+    let moved = format!("{new} new, {known} known, {sent} sent in {xorbs} xorbs, saved {saved_percent} %");
+    complain(&format_args!("{} files, {all}: {moved}; {seconds:.1} s, {rate}/s", files.len()));
     Ok(())
 }

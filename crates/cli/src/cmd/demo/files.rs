@@ -7,6 +7,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
+use crate::cmd::noise::Noise;
 use crate::output::CliError;
 
 /// Writes `before/` and `after/` with a model each, and `pictures/`.
@@ -53,7 +54,7 @@ fn model(out: &mut dyn Write, model_mib: u64, trained: Option<u64>) -> io::Resul
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
     for layer in 0..LAYERS {
-        let mut noise = Noise(layer << 8 | u64::from(trained == Some(layer)));
+        let mut noise = Noise::new(layer << 8 | u64::from(trained == Some(layer)));
         for _ in 0..weights {
             // Between -0.05 and 0.05, as weights are: their exponents differ little, and so compress.
             let unit = (noise.next() >> 40) as f32 / (1 << 24) as f32;
@@ -65,7 +66,7 @@ fn model(out: &mut dyn Write, model_mib: u64, trained: Option<u64>) -> io::Resul
 
 /// A small PNG of a seeded colour running across it, and its label.
 fn picture(number: u64) -> (u64, Vec<u8>) {
-    let mut noise = Noise(0x00c0_10ff ^ number);
+    let mut noise = Noise::new(0x00c0_10ff ^ number);
     let [red, green, blue, ..] = noise.next().to_le_bytes();
     let mut pixels = Vec::new();
     for y in 0..SIDE {
@@ -97,18 +98,6 @@ fn section(png: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) {
     png.extend(name);
     png.extend(data);
     png.extend(crc.sum().to_be_bytes());
-}
-
-/// Splitmix64: numbers that look random and are the same every time.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
 }
 
 const LAYERS: u64 = 100;

@@ -1,29 +1,26 @@
 //! The demo's commands: each is printed as it could be typed, then run as it was printed.
 
-use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::process::{Child, Command};
 
-use crate::output::CliError;
+use crate::output::{CliError, fail};
 
-/// A folder in which commands run one after another, beside a server.
+/// A directory in which commands run one after another, beside a server.
 pub(super) struct Session {
     folder: PathBuf,
     programs: PathBuf,
     /// Environment variables of the commands.
     variables: Vec<(&'static str, String)>,
-    server: Option<Running>,
+    server: Option<Child>,
+    running: Option<Child>,
     commands: Vec<String>,
-    /// Says nothing: the caller wants JSON.
-    quiet: bool,
-}
-
-/// Output of a command.
-pub(super) struct Printed {
-    pub(super) stdout: Vec<u8>,
+    /// Prints nothing: the caller prints JSON.
     quiet: bool,
 }
 
@@ -32,11 +29,11 @@ impl Session {
         let own = std::env::current_exe().map_err(|error| CliError::Io("this program".to_owned(), error))?;
         let programs = own.parent().map(Path::to_owned).unwrap_or_default();
         let folder = folder.canonicalize().map_err(|error| CliError::io(folder, error))?;
-        // Neither the user's hub nor the user's cache has a part in this.
-        let cache = folder.join("cache").display().to_string();
-        let variables = vec![("DRYSTONE_CACHE_DIR", cache)];
-        let session = Self { folder, programs, variables, server: None, commands: Vec::new(), quiet };
-        session.tell(&format!("$ cd {}", session.folder.display()))?;
+        // Independent of the user's hub and cache.
+        let variables = vec![("DRYSTONE_CACHE_DIR", folder.join("cache").display().to_string())];
+        let session =
+            Self { folder, programs, variables, server: None, running: None, commands: Vec::new(), quiet };
+        session.print(&format!("$ cd {}", session.folder.display()))?;
         Ok(session)
     }
 
@@ -44,68 +41,81 @@ impl Session {
         &self.folder
     }
 
-    /// A sentence before a step.
+    /// Prints a sentence before a step.
     pub(super) fn say(&self, what: &str) -> Result<(), CliError> {
-        self.tell(&format!("\n# {what}"))
+        self.print(&format!("\n# {what}"))
     }
 
-    /// A line about what a command printed for programs.
-    pub(super) fn note(&self, what: &str) -> Result<(), CliError> {
-        self.tell(&format!("  {what}"))
+    /// Prints a line about the JSON output of a command.
+    pub(super) fn print_note(&self, what: &str) -> Result<(), CliError> {
+        self.print(&format!("  {what}"))
     }
 
-    /// Prints a command and runs it to its end.
-    pub(super) async fn run(&mut self, line: &str) -> Result<Printed, CliError> {
-        let mut running = self.start(line, "")?;
-        let (stdout, stderr) = (running.drain_stdout(), running.drain_stderr());
-        let status = running.ended().await?;
-        let (stdout, stderr) = (stdout.await, stderr.await);
-        let lost = |error| CliError::Message(format!("{line}: {error}"));
-        let (stdout, stderr) = (stdout.map_err(lost)?, stderr.map_err(lost)?);
+    /// Prints a command, runs it to its end, and returns its output.
+    pub(super) async fn run(&mut self, line: &str) -> Result<Vec<u8>, CliError> {
+        let mut child = self.start(line, "")?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let running = self.running.insert(child);
+        let (stdout, stderr) = tokio::join!(read_all(stdout), read_all(stderr));
+        let status = running.wait().await.map_err(|error| CliError::Io(line.to_owned(), error))?;
+        self.running = None;
         match status.success() {
-            true => Ok(Printed { stdout, quiet: self.quiet }),
-            false => {
-                let said = String::from_utf8_lossy(&stderr);
-                Err(CliError::Message(format!("{line}: {status}: {}", said.trim_end())))
-            }
+            true => Ok(stdout),
+            false => fail(format!("{line}: {status}: {}", String::from_utf8_lossy(&stderr).trim_end())),
         }
     }
 
-    /// Prints a command and leaves it running; sets what clients need. Tells where it listens.
+    /// [`Session::run`], with the output printed too.
+    pub(super) async fn run_and_show(&mut self, line: &str) -> Result<String, CliError> {
+        let stdout = self.run(line).await?;
+        if !self.quiet {
+            io::stdout().write_all(&stdout)?;
+        }
+        Ok(String::from_utf8_lossy(&stdout).into_owned())
+    }
+
+    /// [`Session::run`], with the output parsed.
+    pub(super) async fn run_for_json(&mut self, line: &str) -> Result<Value, CliError> {
+        Ok(serde_json::from_slice(&self.run(line).await?)?)
+    }
+
+    /// Prints a command and leaves it running; sets what clients need. Returns its URL.
     pub(super) async fn serve(&mut self, line: &str) -> Result<String, CliError> {
-        let mut running = self.start(line, " &")?;
-        drop(running.drain_stderr());
-        let stdout = running.0.stdout.take();
-        self.server = Some(running);
-        let listening = tokio::task::spawn_blocking(move || {
-            let lines = stdout.map(|pipe| BufReader::new(pipe).lines()).into_iter().flatten();
-            lines.map_while(Result::ok).find_map(|line| Some(line.strip_prefix("listening on ")?.to_owned()))
-        });
-        let Some(url) = listening.await.ok().flatten() else {
-            return Err(CliError::Message(format!("{line}: it ended before it listened")));
+        let mut child = self.start(line, " &")?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        self.server = Some(child);
+        let Some(stdout) = stdout else { return fail(format!("{line}: no output")) };
+        let mut lines = BufReader::new(stdout).lines();
+        let url = loop {
+            match lines.next_line().await {
+                Ok(Some(line)) if line.starts_with("listening on ") => {
+                    break line.replace("listening on ", "");
+                }
+                Ok(Some(_)) => {}
+                _ => return fail(format!("{line}: it ended before it listened")),
+            }
         };
+        // A full pipe would stop the server: both are read to their end.
+        tokio::spawn(read_all(stderr));
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let token_file = self.folder.join("hub/admin.token");
         let token = std::fs::read_to_string(&token_file).map_err(|error| CliError::io(&token_file, error))?;
-        self.note(&format!("listening on {url}"))?;
+        self.print_note(&format!("listening on {url}"))?;
         let line = format!("export DRYSTONE_ENDPOINT={url} DRYSTONE_TOKEN=$(cat hub/admin.token)");
-        self.tell(&format!("$ {line}"))?;
+        self.print(&format!("$ {line}"))?;
         self.commands.push(line);
         self.variables.push(("DRYSTONE_ENDPOINT", url.clone()));
         self.variables.push(("DRYSTONE_TOKEN", token.trim().to_owned()));
         Ok(url)
     }
 
-    /// Stops the server; the commands that ran.
-    pub(super) async fn end(mut self) -> Result<Vec<String>, CliError> {
-        if let Some(mut server) = self.server.take() {
-            server.stop();
-            server.ended().await?;
-        }
-        Ok(self.commands)
+    /// The commands that ran.
+    pub(super) fn commands(&self) -> &[String] {
+        &self.commands
     }
 
-    fn start(&mut self, line: &str, after: &str) -> Result<Running, CliError> {
-        self.tell(&format!("$ {line}{after}"))?;
+    fn start(&mut self, line: &str, after: &str) -> Result<Child, CliError> {
+        self.print(&format!("$ {line}{after}"))?;
         self.commands.push(format!("{line}{after}"));
         let mut words = line.split(' ');
         let program = self.programs.join(words.next().unwrap_or_default());
@@ -117,11 +127,11 @@ impl Session {
             }
         }
         command.args(words).current_dir(&self.folder).envs(self.variables.iter().cloned());
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        child.map(Running).map_err(|error| CliError::io(&program, error))
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().map_err(|error| CliError::io(&program, error))
     }
 
-    fn tell(&self, line: &str) -> Result<(), CliError> {
+    fn print(&self, line: &str) -> Result<(), CliError> {
         match self.quiet {
             true => Ok(()),
             false => Ok(writeln!(io::stdout(), "{line}")?),
@@ -129,62 +139,21 @@ impl Session {
     }
 }
 
-impl Printed {
-    /// As it is, on our own output too.
-    pub(super) fn shown(self) -> Result<String, CliError> {
-        if !self.quiet {
-            io::stdout().write_all(&self.stdout)?;
-        }
-        Ok(String::from_utf8_lossy(&self.stdout).into_owned())
-    }
-
-    pub(super) fn json(self) -> Result<Value, CliError> {
-        Ok(serde_json::from_slice(&self.stdout)?)
-    }
-}
-
-/// A program that does not outlive us.
-struct Running(Child);
-
-impl Running {
-    async fn ended(&mut self) -> Result<ExitStatus, CliError> {
-        loop {
-            let status = self.0.try_wait().map_err(|error| CliError::Io("a command".to_owned(), error))?;
-            if let Some(status) = status {
-                return Ok(status);
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    /// Everything it prints, read beside it: a full pipe would stop it.
-    fn drain_stdout(&mut self) -> tokio::task::JoinHandle<Vec<u8>> {
-        drain(self.0.stdout.take())
-    }
-
-    fn drain_stderr(&mut self) -> tokio::task::JoinHandle<Vec<u8>> {
-        drain(self.0.stderr.take())
-    }
-
-    fn stop(&mut self) {
-        // It may have ended by itself. What it stored is on the disk; nothing is lost by not asking it kindly.
-        let _ = self.0.kill();
-    }
-}
-
-impl Drop for Running {
+impl Drop for Session {
+    /// Kills what still runs and waits for its end: the directory is deleted next. What the server stored is on the disk.
     fn drop(&mut self) {
-        self.stop();
-        let _ = self.0.wait();
+        for child in [&mut self.running, &mut self.server].into_iter().flatten() {
+            while child.start_kill().is_ok() && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 }
 
-fn drain(pipe: Option<impl Read + Send + 'static>) -> tokio::task::JoinHandle<Vec<u8>> {
-    tokio::task::spawn_blocking(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            let _ = pipe.read_to_end(&mut bytes);
-        }
-        bytes
-    })
+async fn read_all(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        let _ = pipe.read_to_end(&mut bytes).await;
+    }
+    bytes
 }

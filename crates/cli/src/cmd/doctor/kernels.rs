@@ -7,6 +7,7 @@ use serde::Serialize;
 use xet::kernels::{self, Choice, Kernel};
 
 use super::Finding;
+use crate::cmd::noise::Noise;
 
 /// Throughput of the implementations of one kernel on this machine.
 #[derive(Debug, Serialize)]
@@ -16,15 +17,16 @@ pub(super) struct Speed {
     in_use: String,
     native: String,
     native_gb_per_s: f64,
-    /// None where a library chooses by itself, and has no twin.
+    /// None where a library has no portable implementation to compare.
     portable_gb_per_s: Option<f64>,
     /// Whether both gave the same result.
     agree: bool,
 }
 
-/// Measures each for about 50 ms, and its twin for as long.
+/// Measures each kernel and its portable twin for about 50 ms.
 pub(super) fn measure() -> Vec<Speed> {
-    let data = noise(DATA_BYTES);
+    let mut noise = Noise::new(1);
+    let data: Vec<_> = (0..DATA_BYTES / 8).flat_map(|_| noise.next().to_le_bytes()).collect();
     let mut speeds: Vec<_> = kernels::all().iter().map(|kernel| speed(kernel, &data)).collect();
     let (crc_gb_per_s, _) = rate(&data, |bytes| u64::from(shardpack::layout::crc(&[bytes])));
     let target = shardpack::layout::crc_target();
@@ -86,19 +88,6 @@ pub(super) fn finding(speed: &Speed) -> Finding {
         );
     }
     Finding::ok(name, found)
-}
-
-/// Bytes without a pattern: SplitMix64.
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 1_u64;
-    let mut word = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    };
-    (0..len / 8).flat_map(|_| word().to_le_bytes()).collect()
 }
 
 const MEASURED_FOR: Duration = Duration::from_millis(50);

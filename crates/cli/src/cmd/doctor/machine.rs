@@ -55,13 +55,13 @@ fn sync_finding(time: Duration) -> Finding {
 fn room(config: &ServeConfig, folder: &Path) -> Finding {
     let min = config.limits.disk_free_bytes_min;
     match free_bytes(folder) {
-        None => Finding::warn("free space", "the disk does not tell", "watch it by other means"),
+        None => Finding::warn("free space", "unknown", "watch it by other means"),
         Some(free) if config.objects.is_none() && free < min => {
             let found = format!("{}, less than disk_free_bytes_min ({})", human(free), human(min));
             Finding::fail(
                 "free space",
                 found,
-                "make room (drystone gc --dry-run tells what could go); uploads get 507",
+                "make room (drystone gc --dry-run lists what can be deleted); uploads get 507",
             )
         }
         Some(free) if config.objects.is_none() && free / 10 < min => Finding::warn(
@@ -113,7 +113,7 @@ async fn answers(config: &ServeConfig) -> Option<String> {
 pub(super) fn open_files(config: &ServeConfig) -> Finding {
     let wanted = config.limits.connections_max as usize + FILES_BESIDE_CONNECTIONS;
     match budget::open_files_max() {
-        None => Finding::ok("open files", "the system does not tell a limit"),
+        None => Finding::ok("open files", "no limit reported by the system"),
         Some(limit) if limit < wanted => {
             let found = format!("{limit}, and {} connections are allowed", config.limits.connections_max);
             let advice =
@@ -128,7 +128,7 @@ pub(super) fn open_files(config: &ServeConfig) -> Finding {
 pub(super) fn memory(config: &ServeConfig) -> Finding {
     let budget = config.limits.memory_bytes;
     let Some(machine) = budget::memory_of_machine() else {
-        return Finding::ok("memory", "the system does not tell a limit");
+        return Finding::ok("memory", "no limit reported by the system");
     };
     let found = format!("memory_bytes is {}, the machine or container has {}", human(budget), human(machine));
     match () {

@@ -7,8 +7,8 @@ use server::{House, Key, ServeConfig, Tls};
 use store::ids::RepoId;
 use store::{Catalog, Digest, ObjectKey, Objects};
 
-use super::super::store_args::now_s;
 use super::Finding;
+use crate::clock::now_s;
 
 /// Whether the catalog answers, how old its tables are, and how far its clock is from ours, in seconds.
 pub(super) async fn catalog_of(config: &ServeConfig) -> (Finding, Option<u64>) {
@@ -70,7 +70,7 @@ pub(super) async fn objects(config: &ServeConfig) -> (Vec<Finding>, Option<u64>)
     let Some(url) =
         config.objects.as_ref().map(server::Secret::expose).filter(|url| !url.starts_with("file:"))
     else {
-        // The disk was looked at already.
+        // The disk was checked already.
         return (Vec::new(), None);
     };
     let objects = match server::house::open_objects(url) {
@@ -119,7 +119,7 @@ async fn round_trip(objects: &Objects, key: &ObjectKey) -> store::Result<Finding
     })
 }
 
-/// Fetches a range as a client would: by a URL that the bucket checks. Tells how far the date of
+/// Fetches a range as a client would, by a URL that the bucket checks. Also returns how far the date of
 /// its answer is from ours.
 async fn signature(objects: &Objects, key: &ObjectKey) -> store::Result<(Option<Finding>, Option<u64>)> {
     let Some(urls) = objects.presign(key, &[PROBE_RANGE], Duration::from_secs(60)).await? else {
@@ -236,7 +236,7 @@ const SILENT: &str = "no answer within 20 s";
 const SKEW_WARN_S: u64 = 5;
 /// S3 refuses signatures that are further off.
 const SKEW_FAIL_S: u64 = 15 * 60;
-/// 2024: before there was a drystone.
+/// 2024: any earlier time is wrong.
 const LONG_AGO_S: u64 = 1_704_067_200;
 const SOON: Duration = Duration::from_secs(14 * 86_400);
 

@@ -52,7 +52,7 @@ impl Packing {
         if self.packer.is_full(chunk.len()) {
             self.seal()?;
         }
-        self.packer.add(hash, chunk).map_err(|error| CliError::Message(error.to_string()))
+        self.packer.add(hash, chunk).map_err(CliError::message)
     }
 
     fn seal(&mut self) -> Result<(), CliError> {

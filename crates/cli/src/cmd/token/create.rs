@@ -1,10 +1,9 @@
 //! `drystone token create`.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use serde_json::{Value, json};
 use server::auth::Origin;
 use server::auth::personal::{self, Wanted};
 use server::{CasTokens, Claims, House, RepoKind, Repository, Secret};
@@ -13,10 +12,11 @@ use store::hub::{Bound, NamespaceRow, NamespaceState, Rights, TokenRow, Tokens};
 use store::names::RepoName;
 use xet::wire::routes::TokenScope;
 
-use super::{Shown, StoreArgs, block_on, now_s};
-use crate::output::{CliError, complain};
+use super::{StoreArgs, run_as_operator, token_json};
+use crate::clock::now_s;
+use crate::output::{CliError, complain, fail, print_result};
 
-/// Print a new token, this once
+/// Print a new token
 ///
 /// The catalog keeps a hash of it, so it cannot be shown again. A token of a user allows at most what the user may do; every token is limited
 /// to the repository, namespace or server that it is made for. One for a repository can be given to XET clients as it is; with any other a client
@@ -44,7 +44,7 @@ pub(super) struct Create {
     #[arg(long, conflicts_with_all = ["repo", "namespace"])]
     everywhere: bool,
 
-    /// Name of the token [default: what it is for]
+    /// Label of the token [default: its repository, namespace or scope]
     #[arg(long, value_name = "TEXT", value_parser = parse_name)]
     label: Option<String>,
 
@@ -56,7 +56,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=100 * 365 * 86_400))]
     ttl: Option<u64>,
 
-    /// A CAS token instead, for XET clients. It ends with the token that it is made from, which is in the list of tokens
+    /// Print a CAS token for XET clients instead. It ends with the listed token it is issued for
     #[arg(long, requires = "repo", conflicts_with_all = ["namespace", "everywhere"])]
     cas: bool,
 
@@ -75,15 +75,6 @@ enum ScopeChoice {
     Admin,
 }
 
-/// A token as JSON, with what was made of it.
-#[derive(Serialize)]
-struct Made<'a> {
-    token: &'a str,
-    exp: Option<u64>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    row: Option<Shown<'a>>,
-}
-
 impl Create {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let has_place = self.repo.is_some() || self.namespace.is_some();
@@ -98,23 +89,20 @@ impl Create {
         // Before anything is stored.
         let signer = self.cas.then(|| self.signer()).transpose()?;
         let now_s = now_s();
-        let (token, row) = block_on(async {
+        let (token, row) = run_as_operator(async {
             let catalog = self.place.open_catalog().await?;
             let owner = self.owner(&catalog).await?;
             let (token, mut row) = self.make(owner, now_s)?;
-            self.spell(&Tokens::new(&catalog), &mut row).await.map_err(CliError::message)?;
-            match Tokens::new(&catalog).add(&row).await.map_err(CliError::message)? {
+            self.spell(&Tokens::new(&catalog), &mut row).await?;
+            match Tokens::new(&catalog).add(&row).await? {
                 // As it was stored: bound to the repository's id.
-                true => Ok((
-                    token,
-                    Tokens::new(&catalog).by_id(&row.id).await.map_err(CliError::message)?.unwrap_or(row),
-                )),
-                false => Err(CliError::Message("the new token's id is taken: try again".to_owned())),
+                true => Ok((token, Tokens::new(&catalog).by_id(&row.id).await?.unwrap_or(row))),
+                false => fail("the new token's id is taken: try again"),
             }
         })?;
         match (signer, &self.repo) {
             (Some(signer), Some(repo)) => self.sign(&signer, repo.clone(), &row),
-            _ => self.print(&token, row.expires_s, Some(Shown::new(&row, now_s))),
+            _ => self.print(&token, row.expires_s, token_json(&row)),
         }
     }
 
@@ -124,20 +112,19 @@ impl Create {
             let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
             return Ok(owner.map_or("admin", String::as_str).to_owned());
         };
-        let tokens = Tokens::new(catalog);
-        let subject = &tokens.canonical_namespace(subject).await.map_err(CliError::message)?;
-        let found = tokens.namespace(subject).await.map_err(CliError::message)?;
+        let subject = &Tokens::new(catalog).canonical_namespace(subject).await?;
+        let found = Tokens::new(catalog).namespace(subject).await?;
         match found {
-            Some(NamespaceRow { is_organisation: true, .. }) => Err(CliError::Message(format!(
+            Some(NamespaceRow { is_organisation: true, .. }) => fail(format!(
                 "{subject} is an organisation: name one of its members by --subject, or leave it out for a service token"
-            ))),
+            )),
             Some(row) if row.state == NamespaceState::Active => Ok(row.name),
-            Some(row) if row.state == NamespaceState::Disabled => Err(CliError::Message(format!(
+            Some(row) if row.state == NamespaceState::Disabled => fail(format!(
                 "{subject} is disabled, and so would be the token: enable them with `drystone admin user enable {subject}`"
-            ))),
-            _ => Err(CliError::Message(format!(
+            )),
+            _ => fail(format!(
                 "no user {subject}: add them with `drystone admin user create {subject}`, or leave out --subject"
-            ))),
+            )),
         }
     }
 
@@ -161,7 +148,7 @@ impl Create {
 
     fn make(&self, subject: String, now_s: u64) -> Result<(Secret<String>, TokenRow), CliError> {
         let bound = match (&self.repo, &self.namespace) {
-            (Some(repo), _) => Bound::Repo(repo.scope().map_err(CliError::message)?),
+            (Some(repo), _) => Bound::Repo(repo.scope()?),
             (None, Some(namespace)) => Bound::Namespace(namespace.clone()),
             (None, None) => Bound::Everywhere,
         };
@@ -205,23 +192,19 @@ impl Create {
         let claims = Claims::new(&row.subject, Origin::Token(row.id.clone()), scope, repo, now_s, ttl_s);
         let claims = Claims { repo_id: row.repo_id, ..claims };
         let issued = signer.issue(&claims);
-        self.print(&issued.token, Some(issued.expires_s), None)
+        self.print(&issued.token, Some(issued.expires_s), json!({}))
     }
 
+    /// Prints a token, with --json with the fields of `value` too.
     fn print(
         &self,
         token: &Secret<String>,
         exp: Option<u64>,
-        row: Option<Shown<'_>>,
+        mut value: Value,
     ) -> Result<ExitCode, CliError> {
-        let mut out = io::stdout().lock();
-        match self.json {
-            true => {
-                let made = Made { token: token.expose(), exp, row };
-                writeln!(out, "{}", serde_json::to_string(&made)?)?;
-            }
-            false => writeln!(out, "{}", token.expose())?,
-        }
+        value["token"] = json!(token.expose());
+        value["exp"] = json!(exp);
+        print_result(self.json, &value, [token.expose().clone()])?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,15 +1,15 @@
 //! `drystone token list`.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
 use store::hub::{Bound, TokenRow, Tokens};
 
-use super::{Shown, StoreArgs, block_on, now_s, repo_text, state_of};
-use crate::output::CliError;
+use super::{StoreArgs, repo_text, run_as_operator, state_of, token_json};
+use crate::clock::now_s;
+use crate::output::{CliError, print_result};
 
-/// List the tokens of a server, never what they are
+/// List the tokens of a server, without their secrets
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  drystone token list --data /srv/drystone\n  drystone token list --all --json"
@@ -18,7 +18,7 @@ pub(super) struct List {
     #[command(flatten)]
     place: StoreArgs,
 
-    /// Also those that have expired or were revoked
+    /// Include expired and revoked tokens
     #[arg(long)]
     all: bool,
 
@@ -30,22 +30,15 @@ pub(super) struct List {
 impl List {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let now_s = now_s();
-        let rows = block_on(async {
+        let rows = run_as_operator(async {
             Tokens::new(&*self.place.open_catalog().await?).all().await.map_err(CliError::message)
         })?;
         let rows: Vec<_> = rows.iter().filter(|row| self.all || row.is_live(now_s)).collect();
-        let mut out = io::stdout().lock();
-        if self.json {
-            let shown: Vec<_> = rows.iter().map(|row| Shown::new(row, now_s)).collect();
-            writeln!(out, "{}", serde_json::to_string(&shown)?)?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        let values: Vec<_> = rows.iter().map(|row| token_json(row)).collect();
         let mut lines =
             vec![["id", "scope", "where", "whose", "state", "last used", "label"].map(str::to_owned)];
         lines.extend(rows.iter().map(|row| line(row, now_s)));
-        for line in aligned(&lines) {
-            writeln!(out, "{line}")?;
-        }
+        print_result(self.json, &values, aligned(&lines))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -79,7 +72,7 @@ fn span(seconds: u64) -> String {
     }
 }
 
-/// Columns under each other; the last is as long as it is.
+/// Aligns columns; the last is not padded.
 fn aligned<const N: usize>(lines: &[[String; N]]) -> Vec<String> {
     let width =
         |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max();
@@ -96,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_their_largest_unit() {
+    fn times_are_printed_in_their_largest_unit() {
         for (seconds, text) in
             [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (172_800, "2 days")]
         {

@@ -1,4 +1,4 @@
-//! Files as they are: one request for each, gone on with where it broke off, and verified.
+//! Plain files, not in the content store: one request for each, resumed where it broke off, and verified.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -30,22 +30,22 @@ pub(super) async fn fetch(
         file.write_all(piece).map_err(named)
     };
     match read(hub, repo, revision, entry, 0..entry.bytes, write).await? {
-        Read::Fetched(bytes) => progress.wire_bytes.add(bytes),
-        Read::Kept(bytes) => progress.known_bytes.add(bytes),
+        ReadBytes::Fetched(bytes) => progress.wire_bytes.add(bytes),
+        ReadBytes::Cached(bytes) => progress.known_bytes.add(bytes),
     }
     Ok(())
 }
 
-/// So many bytes, and where they came from.
-pub(super) enum Read {
+/// Bytes read, by where they came from.
+pub(super) enum ReadBytes {
     Fetched(u64),
-    Kept(u64),
+    Cached(u64),
 }
 
-impl Read {
+impl ReadBytes {
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Self::Fetched(bytes) | Self::Kept(bytes) => *bytes,
+            Self::Fetched(bytes) | Self::Cached(bytes) => *bytes,
         }
     }
 }
@@ -71,22 +71,22 @@ pub(super) async fn read(
     entry: &Entry,
     range: Range<u64>,
     mut write: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<Read> {
+) -> Result<ReadBytes> {
     let is_whole = range == (0..entry.bytes);
     let blob = blob_name(entry).zip(hub.answers.as_ref().map(|answers| &answers.cache));
     if let Some((name, cache)) = &blob
-        && let Some(content) = kept(cache, name, entry)
+        && let Some(content) = find_blob(cache, name, entry)
     {
         let part = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
         let part = part.and_then(|(start, end)| content.get(start..end)).unwrap_or_default();
         write(part)?;
-        return Ok(Read::Kept(part.len() as u64));
+        return Ok(ReadBytes::Cached(part.len() as u64));
     }
     if hub.is_offline() && !range.is_empty() {
         let message = format!("{}: is not in the cache; pull it once without --offline", entry.path);
         return Err(Error::new(ErrorKind::NotFound, message));
     }
-    let mut keeping = blob.filter(|_| is_whole).and_then(|(name, cache)| cache.keep_blob(&name));
+    let mut writer = blob.filter(|_| is_whole).and_then(|(name, cache)| cache.store_blob(&name));
     let mut check = Expected::of(entry).check();
     let mut at = range.start;
     let retry = &hub.http.options.retry;
@@ -99,8 +99,8 @@ pub(super) async fn read(
                 let piece = piece?;
                 check.update(&piece);
                 write(&piece)?;
-                if let Some(keeping) = &mut keeping {
-                    keeping.write(&piece);
+                if let Some(writer) = &mut writer {
+                    writer.write(&piece);
                 }
                 at += piece.len() as u64;
             }
@@ -119,10 +119,10 @@ pub(super) async fn read(
             format!("{}: what the hub delivers has another digest than it says; pull it again", entry.path);
         return Err(Error::new(ErrorKind::Corrupt, message));
     }
-    if let Some(keeping) = keeping {
-        keeping.finish();
+    if let Some(writer) = writer {
+        writer.finish();
     }
-    Ok(Read::Fetched(at - range.start))
+    Ok(ReadBytes::Fetched(at - range.start))
 }
 
 /// What the cache calls a file: its digest. Others are not kept, nor are those that are not small.
@@ -137,7 +137,7 @@ fn blob_name(entry: &Entry) -> Option<String> {
 }
 
 /// A file of the cache, if it is there and right.
-fn kept(cache: &Cache, name: &str, entry: &Entry) -> Option<Vec<u8>> {
+fn find_blob(cache: &Cache, name: &str, entry: &Entry) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     cache.blob(name)?.take(entry.bytes + 1).read_to_end(&mut content).ok()?;
     let mut check = Expected::of(entry).check();

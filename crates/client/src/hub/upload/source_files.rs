@@ -1,4 +1,4 @@
-//! Files on this disk, and where each shall be in the repository.
+//! Source files: files on the local disk, and the path of each in the repository.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -95,7 +95,7 @@ pub(super) fn batch(locals: &mut SourceFiles, files_max: usize, bytes_max: u64) 
 fn found(path: PathBuf, to: String) -> Result<SourceFile> {
     let metadata = path.metadata().map_err(|error| Error::io(&path, error))?;
     if !metadata.is_file() {
-        return Err(Error::new(ErrorKind::Invalid, format!("{}: is no ordinary file", path.display())));
+        return Err(Error::new(ErrorKind::Invalid, format!("{}: not a regular file", path.display())));
     }
     Ok(SourceFile { bytes: metadata.len(), path, to })
 }
@@ -128,7 +128,7 @@ pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let bytes = first_bytes(path, bytes_max + 1)?;
     match bytes.len() as u64 > bytes_max {
         true => {
-            let message = format!("{}: has grown while it was looked at; push it again", path.display());
+            let message = format!("{}: has grown while it was read; push it again", path.display());
             Err(Error::new(ErrorKind::Invalid, message))
         }
         false => Ok(bytes),

@@ -1,4 +1,4 @@
-//! A hub in memory that fails when told to.
+//! A hub in memory with fault injection.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -23,9 +23,9 @@ use crate::progress::Progress;
 /// What happens to the next fetch.
 #[derive(Debug, Clone)]
 pub(super) enum Fault {
-    /// So many bytes come, then the connection breaks.
+    /// The connection breaks after this many bytes.
     Cut(usize),
-    /// So many bytes come, then nothing, for ever.
+    /// The connection stalls for ever after this many bytes.
     Stall(usize),
     /// The byte at this place is another one.
     Flip(usize),
@@ -57,7 +57,7 @@ pub(super) struct MemoryCas {
 }
 
 impl MemoryCas {
-    /// Stores a file, its new chunks in xorbs of at most so many.
+    /// Stores a file, its new chunks in xorbs of at most `chunks_max`.
     pub(super) fn add(&self, data: &[u8], chunks_max: usize) -> FileHash {
         let mut shelves = self.shelves.lock().unwrap();
         let (mut list, mut fresh, mut start) = (Vec::new(), Vec::new(), 0);

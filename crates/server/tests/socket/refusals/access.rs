@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use server::{Key, KeyRing};
-use testkit::http::Sent;
+use testkit::http::RequestBody;
 use xet::wire::routes::TokenScope;
 use xet::wire::{ReconstructionV2, parse_json};
 
@@ -117,7 +117,7 @@ fn tokens_that_open_nothing() {
 fn data_urls_that_were_altered() {
     let bench = Bench::new();
     let (url, range) = bench.data_url();
-    let good = bench.hub.http.send("GET", &url, &[("range", &range)], Sent::Nothing).unwrap();
+    let good = bench.hub.http.send("GET", &url, &[("range", &range)], RequestBody::Nothing).unwrap();
     assert_eq!(good.status, 206);
     let (_, query) = url.split_once('?').unwrap();
     let value = |name: &str| {
@@ -185,6 +185,6 @@ fn data_urls_that_were_altered() {
         .sign(&key, &spans, bench.hub.state.now_s() - 1)
         .unwrap();
     bench.run([case("expired", old, "url_expired").says("expired")]);
-    let head = bench.hub.http.send("HEAD", &url, &[("range", &range)], Sent::Nothing).unwrap();
+    let head = bench.hub.http.send("HEAD", &url, &[("range", &range)], RequestBody::Nothing).unwrap();
     assert_eq!((head.status, head.body.len()), (200, 0));
 }

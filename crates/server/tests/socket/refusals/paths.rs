@@ -1,6 +1,6 @@
 //! Paths, methods and ranges that mean nothing, and requests that are none.
 
-use testkit::http::Sent;
+use testkit::http::RequestBody;
 
 use super::{Bench, Body};
 
@@ -194,7 +194,7 @@ fn requests_that_are_none() {
     assert_eq!(answer.status, 400, "{}", answer.text());
     assert_eq!(bench.hub.stored(), before);
     assert_eq!(
-        bench.hub.http.send("GET", "/health", &[], Sent::Nothing).unwrap().status,
+        bench.hub.http.send("GET", "/health", &[], RequestBody::Nothing).unwrap().status,
         200,
         "it still answers"
     );

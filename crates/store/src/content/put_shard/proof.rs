@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use futures::future::try_join_all;
 use xet::merkle::MerkleBuilder;
-use xet::shard::record::RECORD_LEN;
+use xet::shard::row::ROW_LEN;
 use xet::shard::{FileEntry, Shard, Term};
 use xet::xorb::XorbInfo;
 use xet::{ChunkHash, FileHash, FormatError, RangeHash, XorbHash};
@@ -98,7 +98,7 @@ impl Prover {
             named,
             now_s,
             file: 0,
-            at: RECORD_LEN as u64,
+            at: ROW_LEN as u64,
             term: 0,
             merkle: MerkleBuilder::default(),
             layout: LayoutBuilder::default(),
@@ -156,7 +156,7 @@ impl Prover {
     }
 
     fn take(&mut self, file: &FileEntry, term: &Term, infos: &Infos) -> Result<()> {
-        let record = RECORD_LEN as u64;
+        let record = ROW_LEN as u64;
         let at = self.at + record * (1 + self.term as u64);
         // First what the shard alone decides.
         let hash_at = at + record * file.terms.len() as u64;
@@ -219,7 +219,7 @@ impl Prover {
         if self.seen_files.insert(file.hash) {
             self.proven.files.push(FileRow { hash: file.hash, layout, created_s: self.now_s });
         }
-        self.at += file.records() * RECORD_LEN as u64;
+        self.at += file.rows() * ROW_LEN as u64;
         self.file += 1;
         self.term = 0;
         Ok(())

@@ -1,4 +1,4 @@
-//! The plain loop: what every kernel must agree with, and what finishes a block where lanes end.
+//! Portable kernel: the plain loop that every kernel must agree with; it also finishes a block where lanes end.
 
 use super::{is_candidate, step};
 use crate::constants::GEAR_WINDOW;

@@ -183,7 +183,7 @@ fn words(pairs: [__m512i; 4]) -> [__m512i; 4] {
     ]
 }
 
-/// Records a candidate of step `i`, unless its lane was still warming up.
+/// Notes a candidate of step `i`, unless its lane was still warming up.
 #[cold]
 #[inline(never)]
 fn note(found: &mut Vec<usize>, i: usize, place: usize) {

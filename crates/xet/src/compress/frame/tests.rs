@@ -67,7 +67,7 @@ fn build(raw: &[u8], shape: Shape) -> Vec<u8> {
     frame
 }
 
-/// Mends the header checksum after a change to the two fixed fields.
+/// Recomputes the header checksum after a change to the two fixed fields.
 fn with_header(mut frame: Vec<u8>, flags: u8, maximum: u8) -> Vec<u8> {
     frame[4] = flags;
     frame[5] = maximum;
@@ -172,7 +172,7 @@ fn headers_that_no_frame_has_are_refused_by_name() {
         (0xa0, 0x40, 4, "version should be 1, found 2"),
         (0xe0, 0x40, 4, "version should be 1, found 3"),
         (0x62, 0x40, 4, "the reserved flag is set"),
-        (0x61, 0x40, 4, "a dictionary is asked for; chunks have none"),
+        (0x61, 0x40, 4, "the frame needs a dictionary; chunks have none"),
         (0x60, 0x30, 5, "block maximum should be 0x40 to 0x70, found 0x30"),
         (0x60, 0x00, 5, "block maximum should be 0x40 to 0x70, found 0x00"),
         (0x60, 0xc0, 5, "block maximum should be 0x40 to 0x70, found 0xc0"),

@@ -1,4 +1,4 @@
-//! What the four byte groups of a chunk look like.
+//! Statistics of the four byte groups of a chunk.
 
 /// Tables for counting, reused from chunk to chunk.
 pub(super) struct Counts {

@@ -1,10 +1,10 @@
-//! Tells noise from everything else: is every part of a chunk as random as the next?
+//! Noise detection: is every part of a chunk as random as the next?
 
 /// Whether no sample of `chunk`, which is at least [`BYTES_MIN`] long, differs from noise.
 ///
 /// A window of noise has one byte in 256 that equals its neighbour at a given distance; windows of text, numbers, holes
 /// and tables have many. An island is seen where a single window has too many, a slight skew in the sum of all.
-pub(super) fn looks_random(chunk: &[u8]) -> bool {
+pub(super) fn is_random(chunk: &[u8]) -> bool {
     let step = chunk.len().saturating_sub(WINDOW_BYTES) / (WINDOWS - 1);
     let mut all = 0;
     for number in 0..WINDOWS {

@@ -1,9 +1,9 @@
-//! Looks for bytes that come again anywhere in a chunk, near or far.
+//! Search for repeated bytes anywhere in a chunk, near or far.
 //!
 //! The chunk is seen as strides of one length. The words of a few strides go into a table, but not the first of each;
 //! then the first word of every stride is looked up. Wherever a copy of a noted stride stands, some stride begins in
 //! it, and at one of the noted words unless it stands whole strides away. What comes again and again, as a tag in
-//! records, is met somewhere.
+//! rows, is met somewhere.
 //!
 //! A copy of 4 KiB in 64 KiB of noise was found 420 times in 500, and 448 times by LZ4; with half the windows 320
 //! times, for 0.4 us less.
@@ -69,5 +69,5 @@ fn place(word: u64) -> (usize, u16) {
 const SLOTS: usize = 4096;
 /// Strides whose words are noted.
 const NOTED: usize = 16;
-/// Odd, to keep no step with records and pages.
+/// Odd, to keep no step with rows and pages.
 const STRIDE_BYTES: usize = 129;

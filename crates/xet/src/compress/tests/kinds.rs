@@ -159,8 +159,8 @@ fn almost_random(seed: u64, random: &[u8], words: impl Fn(u64) -> String) -> Vec
         data[start..start + island.len()].copy_from_slice(island);
         data
     };
-    let mut records = random.to_vec();
-    records.chunks_exact_mut(128).for_each(|record| record[40..60].copy_from_slice(&random[..20]));
+    let mut rows = random.to_vec();
+    rows.chunks_exact_mut(128).for_each(|row| row[40..60].copy_from_slice(&random[..20]));
     let mut archives = random.to_vec();
     let head = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03sample.json\0";
     archives.chunks_mut(3000).filter_map(<[u8]>::first_chunk_mut).for_each(|at| *at = *head);
@@ -179,7 +179,7 @@ fn almost_random(seed: u64, random: &[u8], words: impl Fn(u64) -> String) -> Vec
         ("random with a copy", with(len - len / 4 - 1, &random[..len / 4])),
         ("random, far copies", with(len - far, &random[..far])),
         ("random twice, edited", twice),
-        ("random tagged records", records),
+        ("random tagged rows", rows),
         ("small archives", archives),
         ("picture", picture),
         ("encrypted", noise(seed ^ 4, len)),

@@ -201,21 +201,21 @@ fn any_plan() -> impl Strategy<Value = Plan> {
 }
 
 proptest! {
-    /// Both versions say the same, and what was said is what was planned.
+    /// Both versions say the same, and what was parsed is what was planned.
     #[test]
     fn plans_survive_the_wire(plan in any_plan(), ranges_max in 0..4_usize) {
         let url = |xorb: &XorbHash, group: &[FetchRange]| format!("/{xorb}?{}", group.len());
         let v1: ReconstructionV1 = parse_json(&encode_json(&ReconstructionV1::from_plan(&plan, url))).unwrap();
         let v2: ReconstructionV2 =
             parse_json(&encode_json(&ReconstructionV2::from_plan(&plan, ranges_max, url))).unwrap();
-        for said in [Reconstruction::try_from(v1).unwrap(), Reconstruction::try_from(v2).unwrap()] {
-            prop_assert_eq!(said.offset_into_first_range, plan.offset_into_first_range);
-            prop_assert_eq!(&said.terms, &plan.terms);
+        for parsed in [Reconstruction::try_from(v1).unwrap(), Reconstruction::try_from(v2).unwrap()] {
+            prop_assert_eq!(parsed.offset_into_first_range, plan.offset_into_first_range);
+            prop_assert_eq!(&parsed.terms, &plan.terms);
             for fetch in &plan.fetches {
-                let ranges: Vec<_> = said.fetches[&fetch.xorb].ranges.iter().map(|at| at.range.clone()).collect();
+                let ranges: Vec<_> = parsed.fetches[&fetch.xorb].ranges.iter().map(|at| at.range.clone()).collect();
                 prop_assert_eq!(&ranges, &fetch.ranges);
             }
-            prop_assert_eq!(said.fetches.len(), plan.fetches.len());
+            prop_assert_eq!(parsed.fetches.len(), plan.fetches.len());
         }
     }
 }

@@ -75,7 +75,7 @@ fn errors_name_the_offset_in_the_stream() {
 }
 
 #[test]
-fn an_overlong_line_is_refused_before_it_is_kept() {
+fn an_overlong_line_is_refused_before_it_is_buffered() {
     let mut line = vec![b' '; limits::FRAME_BYTES_MAX];
     assert_eq!(read_all(&line, 1 << 16).unwrap(), (vec![], false));
     line.push(b' ');

@@ -31,7 +31,7 @@ fn an_empty_xorb_is_refused_with_and_without_a_footer() {
 }
 
 #[test]
-fn another_xorb_than_the_one_asked_for_is_refused() {
+fn another_xorb_than_the_requested_one_is_refused() {
     for form in FORMS {
         let sealed = small(form);
         let expected = XorbHash::new([9; 32]);
@@ -60,7 +60,7 @@ fn the_first_letters_of_a_footer_are_a_footer_cut_short() {
     );
 }
 
-/// It was one byte late when the pieces ended with the header, and said that the record was cut short.
+/// It was one byte late when the pieces ended with the header, and said that the stored chunk was cut short.
 #[test]
 fn a_bad_header_is_refused_when_its_last_byte_arrives() {
     for step in [1, 3, 8] {
@@ -156,7 +156,7 @@ fn every_lie_of_a_footer_is_refused() {
         for &at in fields {
             for (what, lie) in damage::lies_u32(&sealed.bytes, start + at) {
                 assert!(scan(&lie).is_err(), "{form:?}: {what}");
-                // Where a chunk within the xorb ends only the records can tell.
+                // Where a chunk within the xorb ends only the stored chunks can tell.
                 let by_footer = Footer::parse(&lie, 0).is_err();
                 assert!(by_footer || inner_ends.contains(&at), "{form:?}: {what}");
             }
@@ -203,7 +203,7 @@ fn wrong_bytes_for_a_range_are_refused_and_nothing_is_left_behind() {
     #[allow(clippy::reversed_empty_ranges, reason = "that is the point")]
     let backwards = 2..1;
     assert!(matches!(read(backwards, bytes, start), FormatError::Range { found: 2, .. }));
-    // The records of another chunk.
+    // The stored chunks of another chunk.
     assert!(matches!(read(1..2, &sealed.bytes, start), FormatError::Number { .. }));
     for (what, flipped) in damage::flips_in(bytes, 0..8) {
         let error = read(1..2, &flipped, start);

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
-use client::pull::Wanted;
+use client::pull::FileRequest;
 use serde::Deserialize;
 use xet::{FileHash, Sha256};
 
 use crate::files::read_at_most;
 use crate::output::CliError;
 
-/// One file of a list. What else it says is ignored, so that the output of `cas put --json` will do.
+/// One file of a list. Other fields are ignored, so that the output of `cas put --json` can be used.
 #[derive(Debug, Deserialize)]
 struct Line {
     hash: FileHash,
@@ -19,26 +19,26 @@ struct Line {
 }
 
 /// Reads a list; its paths are below `folder`.
-pub(super) fn read(path: &Path, folder: &Path) -> Result<Vec<Wanted>, CliError> {
+pub(super) fn read(path: &Path, folder: &Path) -> Result<Vec<FileRequest>, CliError> {
     let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
     let bytes = read_at_most(path, LIST_BYTES_MAX, "a list of files")?;
     parse(&bytes, folder).map_err(|reason| CliError::Message(format!("{}: {reason}", path.display())))
 }
 
-fn parse(bytes: &[u8], folder: &Path) -> Result<Vec<Wanted>, String> {
+fn parse(bytes: &[u8], folder: &Path) -> Result<Vec<FileRequest>, String> {
     let lines: Vec<Line> = serde_json::from_slice(bytes)
         .map_err(|error| format!("expected an array of objects with hash and path: {error}"))?;
     let mut seen = HashSet::new();
-    let mut wanted = Vec::with_capacity(lines.len());
+    let mut requests = Vec::with_capacity(lines.len());
     for line in lines {
         let path = inside(&line.path)?;
         let target = folder.join(&path);
         if !seen.insert(path) {
             return Err(format!("{:?} is listed twice", line.path));
         }
-        wanted.push(Wanted { file: line.hash, target, sha256: line.sha256 });
+        requests.push(FileRequest { file: line.hash, target, sha256: line.sha256 });
     }
-    Ok(wanted)
+    Ok(requests)
 }
 
 /// A path that stays in the folder it is joined to.
@@ -69,7 +69,7 @@ mod tests {
     fn no_path_leaves_the_folder() {
         let list = |path: &str| {
             let json = serde_json::json!([{ "hash": "0".repeat(64), "path": path }]);
-            parse(json.to_string().as_bytes(), Path::new("out")).map(|wanted| wanted[0].target.clone())
+            parse(json.to_string().as_bytes(), Path::new("out")).map(|requests| requests[0].target.clone())
         };
         assert_eq!(list("a/b.txt").unwrap(), Path::new("out/a/b.txt"));
         assert_eq!(list("a//b").unwrap(), Path::new("out/a/b"));

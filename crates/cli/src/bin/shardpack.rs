@@ -1,0 +1,7 @@
+//! `shardpack`: packs on the command line.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    drystone_cli::shardpack()
+}
