@@ -13,7 +13,6 @@ use crate::db::sql::Sql;
 use crate::db::{Catalog, Tx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::XorbKey;
-use crate::upkeep::verify::repair::PAGE;
 
 /// Moves all files of a xorb in one transaction, if they are all its files and none has changed; returns whether it
 /// did.
@@ -235,3 +234,6 @@ fn relaid(layout: &Layout, damaged: &XorbRow, row: &XorbRow, info: &XorbInfo) ->
     }
     Ok(builder.finish())
 }
+
+/// Files that are read at once.
+const PAGE: u64 = 500;

@@ -17,7 +17,6 @@ use crate::hub::git_objects::insert_objects;
 use crate::hub::people::is_spelled;
 use crate::hub::refs::{self, insert_ref};
 use crate::hub::rows::{GitRow, REPO_COLUMNS, RefRow, RepoQuery, RepoRow};
-use crate::hub::snapshot::collect;
 use crate::ids::{ObjectKind, Oid, RepoId};
 use crate::names::RepoName;
 use crate::objects::key::ObjectKey;
@@ -140,23 +139,6 @@ impl Hub {
             }
             false => Err(Error::new(ErrorKind::Conflict, format!("{} is there already", to.name))),
         }
-    }
-
-    /// Deletes a repository for good, be it in the trash or not. Its large files stay where other repositories refer to
-    /// them; sweep finds the others.
-    pub async fn delete_repo(&self, repo: &RepoRow) -> Result<()> {
-        let noted = collect::note_repo(&self.db, repo.id).await?;
-        // Row first: an object that is left over harms nobody.
-        let bundles = delete_repo(&self.db, repo).await?;
-        let bundles = bundles.into_iter().map(|commit| ObjectKey::Bundle { repo: repo.id, commit });
-        self.objects.delete_all(bundles.collect()).await?;
-        if let Some((version, _)) = noted {
-            self.objects
-                .delete(&ObjectKey::Repo { repo: repo.id, version: version.saturating_sub(1) })
-                .await?;
-        }
-        self.content.forget_recipes();
-        Ok(())
     }
 }
 

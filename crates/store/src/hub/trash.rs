@@ -5,9 +5,11 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::rows::RepoRow;
+use crate::hub::snapshot::collect;
 use crate::hub::{Hub, repos};
 use crate::ids::RepoId;
 use crate::names::RepoName;
+use crate::objects::key::ObjectKey;
 
 impl Hub {
     /// Repositories in the trash, in the order in which they are reclaimed.
@@ -50,5 +52,22 @@ impl Hub {
             self.delete_repo(row).await?;
         }
         Ok(due)
+    }
+
+    /// Deletes a repository for good, be it in the trash or not. Its large files stay where other repositories refer to
+    /// them; sweep finds the others.
+    pub async fn delete_repo(&self, repo: &RepoRow) -> Result<()> {
+        let noted = collect::note_repo(&self.db, repo.id).await?;
+        // Row first: an object that is left over harms nobody.
+        let bundles = repos::delete_repo(&self.db, repo).await?;
+        let bundles = bundles.into_iter().map(|commit| ObjectKey::Bundle { repo: repo.id, commit });
+        self.objects.delete_all(bundles.collect()).await?;
+        if let Some((version, _)) = noted {
+            self.objects
+                .delete(&ObjectKey::Repo { repo: repo.id, version: version.saturating_sub(1) })
+                .await?;
+        }
+        self.content.forget_recipes();
+        Ok(())
     }
 }

@@ -10,7 +10,6 @@ use crate::db::batch::{BATCH_ROWS, unique};
 use crate::db::row::{FromRow, Row};
 use crate::db::sql::Sql;
 use crate::error::Result;
-use crate::hub::pointer;
 
 /// Digests registered in `scope` that nobody has compared with the bytes of their files, or that disagree with them.
 pub(crate) async fn digest_claims(
@@ -128,8 +127,11 @@ impl DigestClaim {
     /// The audit event of the removal of these, all of one repository.
     pub(crate) fn refusal(removed: &[&Self]) -> Option<Deed> {
         let (first, more) = removed.split_first()?;
-        let mut detail =
-            format!("file {} has another SHA-256 than {}", first.file, pointer::hex(&first.sha256));
+        let mut detail = format!(
+            "file {} has another SHA-256 than {}",
+            first.file,
+            xet::hash::hex(first.sha256.as_bytes())
+        );
         if !more.is_empty() {
             detail += &format!(", and {} more", more.len());
         }

@@ -48,8 +48,6 @@ impl Verify<'_> {
     }
 }
 
-pub(crate) const PAGE: u64 = 500;
-
 /// Percent of all xorbs that one run marks at most, and how many are never too many.
 const SHARE_MAX: u64 = 20;
 
