@@ -149,7 +149,7 @@ def keep_shard(name):
 
 
 def merkle(manifest):
-    """A salt; then for each leaf the byte that decides groups, the length, and how often it comes again."""
+    """A salt; then for each leaf the byte that decides groups, the length, and how often it is repeated."""
     seeds = {"none": bytes(32)}
     for entry in manifest["merkle"]:
         if len(entry["leaves"]) not in (1, 2, 3, 9, 10, 64):

@@ -42,7 +42,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// A long buffer from a short input: runs of bytes, of noise, of triggers, and repetitions of what is there.
+/// A long buffer from a short input: runs of bytes, of noise, of triggers, and repetitions of earlier bytes.
 fn expand(mut u: Unstructured<'_>) -> Vec<u8> {
     let mut data = Vec::new();
     while !u.is_empty() && data.len() < DATA_BYTES_MAX {

@@ -18,7 +18,7 @@ mod parquet {
 
     const ROWS: usize = 20;
 
-    pub(super) fn look(file: &[u8]) -> Option<()> {
+    pub(super) fn preview(file: &[u8]) -> Option<()> {
         let (head, _magic) = file.split_last_chunk::<4>()?;
         let (head, len) = head.split_last_chunk::<4>()?;
         let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
@@ -49,5 +49,5 @@ mod parquet {
 }
 
 fuzz_target!(|file: &[u8]| {
-    parquet::look(file);
+    parquet::preview(file);
 });

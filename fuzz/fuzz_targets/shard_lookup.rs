@@ -1,26 +1,25 @@
-//! Looks things up in anything that opens as a stored shard.
+//! Lookups in anything that opens as a stored shard.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use xet::shard::{Shard, ShardView};
-use xet::{ChunkHash, FileHash, Hash, XorbHash};
+use xet::{ChunkHash, Hash, XorbHash};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(view) = ShardView::new(bytes) else {
         assert!(Shard::parse_stored(bytes).is_err());
         return;
     };
-    // Whatever stands at the start of a record is worth asking for.
+    // Any 32 bytes at the start of a row may be a hash.
     let hashes: Vec<Hash> = bytes
         .as_chunks::<48>()
         .0
         .iter()
-        .filter_map(|record| record.first_chunk().copied())
+        .filter_map(|row| row.first_chunk().copied())
         .map(Hash::new)
         .collect();
     for hash in hashes.iter().take(64) {
-        let _ = view.file(&FileHash(*hash));
-        let _ = view.xorb(&XorbHash(*hash));
+        let _ = view.chunk_count(&XorbHash(*hash));
     }
     let chunks: Vec<ChunkHash> = hashes.into_iter().map(ChunkHash).collect();
     for start in 0..chunks.len().min(16) {
@@ -31,13 +30,9 @@ fuzz_target!(|bytes: &[u8]| {
 
     // What passed every check is found.
     if let Ok(shard) = Shard::parse_stored(bytes) {
-        for file in shard.files.iter().take(64) {
-            let found = view.file(&file.hash).expect("the tables were checked").expect("it is there");
-            assert_eq!(found.hash, file.hash);
-        }
         for xorb in shard.xorbs.iter().take(64) {
-            let found = view.xorb(&xorb.hash).expect("the tables were checked").expect("it is there");
-            assert_eq!(found.hash, xorb.hash);
+            let count = view.chunk_count(&xorb.hash).expect("the tables were checked").expect("it is there");
+            assert_eq!(count as usize, xorb.chunks.len());
         }
     }
 });

@@ -77,7 +77,7 @@ impl Pack {
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     source: Bytes,
-    /// Where the record begins in its pack.
+    /// Offset of the record in its pack.
     pub(crate) offset: u64,
     /// Its number in its pack.
     pub(crate) ordinal: u64,

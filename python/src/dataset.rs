@@ -43,7 +43,7 @@ impl Dataset {
     }
 
     fn read(&self, py: Python<'_>, ordinal: u64) -> PyResult<Record> {
-        let read = match self.packs.place(ordinal) {
+        let read = match self.packs.locate(ordinal) {
             // In a map there is nothing to wait for.
             Some((pack, within)) if pack.is_mapped() => pack.read(within),
             _ => py.detach(|| self.packs.read(ordinal)),
@@ -161,7 +161,7 @@ impl Dataset {
         py.detach(|| self.packs.set.read_key_of(ordinal)).map_err(|error| raise(&error))
     }
 
-    /// Where every record begins, as a memoryview of 64-bit numbers: `index[123]` is the offset of record 123. Of several
+    /// Offsets of all records, as a memoryview of 64-bit numbers: `index[123]` is the offset of record 123. Of several
     /// packs the offsets count on as if they lay one after another.
     fn get_index<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let packs = self.packs.set.packs().iter().zip(&self.packs.bases);
@@ -191,7 +191,7 @@ impl Dataset {
         self.packs.set.packs().iter().map(|pack| pack.name().to_owned()).collect()
     }
 
-    /// What the user said of the first pack when it was made: a dict.
+    /// User metadata of the first pack: a dict.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.packs.set.packs().first().and_then(|pack| pack.index().user_metadata()) {

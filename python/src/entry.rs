@@ -16,7 +16,7 @@ use crate::error::{invalid, raise};
 #[derive(Debug)]
 pub(crate) struct Entry {
     block: Block,
-    /// Where its header begins in the record.
+    /// Offset of its header in the record.
     header_at: usize,
     name: Range<usize>,
     data: Range<usize>,

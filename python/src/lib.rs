@@ -15,7 +15,7 @@ mod remote;
 mod stream;
 mod writer;
 
-/// What Python imports as `drystone._native`.
+/// The Python module `drystone._native`.
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]

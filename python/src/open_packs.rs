@@ -22,14 +22,14 @@ pub(crate) struct OpenPacks {
 
 impl OpenPacks {
     /// The pack that holds a record, and its number there.
-    pub(crate) fn place(&self, ordinal: u64) -> Option<(&Arc<Pack>, u64)> {
-        let (pack, within) = self.set.place(ordinal)?;
+    pub(crate) fn locate(&self, ordinal: u64) -> Option<(&Arc<Pack>, u64)> {
+        let (pack, within) = self.set.find_pack(ordinal)?;
         self.packs.get(pack).map(|pack| (pack, within))
     }
 
     /// A record by its number.
     pub(crate) fn read(&self, ordinal: u64) -> Result<Block, Error> {
-        match self.place(ordinal) {
+        match self.locate(ordinal) {
             Some((pack, within)) => pack.read(within),
             None => Err(Error::invalid(format!("there is no record number {ordinal}"))),
         }
@@ -41,7 +41,7 @@ impl OpenPacks {
             return self.read_alone(ordinals);
         }
         let len = |&ordinal: &u64| {
-            let (pack, within) = self.place(ordinal)?;
+            let (pack, within) = self.locate(ordinal)?;
             pack.reader.record_range(within).ok().map(|range| to_len(range.end - range.start))
         };
         let len = ordinals.iter().filter_map(len).sum::<usize>();
@@ -58,7 +58,7 @@ impl OpenPacks {
         })?;
         let buffer = Arc::new(buffer);
         let block = |(place, &ordinal): (Option<(std::ops::Range<usize>, u64)>, &u64)| {
-            let within = self.set.place(ordinal).map_or(ordinal, |(_, within)| within);
+            let within = self.set.find_pack(ordinal).map_or(ordinal, |(_, within)| within);
             place.map(|(place, offset)| Block::new(&buffer, place, offset, within))
         };
         Ok(places.into_iter().zip(ordinals).map(block).collect())

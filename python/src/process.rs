@@ -1,7 +1,7 @@
 //! Fork safety: values that each process makes for itself, such as the runtime that speaks to hubs.
 //!
 //! A fork copies memory and no thread. What the parent made is left alone in the child, never used and never dropped: dropping
-//! would wait for threads that are not there. The child makes its own.
+//! would wait for threads that do not exist in it. The child makes its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,13 +22,13 @@ impl<T> ForkSafe<T> {
         Self(Mutex::new(None))
     }
 
-    /// What this process has made.
+    /// The value of this process, if it was made already.
     pub(crate) fn existing(&self) -> Option<Arc<T>> {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().filter(|(of, _)| *of == std::process::id()).map(|(_, made)| Arc::clone(made))
     }
 
-    /// What this process has, made now if it has none.
+    /// The value of this process, made now if there is none.
     pub(crate) fn get_or_init<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let process = std::process::id();
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);

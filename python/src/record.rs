@@ -41,7 +41,7 @@ impl Record {
         Ok(PyString::new(py, record.key()))
     }
 
-    /// What belongs to the sample as a whole: an object where it is JSON, bytes otherwise, None where there is nothing.
+    /// Metadata of the sample as a whole: an object where it is JSON, bytes otherwise, None where there is nothing.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let record = self.block.record().map_err(|error| raise(&error))?;
@@ -53,7 +53,7 @@ impl Record {
         })
     }
 
-    /// Where the record begins in its pack.
+    /// Offset of the record in its pack.
     #[getter]
     fn offset(&self) -> u64 {
         self.block.offset

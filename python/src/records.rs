@@ -74,7 +74,7 @@ impl Records {
     }
 
     fn enter_pack(&mut self, ordinal: u64) {
-        let Some((pack, within)) = self.packs.set.place(ordinal) else { return };
+        let Some((pack, within)) = self.packs.set.find_pack(ordinal) else { return };
         let len = self.packs.set.packs().get(pack).map_or(0, ShardPackReader::len);
         self.pack = pack;
         self.of_pack = ordinal - within..ordinal - within + len;

@@ -24,7 +24,7 @@ pub(crate) struct Stream {
     threads_max: usize,
     /// The process that the threads are in.
     process: Option<u32>,
-    /// What is delivered now, and the bytes it holds.
+    /// Records being delivered, and the bytes they hold.
     current: std::vec::IntoIter<Option<Block>>,
     current_bytes: u64,
     next_group: u64,
@@ -69,7 +69,7 @@ impl ReadAhead {
                 state.ended = true;
                 break;
             };
-            let place = self.packs.place(ordinal);
+            let place = self.packs.locate(ordinal);
             let range = place.and_then(|(pack, within)| pack.reader.index().record_range(within));
             bytes += range.map_or(0, |range| range.end - range.start);
             ordinals.push(ordinal);

@@ -396,6 +396,12 @@ def counts(folder):
         ):
             answer = hub.request(method, path, hub.admin, body)
             check(f"{method} {path[:60]} with a huge number or depth: no fault", answer.status < 500 and answer.seconds < 5, f"{answer} {answer.seconds}")
+        # Nor does a text that others read a thousand at a time.
+        words = "m" * 8_000_000
+        line = json.dumps({"key": "header", "value": {"summary": words}})
+        for path, body in (("commit/main", line.encode()), ("discussions", {"title": words[:900_000], "pullRequest": True}), ("super-squash/main", {"message": words[:900_000]})):
+            answer = hub.request("POST", f"/api/models/ann/m/{path}", hub.admin, body)
+            check(f"{path} with a very long text is refused", answer.status == 400, str(answer))
         ranges = "bytes=" + ",".join(f"{n}-{n}" for n in range(100_000))
         for header in (ranges[:7000], f"bytes={huge}-", f"bytes=-{2**64}", f"bytes=0-{2**65}"):
             answer = hub.request("GET", "/ann/m/resolve/main/a.txt", hub.admin, headers={"Range": header})
@@ -870,6 +876,54 @@ def flood(folder):
             time.sleep(6)
         stored = sum(path.stat().st_size for path in (hub.data / "objects" / "xorbs").rglob("*") if path.is_file())
         check("unregistered xorbs stay below the quota and one a connection", stored <= 14_000_000, f"{stored} bytes, {sent.count(200)} taken")
+    with Hub(folder / "flood chunked", lfs_part_bytes=1_000_000) as hub:
+        for repo in ("ann/m", "bob/m"):
+            hub.repo(repo)
+            assert hub.run("admin", "quota", "set", repo, "--physical", "5MB").returncode == 0
+        objects = lambda of: [path.stat().st_size for path in (hub.data / "objects" / of).rglob("*") if path.is_file()]
+        # Bodies whose length is not announced are held against the quota, too.
+        cas = hub.cas_token("ann/m", hub.admin).json()["accessToken"]
+
+        def send_chunked(upload):
+            (name, body), = upload.xorbs.items()
+            pieces = (body[at:at + 100_000] for at in range(0, len(body), 100_000))
+            return hub.request("POST", f"/v1/xorbs/default/{name}", cas, pieces).status
+
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            sent = list(pool.map(send_chunked, uploads[:20]))
+        check("bodies of unknown length stay below the quota", 1 <= sent.count(200) <= 4 and sum(objects("xorbs")) <= 5_000_000, f"{sum(objects('xorbs'))} bytes, {sent}")
+        # Two parts of one number, the longer of which is stored last.
+        oid = hashlib.sha256(b"parted").hexdigest()
+
+        def part_url(size):
+            batch = {"operation": "upload", "transfers": ["multipart"], "objects": [{"oid": oid, "size": size}]}
+            answer = hub.request("POST", "/bob/m.git/info/lfs/objects/batch", hub.admin, batch)
+            url = urllib.parse.urlsplit(answer.json()["objects"][0]["actions"]["upload"]["header"]["00065"])
+            return f"{url.path}?{url.query}"
+
+        long, short = part_url(65_000_000), part_url(64_000_001)
+        for path, body in ((long, noise(7, 1_000_000)), (short, b"x")):
+            sent = hub.request("PUT", path, None, body)
+            check("a part is taken", sent.status == 200, str(sent))
+        used = hub.request("GET", "/api/admin/quotas", hub.admin).json()
+        used = next(row["physicalBytes"] for row in used if row["of"] == "bob/m" or row["of"] == "bob/models/m")
+        check("of two parts with one number the longer counts", used >= 1_000_000, used)
+    with Hub(folder / "flood forms") as hub:
+        # One hash in many forms at once: the sender chooses how each chunk is compressed.
+        hub.repo("ann/m")
+        cas = hub.cas_token("ann/m", hub.admin).json()["accessToken"]
+        source = folder / "compressible"
+        source.write_bytes(b"".join(b"%08d" % n * 64 for n in range(4000)))
+        forms = {}
+        for scheme in ("none", "lz4", "bg4-lz4"):
+            xorbs = folder / f"form {scheme}"
+            run(DRYSTONE, "shard", "build", "-o", folder / "form.shard", "--xorbs", xorbs, "--scheme", scheme, source)
+            forms |= {(path.name, scheme): path.read_bytes() for path in xorbs.iterdir()}
+        assert len({name for name, _ in forms}) == 1 and len(set(map(len, forms.values()))) == 3, list(forms)
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            sent = [pool.submit(hub.request, "POST", f"/v1/xorbs/default/{name}", cas, body) for (name, _), body in list(forms.items()) * 4]
+        stored = [path for path in (hub.data / "objects" / "xorbs").rglob("*") if path.is_file()]
+        check("of one xorb in many forms one object is stored", len(stored) == 1 and all(done.result().status == 200 for done in sent), len(stored))
 
 
 def damaged(folder):
@@ -913,6 +967,25 @@ def damaged(folder):
         ran = hub.run("verify", "--deep")
         check("a verification finds nothing", ran.returncode == 0, ran.stdout + ran.stderr)
         check("and it is there again", action() is None)
+        # What git has: a wrong byte in the middle of a file that no pointer stands for.
+        text = noise(62, 60_000).hex().encode()
+        assert hub.commit("ann/m", {"text.txt": text}).status == 200
+    copy = folder / "damaged copy"
+    ran = run_quiet(DRYSTONE, "backup", copy, "--data", hub.data)
+    check("a backup is made", ran.returncode == 0, ran.stderr)
+    bundles = [path for root in (copy, hub.data) for path in (root / "objects" / "commits").rglob("*") if path.is_file() and text in path.read_bytes()]
+    check("it is in the store and in the backup", len(bundles) == 2, bundles)
+    for path in bundles:
+        body = bytearray(path.read_bytes())
+        body[len(body) // 2] ^= 1
+        path.write_bytes(body)
+    ran = hub.run("verify", "--deep")
+    check("a wrong byte of a commit is found", ran.returncode == 1 and bundles[1].name in ran.stdout + ran.stderr, ran.stdout + ran.stderr)
+    ran = run_quiet(DRYSTONE, "restore", copy, "--data", folder / "damaged restored")
+    check("a backup with one is not restored in silence", ran.returncode == 1 and bundles[0].name in ran.stdout, ran.stdout + ran.stderr)
+    (copy / "signing.key").write_text("0123456789\n")
+    ran = run_quiet(DRYSTONE, "restore", copy, "--data", folder / "damaged key")
+    check("nor one with half a key", ran.returncode == 1 and "signing.key" in ran.stderr, ran.stdout + ran.stderr)
 
 
 def backups(folder):

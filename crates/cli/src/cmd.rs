@@ -54,11 +54,21 @@ enum Verb {
     Chunks(chunks::Chunks),
     Inspect(inspect::Inspect),
     Check(check::Check),
-    Xorb(xorb::Xorb),
-    Shard(shard::Shard),
-    Cas(Box<cas::CasCommand>),
+    /// Make a xorb, or take one apart
+    #[command(subcommand)]
+    Xorb(xorb::XorbVerb),
+    /// Make a shard, or take one apart
+    #[command(subcommand)]
+    Shard(shard::ShardVerb),
+    /// Move whole files by XET hash, to and from a server or a store directory
+    #[command(subcommand)]
+    Cas(Box<cas::CasVerb>),
     Serve(serve::Serve),
-    Token(token::Token),
+    /// Create, list and revoke the tokens of a server
+    ///
+    /// Tokens are in the server's catalog, as a hash. What is done here holds for a running server within a few seconds.
+    #[command(subcommand)]
+    Token(token::TokenVerb),
     Admin(admin::Admin),
     Gc(gc::Gc),
     Backup(backup::Backup),
@@ -66,8 +76,12 @@ enum Verb {
     Verify(verify::Verify),
     Rebuild(rebuild::Rebuild),
     Stats(stats::Stats),
-    Store(store::StoreCommand),
-    Config(config::Config),
+    /// Copy the objects of a store, move its catalog
+    #[command(subcommand)]
+    Store(store::StoreVerb),
+    /// Show the settings of a server without starting it
+    #[command(subcommand)]
+    Config(config::ConfigVerb),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     #[command(

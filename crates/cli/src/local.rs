@@ -11,8 +11,7 @@ use client::cas::{Batch, Cas, StreamingXorb, Xorb};
 use client::{Error, ErrorKind, Progress, Result};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use server::house::{OpenStore, Opening};
-use server::{House, Secret, ServeConfig};
+use server::{DataDir, OpenStore, Opening, Secret, ServeConfig};
 use store::content::Planned;
 use store::{Grant, GrowingXorb, ObjectKey, Scope, Store};
 use tokio::runtime::Handle;
@@ -43,14 +42,14 @@ impl LocalCas {
         scope: Scope,
         opening: Opening,
     ) -> Result<Self> {
-        let data_dir = House::new(folder);
+        let data_dir = DataDir::new(folder);
         let secret = |url: Option<&str>| url.map(|url| Secret::new(url.to_owned()));
         let config =
             ServeConfig { objects: secret(objects), catalog: secret(catalog), ..ServeConfig::default() };
         let OpenStore { objects, catalog, .. } =
             data_dir.open_parts(&config, opening).await.map_err(translate)?;
         let keys = data_dir.keys_or_new().map_err(|error| Error::io(folder, error))?;
-        let store = House::store(&config, &keys, objects, catalog);
+        let store = DataDir::store(&config, &keys, objects, catalog);
         Ok(Self { store, grant: Grant::write(scope), runtime: Handle::current() })
     }
 }

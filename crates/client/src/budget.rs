@@ -8,21 +8,21 @@ use tokio::time::Instant;
 
 /// A number of bytes that many may share. Who finds too few left waits in line.
 #[derive(Debug, Clone)]
-pub struct MemoryBudget {
+pub(crate) struct MemoryBudget {
     permits: Arc<Semaphore>,
     blocks: u32,
 }
 
 impl MemoryBudget {
     /// A limit in bytes.
-    pub fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64) -> Self {
         let blocks = u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX / 16).clamp(1, u32::MAX / 16);
         Self { permits: Arc::new(Semaphore::new(blocks as usize)), blocks }
     }
 
     /// Waits until `bytes` bytes are free and takes them until the permit is dropped. A caller that wants more than there
     /// ever is gets all of it, alone.
-    pub async fn reserve(&self, bytes: u64) -> OwnedSemaphorePermit {
+    pub(crate) async fn reserve(&self, bytes: u64) -> OwnedSemaphorePermit {
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX).min(self.blocks);
         self.permits.clone().acquire_many_owned(blocks).await.expect("the semaphore is never closed")
     }
@@ -31,14 +31,14 @@ impl MemoryBudget {
 const BLOCK_BYTES: u64 = 4096;
 
 /// Default memory of a push: 128 MiB for each worker, from 256 MiB to what a transfer may have.
-pub fn memory_default(threads: usize) -> u64 {
+pub(crate) fn memory_default(threads: usize) -> u64 {
     let requested = (threads as u64).saturating_mul(128 << 20).max(256 << 20);
     requested.min(memory_of_transfer()).max(64 << 20)
 }
 
 /// Default memory of a transfer: a quarter of the machine, or of what this process may have of it, and no
 /// more than is ever of use.
-pub fn memory_of_transfer() -> u64 {
+pub(crate) fn memory_of_transfer() -> u64 {
     let least = memory_of_machine().unwrap_or(MEMORY_BYTES_MAX);
     (least / 4).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
 }
@@ -59,7 +59,7 @@ const MEMORY_BYTES_MIN: u64 = 16 << 20;
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// Connections that may be open at once: never more than the system lets us open files, with room for those.
-pub fn connections(requested: usize) -> usize {
+pub(crate) fn connections(requested: usize) -> usize {
     let files = open_files_max().unwrap_or(256);
     requested.clamp(1, (files / 4).max(1))
 }
@@ -73,7 +73,7 @@ pub fn open_files_max() -> Option<usize> {
 
 /// Limits bytes per second, in the order they come.
 #[derive(Debug)]
-pub struct Bandwidth {
+pub(crate) struct Bandwidth {
     bytes_per_s: u64,
     /// When the bytes let through so far are through.
     free_at: Mutex<Instant>,
@@ -81,12 +81,12 @@ pub struct Bandwidth {
 
 impl Bandwidth {
     /// At most this many bytes each second; at least one.
-    pub fn new(bytes_per_s: u64) -> Self {
+    pub(crate) fn new(bytes_per_s: u64) -> Self {
         Self { bytes_per_s: bytes_per_s.max(1), free_at: Mutex::new(Instant::now()) }
     }
 
     /// Waits until `bytes` more bytes may pass.
-    pub async fn pass(&self, bytes: u64) {
+    pub(crate) async fn pass(&self, bytes: u64) {
         let start = self.next(&mut *self.free_at.lock().await, Instant::now(), bytes);
         tokio::time::sleep_until(start).await;
     }

@@ -1,4 +1,4 @@
-//! Cache: ranges of xorbs, recipes of files and what hubs said of repositories, on disk, shared by all processes that name
+//! Cache: ranges of xorbs, recipes of files and answers of hubs, on disk, shared by all processes that name
 //! the same folder.
 //!
 //! An entry holds stored chunks of a xorb as they are stored, with the hash of every chunk; it is named by what it holds, so

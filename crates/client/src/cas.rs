@@ -48,7 +48,7 @@ pub trait Cas: Send + Sync + fmt::Debug {
 
     /// Stored bytes of a xorb, from a URL of a reconstruction, as they arrive. A URL that is too old is
     /// [`ErrorKind::Expired`]: request the reconstruction again. The stream may end early with an error, never without;
-    /// what is left of the range can then be asked for.
+    /// the rest of the range can then be requested.
     async fn fetch(&self, url: &str, stored: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>>;
 
     /// A shard, with its footer, that lists an eligible chunk and its neighbours; `None` when there is none.
@@ -88,7 +88,7 @@ pub trait StreamingXorb: Send + fmt::Debug {
 pub struct Batch {
     /// Each file's terms, in the order asked.
     pub files: Vec<Vec<PlanTerm>>,
-    /// What to download for all of them; its terms are those of the files, one after another.
+    /// Downloads for all of them; the terms are those of the files, one after another.
     pub fetches: Reconstruction,
 }
 
@@ -103,12 +103,7 @@ pub struct Xorb {
 
 impl Xorb {
     /// Names the xorb.
-    pub fn hash(&self) -> XorbHash {
+    pub(crate) fn hash(&self) -> XorbHash {
         self.info.hash()
-    }
-
-    /// Bytes of all stored chunks.
-    pub fn stored_bytes(&self) -> u64 {
-        self.info.stored_bytes()
     }
 }

@@ -44,9 +44,9 @@ pub struct CutFile {
     pub path: PathBuf,
     /// Its length.
     pub bytes: u64,
-    /// Its name in a XET store.
+    /// Its XET hash.
     pub hash: FileHash,
-    /// Its digest, when asked for.
+    /// Its SHA-256, when the options say so.
     pub sha256: Option<Sha256>,
 }
 
@@ -63,8 +63,9 @@ impl Progress {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Files finished so far.
-    pub fn files(&self) -> u64 {
+    /// Files cut so far.
+    #[cfg(test)]
+    fn files(&self) -> u64 {
         self.files.load(Ordering::Relaxed)
     }
 

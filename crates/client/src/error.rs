@@ -39,7 +39,7 @@ pub struct Error {
     request_id: Option<String>,
 }
 
-/// What everything here returns.
+/// Result of the functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
@@ -60,7 +60,7 @@ impl Error {
         Self::caused(ErrorKind::Invalid, what, source)
     }
 
-    /// What the system said about `path`.
+    /// An error of the operating system about `path`.
     pub fn io(path: &Path, source: io::Error) -> Self {
         let kind = match source.kind() {
             io::ErrorKind::NotFound => ErrorKind::NotFound,
@@ -72,18 +72,18 @@ impl Error {
     }
 
     /// The same error, with the time after which the server accepts another request.
-    pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
+    pub(crate) fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;
         self
     }
 
     /// The same error, with the request id of the server: its administrator finds it in the logs.
-    pub fn with_request_id(mut self, id: Option<String>) -> Self {
+    pub(crate) fn with_request_id(mut self, id: Option<String>) -> Self {
         self.request_id = id;
         self
     }
 
-    /// What to do next.
+    /// The kind, which says what to do next.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

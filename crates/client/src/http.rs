@@ -42,7 +42,7 @@ pub struct HttpOptions {
     pub connect_timeout: Duration,
     /// A body that moves fewer than [`HttpOptions::floor_bytes`] in this time is given up.
     pub stall_timeout: Duration,
-    /// What a body must move in each [`HttpOptions::stall_timeout`].
+    /// Bytes that a body must move in each [`HttpOptions::stall_timeout`].
     pub floor_bytes: u64,
     /// Longest wait for an answer after the server has the whole request.
     pub answer_timeout: Duration,
@@ -153,7 +153,7 @@ impl Http {
         })
     }
 
-    /// Where its routes are.
+    /// Address below which its routes are.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }

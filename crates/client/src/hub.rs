@@ -57,7 +57,7 @@ impl Hub {
     }
 
     /// Whether answers come from the cache only.
-    pub fn is_offline(&self) -> bool {
+    pub(crate) fn is_offline(&self) -> bool {
         self.answers.as_ref().is_some_and(|answers| answers.offline)
     }
 
@@ -71,19 +71,14 @@ impl Hub {
         self.http.base()
     }
 
-    /// Requests that were made again since this was made.
-    pub fn retries(&self) -> u64 {
-        self.http.retries.value()
-    }
-
     /// The content store behind a repository. Its tokens are fetched again before they expire.
-    pub async fn cas(&self, repo: &RepoName, revision: &str, scope: TokenScope) -> Result<HttpCas> {
+    pub(crate) async fn cas(&self, repo: &RepoName, revision: &str, scope: TokenScope) -> Result<HttpCas> {
         let path = token(repo.kind.plural(), &repo.id(), scope, Some(revision));
         connect_with(&self.http, &path).await
     }
 
     /// Bytes of a file as they arrive: exactly those, or an error at the end. One request, made once.
-    pub async fn read(
+    pub(crate) async fn read(
         &self,
         repo: &RepoName,
         revision: &str,

@@ -13,7 +13,7 @@ impl Counter {
     }
 
     /// Adds to it.
-    pub fn add(&self, n: u64) {
+    pub(crate) fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 

@@ -54,7 +54,7 @@ pub struct PullOptions {
     pub patience: Patience,
     /// When to stop waiting for everything.
     pub deadline: Option<Duration>,
-    /// Where chunks are kept.
+    /// Cache of chunks.
     pub cache: Option<Arc<Cache>>,
 }
 
@@ -145,7 +145,8 @@ impl Puller {
     }
 
     /// Counters that any thread may read while work goes on.
-    pub fn progress(&self) -> &Arc<Progress> {
+    #[cfg(test)]
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 

@@ -48,7 +48,7 @@ pub struct PushOptions {
     /// Directory of the shard cache. Without it a push that was killed starts
     /// from the beginning.
     pub cache: Option<PathBuf>,
-    /// What the cache may hold.
+    /// Limit of the cache.
     pub cache_bytes_max: u64,
     /// Whether to query the server for chunks.
     pub query: bool,
@@ -102,7 +102,7 @@ pub struct Pushed {
     pub logical_bytes: u64,
     /// Raw bytes that went into new xorbs.
     pub new_bytes: u64,
-    /// Raw bytes that were there already, in this push or before it.
+    /// Raw bytes that were stored already, in this push or before it.
     pub deduplicated_bytes: u64,
     /// Bytes of xorbs and shards that were sent.
     pub sent_bytes: u64,

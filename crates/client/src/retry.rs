@@ -33,7 +33,7 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// Does `work` until it succeeds, fails for good, or was tried often enough. `retries` counts attempts after the first.
-    pub async fn run<T, F>(&self, retries: &Counter, mut work: impl FnMut() -> F) -> Result<T>
+    pub(crate) async fn run<T, F>(&self, retries: &Counter, mut work: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {

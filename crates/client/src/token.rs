@@ -23,7 +23,7 @@ impl Token {
     }
 
     /// The same token, known to expire then, in seconds since 1970.
-    pub fn until(mut self, expires_s: u64) -> Self {
+    pub(crate) fn until(mut self, expires_s: u64) -> Self {
         self.expires = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(expires_s));
         self
     }
@@ -71,7 +71,7 @@ impl Tokens {
     }
 
     /// The token to send now.
-    pub async fn current(&self) -> Result<Option<Token>> {
+    pub(crate) async fn current(&self) -> Result<Option<Token>> {
         let mut current = self.current.lock().await;
         let fresh = current.as_ref().is_some_and(|token| token.is_fresh(SystemTime::now()));
         if !fresh && let Some(refresh) = &self.refresh {
@@ -81,7 +81,7 @@ impl Tokens {
     }
 
     /// A token in place of one that was refused; `None` when there is no other.
-    pub async fn instead_of(&self, refused: &Token) -> Result<Option<Token>> {
+    pub(crate) async fn instead_of(&self, refused: &Token) -> Result<Option<Token>> {
         let Some(refresh) = &self.refresh else { return Ok(None) };
         let mut current = self.current.lock().await;
         // Another request may have refreshed it meanwhile.

@@ -12,8 +12,8 @@ use client::push::PushOptions;
 use client::retry::RetryPolicy;
 use client::token::{Token, Tokens};
 use client::{Cas, ErrorKind, Progress};
-use server::auth::Origin;
-use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
+use server::Origin;
+use server::{AppState, Claims, DataDir, Key, KeyRing, ServeConfig};
 use tempfile::TempDir;
 use testkit::corpus::noise;
 use testkit::origin::{ORIGIN, add_origin};
@@ -21,6 +21,7 @@ use testkit::proxy::{Fault, Proxy, Way};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use xet::FileHash;
+use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 
 /// A server whose every byte, data URLs included, goes through a proxy.
@@ -35,7 +36,7 @@ impl Hub {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
-        let store = House::new(&folder.path().join("data")).open(&config, &keys).await.unwrap();
+        let store = DataDir::new(&folder.path().join("data")).open(&config, &keys).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
         let seen_at = proxy.url().strip_prefix("http://").unwrap().parse().unwrap();
@@ -45,7 +46,7 @@ impl Hub {
             let state = state.clone();
             async move {
                 let app = server::app(state.clone());
-                server::shutdown::serve(listener, app, &state, std::future::pending()).await.unwrap();
+                server::serve(listener, app, &state, std::future::pending()).await.unwrap();
             }
         });
         Self { proxy, state, folder, serving }
@@ -53,9 +54,9 @@ impl Hub {
 
     /// A client of its own, with connections of its own.
     fn cas(&self, repo: &str, scope: TokenScope) -> Arc<dyn Cas> {
-        let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: repo.into() };
+        let repo = RepoName { kind: RepoKind::Model, namespace: "ann".into(), name: repo.into() };
         let claims = Claims::new("ann", Origin::Token(ORIGIN.into()), scope, repo, self.state.now_s(), 3600);
-        let token = Token::new(self.state.tokens.issue(&claims).token.expose().clone());
+        let token = Token::new(self.state.cas_tokens().issue(&claims).token.expose().clone());
         let retry = RetryPolicy { wait: Duration::from_millis(20), ..RetryPolicy::default() };
         let options = HttpOptions { retry, answer_timeout: Duration::from_secs(3), ..HttpOptions::default() };
         Arc::new(HttpCas::new(&self.proxy.url(), Some(Arc::new(Tokens::fixed(token))), options).unwrap())

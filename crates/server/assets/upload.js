@@ -1,4 +1,4 @@
-// Upload: files are asked about, the large ones sent one after another, then all become one commit.
+// Upload: the server decides about files, the large ones are sent one after another, then all become one commit.
 
 const box = document.querySelector("[data-upload]");
 const input = box.querySelector("input[type=file]");
@@ -52,7 +52,7 @@ async function decide() {
   for (const entry of files) {
     candidates.push({ path: entry.path, size: entry.file.size, sample: await base64(entry.file.slice(0, 512)) });
   }
-  const decided = await ask("decide", JSON.stringify({ files: candidates }), "application/json");
+  const decided = await post("decide", JSON.stringify({ files: candidates }), "application/json");
   return new Map(decided.files.map((file) => [file.path, file]));
 }
 
@@ -79,11 +79,11 @@ async function compare() {
   state.textContent = `${chosen.length} ${chosen.length === 1 ? "file" : "files"}, ${bytes(total)}: ${fresh} new, ${replaced} ${replaced === 1 ? "replaces" : "replace"} an existing file`;
 }
 
-async function ask(path, body, type) {
+async function post(path, body, type) {
   const answer = await fetch(`${box.dataset.upload}/-/${path}`, { method: "POST", body, headers: { ...headers, "content-type": type } });
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(told.error || `the server answered ${answer.status}`);
-  return told;
+  const reply = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(reply.error || `the server answered ${answer.status}`);
+  return reply;
 }
 
 async function base64(blob) {
@@ -102,22 +102,22 @@ function send(entry, id) {
     request.upload.onprogress = (event) => { entry.bar.value = event.loaded; };
     request.onerror = () => failed(new Error(`${entry.file.name}: the connection broke`));
     request.onload = () => {
-      let told = {};
-      try { told = JSON.parse(request.responseText); } catch { /* not ours */ }
-      if (request.status !== 200) failed(new Error(`${entry.file.name}: ${told.error || request.status}`));
-      else done(told);
+      let reply = {};
+      try { reply = JSON.parse(request.responseText); } catch { /* not ours */ }
+      if (request.status !== 200) failed(new Error(`${entry.file.name}: ${reply.error || request.status}`));
+      else done(reply);
     };
     request.send(entry.file);
   });
 }
 
-// Tells what of a file that is on its way was new so far. A server that does not know has nothing to tell.
+// Displays what of a file that is on its way was new so far, where the server knows.
 async function follow(entry, id) {
   while (entry.isSending) {
     await new Promise((done) => setTimeout(done, 500));
     const answer = entry.isSending && (await fetch(`${box.dataset.upload}/-/file?id=${id}`).catch(() => undefined));
-    const told = answer?.ok && (await answer.json().catch(() => undefined));
-    if (told && entry.isSending) entry.fresh.textContent = `${bytes(told.receivedBytes)} sent, ${bytes(told.newBytes)} new`;
+    const reply = answer?.ok && (await answer.json().catch(() => undefined));
+    if (reply && entry.isSending) entry.fresh.textContent = `${bytes(reply.receivedBytes)} sent, ${bytes(reply.newBytes)} new`;
   }
 }
 
@@ -139,15 +139,15 @@ async function upload() {
       const id = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
       entry.isSending = true;
       follow(entry, id);
-      const told = await send(entry, id).finally(() => { entry.isSending = false; });
-      lines.push({ key: "lfsFile", value: { path: entry.path, algo: "sha256", oid: told.oid, size: told.size } });
-      fresh += told.newBytes;
-      entry.fresh.textContent = bytes(told.newBytes);
+      const reply = await send(entry, id).finally(() => { entry.isSending = false; });
+      lines.push({ key: "lfsFile", value: { path: entry.path, algo: "sha256", oid: reply.oid, size: reply.size } });
+      fresh += reply.newBytes;
+      entry.fresh.textContent = bytes(reply.newBytes);
     }
     entry.bar.value = entry.bar.max;
     state.textContent = `${bytes(total)} sent, ${bytes(fresh)} of it new`;
   }
-  await ask("commit", lines.map((line) => JSON.stringify(line)).join("\n"), "application/x-ndjson");
+  await post("commit", lines.map((line) => JSON.stringify(line)).join("\n"), "application/x-ndjson");
   const saved = total ? Math.round(100 * (1 - fresh / total)) : 0;
   state.textContent = `Done: ${bytes(total)}, ${bytes(fresh)} of it new, ${saved} % was here already. `;
   const link = document.createElement("a");

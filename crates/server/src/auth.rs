@@ -1,77 +1,32 @@
-//! Who is asking, and what they may: tokens for the CAS routes, and the tokens people keep.
+//! Authentication and authorisation: who a caller is and what it may do. Knows tokens as text, and nothing of HTTP.
 //!
-//! A CAS token is short-lived, says everything itself and is checked without the catalog; the token route hands it out to
-//! whoever proves to be somebody. A personal token lives until it is revoked and is stored as a hash only; one that is
-//! bound to a repository opens the CAS routes as well.
+//! | type          | is                                                                                      |
+//! |---------------|-----------------------------------------------------------------------------------------|
+//! | [`Principal`] | a caller with a personal token or a session, and what its token and owner allow         |
+//! | [`access::Access`] | what a CAS token allows on the content of one repository, now                           |
+//! | [`Claims`]    | content of a CAS token: short-lived, signed, checked without the catalog                |
+//!
+//! The store's `Grant` is what results: the right to read or write the content of one scope.
 
-pub mod access;
-pub mod cas;
-pub mod identity;
+pub(crate) mod access;
+pub(crate) mod authenticator;
+pub(crate) mod cas_token;
 pub mod password;
-pub mod people;
-pub mod personal;
-pub mod sign_in_limit;
+pub mod personal_token;
+pub(crate) mod principal;
+pub(crate) mod sign_in_limit;
+pub(crate) mod token_store;
 
-pub use cas::{CasTokens, Claims, Issued, Origin};
-pub use identity::{Identity, Role};
-pub use people::{People, Person};
-pub use personal::TokenHash;
-
-use std::fmt;
+pub(crate) use authenticator::{AuthError, Authenticator};
+pub(crate) use cas_token::{Claims, Issued, Origin};
+pub(crate) use principal::Principal;
 
 use xet::wire::ErrorCode;
+use xet::wire::repo::RepoName;
 
-/// What sort of repository; each has names of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RepoKind {
-    /// Weights and what belongs to them.
-    Models,
-    /// Data.
-    Datasets,
-    /// Applications; stored, never run.
-    Spaces,
-    /// Files without history.
-    Buckets,
-}
-
-impl RepoKind {
-    /// Every kind.
-    pub const ALL: &[Self] = &[Self::Models, Self::Datasets, Self::Spaces, Self::Buckets];
-
-    /// The segment after `/api/`.
-    pub const fn segment(self) -> &'static str {
-        match self {
-            Self::Models => "models",
-            Self::Datasets => "datasets",
-            Self::Spaces => "spaces",
-            Self::Buckets => "buckets",
-        }
-    }
-}
-
-/// One repository. Prints as `datasets/ns/name`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Repository {
-    /// What sort.
-    pub kind: RepoKind,
-    /// The user or organisation that owns it.
-    pub namespace: String,
-    /// Its name there.
-    pub name: String,
-}
-
-impl Repository {
-    /// The repository as the store names it: its kind is part of the name, `models/a` and `datasets/a` are two.
-    pub fn scope(&self) -> store::Result<store::Scope> {
-        store::Scope::new(&self.namespace, format!("{}/{}", self.kind.segment(), self.name))
-    }
-}
-
-impl fmt::Display for Repository {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.kind.segment(), self.namespace, self.name)
-    }
+/// The content scope of a repository: its kind is part of the name, `models/a` and `datasets/a` are two.
+pub(crate) fn scope_of(name: &RepoName) -> store::Result<store::Scope> {
+    store::Scope::new(&name.namespace, format!("{}/{}", name.kind.plural(), name.name))
 }
 
 /// Why a token opens nothing.
@@ -92,7 +47,7 @@ pub enum Refusal {
     /// Too old.
     #[error("the token has expired")]
     Expired,
-    /// Taken back by whoever keeps the server.
+    /// Revoked by an administrator.
     #[error("the token was revoked")]
     Revoked,
     /// Its owner is disabled.
@@ -113,14 +68,14 @@ pub enum Refusal {
     /// It is for many, and this is about one that only a token can name.
     #[error("the token is not for one repository: ask the token route of a repository for one that is")]
     NoRepository,
-    /// This is for whoever keeps the server.
+    /// This is for administrators.
     #[error("this needs an admin token")]
     Admin,
 }
 
 impl Refusal {
     /// The code it is sent with: 401 where another token of the same person would help, 403 where it would not.
-    pub fn code(self) -> ErrorCode {
+    pub(crate) fn code(self) -> ErrorCode {
         match self {
             Self::Missing
             | Self::Malformed
@@ -137,7 +92,7 @@ impl Refusal {
     }
 
     /// One word for it, for metrics.
-    pub const fn reason(self) -> &'static str {
+    pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Malformed => "malformed",
@@ -157,7 +112,7 @@ impl Refusal {
 }
 
 /// The token in an `Authorization` header.
-pub fn bearer(authorization: Option<&str>) -> Result<&str, Refusal> {
+pub(crate) fn bearer(authorization: Option<&str>) -> Result<&str, Refusal> {
     let header = authorization.ok_or(Refusal::Missing)?;
     let (scheme, token) = header.trim().split_once(' ').ok_or(Refusal::Malformed)?;
     let token = token.trim_start();
@@ -165,7 +120,7 @@ pub fn bearer(authorization: Option<&str>) -> Result<&str, Refusal> {
     fits.then_some(token).ok_or(Refusal::Malformed)
 }
 
-/// Longer than any of ours, and short enough to look at.
+/// Longer than any of ours, and short enough to check.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
 #[cfg(test)]
@@ -180,15 +135,6 @@ mod tests {
         let long = format!("Bearer {}", "a".repeat(TOKEN_BYTES_MAX + 1));
         for bad in ["", "Bearer", "Bearer ", "Basic abc", "abc", long.as_str()] {
             assert_eq!(bearer(Some(bad)), Err(Refusal::Malformed), "{bad:.20}");
-        }
-    }
-
-    #[test]
-    fn a_repository_prints_as_it_is_asked_for() {
-        let repo = Repository { kind: RepoKind::Datasets, namespace: "ns".into(), name: "name".into() };
-        assert_eq!(repo.to_string(), "datasets/ns/name");
-        for kind in RepoKind::ALL {
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.segment());
         }
     }
 }

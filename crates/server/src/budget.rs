@@ -1,6 +1,6 @@
-//! The memory budget: bytes that all requests share, handed out in the order they were asked for.
+//! The memory budget: bytes that all requests share, handed out in the order of the requests.
 //!
-//! Whoever wants to hold bytes takes a permit first and waits when there are none; that is the back-pressure. A request
+//! Callers acquire a permit before they hold bytes, and wait when there are none; that is the back-pressure. A request
 //! takes one permit for everything it will hold, never a second while it has one: two requests that each wait for what
 //! the other has would wait for ever. A permit can be made smaller at any time.
 
@@ -41,10 +41,10 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// More than there is: waiting would never end.
-    #[error("{asked} bytes are more than the memory budget of {total}")]
+    #[error("{requested} bytes are more than the memory budget of {total}")]
     TooLarge {
-        /// Bytes asked for.
-        asked: u64,
+        /// Bytes requested.
+        requested: u64,
         /// Bytes there are.
         total: u64,
     },
@@ -55,7 +55,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The code it is sent with.
-    pub fn code(self) -> ErrorCode {
+    pub(crate) fn code(self) -> ErrorCode {
         match self {
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::Busy => ErrorCode::Unavailable,
@@ -64,8 +64,8 @@ impl Refusal {
 }
 
 impl Budget {
-    /// A budget of so many bytes, rounded down to blocks, at which at most `waiting_max` requests may wait.
-    pub fn new(total_bytes: u64, waiting_max: u64) -> Self {
+    /// A budget of `total_bytes`, rounded down to blocks, at which at most `waiting_max` requests may wait.
+    pub(crate) fn new(total_bytes: u64, waiting_max: u64) -> Self {
         // 2^32 - 1 blocks are 16 TiB.
         let total_blocks = u32::try_from(total_bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
         let permits = usize::try_from(total_blocks).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
@@ -112,14 +112,14 @@ impl Budget {
     }
 
     /// Writes what is in use now to the metrics, under the name of this share of the memory.
-    pub fn record(&self, share: &'static str) {
+    pub(crate) fn record(&self, share: &'static str) {
         let Usage { total_bytes, in_use_bytes, waiting } = self.usage();
         for (name, value) in [
             ("drystone_memory_budget_bytes", total_bytes),
             ("drystone_memory_in_use_bytes", in_use_bytes),
             ("drystone_memory_waiting_requests", waiting),
         ] {
-            // Gauges are floating; what is lost above 2^53 does not matter to anyone who looks at them.
+            // Gauges are floating; what is lost above 2^53 does not matter for monitoring.
             #[allow(clippy::cast_precision_loss)]
             metrics::gauge!(name, "share" => share).set(value as f64);
         }
@@ -128,7 +128,7 @@ impl Budget {
     fn blocks_of(&self, bytes: u64) -> Result<u32, Refusal> {
         let total = self.shared.total_blocks;
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).ok().filter(|blocks| *blocks <= total);
-        blocks.ok_or(Refusal::TooLarge { asked: bytes, total: u64::from(total) * BLOCK_BYTES })
+        blocks.ok_or(Refusal::TooLarge { requested: bytes, total: u64::from(total) * BLOCK_BYTES })
     }
 
     fn permit(&self, held: OwnedSemaphorePermit, blocks: u32) -> Permit {
@@ -151,13 +151,13 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How many bytes, at least what was asked for.
-    pub fn bytes(&self) -> u64 {
+    /// Bytes of the permit, at least those requested.
+    pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.blocks) * BLOCK_BYTES
     }
 
     /// Gives back all but `bytes`; does nothing when it has no more than that.
-    pub fn shrink_to(&mut self, bytes: u64) {
+    pub(crate) fn shrink_to(&mut self, bytes: u64) {
         let keep = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX).min(self.blocks);
         let spare = self.blocks - keep;
         let split = usize::try_from(spare).ok().and_then(|spare| self.held.as_mut()?.split(spare));
@@ -226,10 +226,13 @@ mod tests {
     #[tokio::test]
     async fn more_than_there_is_is_refused_at_once() {
         let budget = Budget::new(MIB, 8);
-        for asked in [MIB + 1, u64::MAX] {
-            assert_eq!(budget.acquire(asked).await.unwrap_err(), Refusal::TooLarge { asked, total: MIB });
+        for requested in [MIB + 1, u64::MAX] {
+            assert_eq!(
+                budget.acquire(requested).await.unwrap_err(),
+                Refusal::TooLarge { requested, total: MIB }
+            );
         }
-        assert_eq!(Refusal::TooLarge { asked: 1, total: 0 }.code().status(), 413);
+        assert_eq!(Refusal::TooLarge { requested: 1, total: 0 }.code().status(), 413);
         assert!(Budget::new(0, 1).acquire(1).await.is_err());
         assert!(Budget::new(u64::MAX, 1).acquire(1 << 40).await.is_ok());
     }

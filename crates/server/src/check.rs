@@ -1,4 +1,4 @@
-//! Tries what a server was told: whether its folder, its objects, its catalog and its certificate can be used.
+//! Checks of a configuration: whether its data directory, objects, catalog and certificate can be used.
 //!
 //! Nothing is made or changed by it, except for a file that is written and removed at once.
 
@@ -9,29 +9,29 @@ use store::{Catalog, ObjectKey};
 use xet::ShardHash;
 
 use crate::config::ServeConfig;
+use crate::data_dir::{DataDir, open_bucket};
 use crate::disk::free_bytes;
-use crate::house::{House, open_bucket};
+use crate::net::tls::Tls;
 use crate::secret::{hex, random};
-use crate::tls::Tls;
 
-/// What came of trying one thing.
+/// What came of trying one representation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// The thing.
+    /// The representation.
     pub what: &'static str,
     /// What was found, or what is wrong.
     pub outcome: Result<String, String>,
 }
 
 /// Tries everything that can be tried without starting.
-pub async fn check(config: &ServeConfig) -> Vec<Checked> {
+pub async fn check_config(config: &ServeConfig) -> Vec<Checked> {
     let mut checked = vec![
         Checked { what: "data folder", outcome: data(config) },
         Checked { what: "objects", outcome: objects(config).await },
         Checked { what: "catalog", outcome: catalog_of(config).await },
     ];
     if checked.iter().all(|checked| checked.outcome.is_ok()) {
-        checked.push(Checked { what: "store", outcome: store_of(config).await });
+        checked.push(Checked { what: "store", outcome: check_store(config).await });
     }
     if let Some(files) = &config.tls() {
         let outcome = Tls::open(files).map(|_| "the key fits the certificate".to_owned());
@@ -41,7 +41,7 @@ pub async fn check(config: &ServeConfig) -> Vec<Checked> {
 }
 
 fn data(config: &ServeConfig) -> Result<String, String> {
-    let folder = there(&config.data);
+    let folder = nearest_existing(&config.data);
     let name = folder.display();
     let trial = folder.join(format!(".drystone-check-{}", hex(&random::<8>())));
     let written = std::fs::write(&trial, b"a trial").and_then(|()| std::fs::remove_file(&trial));
@@ -84,7 +84,7 @@ async fn catalog_of(config: &ServeConfig) -> Result<String, String> {
     let url = match &config.catalog {
         Some(url) => url.expose().clone(),
         None => {
-            let file = House::new(&config.data).catalog_file();
+            let file = DataDir::new(&config.data).catalog_file();
             if !file.exists() {
                 return Ok(format!("{} will be made", file.display()));
             }
@@ -95,19 +95,19 @@ async fn catalog_of(config: &ServeConfig) -> Result<String, String> {
 }
 
 /// Whether catalog and objects belong to one store, and to which. Changes nothing.
-pub async fn store_of(config: &ServeConfig) -> Result<String, String> {
-    let house = House::new(&config.data);
-    let found = compare_ids(&house, config).await;
+pub async fn check_store(config: &ServeConfig) -> Result<String, String> {
+    let data_dir = DataDir::new(&config.data);
+    let found = compare_ids(&data_dir, config).await;
     found.map_err(|error| error.to_string())
 }
 
-async fn compare_ids(house: &House, config: &ServeConfig) -> store::Result<String> {
-    let names = house.names(config);
-    let catalog = match house.is_catalog_there(config).await? {
-        true => Some(Catalog::probe(&house.catalog_url(config)).await?.store_id),
+async fn compare_ids(data_dir: &DataDir, config: &ServeConfig) -> store::Result<String> {
+    let names = data_dir.names(config);
+    let catalog = match data_dir.is_catalog_there(config).await? {
+        true => Some(Catalog::probe(&data_dir.catalog_url(config)).await?.store_id),
         false => None,
     };
-    let objects = match house.existing_objects(config)? {
+    let objects = match data_dir.existing_objects(config)? {
         Some(objects) => Some((objects.store_id().await?, identity::is_empty(&objects).await?)),
         None => None,
     };
@@ -124,8 +124,8 @@ async fn compare_ids(house: &House, config: &ServeConfig) -> store::Result<Strin
     })
 }
 
-/// The folder, or the nearest one above that is there.
-pub fn there(folder: &Path) -> PathBuf {
+/// The directory, or its nearest parent that exists.
+pub fn nearest_existing(folder: &Path) -> PathBuf {
     let mut at = folder;
     while !at.exists() {
         match at.parent() {

@@ -4,12 +4,13 @@
 //! flag. It is the name of a field of [`ServeConfig`] or [`Limits`], whose attributes say which values it takes. Every
 //! value is text until it is deserialised, so that every source is checked in the same way.
 
-pub mod effective;
-pub mod layers;
+pub(crate) mod effective;
+pub(crate) mod layers;
 mod values;
 
 pub use effective::EffectiveSetting;
-pub use layers::{Layers, Source};
+pub use layers::Layers;
+pub(crate) use layers::Source;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,7 +19,6 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use xet::limits;
 
-use crate::door::PlaceLimits;
 use crate::secret::Secret;
 
 /// Every setting of a server.
@@ -40,7 +40,7 @@ pub struct ServeConfig {
     /// Where the catalog is; `None`: in the data folder. May hold a password.
     #[serde(deserialize_with = "values::url", serialize_with = "values::without_secrets")]
     pub catalog: Option<Secret<String>>,
-    /// Whether tokens are asked for.
+    /// Whether tokens are required.
     #[serde(deserialize_with = "values::on_off", serialize_with = "values::show_on_off")]
     pub auth: bool,
     /// The certificate chain, as a PEM file; `None`: plain HTTP.
@@ -77,10 +77,10 @@ pub struct ServeConfig {
     /// How far the audit log goes back; 0: to the beginning.
     #[serde(deserialize_with = "values::number::<_, _, 0, { 5200 * WEEK_S }>")]
     pub audit_s: u64,
-    /// How long the server goes on after it was told to stop, and says at `/ready` that it will.
+    /// How long the server goes on after the signal to stop, while `/ready` reports that it stops.
     #[serde(deserialize_with = "values::number::<_, _, 0, 3600>")]
     pub shutdown_delay_s: u64,
-    /// How long requests may take to finish once the server was told to stop.
+    /// How long requests may take to finish once the server stops.
     #[serde(deserialize_with = "values::number::<_, _, 0, 3600>")]
     pub shutdown_grace_s: u64,
     /// How long after one sweep the next begins; 0: none.
@@ -184,7 +184,7 @@ pub enum DedupPolicy {
     Repo,
     /// Those of the same namespace.
     Namespace,
-    /// Everyone's. Who asks learns that someone has the chunk.
+    /// Everyone's. The caller learns that someone has the chunk.
     Global,
 }
 
@@ -269,7 +269,7 @@ impl Default for Limits {
             requests_per_s: 0,
             token_requests_per_s: 0,
             header_timeout_s: 15,
-            // Clients keep idle connections for 60 seconds: they should let go first.
+            // Clients keep idle connections for 60 seconds: they should close first.
             keep_alive_s: 75,
             body_timeout_s: 60,
             idle_timeout_s: 900,
@@ -277,20 +277,29 @@ impl Default for Limits {
     }
 }
 
+/// Most connections at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConnectionLimits {
+    /// In total.
+    pub(crate) total: usize,
+    /// From one address.
+    pub(crate) per_address: usize,
+}
+
 /// What `memory_bytes` is divided into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemoryShares {
+pub(crate) struct MemoryShares {
     /// For bodies that arrive. Nothing else takes from it: readers cannot keep writers out.
-    pub uploads_bytes: u64,
+    pub(crate) uploads_bytes: u64,
     /// For data on its way out.
-    pub answers_bytes: u64,
+    pub(crate) answers_bytes: u64,
     /// For footers of stored xorbs.
-    pub footers_bytes: u64,
+    pub(crate) footers_bytes: u64,
 }
 
 impl Limits {
     /// A quarter for answers, an eighth or what is set for footers, the rest for uploads.
-    pub fn memory_shares(&self) -> MemoryShares {
+    pub(crate) fn memory_shares(&self) -> MemoryShares {
         let answers_bytes = self.memory_bytes / 4;
         let footers_bytes = self.footer_cache_bytes.unwrap_or(self.memory_bytes / 8);
         let uploads_bytes = self.memory_bytes.saturating_sub(answers_bytes).saturating_sub(footers_bytes);
@@ -300,25 +309,25 @@ impl Limits {
 
 impl ServeConfig {
     /// Whether everyone may read the metrics, only administrators (`false`), or no one (`None`).
-    pub fn metrics_are_open(&self) -> Option<bool> {
+    pub(crate) fn metrics_are_open(&self) -> Option<bool> {
         match self.metrics {
             MetricsAccess::Off => None,
             MetricsAccess::Open => Some(true),
             MetricsAccess::Admin => Some(false),
-            // A proxy on the same machine makes everyone a neighbour: a public URL tells of one.
+            // A proxy on the same machine makes everyone a neighbour: a public URL is a sign of one.
             MetricsAccess::Auto => Some(self.listen.ip().is_loopback() && self.public_url.is_none()),
         }
     }
 
     /// Connections in total and from one address.
-    pub fn place_limits(&self) -> PlaceLimits {
+    pub(crate) fn connection_limits(&self) -> ConnectionLimits {
         let total = self.limits.connections_max;
-        // A public URL on a loopback address tells of a proxy, which is where all connections come from.
+        // A public URL on a loopback address is a sign of a proxy, which is where all connections come from.
         let is_behind_proxy = self.listen.ip().is_loopback() && self.public_url.is_some();
         let share = if is_behind_proxy { total } else { (total / 4).max(1) };
         let per_address = self.limits.connections_per_address_max.unwrap_or(share).min(total);
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        PlaceLimits { total: count(total), per_address: count(per_address) }
+        ConnectionLimits { total: count(total), per_address: count(per_address) }
     }
 
     /// Reads the layers, the last taking precedence, and checks the result.

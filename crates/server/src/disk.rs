@@ -4,16 +4,21 @@ use std::path::{Path, PathBuf};
 
 use crate::config::ServeConfig;
 
+/// Too little space for an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server's disk is almost full: it takes no uploads until there is more room")]
+pub(crate) struct DiskFull;
+
 /// The disk that objects are on.
 #[derive(Debug, Clone)]
-pub struct Disk {
+pub(crate) struct Disk {
     folder: PathBuf,
     free_bytes_min: u64,
 }
 
 impl Disk {
-    /// The disk of these settings; `None` where objects are in a bucket, or nobody asks for a reserve.
-    pub fn of(config: &ServeConfig) -> Option<Self> {
+    /// The disk of these settings; `None` where objects are in a bucket, or without a reserve.
+    pub(crate) fn of(config: &ServeConfig) -> Option<Self> {
         let folder = match &config.objects {
             None => config.data.clone(),
             Some(url) => PathBuf::from(url.expose().strip_prefix("file://")?),
@@ -22,9 +27,10 @@ impl Disk {
         (free_bytes_min > 0).then_some(Self { folder, free_bytes_min })
     }
 
-    /// Whether so many bytes more leave the reserve as it is. A disk that does not tell has room.
-    pub fn has_room_for(&self, bytes: u64) -> bool {
-        free_bytes(&self.folder).is_none_or(|free| free >= bytes.saturating_add(self.free_bytes_min))
+    /// Refuses an upload of `bytes` that would touch the reserve. A disk that reports no free space has enough.
+    pub(crate) fn require_space(&self, bytes: u64) -> Result<(), DiskFull> {
+        let is_enough = |free: u64| free >= bytes.saturating_add(self.free_bytes_min);
+        if free_bytes(&self.folder).is_none_or(is_enough) { Ok(()) } else { Err(DiskFull) }
     }
 }
 
@@ -45,11 +51,12 @@ mod tests {
         let free = free_bytes(folder.path()).unwrap();
         assert!(free > 0);
         let disk = |free_bytes_min| Disk { folder: folder.path().to_owned(), free_bytes_min };
-        assert!(disk(1).has_room_for(0));
+        assert!(disk(1).require_space(0).is_ok());
         // Others write to this disk too, so the limits are far from what is free.
-        assert!(!disk(1).has_room_for(free.saturating_mul(100)));
-        assert!(!disk(u64::MAX).has_room_for(1));
-        assert!(Disk { folder: folder.path().join("gone"), free_bytes_min: 1 }.has_room_for(u64::MAX - 1));
+        assert!(disk(1).require_space(free.saturating_mul(100)).is_err());
+        assert!(disk(u64::MAX).require_space(1).is_err());
+        let gone = Disk { folder: folder.path().join("gone"), free_bytes_min: 1 };
+        assert!(gone.require_space(u64::MAX - 1).is_ok());
     }
 
     #[test]

@@ -1,39 +1,51 @@
-//! The HTTP side of a hub: tokens, signed data URLs, byte ranges, limits, metrics.
+//! The HTTP side of a hub: the CAS, Hub and LFS APIs, pages, tokens, signed URLs, limits and metrics.
 //!
-//! [`http::app`] is the server as a router, [`shutdown::serve`] runs it, [`House`] is the folder it keeps its things in.
-//! What a xorb or a shard is, the store knows.
+//! [`app()`] is the server as a router, [`serve`] runs it, [`DataDir`] is the directory of its files. What a xorb, a shard or a
+//! repository is, the store knows.
 
-pub mod auth;
-pub mod body;
-pub mod budget;
-pub mod check;
-pub mod config;
-pub mod disk;
-pub mod door;
-pub mod house;
-pub mod http;
-pub mod logs;
-pub mod metrics;
-pub mod ranges;
-pub mod rate;
+mod app;
+mod auth;
+mod background_gc;
+mod budget;
+mod cas;
+mod check;
+mod config;
+mod data_dir;
+mod disk;
+mod http;
+mod hub;
+mod lfs;
+mod logs;
+mod metrics;
+mod net;
 mod render;
-pub mod secret;
-pub mod shutdown;
-pub mod sign;
-pub mod state;
-pub mod sweeping;
-pub mod tls;
-pub mod urls;
+mod secret;
+mod state;
+mod upload_progress;
+mod urls;
 mod web;
 
-pub use auth::{CasTokens, Claims, RepoKind, Repository};
+pub use app::{OPENAPI, app, paths, serve};
+pub use auth::cas_token::{CasTokens, Claims, Issued, Origin};
+pub use auth::password;
+pub use auth::personal_token::{self, NewToken};
+pub use auth::token_store::CACHE_TTL as TOKEN_CACHE_TTL;
+pub use background_gc::collect_at_intervals;
 pub use budget::Budget;
-pub use config::{ConfigError, Layers, ServeConfig};
-pub use house::House;
-pub use http::app;
+pub use check::{Checked, check_config, check_store, nearest_existing};
+pub use config::{ConfigError, EffectiveSetting, Layers, ServeConfig};
+pub use config::{DataUrlPolicy, DedupPolicy, TlsFiles};
+pub use data_dir::{BACKUP_FILE, file_url, open_existing_objects, open_objects};
+pub use data_dir::{DataDir, OpenStore, Opening};
+pub use disk::free_bytes;
+pub use http::time::iso as iso_time;
+pub use hub::admin::quotas::{audit_event_json, dedup_json, quota_json, reflog_json};
+pub use logs::start as start_logging;
 pub use metrics::Metrics;
+pub use metrics::TABLE as METRICS;
+pub use net::shutdown::{Stopped, reload_on_hangup, stop_signal};
+pub use net::tls::{Tls, TlsError};
 pub use secret::{Key, KeyRing, Secret};
-pub use sign::{DataKey, Grant, Signer};
-pub use state::AppState;
-pub use tls::Tls;
-pub use urls::DataUrls;
+pub use state::{AppState, StreamTiming};
+pub use urls::data_url::{DATA_ROUTE, DataKey, Signer};
+pub use urls::host::DataUrls;

@@ -1,6 +1,6 @@
 //! Log lines on standard error, for people or for programs.
 //!
-//! Own crates log at the level that was asked for, others only what is odd: at lower levels some libraries print
+//! Own crates log at the configured level, others only what is odd: at lower levels some libraries print
 //! requests with all their headers, and those hold tokens.
 
 use tracing::Level;
@@ -13,12 +13,12 @@ use crate::config::{LogFormat, LogLevel};
 
 /// Starts logging for the whole process; does nothing if someone has already.
 pub fn start(format: LogFormat, level: LogLevel) {
-    // Whoever came first keeps it.
+    // The first subscriber stays.
     let _ = tracing::subscriber::set_global_default(subscriber(format, level, std::io::stderr));
 }
 
 /// What turns events into lines on `writer`.
-pub fn subscriber<W>(
+pub(crate) fn subscriber<W>(
     format: LogFormat,
     level: LogLevel,
     writer: W,

@@ -71,7 +71,7 @@ pub const TABLE: &[(&str, &str, &str, &str)] = &[
     ),
     ("drystone_dedup_queries_total", "counter", "found", "dedup queries: `hit` or `miss`"),
     ("drystone_digests_refused_total", "counter", "", "claimed SHA-256 digests that the bytes do not have"),
-    ("drystone_files_registered_total", "counter", "", "files that accepted shards told of"),
+    ("drystone_files_registered_total", "counter", "", "files of accepted shards"),
     ("drystone_http_request_seconds", "histogram", "route", "requests until the answer begins"),
     ("drystone_http_requests_in_flight", "gauge", "", "requests that have no answer yet"),
     ("drystone_http_requests_total", "counter", "method, route, status", "requests that were answered"),
@@ -92,7 +92,7 @@ pub const TABLE: &[(&str, &str, &str, &str)] = &[
         "",
         "bytes of uploads that came, with or without an announced length",
     ),
-    ("drystone_sent_bytes_total", "counter", "", "bytes of xorbs that were asked for on data URLs"),
+    ("drystone_sent_bytes_total", "counter", "", "bytes of xorbs requested on data URLs"),
     (
         "drystone_sweeps_total",
         "counter",
@@ -114,12 +114,7 @@ pub const TABLE: &[(&str, &str, &str, &str)] = &[
         "",
         "connections that ended before they were private",
     ),
-    (
-        "drystone_tokens_refused_total",
-        "counter",
-        "reason",
-        "requests whose token opened nothing, or not this",
-    ),
+    ("drystone_tokens_refused_total", "counter", "reason", "requests with an invalid or insufficient token"),
     ("drystone_xorbs_received_total", "counter", "new", "xorbs that were uploaded: whether they were new"),
 ];
 

@@ -14,8 +14,6 @@ use store::ids::{Oid, RepoId};
 use store::names::RepoName;
 use tokio::sync::Semaphore;
 
-use crate::web::Card;
-
 /// The threads that render, and cards that were rendered. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Renderer {
@@ -25,6 +23,23 @@ pub(crate) struct Renderer {
     /// Requests that wait for a card, each with its bytes.
     viewers: Arc<AtomicUsize>,
     cards: Cache<CardKey, Arc<Card>>,
+}
+
+/// A Markdown file, rendered.
+#[derive(Debug)]
+pub(crate) struct Card {
+    /// Sanitised HTML.
+    pub(crate) html: String,
+    /// The metadata that some begin with, as it is.
+    pub(crate) front: Option<String>,
+    pub(crate) is_cut: bool,
+}
+
+impl Card {
+    /// Bytes in memory.
+    fn bytes(&self) -> usize {
+        self.html.len() + self.front.as_ref().map_or(0, String::len)
+    }
 }
 
 /// What decides how a card looks: its bytes, and where its relative links lead.
@@ -99,7 +114,7 @@ impl Renderer {
         self.cards.get(key).await
     }
 
-    /// Renders a card, once for all who wait for it, and caches it, also when the client that asked first is gone: viewers
+    /// Renders a card, once for all who wait for it, and caches it, also when the first client is gone: viewers
     /// that give up would have the same card rendered again and again.
     pub(crate) async fn card(
         &self,

@@ -6,7 +6,7 @@ pub(crate) use xet::hash::hex;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// Holds a value that no `Debug` shows and nothing serializes. Whoever needs it says so with [`Secret::expose`].
+/// Holds a value that no `Debug` shows and nothing serializes. [`Secret::expose`] is the way to it.
 #[derive(Clone)]
 pub struct Secret<T>(T);
 
@@ -28,7 +28,7 @@ impl<T> fmt::Debug for Secret<T> {
     }
 }
 
-/// A key of the server, under a name that follows from its bytes: whoever has the key knows the name.
+/// A key of the server, under a name that follows from its bytes: the same key has the same name everywhere.
 #[derive(Debug, Clone)]
 pub struct Key {
     id: String,
@@ -47,7 +47,7 @@ impl Key {
         Self::new(random())
     }
 
-    /// Its name, which may be shown.
+    /// Its name, which may be text.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -57,7 +57,7 @@ impl Key {
         &self.bytes
     }
 
-    /// The key for one purpose. What is signed for one cannot be shown as if it were signed for another.
+    /// The key for one purpose. What is signed for one cannot be text as if it were signed for another.
     pub(crate) fn derive(&self, purpose: &str) -> Secret<[u8; 32]> {
         Secret::new(mac(self.bytes.expose(), &[b"drystone key for ", purpose.as_bytes()]))
     }
@@ -133,13 +133,10 @@ mod tests {
     #[test]
     fn a_secret_is_not_printed() {
         let key = Key::new([0x61; 32]);
-        for shown in
+        for text in
             [format!("{:?}", Secret::new("hunter2")), format!("{key:?}"), format!("{:?}", KeyRing::new(key))]
         {
-            assert!(
-                !shown.contains("hunter2") && !shown.contains("97") && !shown.contains("aaaa"),
-                "{shown}"
-            );
+            assert!(!text.contains("hunter2") && !text.contains("97") && !text.contains("aaaa"), "{text}");
         }
     }
 

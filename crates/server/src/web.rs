@@ -1,4 +1,4 @@
-//! Pages: what a browser shows of a hub. Made by the server from templates; small scripts only add comfort.
+//! Pages for browsers, made by the server from templates; small scripts only add comfort.
 //!
 //! A page reads what the Hub API reads, with the same rights. Nothing that is stored becomes script: templates escape,
 //! Markdown is sanitised, and the policy of every page lets no script run but the server's own.
@@ -6,50 +6,35 @@
 mod account;
 mod admin;
 mod assets;
+mod card;
 mod commit;
-mod content;
+mod csrf;
 mod dedup;
-mod error;
+pub(crate) mod error_page;
 mod file;
+mod file_map;
 mod forms;
 mod history;
 mod home;
-mod lines;
-mod map;
-mod markup;
+mod html_limits;
+mod line_diff;
 mod pack;
 mod pack_source;
 mod page;
 mod preview;
-mod readme;
+mod read_file;
 mod repo;
-pub(crate) mod running;
-pub(crate) mod session;
+mod session;
 mod text;
 mod tree;
 mod undelete;
 mod upload;
+mod visit;
 
-use std::ops::Deref;
-
-use axum::body::Body;
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, Response, header};
-use axum::response::IntoResponse as _;
 use axum::routing::{get, post, put};
-use store::names::{Kind, RepoName};
-use xet::wire::ErrorCode;
+use store::names::Kind;
 
-use crate::http::error::Refused;
-use crate::http::{Asked, Route};
-use crate::state::AppState;
-pub(crate) use error::{PageError, Viewer};
-pub(crate) use preview::image_type;
-pub(crate) use readme::Card;
-
-/// The page of a model: the one that paths of two parts may only look like.
-pub(crate) const REPO_PAGE: &str = "/{namespace}/{name}";
+use crate::http::router::{REPO_PAGE, Route};
 
 /// All pages.
 pub(crate) fn routes() -> Vec<Route> {
@@ -71,13 +56,9 @@ pub(crate) fn routes() -> Vec<Route> {
 
 /// The pages of one kind of repository, under the paths they have on huggingface.co where they are there.
 fn of_kind(kind: Kind) -> Vec<Route> {
-    let plural = kind.plural();
-    let page = |rest: &str| match kind {
-        Kind::Model => format!("{REPO_PAGE}{rest}"),
-        _ => format!("/{plural}/{{namespace}}/{{name}}{rest}"),
-    };
+    let page = |rest: &str| page_path(kind, rest);
     vec![
-        (format!("/{plural}"), get(home::show)),
+        (format!("/{}", kind.plural()), get(home::show)),
         (page(""), get(tree::show)),
         (page("/tree/{revision}"), get(tree::show)),
         (page("/tree/{revision}/{*path}"), get(tree::show)),
@@ -87,90 +68,26 @@ fn of_kind(kind: Kind) -> Vec<Route> {
         (page("/commit/{revision}"), get(commit::show)),
         (page("/undelete"), get(undelete::show).post(undelete::act)),
         (page("/upload/{revision}"), get(upload::show)),
-        (page("/upload/{revision}/-/decide"), post(upload::decide)),
-        (page("/upload/{revision}/-/file"), put(upload::file).get(upload::progress)),
-        (page("/upload/{revision}/-/commit"), post(upload::commit)),
     ]
 }
 
-/// A request for a page.
-pub(crate) struct Visit {
-    asked: Asked,
-    /// What the browser was signed in with.
-    session: Option<String>,
+/// The routes that the script of the upload page uses. They answer with JSON.
+pub(crate) fn upload_routes() -> Vec<Route> {
+    let of_kind = |kind| {
+        let path = |rest| page_path(kind, &format!("/upload/{{revision}}/-/{rest}"));
+        [
+            (path("decide"), post(upload::decide)),
+            (path("file"), put(upload::file).get(upload::progress)),
+            (path("commit"), post(upload::commit)),
+        ]
+    };
+    Kind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
-impl Visit {
-    /// A request by whoever is signed in, which its caller must have reason to believe.
-    async fn by_session(parts: &mut Parts, state: &AppState) -> Result<Self, PageError> {
-        let session = session::of(&parts.headers);
-        // Tokens in headers are for programs, and outweigh a cookie.
-        let who = match state.who(&parts.headers).await? {
-            None => match &session {
-                Some(token) => state.identify(token).await.ok(),
-                None => None,
-            },
-            who => who,
-        };
-        Ok(Self { asked: Asked::by(who, parts, state).await?, session })
-    }
-
-    /// Shows the page as to a stranger.
-    fn forget(&mut self) {
-        self.asked.who = None;
-        self.session = None;
-    }
-
-    fn into_asked(self) -> Asked {
-        self.asked
-    }
-}
-
-impl Deref for Visit {
-    type Target = Asked;
-
-    fn deref(&self) -> &Asked {
-        &self.asked
-    }
-}
-
-impl FromRequestParts<AppState> for Visit {
-    type Rejection = PageError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, PageError> {
-        if is_nothing(parts.uri.path()) {
-            let nothing = Refused::new(ErrorCode::NotFound, "there is nothing at this path");
-            return Err(match wants_page(&parts.headers) {
-                true => nothing.into(),
-                false => PageError::json(nothing),
-            });
-        }
-        Self::by_session(parts, state).await
-    }
-}
-
-/// A refusal in the words of whoever asks: a page for browsers, JSON for programs.
-pub(crate) fn refuse(headers: &HeaderMap, refused: Refused) -> Response<Body> {
-    match wants_page(headers) {
-        true => PageError::from(refused).into_response(),
-        false => refused.into_response(),
-    }
-}
-
-/// Browsers name pages first when they go somewhere; programs ask for anything or for JSON.
-fn wants_page(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    accept.is_some_and(|accept| accept.trim_start().starts_with("text/html"))
-}
-
-/// Whether a path of two parts only looks like a repository: their pages must not make `/api/none` another thing than
-/// nothing. Pages of the server itself begin with a dash.
-pub(crate) fn is_nothing(path: &str) -> bool {
-    let mut parts = path.trim_start_matches('/').split('/');
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some(namespace), Some(name), None) if namespace != "-" => {
-            RepoName::new(Kind::Model, namespace, name).is_err()
-        }
-        _ => false,
+/// A page of repositories of one kind, as a route.
+fn page_path(kind: Kind, rest: &str) -> String {
+    match kind {
+        Kind::Model => format!("{REPO_PAGE}{rest}"),
+        _ => format!("/{}/{{namespace}}/{{name}}{rest}", kind.plural()),
     }
 }

@@ -1,20 +1,19 @@
 //! The whole CAS over HTTP, with the golden vectors, on every kind of objects and catalog.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod house;
+mod support;
 
 use std::collections::HashMap;
 
 use axum::body::Body;
 use axum::http::Request;
-use house::{Hub, Place, Places, build, chunks_of};
-use server::auth::Origin;
-use server::config::DedupPolicy;
-use server::{Claims, RepoKind, Repository, ServeConfig};
+use server::{Claims, DedupPolicy, Origin, ServeConfig};
+use support::{Backend, Backends, Hub, build, chunks_of};
 use testkit::Vectors;
 use testkit::vectors::model::{AdversarialKind, Expect};
 use tower::ServiceExt as _;
 use xet::shard::Shard;
+use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 use xet::wire::{
     Batch, ErrorBody, Frame, FrameReader, ReconstructionV1, ReconstructionV2, ShardUploaded, XorbUploaded,
@@ -24,7 +23,7 @@ use xet::{FileHash, XorbHash};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_golden_xorb_is_taken_in_every_form_and_under_every_path() {
-    let places = Places::start();
+    let places = Backends::start();
     for place in places.all() {
         // Where all is for everyone, a xorb can be seen before a shard names it.
         takes_xorbs(&place.hub_with(DedupPolicy::Global).await).await;
@@ -51,13 +50,13 @@ async fn takes_xorbs(hub: &Hub) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn golden_shards_bring_their_files_back_by_both_versions_ranges_and_batches() {
-    let places = Places::start();
+    let places = Backends::start();
     for place in places.all() {
         brings_files_back(&place).await;
     }
 }
 
-async fn brings_files_back(place: &Place<'_>) {
+async fn brings_files_back(place: &Backend<'_>) {
     let vectors = Vectors::open();
     let all_chunks = chunks_of(&vectors);
     for (n, group) in vectors.manifest.shards.iter().filter(|group| group.with_verification).enumerate() {
@@ -105,16 +104,16 @@ async fn brings_files_back(place: &Place<'_>) {
                 [(0, size.saturating_sub(1)), (size / 3, size / 2), (size.saturating_sub(1), u64::MAX - 1)]
             {
                 let range = format!("bytes={first}-{last}");
-                let wanted = last.saturating_add(1).min(size).saturating_sub(first);
-                let expected = &whole[first as usize..(first + wanted) as usize];
+                let length = last.saturating_add(1).min(size).saturating_sub(first);
+                let expected = &whole[first as usize..(first + length) as usize];
                 let v1 = hub.get(&format!("/v1/reconstructions/{hash}"), Some(&range)).await;
                 let v1: ReconstructionV1 = parse_json(&v1.body).unwrap();
-                assert!(hub.rebuild(&v1.try_into().unwrap(), wanted).await == expected, "{range}");
+                assert!(hub.rebuild(&v1.try_into().unwrap(), length).await == expected, "{range}");
                 let v2 = hub.get(&format!("/v2/reconstructions/{hash}"), Some(&range)).await;
                 assert_eq!(v2.headers["cache-control"], "private, no-store");
                 let v2: ReconstructionV2 = parse_json(&v2.body).unwrap();
                 hub.check_urls(&v2);
-                assert!(hub.rebuild(&v2.try_into().unwrap(), wanted).await == expected, "{range}");
+                assert!(hub.rebuild(&v2.try_into().unwrap(), length).await == expected, "{range}");
             }
             let past = hub
                 .get(&format!("/v2/reconstructions/{hash}"), Some(&format!("bytes={}-", size.max(1))))
@@ -151,7 +150,7 @@ async fn brings_files_back(place: &Place<'_>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_unknown_or_not_for_the_caller_is_404_and_what_is_malformed_400() {
-    let places = Places::start();
+    let places = Backends::start();
     for place in places.all() {
         refuses(&place.hub().await).await;
     }
@@ -191,7 +190,7 @@ async fn refuses(hub: &Hub) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_adversarial_file_gets_its_verdict_and_a_refused_one_changes_nothing() {
-    let places = Places::start();
+    let places = Backends::start();
     for place in places.all() {
         gives_verdicts(&place.hub().await).await;
     }
@@ -258,7 +257,7 @@ async fn readers_who_never_finish_do_not_keep_uploads_out() {
     let url = hub.state.data_url(&key, &[xet::wire::HttpRange::new(0, 99).unwrap()]).unwrap();
     let url = url.strip_prefix(&hub.state.base_url).unwrap();
 
-    // Each answer is kept and not read, until one more has to wait.
+    // Each answer is stored and not read, until one more has to wait.
     let mut unread = Vec::new();
     loop {
         let request = Request::get(url).header("range", "bytes=0-99").body(Body::empty()).unwrap();
@@ -306,7 +305,7 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
     let vectors = Vectors::open();
     let all_chunks = chunks_of(&vectors);
     let group = vectors.manifest.shards.iter().filter(|group| group.with_verification);
-    // The first chunk of a file can always be asked for.
+    // The first chunk of a file can always be queried.
     let (bytes, shard) = group
         .map(|group| vectors.read(&group.files.iter().find(|file| file.form.kind == "upload").unwrap().file))
         .map(|bytes| (bytes.clone(), Shard::parse_upload(&bytes).unwrap()))
@@ -315,7 +314,7 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
     let (term, holder) = held_by_many(&shard).unwrap();
     let (xorb, chunk) = (term.xorb, holder.chunks[term.chunks.start as usize].hash);
 
-    // Seen from the repository itself, a sister, and a stranger: HEAD of the xorb, then the dedup query.
+    // Seen from the repository itself, a sister, and an unrelated one: HEAD of the xorb, then the dedup query.
     let cases = [
         (DedupPolicy::Off, [(200, 404), (404, 404), (404, 404)]),
         (DedupPolicy::Repo, [(200, 200), (404, 404), (404, 404)]),
@@ -332,7 +331,7 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
         for ((namespace, name), (head, query)) in
             [("ann", "a"), ("ann", "b"), ("bob", "a")].into_iter().zip(expected)
         {
-            let repo = Repository { kind: RepoKind::Models, namespace: namespace.into(), name: name.into() };
+            let repo = RepoName { kind: RepoKind::Model, namespace: namespace.into(), name: name.into() };
             // The sender of a xorb may refer to it anywhere: the others are others.
             let origin = match (namespace, name) {
                 ("ann", "a") => testkit::origin::ORIGIN.to_owned(),
@@ -343,7 +342,7 @@ async fn the_dedup_policy_says_who_may_know_of_a_xorb_or_a_chunk() {
             }
             let claims =
                 Claims::new("x", Origin::Token(origin), TokenScope::Write, repo, hub.state.now_s(), 60);
-            let token = format!("Bearer {}", hub.state.tokens.issue(&claims).token.expose());
+            let token = format!("Bearer {}", hub.state.cas_tokens().issue(&claims).token.expose());
             let auth = [("authorization", token.as_str())];
             let got = hub.send("HEAD", &format!("/v1/xorbs/default/{xorb}"), &auth, Vec::new()).await;
             assert_eq!(got.status, head, "{policy:?} {namespace}/{name} HEAD");

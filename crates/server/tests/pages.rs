@@ -8,10 +8,11 @@ use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use server::http::{OPENAPI, ROUTED};
-use server::metrics::TABLE;
+use server::METRICS;
+use server::OPENAPI;
 use server::{AppState, Key, KeyRing, ServeConfig};
 use tower::ServiceExt as _;
+use xet::wire::routes::Endpoint;
 
 const METRICS_PAGE: &str = include_str!("../../../docs/operations/metrics.md");
 const GUIDE: &str = include_str!("../../../docs/guide/server.md");
@@ -23,7 +24,7 @@ fn the_page_about_metrics_has_every_number_as_it_is() {
         .filter(|line| line.starts_with("| `drystone_"))
         .map(|line| line.split('|').skip(1).take(4).map(|cell| cell.trim().to_owned()).collect())
         .collect();
-    let known: Vec<Vec<String>> = TABLE
+    let known: Vec<Vec<String>> = METRICS
         .iter()
         .map(|(name, kind, labels, what)| {
             [&format!("`{name}`"), *kind, labels, what].map(str::to_owned).to_vec()
@@ -42,7 +43,7 @@ fn every_number_in_the_code_is_in_the_table_and_the_other_way() {
             found.insert(format!("drystone_{name}"));
         }
     }
-    let known: BTreeSet<String> = TABLE.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let known: BTreeSet<String> = METRICS.iter().map(|(name, ..)| (*name).to_owned()).collect();
     assert_eq!(found, known);
 }
 
@@ -97,10 +98,13 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn the_document_has_the_cas_routes_and_no_others() {
     let documented = documented();
-    let routed: BTreeSet<String> =
-        ROUTED.iter().flat_map(|endpoint| endpoint.templates()).map(|path| (*path).to_owned()).collect();
+    let routed: BTreeSet<String> = Endpoint::ALL
+        .iter()
+        .flat_map(|endpoint| endpoint.templates())
+        .map(|path| (*path).to_owned())
+        .collect();
     let others = |path: &str| {
-        let own = ["/health", "/ready", "/metrics", "/openapi.json", server::sign::DATA_ROUTE];
+        let own = ["/health", "/ready", "/metrics", "/openapi.json", server::DATA_ROUTE];
         own.contains(&path) || path.contains("-token")
     };
     let listed: BTreeSet<String> = documented.keys().filter(|path| !others(path)).cloned().collect();

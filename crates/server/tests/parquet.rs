@@ -21,10 +21,10 @@ mod parquet {
     use pages::Stop;
 
     /// A column's path and type, and its first values or why there are none.
-    pub(super) type Shown = (String, String, Result<Vec<String>, String>);
+    pub(super) type PreviewedColumn = (String, String, Result<Vec<String>, String>);
 
     /// What a page shows of a file, which is all in memory.
-    pub(super) fn show(file: &[u8]) -> Option<Vec<Shown>> {
+    pub(super) fn show(file: &[u8]) -> Option<Vec<PreviewedColumn>> {
         let (head, magic) = file.split_last_chunk::<4>()?;
         let (head, len) = head.split_last_chunk::<4>()?;
         let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
@@ -45,8 +45,8 @@ mod parquet {
         Some(footer.columns.iter().map(shown).collect())
     }
 
-    /// A prefix of a column shows what the whole shows, or asks for more than it is.
-    pub(super) fn expect_prefixes_to_ask(file: &[u8]) {
+    /// A prefix of a column shows what the whole shows, or requests more than it is.
+    pub(super) fn expect_prefixes_to_request_more(file: &[u8]) {
         let len = u32::from_le_bytes(*file[..file.len() - 4].last_chunk().unwrap()) as usize;
         let footer = Footer::parse(&file[file.len() - 8 - len..file.len() - 8]).unwrap();
         for column in footer.columns.iter().filter(|column| !column.is_repeated) {
@@ -170,9 +170,9 @@ fn files_of_pyarrow_show_their_first_rows() {
     for name in ["v1_none", "v1_snappy", "v1_gzip", "v1_zstd", "v1_lz4", "v2_zstd"] {
         let shown = parquet::show(&golden(name)).unwrap();
         for ((column, kind, rule), found) in rules.iter().zip(&shown) {
-            let wanted: Vec<_> = (0..20).map(rule).collect();
+            let length: Vec<_> = (0..20).map(rule).collect();
             assert_eq!((column, kind), (&found.0.as_str(), &found.1.as_str()), "{name}");
-            assert_eq!(found.2, Ok(wanted), "{name}: {column}");
+            assert_eq!(found.2, Ok(length), "{name}: {column}");
         }
         assert_eq!(shown[17].2, Err("a list".to_owned()));
         assert_eq!(shown[18].2, Ok(vec!["null".to_owned(); 20]));
@@ -190,7 +190,7 @@ fn short_pages_are_put_together_and_empty_groups_passed_over() {
 }
 
 #[test]
-fn what_is_not_known_is_told_by_a_word() {
+fn what_is_not_known_is_named_by_a_word() {
     let others = parquet::show(&golden("others")).unwrap();
     assert_eq!(others[0].2, Err("encoding DELTA_BINARY_PACKED".to_owned()));
     assert_eq!(others[1].2, Err("encoding BYTE_STREAM_SPLIT".to_owned()));
@@ -201,9 +201,9 @@ fn what_is_not_known_is_told_by_a_word() {
 }
 
 #[test]
-fn a_prefix_of_a_column_asks_for_what_it_needs() {
+fn a_prefix_of_a_column_requests_what_it_needs() {
     for name in ["v1_snappy", "v2_zstd", "plain"] {
-        parquet::expect_prefixes_to_ask(&golden(name));
+        parquet::expect_prefixes_to_request_more(&golden(name));
     }
 }
 
@@ -239,7 +239,7 @@ fn footers_that_lie_are_refused() {
     // Two thousand million elements in a few bytes; a structure in a structure without end.
     assert!(!parquet::is_footer(&[0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 7]));
     assert!(!parquet::is_footer(&[0x7c].repeat(10_000)));
-    // Four million empty elements, of which few are kept.
+    // Four million empty elements, of which few are stored.
     let mut many = vec![0x29, 0xfc, 0x80, 0x89, 0x7a];
     many.resize(2_000_000 + many.len() + 1, 0);
     let (is_footer, peak) = measure(|| parquet::is_footer(&many));
@@ -270,7 +270,7 @@ fn page(kind: i64, raw: i64, stored: i64, values: i64) -> Vec<u8> {
 }
 
 #[test]
-fn pages_that_lie_are_told_and_cost_little() {
+fn pages_that_lie_are_reported_and_cost_little() {
     // A run of thirty ones, then integers: of two only.
     let body = [2, 0, 0, 0, 60, 1, 7, 0, 0, 0, 8, 0, 0, 0];
     let shown =

@@ -9,10 +9,10 @@ use std::time::Duration;
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use server::config::TlsFiles;
-use server::shutdown::{Stopped, serve};
-use server::tls::{Tls, TlsError};
+use server::TlsFiles;
 use server::{AppState, Key, KeyRing, ServeConfig};
+use server::{Stopped, serve};
+use server::{Tls, TlsError};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,9 +34,10 @@ async fn start(config: ServeConfig, tls: Option<Tls>) -> Running {
     if let Some(tls) = tls {
         state = state.with_tls(tls);
     }
-    let (stop, told) = oneshot::channel::<()>();
+    let (stop, answers) = oneshot::channel::<()>();
     let (app, served) = (server::app(state.clone()), state.clone());
-    let ended = tokio::spawn(async move { serve(listener, app, &served, async { drop(told.await) }).await });
+    let ended =
+        tokio::spawn(async move { serve(listener, app, &served, async { drop(answers.await) }).await });
     Running { address, state, stop, ended }
 }
 
@@ -82,7 +83,7 @@ async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), work).await.expect("it ends")
 }
 
-/// Asks for the server's health on a connection that ends with the answer.
+/// Queries the server's health on a connection that ends with the answer.
 async fn health(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
     let request = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(request).await.unwrap();
@@ -108,7 +109,7 @@ async fn a_server_with_a_certificate_speaks_tls_and_nothing_else() {
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
 
     let mut again = connect(running.address, made.cert.der()).await.unwrap();
-    assert!(health(&mut again).await.starts_with("HTTP/1.1 200"), "strangers do not stop it");
+    assert!(health(&mut again).await.starts_with("HTTP/1.1 200"), "untrusted clients do not stop it");
     running.stop.send(()).unwrap();
     assert_eq!(within(running.ended).await.unwrap().unwrap(), Stopped::Cleanly);
 }
@@ -120,7 +121,7 @@ async fn a_new_certificate_is_shown_once_it_was_read_again() {
     let running = start(config, Some(tls.clone())).await;
     let new = certificate();
     put(folder.path(), &new);
-    assert!(connect(running.address, new.cert.der()).await.is_err(), "nobody told it to");
+    assert!(connect(running.address, new.cert.der()).await.is_err(), "nobody answers it to");
     tls.reload().unwrap();
     let mut stream = connect(running.address, new.cert.der()).await.unwrap();
     assert!(health(&mut stream).await.starts_with("HTTP/1.1 200"));
@@ -134,7 +135,7 @@ async fn a_new_certificate_is_shown_once_it_was_read_again() {
 #[test]
 fn files_that_do_not_fit_are_named() {
     let (folder, _, files, _) = with_tls();
-    let said = |files: &TlsFiles| Tls::open(files).unwrap_err().to_string();
+    let error_of = |files: &TlsFiles| Tls::open(files).unwrap_err().to_string();
     let other = folder.path().join("other.pem");
     let secret = certificate().signing_key.serialize_pem();
     std::fs::write(&other, &secret).unwrap();
@@ -142,12 +143,12 @@ fn files_that_do_not_fit_are_named() {
     assert!(matches!(mismatch, TlsError::Mismatch { .. }), "{mismatch}");
     assert!(mismatch.to_string().contains("other.pem") && mismatch.to_string().contains("cert.pem"));
 
-    assert!(said(&TlsFiles { cert: other.clone(), ..files.clone() }).contains("no certificate"));
-    assert!(said(&TlsFiles { key: files.cert.clone(), ..files.clone() }).contains("no private key"));
-    assert!(said(&TlsFiles { key: folder.path().join("gone"), ..files.clone() }).contains("gone"));
+    assert!(error_of(&TlsFiles { cert: other.clone(), ..files.clone() }).contains("no certificate"));
+    assert!(error_of(&TlsFiles { key: files.cert.clone(), ..files.clone() }).contains("no private key"));
+    assert!(error_of(&TlsFiles { key: folder.path().join("gone"), ..files.clone() }).contains("gone"));
     let body = secret.lines().nth(1).unwrap();
     std::fs::write(&other, secret.replace(body, &format!("!!{}", &body[2..]))).unwrap();
-    let damaged = said(&TlsFiles { key: other, ..files });
+    let damaged = error_of(&TlsFiles { key: other, ..files });
     assert!(damaged.contains("other.pem") && !damaged.contains(&body[2..]), "{damaged}");
 }
 
@@ -186,5 +187,9 @@ async fn a_connection_that_waits_ends_when_the_server_stops() {
     within(stream.read_exact(&mut start)).await.unwrap();
     assert_eq!(&start, b"HTTP/1.1 200");
     running.stop.send(()).unwrap();
-    assert_eq!(within(running.ended).await.unwrap().unwrap(), Stopped::Cleanly, "it was kept alive and idle");
+    assert_eq!(
+        within(running.ended).await.unwrap().unwrap(),
+        Stopped::Cleanly,
+        "it was stored alive and idle"
+    );
 }

@@ -8,9 +8,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt as _;
-use server::auth::people::BELIEVED;
-use server::auth::personal::{self, Wanted};
-use server::{AppState, House, Key, KeyRing, Secret, ServeConfig};
+use server::personal_token::{self, NewToken};
+use server::{AppState, DataDir, Key, KeyRing, Secret, ServeConfig, TOKEN_CACHE_TTL};
 use store::Store;
 use store::hub::{Bound, Rights, TokenRow};
 use store::names::{Kind, RepoName};
@@ -24,7 +23,7 @@ struct Hub {
     state: AppState,
     store: Store,
     now_s: Arc<AtomicU64>,
-    house: House,
+    data_dir: DataDir,
     _folder: TempDir,
 }
 
@@ -32,8 +31,8 @@ impl Hub {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
-        let house = House::new(folder.path());
-        let store = house.open(&config, &keys).await.unwrap();
+        let data_dir = DataDir::new(folder.path());
+        let store = data_dir.open(&config, &keys).await.unwrap();
         let now_s = Arc::new(AtomicU64::new(NOW));
         let clock = Arc::clone(&now_s);
         for repo in REPOS {
@@ -42,12 +41,12 @@ impl Hub {
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap())
             .with_clock(Arc::new(move || clock.load(Ordering::SeqCst)))
             .with_store(store.clone());
-        Self { state, store, now_s, house, _folder: folder }
+        Self { state, store, now_s, data_dir, _folder: folder }
     }
 
     async fn admit(&self) -> store::Result<bool> {
         let keys = KeyRing::new(Key::new([7; 32]));
-        self.house.admit_admin(&self.state.config, &keys, &self.store, NOW).await
+        self.data_dir.bootstrap_admin_token(&self.state.config, &keys, &self.store, NOW).await
     }
 
     async fn token(
@@ -56,9 +55,9 @@ impl Hub {
         bound: Bound,
         expires_s: Option<u64>,
     ) -> (Secret<String>, TokenRow) {
-        let wanted = Wanted { label: "t".into(), subject: "ann".into(), rights, bound, expires_s };
-        let token = personal::make();
-        let row = wanted.row(&token, NOW);
+        let length = NewToken { label: "t".into(), subject: "ann".into(), rights, bound, expires_s };
+        let token = personal_token::make();
+        let row = length.row(&token, NOW);
         assert!(self.store.hub().tokens().add(&row).await.unwrap());
         (token, row)
     }
@@ -75,14 +74,14 @@ impl Hub {
     }
 
     /// What the token route says of a token: the status, and who the CAS token is for.
-    async fn ask(&self, token: &str, repo: &str, scope: &str) -> (u16, String) {
+    async fn call(&self, token: &str, repo: &str, scope: &str) -> (u16, String) {
         let (status, code, body) = self.get(&format!("/api/{repo}/xet-{scope}-token/main"), token).await;
         if status != 200 {
             return (status, code);
         }
         let answer: TokenAnswer = parse_json(&body).unwrap();
-        let claims = self.state.tokens.verify(&answer.access_token, NOW).unwrap();
-        (status, format!("{} {}", claims.sub, claims.repo))
+        let claims = self.state.cas_tokens().verify(&answer.access_token, NOW).unwrap();
+        (status, format!("{} {}/{}", claims.sub, claims.repo.kind.plural(), claims.repo.id()))
     }
 }
 
@@ -102,7 +101,7 @@ fn repo(text: &str) -> Bound {
 async fn a_token_opens_what_it_is_bound_to_and_no_more() {
     let hub = Hub::new().await;
     let cases = [
-        // All three are private: who may not read one is not told that it is there.
+        // All three are private: who may not read one is not answers that it is there.
         (Rights::Read, repo("ann/models/a"), [(200, 403), (404, 404), (404, 404)]),
         (Rights::Write, repo("ann/models/a"), [(200, 200), (404, 404), (404, 404)]),
         (Rights::Read, Bound::Namespace("ann".into()), [(200, 403), (200, 403), (404, 404)]),
@@ -114,7 +113,7 @@ async fn a_token_opens_what_it_is_bound_to_and_no_more() {
         let (token, _) = hub.token(rights, bound.clone(), None).await;
         for (repo, (read, write)) in REPOS.into_iter().zip(expected) {
             for (scope, status) in [("read", read), ("write", write)] {
-                let got = hub.ask(token.expose(), repo, scope).await;
+                let got = hub.call(token.expose(), repo, scope).await;
                 assert_eq!(got.0, status, "{rights:?} {bound:?} {repo} {scope}");
                 let actor = if rights == Rights::Admin { "admin token \"t\"" } else { "ann" };
                 assert!(status != 200 || got.1 == format!("{actor} {repo}"), "{got:?}");
@@ -131,7 +130,7 @@ async fn what_is_forged_expired_or_revoked_opens_nothing() {
         assert_eq!((got.0, got.1.as_str()), (401, "unauthorized"));
         parse_json::<ErrorBody>(&got.2).unwrap().error
     };
-    let forged = personal::make();
+    let forged = personal_token::make();
     assert_eq!(denied(hub.get(route, forged.expose()).await), "the token is not known here");
     assert_eq!(denied(hub.get(route, "hf_something").await), "the token is malformed");
 
@@ -144,7 +143,7 @@ async fn what_is_forged_expired_or_revoked_opens_nothing() {
     hub.store.hub().tokens().revoke(&row.id, NOW).await.unwrap();
     let revoked = async {
         while hub.get(route, token.expose()).await.0 == 200 {
-            tokio::time::sleep(BELIEVED / 10).await;
+            tokio::time::sleep(TOKEN_CACHE_TTL / 10).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), revoked)
@@ -154,7 +153,7 @@ async fn what_is_forged_expired_or_revoked_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_token_of_one_repository_opens_the_cas_and_others_are_told_what_to_do() {
+async fn a_token_of_one_repository_opens_the_cas_and_others_get_a_hint() {
     let hub = Hub::new().await;
     let file = format!("/v1/reconstructions/{}", "1".repeat(64));
     let (bound, _) = hub.token(Rights::Read, repo("ann/models/a"), None).await;
@@ -173,15 +172,15 @@ async fn a_token_of_one_repository_opens_the_cas_and_others_are_told_what_to_do(
 
 /// Longer than what was looked up is cached.
 async fn wait() {
-    tokio::time::sleep(BELIEVED + Duration::from_millis(300)).await;
+    tokio::time::sleep(TOKEN_CACHE_TTL + Duration::from_millis(300)).await;
 }
 
 impl Hub {
-    /// A token of somebody.
+    /// A token of a user.
     async fn token_of(&self, subject: &str, rights: Rights, bound: Bound) -> (Secret<String>, TokenRow) {
-        let wanted = Wanted { label: "t".into(), subject: subject.into(), rights, bound, expires_s: None };
-        let token = personal::make();
-        let row = wanted.row(&token, NOW);
+        let length = NewToken { label: "t".into(), subject: subject.into(), rights, bound, expires_s: None };
+        let token = personal_token::make();
+        let row = length.row(&token, NOW);
         assert!(self.store.hub().tokens().add(&row).await.unwrap());
         (token, row)
     }
@@ -193,7 +192,7 @@ impl Hub {
         parse_json::<TokenAnswer>(&body).unwrap().access_token
     }
 
-    /// The status of a reconstruction of a file that is in no repository: 404 for whoever may ask.
+    /// The status of a reconstruction of a file that is in no repository: 404 for callers with access.
     async fn content(&self, token: &str) -> u16 {
         self.get(&format!("/v1/reconstructions/{}", "1".repeat(64)), token).await.0
     }
@@ -231,7 +230,7 @@ async fn a_cas_token_ends_with_the_token_it_was_issued_for() {
     let (other, _) = hub.token(Rights::Write, Bound::Namespace("ann".into()), None).await;
     let cas = hub.cas(token.expose(), "models/ann/a", "write").await;
     let stays = hub.cas(other.expose(), "models/ann/a", "write").await;
-    assert_eq!(hub.state.tokens.verify(&cas, NOW).unwrap().exp, NOW + 50, "no longer than the token");
+    assert_eq!(hub.state.cas_tokens().verify(&cas, NOW).unwrap().exp, NOW + 50, "no longer than the token");
     assert_eq!((hub.content(&cas).await, hub.content(&stays).await), (404, 404));
     hub.store.hub().tokens().revoke(&row.id, NOW).await.unwrap();
     wait().await;
@@ -261,10 +260,8 @@ async fn a_new_cas_token_is_good_at_once_whatever_was_cached() {
     let hub = Hub::new().await;
     let (token, _) = hub.token(Rights::Write, Bound::Namespace("ann".into()), None).await;
     let scope = async |token: &str| {
-        let mut headers = axum::http::HeaderMap::new();
-        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
-        let scope = hub.state.authorize(&headers, xet::wire::routes::TokenScope::Read).await;
-        scope.map(|scope| scope.unwrap().to_string()).map_err(|refused| refused.to_string())
+        let scope = hub.state.content_scope(token, xet::wire::routes::TokenScope::Read).await;
+        scope.map(|scope| scope.to_string())
     };
     let old = hub.cas(token.expose(), "models/ann/a", "read").await;
     assert_eq!(scope(&old).await.unwrap(), "ann/models/a");
@@ -307,10 +304,8 @@ async fn tokens_of_a_repository_follow_its_name_and_open_no_other_one() {
     assert_eq!(hub.get("/api/models/ann/b", own.expose()).await.0, 200);
     wait().await;
     let scope = async |token: &str| {
-        let mut headers = axum::http::HeaderMap::new();
-        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
-        let scope = hub.state.authorize(&headers, xet::wire::routes::TokenScope::Read).await;
-        scope.map(|scope| scope.unwrap().to_string()).map_err(|refused| refused.to_string())
+        let scope = hub.state.content_scope(token, xet::wire::routes::TokenScope::Read).await;
+        scope.map(|scope| scope.to_string())
     };
     for token in [own.expose(), &cas] {
         assert_eq!(scope(token).await.unwrap(), "ann/models/b");
@@ -359,7 +354,7 @@ async fn a_token_of_a_user_allows_at_most_what_the_user_may_do() {
     hub.store.hub().add_namespace("team", true).await.unwrap();
     hub.store.hub().create_repo(&repo_name("models/team/a"), true, "x").await.unwrap();
     let status =
-        async |token: &Secret<String>, repo: &str, scope: &str| hub.ask(token.expose(), repo, scope).await.0;
+        async |token: &Secret<String>, repo: &str, scope: &str| hub.call(token.expose(), repo, scope).await.0;
     let (everywhere, _) = hub.token_of("ann", Rights::Write, Bound::Everywhere).await;
     let (of_bob, _) = hub.token_of("ann", Rights::Write, Bound::Namespace("bob".into())).await;
     let (of_bobs, _) = hub.token_of("ann", Rights::Write, repo("bob/models/a")).await;
@@ -412,7 +407,7 @@ async fn the_use_of_a_token_is_noted_to_the_hour() {
     let (token, row) = hub.token(Rights::Read, Bound::Everywhere, None).await;
     let used = async || hub.store.hub().tokens().by_digest(&row.digest).await.unwrap().unwrap().used_s;
     assert_eq!(used().await, None);
-    hub.ask(token.expose(), "models/ann/a", "read").await;
+    hub.call(token.expose(), "models/ann/a", "read").await;
     assert_eq!(used().await, Some(NOW));
 }
 
@@ -420,9 +415,9 @@ async fn the_use_of_a_token_is_noted_to_the_hour() {
 async fn the_first_admin_token_is_in_the_file_once_and_in_the_catalog_as_a_hash() {
     let hub = Hub::new().await;
     assert!(hub.admit().await.unwrap());
-    let token = std::fs::read_to_string(hub.house.admin_token_file()).unwrap().trim().to_owned();
+    let token = std::fs::read_to_string(hub.data_dir.admin_token_file()).unwrap().trim().to_owned();
     assert_eq!(
-        hub.ask(&token, "models/bob/a", "write").await,
+        hub.call(&token, "models/bob/a", "write").await,
         (200, "admin token \"first admin token\" models/bob/a".to_owned())
     );
     let rows = hub.store.hub().tokens().all().await.unwrap();
@@ -430,30 +425,30 @@ async fn the_first_admin_token_is_in_the_file_once_and_in_the_catalog_as_a_hash(
     assert!(!format!("{rows:?}").contains(&token));
 
     // The file may go; a restart makes no second token, also when the first was revoked.
-    std::fs::remove_file(hub.house.admin_token_file()).unwrap();
+    std::fs::remove_file(hub.data_dir.admin_token_file()).unwrap();
     assert!(!hub.admit().await.unwrap());
     hub.store.hub().tokens().revoke(&rows[0].id, NOW).await.unwrap();
     assert!(!hub.admit().await.unwrap());
-    assert!(!hub.house.admin_token_file().exists());
+    assert!(!hub.data_dir.admin_token_file().exists());
 }
 
 #[tokio::test]
 async fn a_token_in_the_file_of_a_lost_catalog_is_replaced_and_opens_nothing() {
     let lost = Hub::new().await;
     assert!(lost.admit().await.unwrap());
-    let old = std::fs::read_to_string(lost.house.admin_token_file()).unwrap();
+    let old = std::fs::read_to_string(lost.data_dir.admin_token_file()).unwrap();
     // The same key, another catalog.
     let hub = Hub::new().await;
-    std::fs::write(hub.house.admin_token_file(), &old).unwrap();
+    std::fs::write(hub.data_dir.admin_token_file(), &old).unwrap();
     assert!(hub.admit().await.unwrap());
-    let new = std::fs::read_to_string(hub.house.admin_token_file()).unwrap();
+    let new = std::fs::read_to_string(hub.data_dir.admin_token_file()).unwrap();
     assert_ne!(new, old);
-    assert_eq!(hub.ask(old.trim(), "models/ann/a", "read").await.0, 401);
-    assert_eq!(hub.ask(new.trim(), "models/ann/a", "read").await.0, 200);
+    assert_eq!(hub.call(old.trim(), "models/ann/a", "read").await.0, 401);
+    assert_eq!(hub.call(new.trim(), "models/ann/a", "read").await.0, 200);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = std::fs::metadata(hub.house.admin_token_file()).unwrap().permissions().mode();
+        let mode = std::fs::metadata(hub.data_dir.admin_token_file()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 }
@@ -464,11 +459,11 @@ async fn the_file_goes_with_its_token_and_stays_with_others() {
     hub.admit().await.unwrap();
     let first = hub.store.hub().tokens().all().await.unwrap().remove(0);
     let (_, other) = hub.token(Rights::Admin, Bound::Everywhere, None).await;
-    assert!(!hub.house.remove_admin_token(&other).unwrap());
-    assert!(hub.house.admin_token_file().exists());
-    assert!(hub.house.remove_admin_token(&first).unwrap());
-    assert!(!hub.house.admin_token_file().exists());
-    assert!(!hub.house.remove_admin_token(&first).unwrap());
+    assert!(!hub.data_dir.remove_admin_token(&other).unwrap());
+    assert!(hub.data_dir.admin_token_file().exists());
+    assert!(hub.data_dir.remove_admin_token(&first).unwrap());
+    assert!(!hub.data_dir.admin_token_file().exists());
+    assert!(!hub.data_dir.remove_admin_token(&first).unwrap());
 }
 
 #[tokio::test]
@@ -477,27 +472,27 @@ async fn servers_over_one_database_keep_copies_of_a_token_that_is_good() {
     let keys = KeyRing::new(Key::new([7; 32]));
     let catalog = Some(Secret::new("postgres://db/hub".to_owned()));
     let config = ServeConfig { catalog, ..ServeConfig::default() };
-    assert!(hub.house.admit_admin(&config, &keys, &hub.store, NOW).await.unwrap());
-    let token = std::fs::read_to_string(hub.house.admin_token_file()).unwrap();
+    assert!(hub.data_dir.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
+    let token = std::fs::read_to_string(hub.data_dir.admin_token_file()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let [second, third] = ["two", "three"].map(|name| House::new(&folder.path().join(name)));
-    assert!(!second.admit_admin(&config, &keys, &hub.store, NOW).await.unwrap());
+    let [second, third] = ["two", "three"].map(|name| DataDir::new(&folder.path().join(name)));
+    assert!(!second.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
     assert_eq!(std::fs::read_to_string(second.admin_token_file()).unwrap(), token);
     let id = hub.store.hub().tokens().all().await.unwrap().remove(0).id;
     hub.store.hub().tokens().revoke(&id, NOW).await.unwrap();
-    assert!(!third.admit_admin(&config, &keys, &hub.store, NOW).await.unwrap());
+    assert!(!third.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
     assert!(!third.admin_token_file().exists(), "it was revoked");
 }
 
 #[tokio::test]
-async fn one_token_may_ask_so_often_and_another_too() {
+async fn each_token_has_its_own_limit_on_requests() {
     let folder = tempfile::tempdir().unwrap();
     let (mut config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
     config.limits.token_requests_per_s = 1;
-    let house = House::new(folder.path());
-    let store = house.open(&config, &keys).await.unwrap();
+    let data_dir = DataDir::new(folder.path());
+    let store = data_dir.open(&config, &keys).await.unwrap();
     let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
-    let hub = Hub { state, store, now_s: Arc::default(), house, _folder: folder };
+    let hub = Hub { state, store, now_s: Arc::default(), data_dir, _folder: folder };
     let (one, _) = hub.token(Rights::Read, repo("ann/models/a"), None).await;
     let (two, _) = hub.token(Rights::Read, repo("ann/models/a"), None).await;
     let file = format!("/v1/reconstructions/{}", "1".repeat(64));
@@ -513,11 +508,11 @@ async fn one_token_may_ask_so_often_and_another_too() {
         }
     }
     assert_eq!(hub.get(&file, two.expose()).await.0, 404);
-    assert_eq!(hub.get(&file, personal::make().expose()).await.0, 401, "a stranger's is not counted");
+    assert_eq!(hub.get(&file, personal_token::make().expose()).await.0, 401, "an unknown one is not counted");
 }
 
 #[test]
-fn metrics_are_for_admins_where_strangers_reach_the_server() {
+fn metrics_are_for_admins_where_others_reach_the_server() {
     let (recorder, metrics) = server::Metrics::local().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     metrics::with_local_recorder(&recorder, || {

@@ -122,7 +122,8 @@ pub fn verify(
     loop {
         let at = index.record_range(ordinal).map_or(tail_at, |range| range.start);
         progress(at);
-        let seen = records.next_with(|record| Ok(sums.note(record, ordinal, index, options, &mut report)));
+        let seen =
+            records.next_with(|record| Ok(sums.add_record(record, ordinal, index, options, &mut report)));
         match seen {
             None => break,
             Some(Ok(true)) => {}
@@ -155,7 +156,7 @@ struct Sums {
 
 impl Sums {
     /// Checks one record; false when something is wrong with it.
-    fn note(
+    fn add_record(
         &mut self,
         record: &RecordRef<'_>,
         ordinal: u64,

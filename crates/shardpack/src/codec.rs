@@ -12,9 +12,9 @@ use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInf
 use crate::layout::Compression;
 
 /// Level of gzip.
-pub const GZIP_LEVEL: u32 = 6;
+pub(crate) const GZIP_LEVEL: u32 = 6;
 /// Level of zstd.
-pub const ZSTD_LEVEL: i32 = 3;
+pub(crate) const ZSTD_LEVEL: i32 = 3;
 
 /// Compression method of a writer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Method {
         }
     }
 
-    /// What is tried on an entry of that type. Content that is compressed already is left alone whatever the method.
+    /// Compression that is tried on an entry of that type. Content that is compressed already is left alone whatever the method.
     fn scheme_for(self, content_type: &str) -> Compression {
         match self {
             _ if is_compressed_type(content_type) => Compression::None,
@@ -133,7 +133,7 @@ pub fn decode(compression: Compression, stored: &[u8], file_size: u64) -> Result
 }
 
 /// Whether content of this type is compressed by its own format.
-pub fn is_compressed_type(content_type: &str) -> bool {
+pub(crate) fn is_compressed_type(content_type: &str) -> bool {
     const ALWAYS: [&str; 12] = [
         "application/gzip",
         "application/pdf",

@@ -1,4 +1,4 @@
-//! Reads little-endian fields from the bytes of a pack, and remembers where it stands and whether gaps were zero.
+//! Reads little-endian fields from the bytes of a pack, and tracks its position and whether gaps were zero.
 
 use crate::error::FormatError;
 
@@ -20,19 +20,19 @@ impl<'a> Reader<'a> {
 
     /// Offset of the next byte in the pack.
     #[inline]
-    pub fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.base + self.position as u64
     }
 
     /// Bytes not yet read.
     #[inline]
-    pub fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         (self.bytes.len() - self.position) as u64
     }
 
     /// The next `len` bytes; `what` names them in the error.
     #[inline]
-    pub fn take(&mut self, what: &'static str, len: u64) -> Result<&'a [u8], FormatError> {
+    pub(crate) fn take(&mut self, what: &'static str, len: u64) -> Result<&'a [u8], FormatError> {
         let end = usize::try_from(len).ok().and_then(|len| self.position.checked_add(len));
         let taken = end.and_then(|end| Some((end, self.bytes.get(self.position..end)?)));
         let Some((end, taken)) = taken else { return Err(self.truncated(what, len)) };
@@ -47,39 +47,39 @@ impl<'a> Reader<'a> {
 
     /// The next `N` bytes as an array.
     #[inline]
-    pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], FormatError> {
+    pub(crate) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], FormatError> {
         let taken = self.take(what, N as u64)?;
         Ok(taken.try_into().expect("take returned N bytes"))
     }
 
     /// One byte.
     #[inline]
-    pub fn u8(&mut self, what: &'static str) -> Result<u8, FormatError> {
+    pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8, FormatError> {
         Ok(u8::from_le_bytes(self.array(what)?))
     }
 
     /// Two bytes, little-endian.
     #[inline]
-    pub fn u16(&mut self, what: &'static str) -> Result<u16, FormatError> {
+    pub(crate) fn u16(&mut self, what: &'static str) -> Result<u16, FormatError> {
         Ok(u16::from_le_bytes(self.array(what)?))
     }
 
     /// Four bytes, little-endian.
     #[inline]
-    pub fn u32(&mut self, what: &'static str) -> Result<u32, FormatError> {
+    pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
     /// Eight bytes, little-endian.
     #[inline]
-    pub fn u64(&mut self, what: &'static str) -> Result<u64, FormatError> {
+    pub(crate) fn u64(&mut self, what: &'static str) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
-    /// Steps over `len` bytes that should be zero. If one is not, that is remembered and no error: no CRC covers
+    /// Steps over `len` bytes that should be zero. If one is not, that is tracked and no error: no CRC covers
     /// padding and nothing depends on it.
     #[inline]
-    pub fn skip_padding(&mut self, what: &'static str, len: u64) -> Result<(), FormatError> {
+    pub(crate) fn skip_padding(&mut self, what: &'static str, len: u64) -> Result<(), FormatError> {
         let at = self.offset();
         let padding = self.take(what, len)?;
         // Most is shorter than 8 bytes, and after more than that: the 8 bytes that end with it are compared together.
@@ -100,13 +100,13 @@ impl<'a> Reader<'a> {
 
     /// Steps over padding to the next multiple of 8 in the pack.
     #[inline]
-    pub fn skip_to_8(&mut self, what: &'static str) -> Result<(), FormatError> {
+    pub(crate) fn skip_to_8(&mut self, what: &'static str) -> Result<(), FormatError> {
         self.skip_padding(what, self.offset().wrapping_neg() % 8)
     }
 
     /// Offset of the first padding byte that was not zero.
     #[inline]
-    pub fn dirty_padding(&self) -> Option<u64> {
+    pub(crate) fn dirty_padding(&self) -> Option<u64> {
         self.dirty_padding
     }
 

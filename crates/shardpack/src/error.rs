@@ -94,7 +94,7 @@ pub enum FormatError {
         what: &'static str,
         /// Expected value.
         expected: u64,
-        /// What it is.
+        /// Value found.
         found: u64,
     },
     /// A record offset that is not above the one before it.
@@ -118,7 +118,7 @@ pub enum FormatError {
         what: &'static str,
         /// Stored value.
         expected: u32,
-        /// What it is.
+        /// Value found.
         found: u32,
     },
     /// A string that is not UTF-8.

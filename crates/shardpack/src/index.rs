@@ -26,14 +26,14 @@ pub struct PackIndex {
 
 impl PackIndex {
     /// The bytes that have to be read to parse the index of a pack of `size` bytes, known from its last 64.
-    pub fn range(footer_bytes: &[u8], size: u64) -> Result<Range<u64>, FormatError> {
+    pub(crate) fn range(footer_bytes: &[u8], size: u64) -> Result<Range<u64>, FormatError> {
         let at = size.saturating_sub(Footer::LEN as u64);
         let footer = Footer::parse(&mut Reader::at(footer_bytes, at))?;
         Ok(footer.records_end()..size)
     }
 
     /// Parses `tail`, the bytes from the end marker to the end of a pack of `size` bytes.
-    pub fn parse(tail: &[u8], size: u64) -> Result<Self, FormatError> {
+    pub(crate) fn parse(tail: &[u8], size: u64) -> Result<Self, FormatError> {
         let at = size.saturating_sub(tail.len() as u64);
         let footer_at = tail.len().saturating_sub(Footer::LEN);
         let footer_bytes = tail.get(footer_at..).unwrap_or_default();
@@ -91,7 +91,7 @@ impl PackIndex {
     }
 
     /// Faults of the sections. Some may be missing then; records are not.
-    pub fn section_damage(&self) -> Option<&FormatError> {
+    pub(crate) fn section_damage(&self) -> Option<&FormatError> {
         self.damage.as_ref()
     }
 
@@ -106,12 +106,12 @@ impl PackIndex {
     }
 
     /// Number of records.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.offsets.len() as u64
     }
 
     /// Whether there is no record.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
@@ -132,14 +132,9 @@ impl PackIndex {
     }
 
     /// The payload of the first section of that kind.
-    pub fn section(&self, kind: SectionKind) -> Option<&[u8]> {
+    pub(crate) fn section(&self, kind: SectionKind) -> Option<&[u8]> {
         let (_, place) = self.places.iter().find(|(found, _)| *found == kind)?;
         self.sections.get(place.clone())
-    }
-
-    /// Kind and payload of every section, in their order.
-    pub fn sections(&self) -> impl Iterator<Item = (SectionKind, &[u8])> {
-        self.places.iter().map(|(kind, place)| (*kind, self.sections.get(place.clone()).unwrap_or_default()))
     }
 
     /// Metadata of the user: one JSON object.
@@ -148,7 +143,7 @@ impl PackIndex {
     }
 
     /// Digest of all keys. Packs with equal digests have the same keys in the same order.
-    pub fn key_digest(&self) -> Option<[u8; 32]> {
+    pub(crate) fn key_digest(&self) -> Option<[u8; 32]> {
         self.section(SectionKind::KeyDigest)?.first_chunk().copied()
     }
 
@@ -164,7 +159,7 @@ impl PackIndex {
         self.section(SectionKind::RecordDigests)?.get(at..)?.first_chunk().copied()
     }
 
-    /// A text that the writer says of itself, e.g. `group`.
+    /// A text of the writer section, e.g. `group`.
     pub fn writer_fact(&self, name: &str) -> Option<String> {
         let facts: serde_json::Value =
             serde_json::from_slice(self.section(SectionKind::WriterFacts)?).ok()?;
@@ -197,11 +192,11 @@ impl PackIndex {
     }
 
     /// The hash of a record's key, where the pack has them.
-    pub fn key_hash(&self, ordinal: u64) -> Option<u64> {
+    pub(crate) fn key_hash(&self, ordinal: u64) -> Option<u64> {
         u64_at(self.section(SectionKind::KeyHashes)?, ordinal)
     }
 
-    /// Where entry `number` of a record begins in it, and its frames if it has several; none without a directory.
+    /// Offset of entry `number` in its record, and its frames if it has several; none without a directory.
     pub fn entry_place(&self, ordinal: u64, number: u32) -> Option<(u64, Vec<Frame>)> {
         let payload = self.section(SectionKind::EntryDirectory)?;
         let (entries, frames) = (u64_at(payload, 0)?, u64_at(payload, 1)?);

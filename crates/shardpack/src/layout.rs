@@ -30,7 +30,7 @@ pub use section::{SectionFlags, SectionHeader, SectionKind};
 
 /// The largest multiple that records and data may be aligned to. A record may therefore end in up to one byte less of
 /// padding.
-pub const ALIGN_BYTES_MAX: u64 = 4096;
+pub(crate) const ALIGN_BYTES_MAX: u64 = 4096;
 
 /// Appends zero bytes up to the next multiple of 8, counted from the start of `out`.
 pub fn pad_to_8(out: &mut Vec<u8>) {

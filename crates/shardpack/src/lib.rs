@@ -16,6 +16,10 @@
 //! Nothing here knows a hub, a socket or the environment; only `source`, `sink` and `set` touch files and threads.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
+// Helpers of tests are shared with the integration tests, which name this crate.
+#[cfg(test)]
+extern crate self as shardpack;
+
 pub mod check;
 pub mod codec;
 pub mod content_type;
@@ -32,6 +36,8 @@ pub mod repair;
 pub mod set;
 pub mod sink;
 pub mod source;
+#[cfg(test)]
+mod tests;
 pub mod write;
 
 pub use codec::Method;

@@ -53,7 +53,7 @@ enum Plan {
 
 impl Epoch {
     /// The order of epoch `epoch` over `len` records.
-    pub fn new(order: Order, len: u64, seed: u64, epoch: u64) -> Self {
+    pub(crate) fn new(order: Order, len: u64, seed: u64, epoch: u64) -> Self {
         let plan = match order {
             Order::Sequential => Plan::Sequential,
             Order::Full => Plan::Full(Permutation::new(len, &[seed, epoch, 0])),
@@ -70,17 +70,12 @@ impl Epoch {
     }
 
     /// Number of records.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The record at `position`; none from the end on.
-    pub fn record_at(&self, position: u64) -> Option<u64> {
+    pub(crate) fn record_at(&self, position: u64) -> Option<u64> {
         if position >= self.len {
             return None;
         }

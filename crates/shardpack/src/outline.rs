@@ -48,7 +48,7 @@ pub struct Outline {
 pub struct SectionOutline {
     /// Offset of its header.
     pub offset: u64,
-    /// What it is.
+    /// Value found.
     #[serde(rename = "type")]
     pub kind: SectionKind,
     /// Whether it must be understood.
@@ -290,7 +290,7 @@ impl RecordOutline {
         let (offset, size) = (r.offset(), r.left());
         let header = RecordHeader::parse(r)?;
         expect_number(offset, "record size", size, header.record_size)?;
-        // Not sized by the count: a header that is not there ends the loop before memory does.
+        // Not sized by the count: a missing header ends the loop before memory does.
         let mut entries = Vec::new();
         for _ in 0..header.entry_count {
             entries.push(EntryOutline::parse(r)?);

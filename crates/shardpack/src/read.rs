@@ -78,7 +78,7 @@ impl ShardPackReader {
     }
 
     /// Opens a local file with all options.
-    pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Self, Error> {
+    pub(crate) fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Self, Error> {
         let path = path.as_ref();
         let source = FileSource::open(path);
         let source = source.map_err(|error| Error::from(error).in_pack(&path.display().to_string()))?;
@@ -195,14 +195,14 @@ impl ShardPackReader {
         }
     }
 
-    /// Lets `look` see a record without copying or decoding more than it uses.
+    /// Lets `visit` see a record without copying or decoding more than it uses.
     pub fn with_record<T>(
         &self,
         ordinal: u64,
-        look: impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
+        visit: impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut buffer = Vec::new();
-        self.with_record_in(ordinal, &mut buffer, look)
+        self.with_record_in(ordinal, &mut buffer, visit)
     }
 
     /// [`with_record`](Self::with_record) with a buffer that is used again and again: nothing is allocated for each.
@@ -210,12 +210,12 @@ impl ShardPackReader {
         &self,
         ordinal: u64,
         buffer: &mut Vec<u8>,
-        mut look: impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
+        mut visit: impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let range = self.record_range(ordinal)?;
         if let Some(block) = self.mapped(&range) {
             let seen = RecordRef::parse(block, range.start, self.options.verify);
-            return self.named(seen.map_err(Error::from).and_then(|record| look(&record)), ordinal);
+            return self.named(seen.map_err(Error::from).and_then(|record| visit(&record)), ordinal);
         }
         let len = usize::try_from(range.end - range.start).map_err(|_| no_room(&range))?;
         // Grown, never shrunk: zeroing it anew for each record would cost as much as reading it.
@@ -229,13 +229,13 @@ impl ShardPackReader {
             .map_err(|error| Error::from(error).at_offset(range.start));
         let seen = read.and_then(|()| {
             let record = RecordRef::parse(block, range.start, self.options.verify)?;
-            look(&record)
+            visit(&record)
         });
         match seen {
             Err(error) if self.options.on_error == OnError::Refetch && error.kind() == ErrorKind::Corrupt => {
                 let again = self.source.read_again(range.start, block).map_err(Error::from).and_then(|()| {
                     let record = RecordRef::parse(block, range.start, self.options.verify)?;
-                    look(&record)
+                    visit(&record)
                 });
                 self.named(again, ordinal)
             }

@@ -5,9 +5,7 @@ use std::borrow::Cow;
 use crate::codec;
 use crate::cursor::Reader;
 use crate::error::{Cause, Error, FormatError, expect_crc, expect_number};
-use crate::layout::{
-    ALIGN_BYTES_MAX, Compression, ContentType, EntryHeader, MetaFormat, RecordFlags, RecordHeader, crc,
-};
+use crate::layout::{ALIGN_BYTES_MAX, Compression, EntryHeader, MetaFormat, RecordFlags, RecordHeader, crc};
 
 /// CRCs that are verified when a record is read. Bounds are checked at every level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -156,15 +154,15 @@ impl<'a> RecordRef<'a> {
     }
 
     /// Offset of the first padding byte that is not zero.
-    pub fn dirty_padding(&self) -> Option<u64> {
+    pub(crate) fn dirty_padding(&self) -> Option<u64> {
         let mut entries = Entries { verify: Verify::Off, ..self.entries() };
         entries.by_ref().take_while(Result::is_ok).for_each(drop);
         entries.r.dirty_padding()
     }
 
     /// The record with every entry decoded, each of at most `entry_bytes_max` bytes.
-    pub fn to_record(&self, entry_bytes_max: u64) -> Result<Record, Error> {
-        // Not sized by the count: entries that are not there end the loop before memory does.
+    pub(crate) fn to_record(&self, entry_bytes_max: u64) -> Result<Record, Error> {
+        // Not sized by the count: missing entries end the loop before memory does.
         let mut file_entries = Vec::new();
         for entry in self.entries() {
             let entry = entry?;
@@ -258,11 +256,6 @@ impl<'a> EntryRef<'a> {
         self.header.content_type.as_str().unwrap_or_default()
     }
 
-    /// Content type as stored.
-    pub fn content_type_code(&self) -> &ContentType<'a> {
-        &self.header.content_type
-    }
-
     /// Compression of the data.
     pub fn compression(&self) -> Compression {
         self.header.compression
@@ -278,11 +271,6 @@ impl<'a> EntryRef<'a> {
         self.stored
     }
 
-    /// CRC of the data as the pack states it.
-    pub fn data_crc(&self) -> u32 {
-        self.header.data_crc
-    }
-
     /// Offset of the entry's header in the pack.
     pub fn header_offset(&self) -> u64 {
         self.header_at
@@ -295,7 +283,7 @@ impl<'a> EntryRef<'a> {
 
     /// Compares the data with its CRC.
     #[inline]
-    pub fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let found = crc(&[self.stored]);
         expect_crc(self.data_offset, "data", self.header.data_crc, found)
             .map_err(|error| Error::from(error).in_entry(self.name()))

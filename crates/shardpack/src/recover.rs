@@ -67,7 +67,7 @@ pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Resul
     let mut at = 0;
     while at < found.size {
         progress(at);
-        match look(&mut window, at)? {
+        match structure_at(&mut window, at)? {
             Structure::Record { end, key } if end > found.size => {
                 found.lose(
                     at..found.size,
@@ -77,7 +77,8 @@ pub fn find_records(source: &dyn Source, mut progress: impl FnMut(u64)) -> Resul
                 at = found.size;
             }
             Structure::Record { end, key } => {
-                let lands = end == found.size || !matches!(look(&mut window, end)?, Structure::Nothing(_));
+                let lands =
+                    end == found.size || !matches!(structure_at(&mut window, end)?, Structure::Nothing(_));
                 if lands || is_sound(&mut window, at..end)? {
                     found.records.push(FoundRecord { range: at..end });
                     at = end;
@@ -109,7 +110,7 @@ enum Structure {
     Nothing(String),
 }
 
-fn look(window: &mut Window<'_>, at: u64) -> Result<Structure, Error> {
+fn structure_at(window: &mut Window<'_>, at: u64) -> Result<Structure, Error> {
     let head = window.bytes(at, HEAD_BYTES)?;
     if head.get(8..12) == Some(&EndMarker::MAGIC) && EndMarker::parse(&mut Reader::at(head, at)).is_ok() {
         return Ok(Structure::Marker);
@@ -140,13 +141,13 @@ fn find_next(window: &mut Window<'_>, mut at: u64) -> Result<u64, Error> {
         let head = window.bytes(at, HEAD_BYTES)?;
         let magic = head.get(8..12);
         if magic == Some(&RecordHeader::MAGIC) {
-            if let Structure::Record { end, .. } = look(window, at)?
+            if let Structure::Record { end, .. } = structure_at(window, at)?
                 && is_plausible(window, at, end)?
             {
                 return Ok(at);
             }
         } else if magic == Some(&EndMarker::MAGIC) {
-            if matches!(look(window, at)?, Structure::Marker) {
+            if matches!(structure_at(window, at)?, Structure::Marker) {
                 return Ok(at);
             }
         } else if let Some(end) = end_of_entry(window, at)? {
@@ -165,7 +166,7 @@ fn is_plausible(window: &mut Window<'_>, at: u64, end: u64) -> Result<bool, Erro
         return Ok(true);
     }
     Ok(end == window.size()
-        || !matches!(look(window, end)?, Structure::Nothing(_))
+        || !matches!(structure_at(window, end)?, Structure::Nothing(_))
         || is_sound(window, at..end)?)
 }
 

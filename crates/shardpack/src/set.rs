@@ -10,7 +10,6 @@ pub use dataset_index::{DATASET_INDEX_NAME, DatasetIndex, IndexedPack};
 pub use overlay::OverlaidSet;
 pub use pattern::{expand_braces, resolve};
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,7 +17,7 @@ use crate::error::{Cause, Error};
 use crate::index::no_record;
 use crate::read::{ReadOptions, ShardPackReader};
 use crate::record::{Record, RecordRef};
-use crate::source::{FileSource, Source};
+use crate::source::Source;
 
 /// Many packs as one. Records are numbered from the first of the first pack to the last of the last.
 #[derive(Debug, Clone)]
@@ -43,19 +42,8 @@ impl PackSet {
         Ok(Self::of(open_all(sources, open)?))
     }
 
-    /// Opens local files as they are named.
-    pub fn from_paths<P: AsRef<Path> + Sync>(paths: &[P], options: &ReadOptions) -> Result<Self, Error> {
-        let open = |path: &P| {
-            let path = path.as_ref();
-            let source = FileSource::open(path);
-            let source = source.map_err(|error| Error::from(error).in_pack(&path.display().to_string()))?;
-            ShardPackReader::from_source(Arc::new(source), options.clone())
-        };
-        Ok(Self::of(open_all(paths, open)?))
-    }
-
     /// A set of open packs.
-    pub fn of(packs: Vec<ShardPackReader>) -> Self {
+    pub(crate) fn of(packs: Vec<ShardPackReader>) -> Self {
         let mut starts = vec![0];
         let mut next = 0_u64;
         for pack in &packs {
@@ -82,12 +70,12 @@ impl PackSet {
 
     /// The pack that holds a record, and its number there.
     pub fn locate(&self, ordinal: u64) -> Result<(&ShardPackReader, u64), Error> {
-        let (pack, within) = self.place(ordinal).ok_or_else(|| no_record(ordinal, self.len()))?;
+        let (pack, within) = self.find_pack(ordinal).ok_or_else(|| no_record(ordinal, self.len()))?;
         self.packs.get(pack).map(|reader| (reader, within)).ok_or_else(|| no_record(ordinal, self.len()))
     }
 
     /// The place of the pack that holds a record, and its number there.
-    pub fn place(&self, ordinal: u64) -> Option<(usize, u64)> {
+    pub fn find_pack(&self, ordinal: u64) -> Option<(usize, u64)> {
         if ordinal >= self.len() {
             return None;
         }
@@ -139,16 +127,16 @@ impl PackSet {
         Ok(out)
     }
 
-    /// Lets `look` see the records of these numbers, each with its pack and its place in `ordinals`, pack by pack in the order
+    /// Lets `visit` see the records of these numbers, each with its pack and its place in `ordinals`, pack by pack in the order
     /// they lie there.
     pub fn visit_batch(
         &self,
         ordinals: &[u64],
-        mut look: impl FnMut(&ShardPackReader, usize, &RecordRef<'_>) -> Result<(), Error>,
+        mut visit: impl FnMut(&ShardPackReader, usize, &RecordRef<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut by_pack: Vec<(Vec<usize>, Vec<u64>)> = vec![Default::default(); self.packs.len()];
         for (place, &ordinal) in ordinals.iter().enumerate() {
-            let (pack, within) = self.place(ordinal).ok_or_else(|| no_record(ordinal, self.len()))?;
+            let (pack, within) = self.find_pack(ordinal).ok_or_else(|| no_record(ordinal, self.len()))?;
             if let Some((places, withins)) = by_pack.get_mut(pack) {
                 places.push(place);
                 withins.push(within);
@@ -157,7 +145,7 @@ impl PackSet {
         for (pack, (places, withins)) in self.packs.iter().zip(by_pack) {
             if !withins.is_empty() {
                 pack.visit_batch(&withins, |n, record| match places.get(n) {
-                    Some(&place) => look(pack, place, record),
+                    Some(&place) => visit(pack, place, record),
                     None => Ok(()),
                 })?;
             }
@@ -172,7 +160,7 @@ impl PackSet {
 
     /// A digest of all keys in their order, however they are divided into packs; none where a pack states no digest.
     /// For a set of one pack it is that pack's own.
-    pub fn key_digest(&self) -> Option<[u8; 32]> {
+    pub(crate) fn key_digest(&self) -> Option<[u8; 32]> {
         if let [one] = self.packs.as_slice() {
             return one.index().key_digest();
         }

@@ -105,18 +105,13 @@ impl ShardPackWriter {
         self.flush_if_full()
     }
 
-    /// Records so far, without those that other threads still hold.
-    pub fn record_count(&self) -> u64 {
-        self.encoder.as_ref().map_or(0, PackEncoder::record_count)
-    }
-
     /// Bytes the pack would have if it were finalized now, within a kilobyte or two.
-    pub fn bytes_if_finalized(&self) -> u64 {
+    pub(crate) fn bytes_if_finalized(&self) -> u64 {
         self.encoder.as_ref().map_or(0, PackEncoder::bytes_if_finished)
     }
 
     /// Waits until other threads hold no record.
-    pub fn settle(&mut self) -> Result<(), Error> {
+    pub(crate) fn write_pending(&mut self) -> Result<(), Error> {
         self.drain_pool(0)
     }
 

@@ -7,7 +7,8 @@
 mod block;
 mod tail;
 
-pub use block::{EntryDraft, RecordDraft, encode_block};
+pub(crate) use block::encode_block;
+pub use block::{EntryDraft, RecordDraft};
 
 use block::EntryPlace;
 
@@ -171,23 +172,13 @@ impl PackEncoder {
         })
     }
 
-    /// Options it is written with.
-    pub fn options(&self) -> &WriteOptions {
-        &self.options
-    }
-
     /// Records so far.
-    pub fn record_count(&self) -> u64 {
+    pub(crate) fn record_count(&self) -> u64 {
         self.offsets.len() as u64
     }
 
-    /// Bytes of all records so far.
-    pub fn records_bytes(&self) -> u64 {
-        self.at
-    }
-
     /// Bytes the pack would have if it were finished now, within a kilobyte or two.
-    pub fn bytes_if_finished(&self) -> u64 {
+    pub(crate) fn bytes_if_finished(&self) -> u64 {
         let each = if self.options.digests { 52 } else { 20 };
         self.at + self.record_count() * each + 1024
     }
@@ -198,11 +189,11 @@ impl PackEncoder {
         let mut places = std::mem::take(&mut self.places);
         let encoded = block::encode_noted(draft, &self.options, &mut places, out);
         let noted = encoded.and_then(|frames| {
-            self.note(draft.key, out.get(start..).unwrap_or_default(), frames)?;
+            self.index_record(draft.key, out.get(start..).unwrap_or_default(), frames)?;
             for (number, (entry, place)) in draft.entries.iter().zip(&places).enumerate() {
                 self.directory.headers.push(place.header_at);
                 let (payload, stored) = (entry.data.len() as u64, place.stored_bytes);
-                self.statistics.note(number, entry.name, entry.content_type, payload, stored);
+                self.statistics.add_entry(number, entry.name, entry.content_type, payload, stored);
             }
             Ok(())
         });
@@ -212,7 +203,7 @@ impl PackEncoder {
 
     /// Appends a record as it is, byte for byte: from another pack, or from [`encode_block`]. Every CRC is compared first
     /// when `verify` says so. `frames` are those of its chunked entries, by the entry's number in the record.
-    pub fn push_block(
+    pub(crate) fn push_block(
         &mut self,
         block: &[u8],
         verify: Verify,
@@ -227,19 +218,19 @@ impl PackEncoder {
                 format!("the record is not padded to {align} bytes; write it anew instead of copying it");
             return Err(Error::invalid(why).in_record(record.key()));
         }
-        self.note(record.key(), block, frames)?;
+        self.index_record(record.key(), block, frames)?;
         for (number, entry) in record.entries().enumerate() {
             let entry = entry?;
             self.directory.headers.push(entry.header_offset() - record.offset());
             let (payload, stored) = (entry.file_size(), entry.stored().len() as u64);
-            self.statistics.note(number, entry.name(), entry.content_type(), payload, stored);
+            self.statistics.add_entry(number, entry.name(), entry.content_type(), payload, stored);
         }
         out.extend_from_slice(block);
         Ok(())
     }
 
-    /// Takes down what the index will say of a record; its entries come after it.
-    fn note(&mut self, key: &str, block: &[u8], frames: Vec<(u32, Vec<Frame>)>) -> Result<(), Error> {
+    /// Adds a record to the index; its entries come after it.
+    fn index_record(&mut self, key: &str, block: &[u8], frames: Vec<(u32, Vec<Frame>)>) -> Result<(), Error> {
         self.keys_sorted &= self.offsets.is_empty() || self.last_key.as_bytes() <= key.as_bytes();
         self.last_key.clear();
         self.last_key.push_str(key);
@@ -269,7 +260,7 @@ impl PackEncoder {
 
 impl Statistics {
     /// Counts the entry that stands at `place` in its record.
-    fn note(&mut self, place: usize, name: &str, content_type: &str, payload: u64, stored: u64) {
+    fn add_entry(&mut self, place: usize, name: &str, content_type: &str, payload: u64, stored: u64) {
         self.entries += 1;
         self.payload_bytes = self.payload_bytes.saturating_add(payload);
         self.stored_bytes += stored;

@@ -292,7 +292,7 @@ fn sections_that_lie_with_a_right_crc_are_reported() {
     let sound = encode(&records, options);
     let outline = Outline::parse(&sound).unwrap();
     for section in &outline.sections {
-        // User metadata is anyone's, and what the writer says of itself is not compared.
+        // User metadata is free, and the writer section is not compared.
         if u32::from(section.kind) <= 2 {
             continue;
         }

@@ -53,6 +53,7 @@ use std::sync::Arc;
 use dedup_policy::Policies;
 use digests::Digests;
 use footers::Footers;
+use put_xorb::XorbLocks;
 use quotas::Quotas;
 use read::verified_raw::Marks;
 use reconstruct::Layouts;
@@ -83,6 +84,7 @@ pub struct Content {
     dedup: DedupOptions,
     shard_chunks_max: u64,
     quotas: Quotas,
+    xorb_locks: XorbLocks,
     policies: Policies,
 }
 
@@ -119,6 +121,7 @@ impl Content {
             dedup,
             shard_chunks_max,
             quotas: Quotas::new(),
+            xorb_locks: XorbLocks::new(),
             policies: Policies::new(),
         }
     }

@@ -18,7 +18,7 @@ use crate::constants::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GEAR_WINDOW};
 pub struct Chunker {
     /// Bytes pushed so far.
     offset: u64,
-    /// Where the open chunk began.
+    /// Offset where the open chunk began.
     start: u64,
     /// The gear hash of the bytes pushed so far.
     hash: u64,
@@ -74,7 +74,7 @@ impl Chunker {
         (self.start < self.offset).then_some(self.offset)
     }
 
-    /// Where the open chunk began.
+    /// Offset where the open chunk began.
     pub fn start(&self) -> u64 {
         self.start
     }

@@ -41,7 +41,7 @@ impl Scheme {
     }
 
     /// The byte in a chunk header.
-    pub const fn byte(self) -> u8 {
+    pub(crate) const fn byte(self) -> u8 {
         match self {
             Self::Raw => 0,
             Self::Lz4 => 1,
@@ -77,7 +77,7 @@ impl FromStr for Scheme {
 /// Which scheme a [`Compressor`] uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
-    /// What suits each chunk, guessed from samples of it.
+    /// The scheme that suits each chunk, predicted from samples of it.
     #[default]
     Auto,
     /// This one, or none where it does not shrink the chunk.
@@ -188,7 +188,7 @@ impl Encoder {
         Self { table: CompressTable::large(), block: Vec::new(), grouped: Vec::new() }
     }
 
-    /// Puts `chunk` under `scheme` into `out` from `start` on, in place of what is there, if that takes fewer than
+    /// Puts `chunk` under `scheme` into `out` from `start` on, in place of the bytes there, if that takes fewer than
     /// `limit` bytes; else changes nothing.
     fn put(
         &mut self,

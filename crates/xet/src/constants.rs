@@ -6,51 +6,51 @@
 pub const NAME: &str = "XET-BLAKE3-GEARHASH-LZ4";
 
 /// BLAKE3 key of chunk hashes, and of a shard's own name.
-pub const CHUNK_KEY: [u8; 32] = [
+pub(crate) const CHUNK_KEY: [u8; 32] = [
     0x66, 0x97, 0xf5, 0x77, 0x5b, 0x95, 0x50, 0xde, 0x31, 0x35, 0xcb, 0xac, 0xa5, 0x97, 0x18, 0x1c, 0x9d,
     0xe4, 0x21, 0x10, 0x9b, 0xeb, 0x2b, 0x58, 0xb4, 0xd0, 0xb0, 0x4b, 0x93, 0xad, 0xf2, 0x29,
 ];
 
 /// BLAKE3 key of the inner nodes of the Merkle tree.
-pub const NODE_KEY: [u8; 32] = [
+pub(crate) const NODE_KEY: [u8; 32] = [
     0x01, 0x7e, 0xc5, 0xc7, 0xa5, 0x47, 0x29, 0x96, 0xfd, 0x94, 0x66, 0x66, 0xb4, 0x8a, 0x02, 0xe6, 0x5d,
     0xdd, 0x53, 0x6f, 0x37, 0xc7, 0x6d, 0xd2, 0xf8, 0x63, 0x52, 0xe6, 0x4a, 0x53, 0x71, 0x3f,
 ];
 
 /// BLAKE3 key that turns a Merkle root into a file hash: the salt of an unsalted deployment.
-pub const FILE_KEY: [u8; 32] = [0; 32];
+pub(crate) const FILE_KEY: [u8; 32] = [0; 32];
 
 /// BLAKE3 key of the range hashes that prove possession of a term's chunks.
-pub const RANGE_KEY: [u8; 32] = [
+pub(crate) const RANGE_KEY: [u8; 32] = [
     0x7f, 0x18, 0x57, 0xd6, 0xce, 0x56, 0xed, 0x66, 0x12, 0x7f, 0xf9, 0x13, 0xe7, 0xa5, 0xc3, 0xf3, 0xa4,
     0xcd, 0x26, 0xd5, 0xb5, 0xdb, 0x49, 0xe6, 0x41, 0x24, 0x98, 0x7f, 0x28, 0xfb, 0x94, 0xc3,
 ];
 
 /// No cut before this many bytes of a chunk.
-pub const CHUNK_BYTES_MIN: usize = 8 * 1024;
-/// What the mask aims at; informative.
+pub(crate) const CHUNK_BYTES_MIN: usize = 8 * 1024;
+/// Mean chunk length that the mask aims at; informative.
 pub const CHUNK_BYTES_TARGET: usize = 64 * 1024;
 /// A cut is forced here.
 pub const CHUNK_BYTES_MAX: usize = 128 * 1024;
 
 /// A cut may fall after a byte where the gear hash has none of these bits.
-pub const GEAR_MASK: u64 = 0xffff_0000_0000_0000;
+pub(crate) const GEAR_MASK: u64 = 0xffff_0000_0000_0000;
 /// The gear hash of a position depends on this many bytes and no more: each step shifts one bit out.
-pub const GEAR_WINDOW: usize = 64;
+pub(crate) const GEAR_WINDOW: usize = 64;
 
 /// Mean fan-out of the Merkle tree: a group ends after a hash that is a multiple of this.
-pub const NODE_CHILDREN_MEAN: u64 = 4;
+pub(crate) const NODE_CHILDREN_MEAN: u64 = 4;
 /// A group ends here at the latest.
-pub const NODE_CHILDREN_MAX: usize = 9;
+pub(crate) const NODE_CHILDREN_MAX: usize = 9;
 /// A hash may end a group only from this many children on.
-pub const NODE_CHILDREN_MIN: usize = 3;
+pub(crate) const NODE_CHILDREN_MIN: usize = 3;
 
-/// A chunk whose hash is a multiple of this may be asked for in global dedup.
-pub const DEDUP_MODULUS: u64 = 1024;
+/// A chunk whose hash is a multiple of this may be queried in global dedup.
+pub(crate) const DEDUP_MODULUS: u64 = 1024;
 
-/// What each byte adds to the gear hash.
+/// Value that each byte adds to the gear hash.
 #[rustfmt::skip]
-pub const GEAR_TABLE: [u64; 256] = [
+pub(crate) const GEAR_TABLE: [u64; 256] = [
     0xb088_d3a9_e840_f559, 0x5652_c7f7_39ed_20d6, 0x45b2_8969_8989_72ab, 0x6b0a_89d5_b68e_c777,
     0x368f_573e_8b7a_31b7, 0x1dc6_36dc_e936_d94b, 0x207a_4c4e_5554_d5b6, 0xa474_b346_2823_9acb,
     0x3b06_a83e_1ca3_b912, 0x90e7_8d6c_2f02_baf7, 0xe1c9_2df7_150d_9a8a, 0x8e95_053a_1086_d3ad,

@@ -1,4 +1,4 @@
-//! Reads little-endian fields from a byte slice and remembers where it stands.
+//! Reads little-endian fields from a byte slice and tracks its position.
 
 use crate::error::FormatError;
 
@@ -59,12 +59,6 @@ impl<'a> Reader<'a> {
         Ok(u8::from_le_bytes(self.array(what)?))
     }
 
-    /// Three bytes, little-endian.
-    pub fn u24(&mut self, what: &'static str) -> Result<u32, FormatError> {
-        let [a, b, c] = self.array(what)?;
-        Ok(u32::from_le_bytes([a, b, c, 0]))
-    }
-
     /// Four bytes, little-endian.
     pub fn u32(&mut self, what: &'static str) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.array(what)?))
@@ -92,7 +86,7 @@ mod tests {
     fn fields_are_little_endian_and_in_order() {
         let mut r = Reader::at(&[1, 2, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 9], 100);
         assert_eq!(r.u8("a").unwrap(), 1);
-        assert_eq!(r.u24("b").unwrap(), 2);
+        assert_eq!(r.array::<3>("b").unwrap(), [2, 0, 0]);
         assert_eq!(r.u32("c").unwrap(), 3);
         assert_eq!(r.u64("d").unwrap(), 4);
         assert_eq!(r.offset(), 116);

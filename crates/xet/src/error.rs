@@ -10,9 +10,9 @@ pub enum FormatError {
     /// The bytes end too early.
     #[error("offset {at}: {what} needs {needed} bytes, {left} are left")]
     Truncated {
-        /// Where reading began.
+        /// Offset where reading began.
         at: u64,
-        /// What was being read.
+        /// Name of the field.
         what: &'static str,
         /// Bytes it takes.
         needed: u64,
@@ -22,9 +22,9 @@ pub enum FormatError {
     /// Bytes follow where the format ends.
     #[error("offset {at}: {bytes} bytes follow the end of the {what}")]
     Trailing {
-        /// Where the format ended.
+        /// Offset where the format ended.
         at: u64,
-        /// What had ended.
+        /// Name of the part that had ended.
         what: &'static str,
         /// How many bytes follow.
         bytes: u64,
@@ -32,19 +32,19 @@ pub enum FormatError {
     /// A magic sequence is not the known one.
     #[error("offset {at}: {what} should be {expected}, found {found}")]
     Ident {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// Which sequence.
         what: &'static str,
-        /// What it must be, printable.
+        /// Expected value, printable.
         expected: String,
-        /// What it is, printable.
+        /// Value found, printable.
         found: String,
     },
     /// A version we do not know.
     #[error("offset {at}: {what} version should be {expected}, found {found}")]
     Version {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// Of what.
         what: &'static str,
@@ -56,7 +56,7 @@ pub enum FormatError {
     /// A compression scheme we do not know.
     #[error("offset {at}: compression scheme should be 0, 1 or 2, found {found}")]
     Scheme {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// The byte there.
         found: u8,
@@ -64,7 +64,7 @@ pub enum FormatError {
     /// A number outside what the format allows.
     #[error("offset {at}: {what} should be {min} to {max}, found {found}")]
     Range {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// Which number.
         what: &'static str,
@@ -78,33 +78,33 @@ pub enum FormatError {
     /// A number that other bytes contradict.
     #[error("offset {at}: {what} should be {expected}, found {found}")]
     Number {
-        /// Where it stands.
+        /// Offset of the field.
         at: u64,
         /// Which number.
         what: &'static str,
-        /// What it must be.
+        /// Expected value.
         expected: u64,
-        /// What it is.
+        /// Value found.
         found: u64,
     },
     /// A hash that the data contradicts.
     #[error("offset {at}: {what} should be {expected}, found {found}")]
     Hash {
-        /// Where it stands, or where the data it speaks of begins.
+        /// Offset of the field, or of the data it describes.
         at: u64,
         /// Which hash.
         what: &'static str,
-        /// What it was said to be.
+        /// Expected value.
         expected: Hash,
-        /// What it is.
+        /// Value found.
         found: Hash,
     },
-    /// A reference to something that is not there.
+    /// A reference to a missing object.
     #[error("offset {at}: no {what} {hash}")]
     Missing {
-        /// Where the reference stands.
+        /// Offset of the reference.
         at: u64,
-        /// What is missing.
+        /// Kind of the missing object.
         what: &'static str,
         /// Its hash.
         hash: Hash,
@@ -112,7 +112,7 @@ pub enum FormatError {
     /// A list that must ascend and does not, or names something twice.
     #[error("offset {at}: {what} is out of order")]
     Order {
-        /// Where the order breaks.
+        /// Offset where the order breaks.
         at: u64,
         /// Which list.
         what: &'static str,
@@ -120,17 +120,17 @@ pub enum FormatError {
     /// A compressed payload that does not decode.
     #[error("offset {at}: {reason}")]
     Payload {
-        /// Where the payload, or the bad part of it, begins.
+        /// Offset of the payload, or of the bad part of it.
         at: u64,
-        /// What the decoder said.
+        /// Message of the decoder.
         reason: String,
     },
     /// Text that does not follow its grammar.
     #[error("offset {at}: should be {expected}, found {found:?}")]
     Text {
-        /// Where the text, or the bad part of it, begins.
+        /// Offset of the text, or of the bad part of it.
         at: u64,
-        /// What it should look like.
+        /// Expected form.
         expected: &'static str,
         /// The text, cut to a sensible length.
         found: String,

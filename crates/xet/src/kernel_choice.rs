@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// Which implementations run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// What the processor has instructions for.
+    /// The kernels that the processor has instructions for.
     Native,
     /// The portable twins.
     Portable,
@@ -19,7 +19,7 @@ impl Choice {
     const ALL: [Self; 2] = [Self::Native, Self::Portable];
 
     /// The name in settings and reports.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Portable => "portable",
@@ -27,7 +27,7 @@ impl Choice {
     }
 }
 
-/// What runs unless a program says otherwise. With the feature `portable` the tests run the twins.
+/// Default kernels. With the feature `portable` the tests run the twins.
 const DEFAULT: Choice = if cfg!(feature = "portable") { Choice::Portable } else { Choice::Native };
 
 static CHOICE: OnceLock<Choice> = OnceLock::new();
@@ -40,7 +40,7 @@ pub fn select(choice: Choice) -> Result<(), Choice> {
     }
 }
 
-/// What was chosen, or the default.
+/// The kernels chosen, or the default.
 pub fn choice() -> Choice {
     CHOICE.get().copied().unwrap_or(DEFAULT)
 }

@@ -14,9 +14,9 @@ pub use crate::kernel_choice::{Choice, ChoiceError, choice, select};
 /// the result; the choice of the process does not matter to them.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
-    /// What it computes.
+    /// Name of the computation.
     pub name: &'static str,
-    /// What this processor would use.
+    /// Name of the kernel that this processor uses.
     pub native: &'static str,
     /// Runs that.
     pub run_native: fn(&[u8]) -> u64,

@@ -19,6 +19,8 @@ pub mod plan;
 mod raw_hash;
 pub mod sha256;
 pub mod shard;
+#[cfg(test)]
+mod tests;
 pub mod wire;
 pub mod xorb;
 

@@ -9,7 +9,7 @@ const _: () = assert!(CHUNK_BYTES_MAX as usize == constants::CHUNK_BYTES_MAX);
 
 /// Stored bytes of one chunk. The draft says 128 KiB; the reference reads up to twice that, because an encoder that
 /// does not fall back to raw storage may expand what it cannot shrink. We write less than the raw length.
-pub const CHUNK_STORED_BYTES_MAX: u32 = 256 * 1024;
+pub(crate) const CHUNK_STORED_BYTES_MAX: u32 = 256 * 1024;
 
 /// Raw bytes of all chunks of one xorb. Counting raw bytes, not stored ones, is what genuine clients do.
 pub const XORB_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -29,7 +29,7 @@ pub const SHARD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub const SHARD_CHECK_CHUNKS_MAX: u64 = 1 << 26;
 
 /// One line of a shard upload's answer stream.
-pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const FRAME_BYTES_MAX: usize = 1024 * 1024;
 
 /// Ranges behind one signed URL of a reconstruction. More would make URLs that proxies refuse.
 pub const URL_RANGES_MAX: usize = 500;
@@ -40,8 +40,8 @@ pub const HEADER_RANGES_MAX: usize = 1024;
 /// Files in one batch reconstruction.
 pub const BATCH_FILES_MAX: usize = 1024;
 
-/// What precedes one part's bytes in a multipart answer: boundary line and headers, or the preamble.
-pub const PART_HEADER_BYTES_MAX: usize = 4096;
+/// Limit of the bytes before a part in a multipart answer: boundary line and headers, or the preamble.
+pub(crate) const PART_HEADER_BYTES_MAX: usize = 4096;
 
 /// One telemetry report.
 pub const TELEMETRY_BYTES_MAX: usize = 1024 * 1024;

@@ -156,7 +156,7 @@ pub struct Packer {
     sealed: Vec<XorbEntry>,
 }
 
-/// Chunks of stored xorbs that a packer remembers; beyond that it forgets all of them.
+/// Limit of chunks of stored xorbs in the index of a packer; beyond it the index is cleared.
 const STORED_CHUNKS_MAX: usize = 200_000;
 
 impl Packer {

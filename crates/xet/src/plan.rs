@@ -31,7 +31,7 @@ pub struct RecipeTerm {
     pub stored_bytes: Range<u64>,
 }
 
-/// Where the chunks of one xorb end, counted from the xorb's start: one number for each chunk, ascending.
+/// Ends of the chunks of one xorb, counted from the xorb's start: one number for each chunk, ascending.
 ///
 /// Ends that do not ascend give an error or a useless plan, never a panic; a parsed footer has them in order.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ pub struct FetchRange {
     pub stored_bytes: Range<u64>,
 }
 
-/// What to download of one xorb.
+/// Ranges to download of one xorb.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetch {
     /// The xorb.
@@ -77,13 +77,13 @@ pub struct Fetch {
 pub struct Plan {
     /// Bytes to drop from the front of the first term.
     pub offset_into_first_range: u64,
-    /// What to concatenate, in file order, clipped to the chunks the range needs.
+    /// Terms to concatenate, in file order, clipped to the chunks the range needs.
     pub terms: Vec<PlanTerm>,
-    /// What to download, in the order the terms first need each xorb.
+    /// Downloads, in the order the terms first need each xorb.
     pub fetches: Vec<Fetch>,
 }
 
-/// What became of a request for a plan.
+/// Outcome of a request for a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Planned {
     /// The range lies in the file, at least in part.
@@ -91,7 +91,7 @@ pub enum Planned {
     /// The range begins at or after the end. On the wire this is 416, and never an empty plan: clients read an
     /// empty answer as "more to come" and wait for ever.
     PastEnd {
-        /// Where the file ends.
+        /// Length of the file.
         file_bytes: u64,
     },
 }
@@ -101,7 +101,7 @@ pub enum Planned {
 pub struct BatchPlan {
     /// Each file's terms, in the order requested.
     pub files: Vec<(FileHash, Vec<PlanTerm>)>,
-    /// What to download, in the order the files first need each xorb.
+    /// Downloads, in the order the files first need each xorb.
     pub fetches: Vec<Fetch>,
 }
 
@@ -263,7 +263,7 @@ fn plan_pieces<T>(
 
 /// A part of a term that a range touches.
 struct TouchedTerm {
-    /// Where the term begins in the file.
+    /// Offset of the term in the file.
     at: u64,
     /// Raw bytes, counted from the term's start.
     bytes: Range<u64>,

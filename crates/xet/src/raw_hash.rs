@@ -9,7 +9,7 @@ pub struct Hash([u8; 32]);
 
 impl Hash {
     /// 32 zero bytes: the hash of nothing.
-    pub const ZERO: Self = Self([0; 32]);
+    pub(crate) const ZERO: Self = Self([0; 32]);
 
     /// Takes raw bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
@@ -22,7 +22,7 @@ impl Hash {
     }
 
     /// The four little-endian words that order and print a hash.
-    pub fn words(&self) -> [u64; 4] {
+    pub(crate) fn words(&self) -> [u64; 4] {
         let (words, _) = self.0.as_chunks::<8>();
         let mut out = [0; 4];
         for (out, word) in out.iter_mut().zip(words) {
@@ -32,13 +32,13 @@ impl Hash {
     }
 
     /// The first word: the truncated hash of lookup tables.
-    pub fn prefix(&self) -> u64 {
+    pub(crate) fn prefix(&self) -> u64 {
         let [first, ..] = self.words();
         first
     }
 
     /// The last word: decides Merkle groups and dedup eligibility.
-    pub fn suffix(&self) -> u64 {
+    pub(crate) fn suffix(&self) -> u64 {
         let [.., last] = self.words();
         last
     }

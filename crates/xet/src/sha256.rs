@@ -35,7 +35,7 @@ pub(crate) fn digest_all_with(messages: &[&[u8]], native: bool) -> Vec<Sha256> {
     one_by_one(messages)
 }
 
-/// What this processor would use for many messages.
+/// Name of the kernel that this processor uses for many messages.
 pub(crate) fn native_lanes() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     if avx512::Kernel::detect().is_some() {
@@ -49,7 +49,7 @@ fn one_by_one(messages: &[&[u8]]) -> Vec<Sha256> {
 }
 
 #[cfg(any(target_arch = "x86_64", test))]
-/// What follows the whole blocks of a message: the rest of it, padding and its length. And how many blocks that is.
+/// Blocks after the whole blocks of a message: the rest of it, padding and its length. And how many these are.
 fn tail(rest: &[u8], message_bytes: u64) -> ([Block; 2], usize) {
     let mut tail = [[0; 64]; 2];
     for (byte, value) in tail.as_flattened_mut().iter_mut().zip(rest.iter().chain(&[0x80])) {

@@ -10,7 +10,7 @@
 //! | `chunk_table_offset`  | 16 for every entry | chunk table, may be absent           |
 //! | `footer_offset`       |                200 | footer, with the offsets above       |
 //!
-//! An *uploaded* shard ends after the xorb section. Its header may still announce a footer that is not there, so a
+//! An *uploaded* shard ends after the xorb section. Its header may still announce a footer that does not exist, so a
 //! reader goes by the second bookend and never by the header: [`Shard::parse_upload`]. A *stored* shard has a footer,
 //! and everything the footer says is checked: [`Shard::parse_stored`]. A *dedup answer* is a stored shard without files
 //! whose chunk hashes are keyed.
@@ -114,7 +114,7 @@ pub struct XorbEntry {
 
 impl XorbEntry {
     /// Rows of the block: header, chunks.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         1 + self.chunks.len() as u64
     }
 }
@@ -157,7 +157,7 @@ impl Shard {
     }
 
     /// Every file with the offset of its block.
-    pub fn files_at(&self) -> impl Iterator<Item = (u64, &FileEntry)> {
+    pub(crate) fn files_at(&self) -> impl Iterator<Item = (u64, &FileEntry)> {
         self.files.iter().scan(ROW_LEN as u64, |at, file| {
             let start = *at;
             *at += file.rows() * ROW_LEN as u64;
@@ -176,7 +176,7 @@ impl Shard {
         })
     }
 
-    /// Where the sections end: the upload form ends there, tables and footer of the stored form begin there.
+    /// End of the sections: the upload form ends there, tables and footer of the stored form begin there.
     pub fn sections_end(&self) -> u64 {
         let files = self.files.iter().map(FileEntry::rows).sum::<u64>();
         let xorbs = self.xorbs.iter().map(XorbEntry::rows).sum::<u64>();

@@ -35,7 +35,7 @@ pub use footer::{Footer, FooterChunk};
 pub use read::{ChunkDecoder, ChunkReader, DecodedChunk, read_chunks};
 pub use scan::{ScannedXorb, XorbScanner, verify};
 
-/// What stands before every chunk.
+/// Header before every chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkHeader {
     /// Bytes of the chunk as stored, after this header.
@@ -81,7 +81,7 @@ impl ChunkHeader {
     }
 
     /// The header's bytes. Both lengths must be within the limits, as [`ChunkHeader::parse`] demands.
-    pub fn encode(self) -> [u8; Self::LEN] {
+    pub(crate) fn encode(self) -> [u8; Self::LEN] {
         let [s0, s1, s2, _] = self.stored_len.to_le_bytes();
         let [c0, c1, c2, _] = self.chunk_len.to_le_bytes();
         [0, s0, s1, s2, self.scheme.byte(), c0, c1, c2]
@@ -94,7 +94,7 @@ impl ChunkHeader {
     }
 }
 
-/// What follows the last chunk.
+/// Footer after the last chunk, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Nothing: as clients upload.
@@ -120,7 +120,7 @@ impl Form {
         fixed + per_chunk * chunks as u64
     }
 
-    /// What a footer block takes by itself, and what for each chunk.
+    /// Bytes of a footer block by itself, and for each chunk.
     pub(crate) const fn block_terms(self) -> (u64, u64) {
         match self {
             Self::Footerless => (0, 0),
@@ -141,7 +141,7 @@ pub struct ChunkPlace {
     pub raw_end: u32,
 }
 
-/// What is known of a xorb without its data. It has at least one chunk, its ends ascend and its hash is the root over
+/// Hash and chunk list of a xorb, without its data. It has at least one chunk, its ends ascend and its hash is the root over
 /// its chunks: nothing else can be built or read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XorbInfo {
@@ -175,12 +175,12 @@ impl XorbInfo {
         self.chunks.last().map_or(0, |last| u64::from(last.raw_end))
     }
 
-    /// Where the stored chunks of these chunks lie in the xorb. `None` when there are no such chunks.
+    /// Range of these chunks in the stored bytes of the xorb. `None` when there are no such chunks.
     pub fn stored_range(&self, chunks: Range<u32>) -> Option<Range<u64>> {
         self.range(chunks, |place| place.stored_end)
     }
 
-    /// Where these chunks lie in the raw bytes of the xorb. `None` when there are no such chunks.
+    /// Range of these chunks in the raw bytes of the xorb. `None` when there are no such chunks.
     pub fn raw_range(&self, chunks: Range<u32>) -> Option<Range<u64>> {
         self.range(chunks, |place| place.raw_end)
     }

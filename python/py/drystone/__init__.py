@@ -6,7 +6,7 @@
 >>> with drystone.open("ann/model", "model.safetensors") as file:
 ...     header = file.read(8)
 
-Which hub and which token: what is said, else DRYSTONE_ENDPOINT and DRYSTONE_TOKEN, else HF_ENDPOINT and HF_TOKEN, else the
+Which hub and which token: the arguments, else DRYSTONE_ENDPOINT and DRYSTONE_TOKEN, else HF_ENDPOINT and HF_TOKEN, else the
 configuration file of the `drystone` command.
 """
 
@@ -76,7 +76,7 @@ def push(paths: Union[_Path, Iterable[_Path]], to: str, *, client: Optional[Clie
 
 
 def pull(place: str, to: _Path, *, client: Optional[Client] = None, **options: Any) -> dict[str, Any]:
-    """Pulls REPO[@REVISION][:PATH] to `to`. What is there already is not fetched again, and what an earlier try left half
+    """Pulls REPO[@REVISION][:PATH] to `to`. Files that exist already are not fetched again, and what an earlier try left half
     done is gone on with. Every file is verified before it gets its name.
 
     include, exclude: patterns of names.

@@ -6,7 +6,7 @@ from typing import Optional
 
 
 class DrystoneError(Exception):
-    """A failure. `request_id` is what the hub's log calls the request; `retry_after` is when it wants to be asked again, in seconds."""
+    """A failure. `request_id` is what the hub's log calls the request; `retry_after` is the wait before a retry, in seconds."""
 
     request_id: Optional[str] = None
     retry_after: Optional[float] = None

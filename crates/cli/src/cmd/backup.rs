@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use folder::{BackupFolder, Manifest};
 use serde_json::json;
-use server::{House, ServeConfig};
+use server::{DataDir, ServeConfig};
 use store::Objects;
 use store::upkeep::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
 
@@ -56,7 +56,7 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let config = self.place.config()?;
-        let data_dir = House::new(&config.data);
+        let data_dir = DataDir::new(&config.data);
         let source = source(&config, &data_dir)?;
         let folder = BackupFolder::open(&self.dest, &config)?;
         let objects_url = self.objects_url(&folder)?;
@@ -139,7 +139,7 @@ impl Backup {
 }
 
 /// The existing store of these settings; nothing is created.
-fn source(config: &ServeConfig, data_dir: &House) -> Result<BackupSource, CliError> {
+fn source(config: &ServeConfig, data_dir: &DataDir) -> Result<BackupSource, CliError> {
     let data = config.data.display();
     let catalog = match &config.catalog {
         Some(url) => url.expose().clone(),
@@ -152,7 +152,7 @@ fn source(config: &ServeConfig, data_dir: &House) -> Result<BackupSource, CliErr
     };
     let objects = config.data.join("objects");
     let objects = match &config.objects {
-        Some(url) => server::house::open_objects(url.expose())?,
+        Some(url) => server::open_objects(url.expose())?,
         None if objects.is_dir() => Objects::local(&objects)?,
         None => {
             let message =

@@ -13,33 +13,26 @@ use client::Cas;
 use client::cas::http::HttpCas;
 use client::hub::settings::Settings;
 use client::token::Tokens;
-use server::house::Opening;
-use server::{RepoKind, Repository};
+use server::Opening;
 use store::Scope;
+use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 
 use crate::local::LocalCas;
 use crate::output::CliError;
 use crate::remote::{CacheDirArgs, HubArgs};
 
-/// Move whole files by XET hash, to and from a server or a store directory
-#[derive(Debug, Args)]
-pub(crate) struct CasCommand {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum CasVerb {
     Put(put::Put),
     Get(get::Get),
 }
 
-impl CasCommand {
+impl CasVerb {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        match self.verb {
-            Verb::Put(put) => put.run(),
-            Verb::Get(get) => get.run(),
+        match self {
+            Self::Put(put) => put.run(),
+            Self::Get(get) => get.run(),
         }
     }
 }
@@ -68,7 +61,7 @@ pub(super) struct Target {
 
     /// The repository: NAMESPACE/NAME is a model, datasets/NAMESPACE/NAME a dataset; also spaces/… and buckets/…. The token is a personal one then
     #[arg(long, value_name = "REPO", value_parser = super::token::parse_repo)]
-    repo: Option<Repository>,
+    repo: Option<RepoName>,
 
     #[command(flatten)]
     pub(super) cache_dir: CacheDirArgs,
@@ -104,8 +97,8 @@ impl Target {
         let cas = match (&self.repo, token) {
             (Some(repo), token) => {
                 let id = format!("{}/{}", repo.namespace, repo.name);
-                let revision = (repo.kind != RepoKind::Buckets).then_some("main");
-                let path = xet::wire::routes::token(repo.kind.segment(), &id, scope, revision);
+                let revision = (repo.kind != RepoKind::Bucket).then_some("main");
+                let path = xet::wire::routes::token(repo.kind.plural(), &id, scope, revision);
                 client::cas::connect(&endpoint, &path, token, options).await?
             }
             (None, token) => {
@@ -119,7 +112,7 @@ impl Target {
     /// The repository that files in a store directory belong to.
     fn scope(&self) -> Result<Scope, CliError> {
         let scope = match &self.repo {
-            Some(repo) => Scope::new(&repo.namespace, format!("{}/{}", repo.kind.segment(), repo.name)),
+            Some(repo) => Scope::new(&repo.namespace, format!("{}/{}", repo.kind.plural(), repo.name)),
             // That of a server without tokens.
             None => Scope::new("anyone", "cas"),
         };

@@ -5,34 +5,25 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use server::ServeConfig;
-use server::check::check;
+use server::check_config;
 
 use super::serve::Serve;
 use crate::output::{CliError, block_on, exit_code, print_result};
 
-/// Show the settings of a server without starting it
-#[derive(Debug, Args)]
-pub(crate) struct Config {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum ConfigVerb {
+    /// Print every setting with its origin, then test the configuration
+    ///
+    /// Reads the file, the environment and the flags as `drystone serve` does. Then tests whether the data directory can be written, whether
+    /// objects and catalog answer, and whether the key fits the certificate. Changes nothing. Exits with 1 if anything is wrong.
     #[command(
-        about = "Print every setting with its origin, then test the configuration",
-        long_about = "Print every setting with its origin, then test the configuration\n\nReads the file, the environment \
-                      and the flags as `drystone serve` does. Then tries whether the data folder can be written, whether \
-                      objects and catalog answer, and whether the key fits the certificate. Changes nothing. Ends with 1 \
-                      if anything is wrong.",
-        after_help = "Examples:\n  drystone config check --config hub.toml\n  \
-                      drystone config check --data /srv/drystone --json"
+        after_help = "Examples:\n  drystone config check --config hub.toml\n  drystone config check --data /srv/drystone --json"
     )]
     Check(Check),
 }
 
 #[derive(Debug, Args)]
-struct Check {
+pub(crate) struct Check {
     #[command(flatten)]
     serve: Serve,
 
@@ -41,10 +32,10 @@ struct Check {
     json: bool,
 }
 
-impl Config {
+impl ConfigVerb {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        match self.verb {
-            Verb::Check(check) => check.run(),
+        match self {
+            Self::Check(check) => check.run(),
         }
     }
 }
@@ -53,7 +44,7 @@ impl Check {
     fn run(self) -> Result<ExitCode, CliError> {
         let layers = self.serve.layers()?;
         let config = ServeConfig::load(&layers).map_err(CliError::message)?;
-        let checks = block_on(async { Ok(check(&config).await) })?;
+        let checks = block_on(async { Ok(check_config(&config).await) })?;
         let checks: Vec<_> = checks.into_iter().map(|check| (check.what, check.outcome)).collect();
         let all_well = checks.iter().all(|(_, outcome)| outcome.is_ok());
         let checks = checks.iter().map(|(what, outcome)| {

@@ -63,7 +63,7 @@ impl Demo {
             // Dropped with everything it owns on Ctrl-C: the server stops, the directory is deleted.
             tokio::select! {
                 done = self.show() => done,
-                () = server::shutdown::asked_to_end() => {
+                () = server::stop_signal() => {
                     fail("interrupted; the server is stopped")
                 }
             }

@@ -91,7 +91,7 @@ impl Gc {
                 let store = self.place.open().await?;
                 if self.offline && store.objects().is_shared() {
                     return fail(
-                        "gc --offline: another process uses the store; stop it, or leave out --offline",
+                        "gc --offline needs the store alone, and another process uses it: stop that, or leave out --offline",
                     );
                 }
                 let mut swept = store.upkeep().sweep(&options, &progress).await?;
@@ -106,10 +106,10 @@ impl Gc {
     fn compact(&self) -> Result<(), CliError> {
         let options = CompactOptions { live_share_max: self.live_share, dry_run: self.dry_run };
         let progress = CompactProgress::default();
-        let compacted = with_spinner(
-            async { Ok(self.place.open().await?.upkeep().compact(&options, &progress).await?) },
-            || format!("{} xorbs examined", progress.looked_at()),
-        )?;
+        let compacted =
+            with_spinner(async { Ok(self.place.open().await?.compact(&options, &progress).await?) }, || {
+                format!("{} xorbs examined", progress.looked_at())
+            })?;
         let Compacted { looked_at, rewritten, files, freed_bytes, busy } = compacted;
         let verb = if self.dry_run { "would move" } else { "moved" };
         let freed = human(freed_bytes);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use server::{House, ServeConfig};
+use server::{DataDir, ServeConfig};
 use store::Objects;
 use store::upkeep::{BackupProgress, CatalogTarget, RestoreTarget, Restored, restore};
 
@@ -74,7 +74,7 @@ impl Restore {
                 let failed = |error| CliError::io(&config.data, error);
                 folder::make_private(&config.data).map_err(failed)?;
                 let objects = match &config.objects {
-                    Some(url) => server::house::open_objects(url.expose())?,
+                    Some(url) => server::open_objects(url.expose())?,
                     None => Objects::local(&config.data.join("objects"))?,
                 };
                 if !is_resumed && !objects.is_empty().await? {
@@ -116,7 +116,7 @@ impl Restore {
 }
 
 fn catalog_target(config: &ServeConfig) -> Result<CatalogTarget, CliError> {
-    let file = House::new(&config.data).catalog_file();
+    let file = DataDir::new(&config.data).catalog_file();
     let Some(url) = &config.catalog else { return Ok(CatalogTarget::File(file)) };
     let url = url.expose();
     match url.split(':').next() {

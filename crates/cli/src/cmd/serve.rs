@@ -1,15 +1,16 @@
 //! `drystone serve`: a XET server in one command.
 
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use server::house::{OpenStore, Opening};
-use server::shutdown::{Stopped, asked_to_end, reload_when_told, serve};
-use server::sweeping::sweep_at_intervals;
-use server::{AppState, DataUrls, House, Layers, Metrics, ServeConfig, Tls};
-use tokio::net::TcpListener;
+use server::{
+    AppState, DataDir, DataUrls, Layers, Metrics, OpenStore, Opening, ServeConfig, Stopped, Tls,
+    collect_at_intervals, reload_on_hangup, serve, stop_signal,
+};
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::store_args::layers;
 use crate::output::{CliError, block_on, complain};
@@ -60,7 +61,7 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let config = ServeConfig::load(&self.layers()?)?;
-        server::logs::start(config.log_format, config.log_level);
+        server::start_logging(config.log_format, config.log_level);
         block_on(run(config))
     }
 
@@ -80,28 +81,28 @@ impl Serve {
 }
 
 async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
-    let data_dir = House::new(&config.data);
+    let data_dir = DataDir::new(&config.data);
     let OpenStore { objects, catalog, .. } = data_dir.open_parts(&config, Opening::Create).await?;
     let keys = data_dir.shared_keys(&config, &catalog).await?;
-    let store = House::store(&config, &keys, objects, catalog);
+    let store = DataDir::store(&config, &keys, objects, catalog);
     let mut drafts = store.upkeep().remove_drafts().await?;
     drafts.append(&mut data_dir.remove_leftovers().unwrap_or_default());
     store.content().compute_digests_early();
-    let is_first = data_dir.admit_admin(&config, &keys, &store, crate::clock::now_s()).await?;
+    let is_first = data_dir.bootstrap_admin_token(&config, &keys, &store, crate::clock::now_s()).await?;
     let data_urls = DataUrls::choose(&config, &store).await?;
     let tls = config.tls().as_ref().map(Tls::open).transpose().map_err(CliError::message)?;
     let listen = config.listen;
     let at = |error| CliError::Io(listen.to_string(), error);
-    let listener = TcpListener::bind(listen).await.map_err(at)?;
+    let listener = listener(listen).map_err(at)?;
     let bound = listener.local_addr().map_err(at)?;
     let (data, auth) = (config.data.clone(), config.auth);
 
     let (sweeps, sweep_config) = (store.clone(), config.clone());
-    tokio::spawn(async move { sweep_at_intervals(sweeps, &sweep_config).await });
+    tokio::spawn(async move { collect_at_intervals(sweeps, &sweep_config).await });
     let mut state = AppState::new(config, &keys, bound).with_store(store).with_data_urls(data_urls);
     if let Some(tls) = tls {
         state = state.with_tls(tls.clone());
-        tokio::spawn(reload_when_told(tls));
+        tokio::spawn(reload_on_hangup(tls));
     }
     if let Ok(metrics) = Metrics::install() {
         tokio::spawn(metrics.clone().sum_up());
@@ -134,9 +135,39 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     out.flush()?;
     drop(out);
 
-    let served = serve(listener, server::app(state.clone()), &state, asked_to_end()).await.map_err(at)?;
+    let served = serve(listener, server::app(state.clone()), &state, stop_signal()).await.map_err(at)?;
     if served == Stopped::Cut {
         complain(&"stopped while requests were still running");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A listener with a queue for many clients that connect at once. The system drops connections beyond it, and those clients retry
+/// after a second.
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As the standard library's listener: a restart does not wait for earlier connections.
+    socket.set_reuseaddr(cfg!(unix))?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// The system limits it further (`net.core.somaxconn`, 4096 on Linux).
+const BACKLOG: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_crowd_that_connects_at_once_finds_room_before_anyone_is_accepted() {
+        let listener = listener("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(500));
+        let crowd: Vec<_> = (0..500).map(connect).collect();
+        assert!(crowd.iter().all(Result::is_ok), "{:?}", crowd.iter().find(|one| one.is_err()));
+    }
 }

@@ -20,15 +20,8 @@ use crate::files::{leads_to_stdout, read_shard, write_whole};
 use crate::output::{CliError, fail, print_json_pretty};
 use packing::Packing;
 
-/// Make a shard, or take one apart
-#[derive(Debug, Args)]
-pub(crate) struct Shard {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum ShardVerb {
     Build(Box<Build>),
     Dump(Dump),
 }
@@ -40,7 +33,7 @@ enum Verb {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone shard build -o up.shard --xorbs xorbs/ model.safetensors\n  \
                         drystone shard dump a.shard | drystone shard build --from - --form stored -o b.shard")]
-struct Build {
+pub(crate) struct Build {
     /// Files to describe
     #[arg(value_name = "FILE", required_unless_present = "from", conflicts_with = "from")]
     files: Vec<PathBuf>,
@@ -105,16 +98,16 @@ enum FormChoice {
 /// Print a shard as JSON that `shard build --from` reads
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  drystone shard dump upload.shard > upload.json")]
-struct Dump {
+pub(crate) struct Dump {
     /// The shard
     shard: PathBuf,
 }
 
-impl Shard {
+impl ShardVerb {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        match self.verb {
-            Verb::Build(build) => build.run(),
-            Verb::Dump(dump) => dump.run(),
+        match self {
+            Self::Build(build) => build.run(),
+            Self::Dump(dump) => dump.run(),
         }
     }
 }

@@ -50,8 +50,7 @@ impl Stats {
         )?;
         let ratio = logical as f64 / counts.object_bytes.max(1) as f64;
         let reclaimable = estimate.xorb_bytes + estimate.orphan_bytes;
-        let quotas: Vec<_> =
-            quotas.iter().map(|(row, usage)| server::http::quota_json(row, *usage)).collect();
+        let quotas: Vec<_> = quotas.iter().map(|(row, usage)| server::quota_json(row, *usage)).collect();
         let repos: Vec<_> = top
             .iter()
             .map(

@@ -9,15 +9,8 @@ use store::upkeep::{Copied, CopyOptions, CopyProgress, MigrateProgress, Migrated
 use super::store_args::{human, with_spinner};
 use crate::output::{CliError, exit_code, print_result};
 
-/// Copy the objects of a store, move its catalog
-#[derive(Debug, Args)]
-pub(crate) struct StoreCommand {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum StoreVerb {
     Copy(Copy),
     Migrate(Migrate),
 }
@@ -31,7 +24,7 @@ enum Verb {
     after_help = "Examples:\n  drystone store copy file:///srv/drystone/objects s3://backup/drystone\n  \
                         drystone store copy s3://bucket/prefix file:///mnt/copy --dry-run"
 )]
-struct Copy {
+pub(crate) struct Copy {
     /// Source, such as `file:///srv/drystone/objects`
     #[arg(value_name = "FROM")]
     from: String,
@@ -49,11 +42,11 @@ struct Copy {
     json: bool,
 }
 
-impl StoreCommand {
+impl StoreVerb {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        match self.verb {
-            Verb::Copy(verb) => verb.run(),
-            Verb::Migrate(verb) => verb.run(),
+        match self {
+            Self::Copy(verb) => verb.run(),
+            Self::Migrate(verb) => verb.run(),
         }
     }
 }
@@ -67,7 +60,7 @@ impl StoreCommand {
     after_help = "Examples:\n  drystone store migrate --from sqlite:///srv/drystone/catalog.db --to postgres://drystone@db/drystone --dry-run\n  \
                         drystone store migrate --from sqlite:///srv/drystone/catalog.db --to postgres://drystone@db/drystone"
 )]
-struct Migrate {
+pub(crate) struct Migrate {
     /// The catalog, `sqlite:///file`
     #[arg(long, value_name = "URL")]
     from: String,
@@ -109,14 +102,14 @@ impl Copy {
         };
         let copied = with_spinner(
             async {
-                let from = server::house::open_existing_objects(&self.from)?;
-                let to = match server::house::open_existing_objects(&self.to) {
+                let from = server::open_existing_objects(&self.from)?;
+                let to = match server::open_existing_objects(&self.to) {
                     // Nothing is created to see what would be copied.
                     Err(error) if self.dry_run && error.kind() == store::ErrorKind::NotFound => {
                         store::Objects::open("memory:///", [])?
                     }
                     Err(error) if error.kind() == store::ErrorKind::NotFound => {
-                        server::house::open_objects(&self.to)?
+                        server::open_objects(&self.to)?
                     }
                     to => to?,
                 };

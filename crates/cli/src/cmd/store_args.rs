@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use server::house::Opening;
-use server::{House, Key, KeyRing, Layers, ServeConfig};
+use server::Opening;
+use server::{DataDir, Key, KeyRing, Layers, ServeConfig};
 use store::audit::Actor;
 use store::{Catalog, Store};
 
@@ -56,14 +56,14 @@ impl StoreArgs {
     /// Opens the catalog alone.
     pub(super) async fn open_catalog(&self) -> Result<Arc<Catalog>, CliError> {
         let config = self.config()?;
-        House::new(&config.data).open_existing_catalog(&config).await.map_err(CliError::message)
+        DataDir::new(&config.data).open_existing_catalog(&config).await.map_err(CliError::message)
     }
 
     async fn open_as(&self, opening: Opening) -> Result<Store, CliError> {
         let config = self.config()?;
         // The key of dedup answers does not matter here.
         let keys = KeyRing::new(Key::random());
-        House::new(&config.data).open_as(&config, &keys, opening).await.map_err(CliError::message)
+        DataDir::new(&config.data).open_as(&config, &keys, opening).await.map_err(CliError::message)
     }
 }
 

@@ -6,7 +6,7 @@ mod revoke;
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::{Value, json};
 use store::hub::{Bound, TokenRow};
 
@@ -16,28 +16,19 @@ use crate::output::{CliError, block_on, without_nulls};
 
 pub(crate) use create::parse_repo;
 
-/// Create, list and revoke the tokens of a server
-///
-/// Tokens are in the server's catalog, as a hash. What is done here holds for a running server within a few seconds.
-#[derive(Debug, Args)]
-pub(crate) struct Token {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum TokenVerb {
     Create(create::Create),
     List(list::List),
     Revoke(revoke::Revoke),
 }
 
-impl Token {
+impl TokenVerb {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        match self.verb {
-            Verb::Create(verb) => verb.run(),
-            Verb::List(verb) => verb.run(),
-            Verb::Revoke(verb) => verb.run(),
+        match self {
+            Self::Create(verb) => verb.run(),
+            Self::List(verb) => verb.run(),
+            Self::Revoke(verb) => verb.run(),
         }
     }
 }

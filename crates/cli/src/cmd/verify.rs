@@ -61,7 +61,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let repair = match (&self.from, self.repair) {
-            (Some(url), _) => Some(Repair::From(server::house::open_existing_objects(url)?)),
+            (Some(url), _) => Some(Repair::From(server::open_existing_objects(url)?)),
             (None, true) => Some(Repair::Mark),
             (None, false) => None,
         };

@@ -12,15 +12,8 @@ use xet::{ChunkHash, XorbHash};
 use crate::files::{PIECE_BYTES, each_piece, leads_to_stdout, write_one_of_many, write_whole};
 use crate::output::CliError;
 
-/// Make a xorb, or take one apart
-#[derive(Debug, Args)]
-pub(crate) struct Xorb {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum XorbVerb {
     Build(Build),
     Unpack(Unpack),
 }
@@ -32,7 +25,7 @@ enum Verb {
 #[command(
     after_help = "Example:\n  drystone xorb build --scheme bg4-lz4 --footer v1 -o weights.xorb weights.bin"
 )]
-struct Build {
+pub(crate) struct Build {
     /// Files, in the order of their chunks
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -76,7 +69,7 @@ impl From<FooterChoice> for Form {
 /// All chunks one after the other go to one file, or each to a file of its own, named by number and hash.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  drystone xorb unpack weights.xorb -o weights.bin")]
-struct Unpack {
+pub(crate) struct Unpack {
     /// The xorb
     xorb: PathBuf,
 
@@ -93,11 +86,11 @@ struct Unpack {
     hash: Option<XorbHash>,
 }
 
-impl Xorb {
+impl XorbVerb {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        match self.verb {
-            Verb::Build(build) => build.run(),
-            Verb::Unpack(unpack) => unpack.run(),
+        match self {
+            Self::Build(build) => build.run(),
+            Self::Unpack(unpack) => unpack.run(),
         }
     }
 }

@@ -31,9 +31,9 @@ use crate::chunk::Chunk;
 pub(crate) struct CachedRange {
     path: PathBuf,
     file: File,
-    /// What they must be.
+    /// Hashes and lengths that they must have.
     pub(crate) expected: Vec<Chunk>,
-    /// Where their stored chunks lie in the entry.
+    /// Range of the stored chunks in the entry.
     stored: Range<u64>,
 }
 

@@ -15,7 +15,7 @@ fn stored_chunk(n: u32) -> (Vec<u8>, Chunk) {
     (bytes, chunk)
 }
 
-fn keep(cache: &Arc<Cache>, xorb: XorbHash, chunks: Range<u32>) {
+fn store(cache: &Arc<Cache>, xorb: XorbHash, chunks: Range<u32>) {
     let mut writer = cache.writer(xorb, chunks.clone()).unwrap();
     for n in chunks {
         let (bytes, chunk) = stored_chunk(n);
@@ -47,9 +47,9 @@ fn entries_are_joined_to_what_is_requested_and_swallow_what_they_cover() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Arc::new(Cache::open(dir.path(), 1 << 20).unwrap());
     assert!(cache.find(&XORB, 0..1).is_none());
-    keep(&cache, XORB, 2..5);
-    keep(&cache, XORB, 4..9);
-    keep(&cache, XORB, 12..14);
+    store(&cache, XORB, 2..5);
+    store(&cache, XORB, 4..9);
+    store(&cache, XORB, 12..14);
     for requested in [2..5, 3..4, 2..9, 3..8, 13..14] {
         assert!(cache.has(&XORB, requested.clone()));
         assert_eq!(read(cache.find(&XORB, requested.clone()).unwrap()), expected(requested));
@@ -57,7 +57,7 @@ fn entries_are_joined_to_what_is_requested_and_swallow_what_they_cover() {
     for missing in [0..3, 8..10, 2..14] {
         assert!(cache.find(&XORB, missing.clone()).is_none() && !cache.has(&XORB, missing));
     }
-    keep(&cache, XORB, 0..10);
+    store(&cache, XORB, 0..10);
     assert_eq!(fs::read_dir(cache.folder_of(&XORB)).unwrap().count(), 2, "0-10 and 12-14");
     assert!(cache.find(&XorbHash::ZERO, 0..1).is_none());
     assert_eq!(fs::read_dir(dir.path().join(STAGED)).unwrap().count(), 0);
@@ -82,7 +82,7 @@ proptest! {
     fn damage_in_the_table_is_a_miss(place in 0..10_000_usize, bit in 0..8_u8, cut: bool) {
         let dir = tempfile::tempdir().unwrap();
         let cache = Arc::new(Cache::open(dir.path(), 1 << 20).unwrap());
-        keep(&cache, XORB, 3..6);
+        store(&cache, XORB, 3..6);
         let path = cache.folder_of(&XORB).join("3-6");
         let mut bytes = fs::read(&path).unwrap();
         let place = place % bytes.len();
@@ -108,14 +108,14 @@ fn what_was_not_used_for_longest_goes_first() {
     let cache = Arc::new(Cache::open(dir.path(), 20_000).unwrap());
     let xorb = |n: u8| XorbHash::new([n; 32]);
     for n in 0..10 {
-        keep(&cache, xorb(n), 0..8); // about 1.2 KiB each
+        store(&cache, xorb(n), 0..8); // about 1.2 KiB each
         let path = cache.folder_of(&xorb(n)).join("0-8");
         let old = SystemTime::now() - Duration::from_secs(1000 - 10 * u64::from(n));
         fs::File::open(path).unwrap().set_modified(old).unwrap();
     }
     assert!(cache.find(&xorb(0), 0..8).is_some(), "this use counts");
     for n in 10..24 {
-        keep(&cache, xorb(n), 0..8);
+        store(&cache, xorb(n), 0..8);
     }
     assert!(cache.has(&xorb(0), 0..8) && !cache.has(&xorb(1), 0..8) && cache.has(&xorb(23), 0..8));
     let total: u64 = walkdir::WalkDir::new(dir.path())

@@ -47,14 +47,9 @@ impl HttpCas {
         })
     }
 
-    /// Where its routes are.
+    /// Address below which its routes are.
     pub fn base(&self) -> &str {
         self.http.base()
-    }
-
-    /// Requests that were made again since this was made.
-    pub fn retries(&self) -> u64 {
-        self.http.retries.value()
     }
 
     async fn put_shard_v1(&self, shard: &Bytes) -> Result<()> {

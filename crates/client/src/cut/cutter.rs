@@ -28,7 +28,7 @@ impl BlockChunk {
 pub(crate) struct Cutter {
     chunker: Chunker,
     cuts: Vec<u64>,
-    /// Where the open chunk begins in the stream.
+    /// Offset of the open chunk in the stream.
     chunk_start: u64,
 }
 

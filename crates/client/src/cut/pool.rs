@@ -64,7 +64,7 @@ struct WorkState<'a, P> {
     opening: usize,
     /// Large files with work left to take, oldest first.
     large: VecDeque<Arc<Large<'a>>>,
-    /// Where chunks go; the first file takes it.
+    /// Destination of chunks; the first file takes it.
     sink: Option<Sink<'a>>,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Where its last chunk ends.
+    /// End of its last chunk.
     pub(super) fn end(&self) -> u64 {
         self.chunks.last().map_or(self.start, |chunk| chunk.end)
     }

@@ -70,7 +70,7 @@ fn reason(source: &reqwest::Error) -> String {
     reason.to_string()
 }
 
-/// Whatever happens on the way may not happen again; what cannot be asked at all cannot be asked again, and who is not
+/// Failures in transfer may be temporary; a request that cannot be sent at all cannot be retried, and who is not
 /// trusted now will not be in a minute.
 fn kind_of_failure(source: &reqwest::Error, reason: &str) -> ErrorKind {
     match source {

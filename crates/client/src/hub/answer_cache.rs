@@ -59,7 +59,7 @@ impl AnswerCache {
         found.or_else(|| is_id.then(|| revision.to_owned())).ok_or_else(|| unknown(repo, revision))
     }
 
-    /// What was at a path.
+    /// The stored entry of a path.
     pub(super) fn entry(&self, repo: &RepoName, revision: &str, path: &str) -> Result<Entry> {
         let commit = self.commit_id(repo, revision);
         let cached = |revision: &str| self.find(repo, &CacheKey::Entry(revision, path));

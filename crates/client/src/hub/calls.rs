@@ -18,7 +18,7 @@ use crate::http::Request;
 /// A file that might be uploaded.
 #[derive(Debug, Clone, Serialize)]
 pub struct Candidate {
-    /// Where it shall be.
+    /// Path in the repository.
     pub path: String,
     /// Its first bytes, in base64: the hub looks whether they are text.
     pub sample: String,
@@ -36,7 +36,7 @@ pub enum UploadMode {
     Lfs,
 }
 
-/// What the hub says of a file that might be uploaded.
+/// How the hub wants a file to be uploaded.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UploadDecision {
@@ -58,14 +58,14 @@ pub struct Committed {
     /// Its id.
     #[serde(rename(deserialize = "commitOid"))]
     pub oid: String,
-    /// Where people see it.
+    /// Address of its page.
     #[serde(rename(deserialize = "commitUrl"), default)]
     pub url: String,
 }
 
 impl Hub {
     /// Makes a repository. False when it is there already.
-    pub async fn create_repo(&self, repo: &RepoName, private: bool) -> Result<bool> {
+    pub(crate) async fn create_repo(&self, repo: &RepoName, private: bool) -> Result<bool> {
         #[derive(Serialize)]
         struct Create<'a> {
             name: &'a str,
@@ -87,7 +87,7 @@ impl Hub {
     }
 
     /// Makes a branch that begins where `main` is. False when it is there already.
-    pub async fn create_branch(&self, repo: &RepoName, branch: &str) -> Result<bool> {
+    pub(crate) async fn create_branch(&self, repo: &RepoName, branch: &str) -> Result<bool> {
         self.create(&api(repo, &format!("/branch/{}", segment(branch))), &Empty {}).await
     }
 
@@ -142,7 +142,7 @@ impl Hub {
         Ok(page)
     }
 
-    /// What is at these paths; paths without anything are left out.
+    /// Entries at these paths; missing paths are left out.
     pub async fn paths_info(&self, repo: &RepoName, revision: &str, paths: &[&str]) -> Result<Vec<Entry>> {
         #[derive(Serialize)]
         struct Paths<'a> {
@@ -154,7 +154,7 @@ impl Hub {
         rows.into_iter().map(EntryJson::into_entry).collect()
     }
 
-    /// What is at this path.
+    /// The entry at this path.
     pub async fn entry(&self, repo: &RepoName, revision: &str, path: &str) -> Result<Entry> {
         if let Some(answers) = self.offline() {
             return answers.entry(repo, revision, path);
@@ -173,7 +173,7 @@ impl Hub {
     }
 
     /// Asks how files get into a repository.
-    pub async fn preupload(
+    pub(crate) async fn preupload(
         &self,
         repo: &RepoName,
         revision: &str,

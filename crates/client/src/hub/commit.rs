@@ -9,9 +9,9 @@ use xet::Sha256;
 /// A commit that is being written.
 #[derive(Debug, Default)]
 pub struct Commit {
-    /// What it says, in one line.
+    /// Summary, one line.
     pub summary: String,
-    /// What else it says.
+    /// Description, further lines.
     pub description: String,
     lines: Vec<Bytes>,
     bytes: usize,
@@ -24,12 +24,12 @@ impl Commit {
     }
 
     /// Puts a small file, as it is.
-    pub fn put(&mut self, path: &str, content: &[u8]) {
+    pub(crate) fn put(&mut self, path: &str, content: &[u8]) {
         self.line(&Line::File { path, content: STANDARD.encode(content), encoding: "base64" });
     }
 
     /// Puts a file that the content store has.
-    pub fn put_large(&mut self, path: &str, sha256: &Sha256, bytes: u64) {
+    pub(crate) fn put_large(&mut self, path: &str, sha256: &Sha256, bytes: u64) {
         self.line(&Line::LfsFile { path, algo: "sha256", oid: sha256.to_string(), size: bytes });
     }
 
@@ -44,12 +44,12 @@ impl Commit {
     }
 
     /// How many changes it has.
-    pub fn changes(&self) -> usize {
+    pub(crate) fn changes(&self) -> usize {
         self.lines.len()
     }
 
     /// How long its changes are.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 

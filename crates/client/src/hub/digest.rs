@@ -77,7 +77,7 @@ impl Check {
 pub(super) async fn unchanged(files: Vec<(PathBuf, Expected)>, threads: NonZeroUsize) -> Result<Vec<bool>> {
     let work = move || {
         let (next, found) = (AtomicUsize::new(0), Mutex::new(vec![false; files.len()]));
-        let look = || {
+        let compare_next = || {
             let mut buffer = vec![0; 256 * 1024];
             while let Some((place, (path, expected))) = {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -89,9 +89,9 @@ pub(super) async fn unchanged(files: Vec<(PathBuf, Expected)>, threads: NonZeroU
         };
         std::thread::scope(|scope| {
             for _ in 1..threads.get().min(files.len()) {
-                scope.spawn(look);
+                scope.spawn(compare_next);
             }
-            look();
+            compare_next();
         });
         found.into_inner().expect("no thread panics while it holds the lock")
     };

@@ -60,7 +60,7 @@ pub struct Downloaded {
 
 /// Pulls a repository, or the file or folder of it that is named, and reports the outcome of each.
 ///
-/// What is in a folder gets below `to`. A single file gets that name, or its own in `to` where that is a folder or ends in a
+/// The files of a folder are written below `to`. A single file gets that name, or its own in `to` where that is a folder or ends in a
 /// slash. Can be repeated: what is here is not fetched again, and files that an earlier try left half done are gone on with.
 pub async fn download(
     hub: &Hub,
@@ -336,6 +336,6 @@ impl Download<'_> {
 /// Files that are compared and pulled together: a few pages of a listing.
 const BATCH_FILES: usize = 4000;
 const PLAIN_AT_ONCE: usize = 16;
-/// From this size on a file is pulled alone, and a later pull goes on with what is there of it.
+/// From this size on a file is pulled alone, and a later pull resumes it.
 const JOURNAL_BYTES_MIN: u64 = 32 << 20;
 const LONG_AT_ONCE: usize = 4;

@@ -3,15 +3,15 @@
 /// Names to take and names to leave. A name is taken when a pattern includes it, or there is none, and none excludes it.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// What to take; everything where empty.
+    /// Patterns to include; everything where empty.
     pub include: Vec<String>,
-    /// What to leave.
+    /// Patterns to exclude.
     pub exclude: Vec<String>,
 }
 
 impl Selection {
     /// Whether the file at this path is taken.
-    pub fn takes(&self, path: &str) -> bool {
+    pub(crate) fn takes(&self, path: &str) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, path));
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }

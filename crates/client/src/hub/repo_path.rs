@@ -68,7 +68,7 @@ impl FromStr for RepoPath {
 }
 
 /// Whether a repository can have a file of this name, and a folder on every system, too.
-pub fn is_path(text: &str) -> bool {
+pub(crate) fn is_path(text: &str) -> bool {
     let is_name = |name: &str| !matches!(name, "" | "." | "..");
     !text.contains(['\\', '\0']) && text.split('/').all(is_name)
 }

@@ -12,7 +12,7 @@ use crate::token::Token;
 /// Endpoint and token of a hub.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where the hub is.
+    /// Address of the hub.
     pub endpoint: String,
     /// A personal token; without one, what is public.
     pub token: Option<Token>,

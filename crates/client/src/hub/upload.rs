@@ -167,7 +167,7 @@ struct Upload<'a> {
 struct PlannedFile {
     local: SourceFile,
     mode: UploadMode,
-    /// What is at its place now.
+    /// The file that is at its path now.
     base: Option<FileHash>,
 }
 
@@ -281,7 +281,7 @@ impl Upload<'_> {
         Ok(pushed.files.into_iter().map(|file| (file.path.clone(), file)).collect())
     }
 
-    /// What a dry run into a repository that does not exist yet would send: everything.
+    /// Counts everything as new, for a dry run into a repository that does not exist yet.
     fn count_as_new(&mut self, todo: &[PlannedFile]) -> Result<HashMap<PathBuf, PushedFile>> {
         for PlannedFile { local, .. } in todo {
             self.uploaded.files += 1;
@@ -405,7 +405,7 @@ async fn preflight(
             bytes if bytes > REGULAR_BYTES_MAX => UploadMode::Lfs,
             _ => decision.upload_mode,
         };
-        // A large file that the hub lists and does not name here is damaged there, and must come again.
+        // A large file that the hub lists and does not name here is damaged there, and must be uploaded again.
         let is_whole = |existing: &Entry| existing.sha256.is_none() || decision.oid.is_some();
         let existing = existing.remove(&local.to).filter(is_whole);
         Ok(Preflight { existing, mode, ignored: decision.should_ignore, local })
@@ -419,7 +419,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Files in one commit.
-pub const COMMIT_FILES_MAX: usize = 10_000;
+pub(crate) const COMMIT_FILES_MAX: usize = 10_000;
 /// Small files in one commit, as they are sent: in base64. Hubs hold a commit in memory, and so do we.
 const COMMIT_BYTES_MAX: usize = 24 << 20;
 /// Bytes after which a commit is made, so that a killed upload can resume from there.

@@ -53,7 +53,7 @@ impl ConcurrencyLimit {
         let mut state = self.lock();
         state.bytes += bytes;
         let elapsed = now.saturating_duration_since(state.since);
-        if elapsed < LOOK_EVERY {
+        if elapsed < SAMPLE_EVERY {
             return;
         }
         let rate = state.bytes as f64 / elapsed.as_secs_f64();
@@ -120,7 +120,7 @@ impl Drop for Slot<'_> {
 }
 
 const LIMIT_FIRST: usize = 4;
-const LOOK_EVERY: Duration = Duration::from_millis(400);
+const SAMPLE_EVERY: Duration = Duration::from_millis(400);
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -136,12 +136,12 @@ mod tests {
             while concurrency.permits.available_permits() > 0 {
                 entries.push(concurrency.enter().await);
             }
-            now += LOOK_EVERY;
+            now += SAMPLE_EVERY;
             concurrency.received(bytes, now);
         }
         let grown = concurrency.lock().limit;
         assert!(grown >= 9, "{grown}");
-        now += LOOK_EVERY;
+        now += SAMPLE_EVERY;
         concurrency.received(16_100, now);
         assert_eq!(concurrency.lock().limit, grown, "no more bytes, no more requests");
         for _ in 0..50 {

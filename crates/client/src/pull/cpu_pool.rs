@@ -53,7 +53,7 @@ impl CpuPool {
     }
 }
 
-/// What started work came to.
+/// Waits for started work and returns its result.
 pub(super) async fn join<T>(work: JoinHandle<T>) -> Result<T> {
     work.await.map_err(|source| Error::caused(ErrorKind::Internal, "work on a thread", source))
 }

@@ -18,7 +18,7 @@ use crate::cache::CacheWriter;
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where decoded chunks go. Called from several threads at once, never twice for the same bytes at once.
+/// Destination of decoded chunks. Called from several threads at once, never twice for the same bytes at once.
 pub(crate) trait Sink: Send + Sync + fmt::Debug {
     /// Takes whole chunks, which begin at `at` of a file.
     fn write(&self, file: usize, at: u64, raw: &[u8], chunks: &[Chunk]) -> Result<()>;
@@ -34,7 +34,7 @@ pub(crate) struct Destination {
     pub(crate) file: usize,
     /// Chunk numbers in the xorb.
     pub(crate) chunks: Range<u32>,
-    /// Where in the file its bytes not yet written belong.
+    /// Offset in the file of its bytes that are not written yet.
     pub(crate) bytes: Range<u64>,
     /// How often it failed since any of it was written.
     pub(crate) failures: u32,
@@ -53,13 +53,13 @@ pub(crate) struct RangeDecoder {
     first_open: usize,
     pieces: VecDeque<Bytes>,
     held_bytes: usize,
-    /// What decoding costs no allocation for, from one chunk to the next.
+    /// Buffers reused from one chunk to the next.
     scratch: Scratch,
     batch: Vec<Chunk>,
     /// Filled bytes of the output buffer.
     filled: usize,
     cache_writer: Option<CacheWriter>,
-    /// What the chunks must be, from a trusted place; in order of the range.
+    /// Hashes and lengths that the chunks must have, from a trusted source; in order of the range.
     expected: Option<Vec<Chunk>>,
     first: u32,
     written_bytes: u64,
@@ -125,7 +125,7 @@ impl RangeDecoder {
         self.held_bytes += pieces.iter().map(Bytes::len).sum::<usize>();
         self.pieces.extend(pieces);
         let decoded = self.decode_all(sink);
-        // What was decoded before an error is good and need not come again.
+        // What was decoded before an error is valid and is not fetched again.
         let flushed = self.flush(sink);
         decoded.and(flushed)
     }
@@ -148,7 +148,7 @@ impl RangeDecoder {
         self.written_bytes
     }
 
-    /// What was not written, and the buffers for the next range.
+    /// Returns what was not written, and the buffers for the next range.
     pub(crate) fn into_rest(self) -> (Vec<Destination>, Scratch) {
         let mut uses = self.uses;
         uses.retain(|place| !place.bytes.is_empty());
@@ -309,7 +309,7 @@ fn wrong(xorb: &XorbHash, source: FormatError) -> Error {
     Error::caused(ErrorKind::Corrupt, format!("xorb {xorb}"), source)
 }
 
-/// Moves `len` bytes, which are there, from the front of `pieces` into `joined`.
+/// Moves `len` bytes, which must be present, from the front of `pieces` into `joined`.
 fn join(pieces: &mut VecDeque<Bytes>, len: usize, joined: &mut Vec<u8>) {
     joined.clear();
     while joined.len() < len {
@@ -376,7 +376,7 @@ mod tests {
         (chunks, sealed.bytes, ends)
     }
 
-    fn place(file: usize, chunks: Range<u32>, at: u64, all: &[Vec<u8>]) -> Destination {
+    fn destination(file: usize, chunks: Range<u32>, at: u64, all: &[Vec<u8>]) -> Destination {
         let len: usize = all[chunks.start as usize..chunks.end as usize].iter().map(Vec::len).sum();
         Destination { file, chunks, bytes: at..at + len as u64, failures: 0 }
     }
@@ -394,7 +394,7 @@ mod tests {
             let (first, last) = (count / 3, count);
             let uses: Vec<_> = spans.iter().enumerate().map(|(file, (start, len))| {
                 let start = first + start % (last - first);
-                place(file, start..(start + len).min(last), 100 * file as u64, &chunks)
+                destination(file, start..(start + len).min(last), 100 * file as u64, &chunks)
             }).collect();
             let at = if first == 0 { 0 } else { ends[first as usize - 1] };
             let files = Files::default();
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn what_was_decoded_before_a_cut_counts_and_the_rest_is_named() {
         let (chunks, stored, ends) = xorb(&[5000; 9]);
-        let uses = vec![place(0, 0..9, 0, &chunks), place(1, 2..4, 0, &chunks)];
+        let uses = vec![destination(0, 0..9, 0, &chunks), destination(1, 2..4, 0, &chunks)];
         let files = Files::default();
         let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..9, 0, uses, Scratch::default());
         decoder.push(vec![Bytes::copy_from_slice(&stored[..ends[2] + 100])], &files).unwrap();
@@ -439,9 +439,9 @@ mod tests {
             let mut decoder = RangeDecoder::new(XorbHash::ZERO, 0..count, 0, uses, Scratch::default());
             decoder.push(vec![bytes], &Files::default()).and_then(|()| decoder.finish())
         };
-        let whole = place(0, 0..4, 0, &chunks);
+        let whole = destination(0, 0..4, 0, &chunks);
         decode(all.clone(), vec![whole.clone()], 4).unwrap();
-        assert!(decode(all.clone(), vec![place(0, 0..3, 0, &chunks)], 3).is_err(), "a chunk too many");
+        assert!(decode(all.clone(), vec![destination(0, 0..3, 0, &chunks)], 3).is_err(), "a chunk too many");
         let lying = Destination { bytes: 0..19_999, ..whole.clone() };
         assert!(decode(all.clone(), vec![lying], 4).is_err(), "a term that is longer than it says");
         let mut broken = all.to_vec();

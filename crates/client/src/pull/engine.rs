@@ -224,7 +224,7 @@ fn window(range: &Range<u64>) -> Range<u64> {
     range.start..range.end.min(range.start.saturating_add(bytes))
 }
 
-/// What to fetch for terms of one or several files, each with its number and where its terms begin: every range once, however many terms use it.
+/// Fetch jobs for terms of one or several files, each with its number and where its terms begin: every range once, however many terms use it.
 pub(super) fn units<'t>(
     found: &Reconstruction,
     failures: u32,

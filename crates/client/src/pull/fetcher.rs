@@ -27,7 +27,7 @@ pub struct Patience {
     pub hedge_after: Duration,
     /// Without enough bytes for so long, a request is given up.
     pub stall_after: Duration,
-    /// What is enough: bytes per second, on average over `stall_after`.
+    /// Lowest acceptable rate: bytes per second, on average over `stall_after`.
     pub bytes_per_s_min: u64,
     /// How often a range may fail one time after another, without a single chunk in between.
     pub attempts_max: u32,
@@ -50,15 +50,15 @@ pub(super) struct FetchJob {
     pub(super) xorb: XorbHash,
     pub(super) chunks: Range<u32>,
     pub(super) stored: Range<u64>,
-    /// Where from; `None` when only the cache may have it.
+    /// URL to fetch from; `None` when only the cache may have it.
     pub(super) url: Option<String>,
     pub(super) uses: Vec<Destination>,
 }
 
-/// What became of a unit.
+/// Outcome of a fetch job.
 #[derive(Debug)]
 pub(super) struct FetchOutcome {
-    /// What was not written.
+    /// Parts that were not written.
     pub(super) rest: Vec<Destination>,
     /// Whether it was the cache that failed: the wrong entry is deleted, and it counts as no failure of the server.
     pub(super) by_cache: bool,
@@ -235,8 +235,8 @@ struct WatchedStream<'a> {
     patience: &'a Patience,
     stream: BoxStream<'static, Result<Bytes>>,
     received: u64,
-    looked: Instant,
-    since_look: u64,
+    sampled: Instant,
+    since_sample: u64,
 }
 
 impl<'a> WatchedStream<'a> {
@@ -250,7 +250,7 @@ impl<'a> WatchedStream<'a> {
         let opened = timeout(4 * patience.stall_after, cas.fetch(url, stored.clone())).await;
         let silent = |_| Error::new(ErrorKind::Unavailable, "a download did not begin in time");
         let stream = opened.map_err(silent)??;
-        Ok(Self { cas, url, stored, patience, stream, received: 0, looked: Instant::now(), since_look: 0 })
+        Ok(Self { cas, url, stored, patience, stream, received: 0, sampled: Instant::now(), since_sample: 0 })
     }
 
     /// The next bytes; `None` after the last.
@@ -303,18 +303,18 @@ impl<'a> WatchedStream<'a> {
 
     /// Gives up on bytes that come, but too slowly to matter.
     fn watch(&mut self, bytes: u64) -> Result<()> {
-        self.since_look += bytes;
-        let elapsed = self.looked.elapsed();
+        self.since_sample += bytes;
+        let elapsed = self.sampled.elapsed();
         if elapsed < self.patience.stall_after {
             return Ok(());
         }
         let needed = self.patience.bytes_per_s_min as f64 * elapsed.as_secs_f64();
-        if (self.since_look as f64) < needed {
+        if (self.since_sample as f64) < needed {
             let seconds = elapsed.as_secs_f32();
-            let message = format!("a download gave {} bytes in {seconds:.1} s", self.since_look);
+            let message = format!("a download gave {} bytes in {seconds:.1} s", self.since_sample);
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        (self.looked, self.since_look) = (Instant::now(), 0);
+        (self.sampled, self.since_sample) = (Instant::now(), 0);
         Ok(())
     }
 }

@@ -31,13 +31,13 @@ use crate::chunk::Chunk;
 /// Chunks of a file that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Where the first of them begins.
+    /// Offset of the first of them.
     pub(crate) at: u64,
     pub(crate) chunks: Vec<Chunk>,
 }
 
 impl Run {
-    /// Where the last of them ends.
+    /// End of the last of them.
     pub(crate) fn end(&self) -> u64 {
         self.at + self.chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum::<u64>()
     }
@@ -58,7 +58,7 @@ pub(super) struct OpenJournal {
 }
 
 impl Journal {
-    /// Where the journal of `part` is.
+    /// Path of the journal of `part`.
     pub(super) fn path_of(part: &Path) -> PathBuf {
         let mut name = part.as_os_str().to_owned();
         name.push(".journal");

@@ -61,7 +61,7 @@ pub(super) async fn pull(
 }
 
 struct FilesBySize {
-    /// What is there already, and its length.
+    /// Files that are on the disk already, and their lengths.
     unchanged: Vec<(usize, u64)>,
     small: Vec<usize>,
     large: Vec<usize>,

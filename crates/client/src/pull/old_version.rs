@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub(super) struct OldVersion {
     pub(super) hash: FileHash,
     pub(super) bytes: u64,
-    /// Where the wanted chunks are in it.
+    /// Offsets of its chunks by hash.
     places: HashMap<ChunkHash, u64>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Copy {
 }
 
 impl OldVersion {
-    /// Cuts a file and remembers those of its chunks that are wanted.
+    /// Cuts a file and indexes those of its chunks that are requested.
     pub(super) fn cut(path: &Path, chunks: &[(ChunkHash, u32)], options: &CutOptions) -> Result<Self> {
         let hashes: HashSet<_> = chunks.iter().map(|(hash, _)| *hash).collect();
         let mut places = HashMap::new();
@@ -45,7 +45,7 @@ impl OldVersion {
         Ok(Self { hash: cut.hash, bytes: cut.bytes, places })
     }
 
-    /// What to copy where, in pieces that are worth a thread.
+    /// Copies to make, in pieces that are worth a thread.
     pub(super) fn copies(&self, chunks: &[(ChunkHash, u32)]) -> Vec<Copy> {
         let mut copies: Vec<Copy> = Vec::new();
         let mut to = 0;

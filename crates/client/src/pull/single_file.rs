@@ -20,7 +20,7 @@ type Parts = Arc<Vec<PartFile>>;
 pub(super) async fn pull(puller: &Puller, request: &FileRequest) -> Result<Pulled> {
     let target = place_of(&request.target)?;
     let old = match puller.options.reuse && target.is_file() {
-        true => Some(look_at(puller, request.file, &target).await?),
+        true => Some(read_old_version(puller, request.file, &target).await?),
         false => None,
     };
     if let Some((old, _)) = &old
@@ -82,7 +82,7 @@ pub(super) async fn pull_sparse(
     Ok(size)
 }
 
-/// Where a target really is: behind a link, the file it points to, there or not. Only regular files are ever replaced.
+/// Resolves a target: behind a link, the file it points to, existing or not. Only regular files are ever replaced.
 pub(crate) fn place_of(target: &Path) -> Result<PathBuf> {
     let refuse = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", target.display())));
     match target.metadata() {
@@ -94,7 +94,7 @@ pub(crate) fn place_of(target: &Path) -> Result<PathBuf> {
     }
 }
 
-/// What a link without a target points to.
+/// Target of a dangling link.
 fn behind_links(target: &Path) -> PathBuf {
     let mut place = target.to_owned();
     for _ in 0..LINKS_MAX {
@@ -107,7 +107,11 @@ fn behind_links(target: &Path) -> PathBuf {
 }
 
 /// The chunks of the target, and those of the request file, if the hub lists them.
-async fn look_at(puller: &Puller, file: FileHash, target: &Path) -> Result<(OldVersion, Option<ChunkList>)> {
+async fn read_old_version(
+    puller: &Puller,
+    file: FileHash,
+    target: &Path,
+) -> Result<(OldVersion, Option<ChunkList>)> {
     let list = chunk_list(puller, file).await?;
     let options = CutOptions { threads: puller.options.threads, sha256: false };
     let path = target.to_owned();

@@ -60,7 +60,7 @@ pub(super) async fn pull<W: Write + ?Sized>(
 struct Window {
     bytes: Vec<u8>,
     chunks: Vec<(u64, Chunk)>,
-    /// Where the file ends, if it ends here.
+    /// End of the file, if it ends here.
     end: Option<u64>,
 }
 

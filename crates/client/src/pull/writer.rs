@@ -123,7 +123,7 @@ impl PartFile {
         Ok((part, claims))
     }
 
-    /// Where the file will be.
+    /// Path of the finished file.
     pub(super) fn target(&self) -> &Path {
         &self.target
     }
@@ -188,7 +188,7 @@ impl PartFile {
         self.lock().runs.retain(|at, chunk| expected.has(at, chunk.hash));
     }
 
-    /// What of the bytes up to `size` is not there yet.
+    /// Ranges of the bytes up to `size` that are not written yet.
     pub(super) fn missing(&self, size: u64) -> Vec<Range<u64>> {
         self.lock().runs.missing(size)
     }
@@ -220,7 +220,7 @@ impl PartFile {
         self.lock().error.is_some()
     }
 
-    /// Compares the digest of what is there.
+    /// Compares the digest of the written file.
     pub(super) fn check_sha256(&self, expected: Sha256) -> Result<()> {
         let named = |error| Error::io(&self.path, error);
         let mut digest = sha2::Sha256::new();
@@ -259,7 +259,7 @@ impl PartFile {
         }
     }
 
-    /// Gives the file its name; what was there before is gone.
+    /// Renames the file to its target and replaces an older one.
     pub(super) fn rename(&self, sync: bool) -> Result<()> {
         if let TempPath::Open { file, .. } = &self.place
             && !is_still_at(file, &self.path)
@@ -277,7 +277,7 @@ impl PartFile {
         moved.map_err(|error| Error::io(&self.target, error))?;
         if let TempPath::Open { journal, .. } = &self.place {
             if let Some((path, _)) = journal {
-                // Nothing depends on its absence: it claims chunks of a file that is there no more.
+                // Nothing depends on its absence: it claims chunks of a file that was renamed.
                 let _ = fs::remove_file(path);
             }
             if sync {

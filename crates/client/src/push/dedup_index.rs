@@ -18,7 +18,7 @@ pub(super) struct Run {
     pub(super) chunks: usize,
 }
 
-/// Where chunks are.
+/// Location of known chunks.
 #[derive(Debug, Default)]
 pub(super) struct DedupIndex {
     /// Of this push, the newest; when it is full it takes the place of `older`.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// Remembers how long the last terms of one file are, in chunks.
+/// Lengths of the last terms of one file, in chunks.
 #[derive(Debug, Default)]
 pub(super) struct FragmentationGuard {
     terms: VecDeque<u32>,

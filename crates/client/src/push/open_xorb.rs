@@ -306,7 +306,7 @@ mod tests {
         builder.seal(Form::Footerless).unwrap()
     }
 
-    fn place(open: &SharedXorb, chunk: &[u8]) -> Option<u32> {
+    fn push_chunk(open: &SharedXorb, chunk: &[u8]) -> Option<u32> {
         let place = lock(open).push(ChunkHash::of(chunk), u32::try_from(chunk.len()).unwrap());
         lock(open).reserve_segment();
         place
@@ -318,7 +318,7 @@ mod tests {
         let [one, two] = [open(7), open(9)];
         for (n, chunk) in chunks.iter().enumerate() {
             let open = if n < 3 { &one } else { &two };
-            assert_eq!(place(open, chunk), Some(n as u32 % 3));
+            assert_eq!(push_chunk(open, chunk), Some(n as u32 % 3));
         }
         assert!(lock(&one).close().is_none() && lock(&two).close().is_none(), "chunks are missing");
         let fill = |open, slot, n: usize| fill(open, slot, &mut segment(&chunks[n]), || None);
@@ -362,8 +362,8 @@ mod tests {
         let chunks: Vec<_> = (0..60).map(|n| noise(n, 100_000)).collect();
         let (written, open, rest) = (XorbInMemory::default(), self::open(1), self::open(2));
         let grow = || Some(Box::new(written.clone()) as Box<dyn StreamingXorb>);
-        chunks[..59].iter().for_each(|chunk| _ = place(&open, chunk));
-        place(&rest, &chunks[59]);
+        chunks[..59].iter().for_each(|chunk| _ = push_chunk(&open, chunk));
+        push_chunk(&rest, &chunks[59]);
         // Each pair the wrong way round, and the last segment last.
         let mut given_back = 0;
         for slot in (0..58).map(|n| n ^ 1) {
@@ -392,7 +392,7 @@ mod tests {
         let grown = |id, written: &XorbInMemory| {
             let chunks: Vec<_> = (0..50).map(|n| noise(id * 100 + n, 100_000)).collect();
             let open = open(id);
-            chunks.iter().for_each(|chunk| _ = place(&open, chunk));
+            chunks.iter().for_each(|chunk| _ = push_chunk(&open, chunk));
             lock(&open).close();
             let fill =
                 |slot| fill(&open, slot, &mut segment(&chunks[slot]), || Some(Box::new(written.clone())));

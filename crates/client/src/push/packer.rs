@@ -41,7 +41,7 @@ pub(super) struct Packer {
     /// Open xorbs that no reader fills at the moment.
     open_xorbs: Mutex<Vec<SharedXorb>>,
     next_open: AtomicU64,
-    /// Where stored chunks are until they are sent.
+    /// Buffers of stored chunks until they are sent.
     pool: BufferPool,
     buffers: Mutex<Vec<Vec<u8>>>,
     memory: MemoryBudget,
@@ -71,7 +71,7 @@ pub(super) struct Job {
     buffer: Vec<u8>,
 }
 
-/// What a worker does next.
+/// Next task of a worker.
 pub(super) enum Task {
     Job(Job),
     File(usize, PathBuf),
@@ -322,7 +322,7 @@ impl Packer {
             lock(&self.queries).observe(&answer);
             if let QueryOutcome::Shard(bytes, shard) = answer {
                 if let Some(cache) = &self.options.cache {
-                    shard_cache::keep(cache, &bytes, &shard);
+                    shard_cache::store_shard(cache, &bytes, &shard);
                 }
                 self.index().learn_shard(&shard);
             }

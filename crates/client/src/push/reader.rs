@@ -25,7 +25,7 @@ pub(super) fn read(
     index: usize,
     path: PathBuf,
 ) -> Result<(), ReceiverDropped> {
-    let (short, long) = gather(packer, worker, index, path);
+    let (short, long) = read_short_files(packer, worker, index, path);
     let mut reader = FileReader { open: packer.take_open_xorb() };
     let done = reader.read_short(packer, worker, short).and_then(|()| match long {
         Some(long) => reader.read_long(packer, worker, long),
@@ -51,7 +51,7 @@ struct LongFile {
 }
 
 /// Fills the buffer with short files, this one and those after it, until it is full or one is not short.
-fn gather(
+fn read_short_files(
     packer: &Packer,
     worker: &mut Worker,
     index: usize,
@@ -110,7 +110,7 @@ impl FileReader {
         let mut known = packer.index();
         let drafts = files.into_iter().zip(&chunks).enumerate().map(|(n, (file, chunks))| {
             let mut draft = FileDraft::default();
-            self.place(packer, &mut known, &mut draft, chunks, &mut placement);
+            self.place_chunks(packer, &mut known, &mut draft, chunks, &mut placement);
             draft.finish(file.index, file.path, digests.as_ref().map(|digests| digests[n]))
         });
         let drafts: Vec<DraftedFile> = drafts.collect();
@@ -142,7 +142,7 @@ impl FileReader {
             let queries = worth_querying(&packer.index(), draft.next_location(), &chunks, starts_file);
             packer.query_dedup(queries, chunks.iter().map(|chunk| u64::from(chunk.len())).sum());
             let mut placement = Placement::default();
-            self.place(packer, &mut packer.index(), &mut draft, &chunks, &mut placement);
+            self.place_chunks(packer, &mut packer.index(), &mut draft, &chunks, &mut placement);
             let jobs = self.ship_full(packer, placement)?;
             let done = chunks.last().map_or(0, |chunk| chunk.bytes.end);
             packer.compress_or_offer(worker, jobs, done..filled)?;
@@ -163,7 +163,7 @@ impl FileReader {
     }
 
     /// Gives every chunk its place: where it is already, or in the open xorb.
-    fn place(
+    fn place_chunks(
         &mut self,
         packer: &Packer,
         known: &mut DedupIndex,

@@ -17,7 +17,7 @@ use crate::cas::{Cas, Xorb};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
-/// What the workers produce.
+/// Output of the workers.
 pub(super) enum Produced {
     /// A xorb, in memory reserved for it.
     Xorb(ReadyXorb, OwnedSemaphorePermit),
@@ -154,7 +154,7 @@ impl Sender<'_> {
     /// Notes on disk that a xorb is there: a push that is killed and started again will not send it again.
     fn note_xorb(&mut self, entry: XorbEntry) {
         let Some(cache) = self.options.cache.as_deref().filter(|_| !self.options.dry_run) else { return };
-        self.notes.extend(shard_cache::note(cache, vec![entry.clone()], &[]));
+        self.notes.extend(shard_cache::store_xorbs(cache, vec![entry.clone()], &[]));
         self.noted.push(entry);
         if self.noted.len() >= NOTES_MAX {
             self.join_notes();
@@ -165,7 +165,7 @@ impl Sender<'_> {
     fn join_notes(&mut self) {
         let (noted, notes) = (std::mem::take(&mut self.noted), std::mem::take(&mut self.notes));
         if let Some(cache) = self.options.cache.as_deref().filter(|_| noted.len() > 1) {
-            shard_cache::note(cache, noted, &notes);
+            shard_cache::store_xorbs(cache, noted, &notes);
         }
     }
 

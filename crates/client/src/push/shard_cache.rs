@@ -97,7 +97,7 @@ fn with_tables(xorbs: Vec<XorbEntry>, footer: &Footer) -> Option<Vec<u8>> {
 }
 
 /// Keeps a dedup response, with lookup tables.
-pub(super) fn keep(folder: &Path, bytes: &[u8], shard: &Shard) {
+pub(super) fn store_shard(folder: &Path, bytes: &[u8], shard: &Shard) {
     let has_tables = shard.tables.as_ref().is_some_and(|tables| !tables.chunks.is_empty());
     let made = match (&shard.footer, has_tables) {
         (Some(footer), false) => with_tables(shard.xorbs.clone(), footer),
@@ -107,7 +107,7 @@ pub(super) fn keep(folder: &Path, bytes: &[u8], shard: &Shard) {
 }
 
 /// Notes that the server has these xorbs, and deletes the notes in `instead_of`. Returns the path of the note, if it was written.
-pub(super) fn note(folder: &Path, xorbs: Vec<XorbEntry>, instead_of: &[PathBuf]) -> Option<PathBuf> {
+pub(super) fn store_xorbs(folder: &Path, xorbs: Vec<XorbEntry>, instead_of: &[PathBuf]) -> Option<PathBuf> {
     let mut builder = ShardBuilder::default();
     for xorb in xorbs {
         builder.push_xorb(xorb);
@@ -206,10 +206,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("made/when/needed");
         assert!(loaded(&folder, 1 << 20).is_empty());
-        let small: Vec<_> = (1..4).map(|n| note(&folder, vec![xorb(n)], &[]).unwrap()).collect();
+        let small: Vec<_> = (1..4).map(|n| store_xorbs(&folder, vec![xorb(n)], &[]).unwrap()).collect();
         let all: Vec<_> = (1..4).map(|n| xorb(n).hash).collect();
         assert_eq!(loaded(&folder, 1 << 20), all);
-        note(&folder, (1..4).map(xorb).collect(), &small).unwrap();
+        store_xorbs(&folder, (1..4).map(xorb).collect(), &small).unwrap();
         assert_eq!(loaded(&folder, 1 << 20), all);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         forget(&folder);
@@ -224,10 +224,10 @@ mod tests {
         let mut builder = ShardBuilder::default();
         builder.push_xorb(xorb(1));
         let old = builder.encode(&Form::Stored(old)).unwrap();
-        keep(dir.path(), &old, &Shard::parse_stored(&old).unwrap());
+        store_shard(dir.path(), &old, &Shard::parse_stored(&old).unwrap());
         fs::write(dir.path().join("broken.mdb"), b"no shard").unwrap();
         fs::write(dir.path().join("other"), b"not ours").unwrap();
-        note(dir.path(), vec![xorb(2)], &[]).unwrap();
+        store_xorbs(dir.path(), vec![xorb(2)], &[]).unwrap();
         assert_eq!(loaded(dir.path(), 1 << 20), [xorb(2).hash]);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         assert_eq!(loaded(dir.path(), 10), []);
@@ -239,7 +239,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let notes: Vec<_> = (1..40).map(xorb).collect();
         for entry in &notes[1..] {
-            note(dir.path(), vec![entry.clone()], &[]).unwrap();
+            store_xorbs(dir.path(), vec![entry.clone()], &[]).unwrap();
         }
         // As earlier versions wrote them.
         let mut builder = ShardBuilder::default();

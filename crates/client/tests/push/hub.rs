@@ -18,13 +18,14 @@ use client::token::{Token, Tokens};
 use client::{Error, ErrorKind, Progress, Result};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use server::auth::Origin;
-use server::{AppState, Claims, House, Key, KeyRing, RepoKind, Repository, ServeConfig};
+use server::Origin;
+use server::{AppState, Claims, DataDir, Key, KeyRing, ServeConfig};
 use tempfile::TempDir;
 use testkit::origin::{ORIGIN, add_origin};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use xet::wire::Reconstruction;
+use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 use xet::xorb::{ChunkDecoder, ChunkReader};
 use xet::{ChunkHash, FileHash};
@@ -55,7 +56,7 @@ impl Hub {
     async fn start_as(app: impl FnOnce(AppState) -> axum::Router) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (config, keys) = (ServeConfig::default(), KeyRing::new(Key::new([7; 32])));
-        let store = House::new(&folder.path().join("data")).open(&config, &keys).await.unwrap();
+        let store = DataDir::new(&folder.path().join("data")).open(&config, &keys).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = AppState::new(config, &keys, address).with_store(store.clone());
@@ -64,16 +65,16 @@ impl Hub {
         let serving = tokio::spawn({
             let state = state.clone();
             async move {
-                server::shutdown::serve(listener, app, &state, std::future::pending()).await.unwrap();
+                server::serve(listener, app, &state, std::future::pending()).await.unwrap();
             }
         });
         Self { address, folder, state, serving }
     }
 
     pub(crate) fn token(&self, scope: TokenScope) -> Token {
-        let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: "a".into() };
+        let repo = RepoName { kind: RepoKind::Model, namespace: "ann".into(), name: "a".into() };
         let claims = Claims::new("ann", Origin::Token(ORIGIN.into()), scope, repo, self.state.now_s(), 3600);
-        Token::new(self.state.tokens.issue(&claims).token.expose().clone())
+        Token::new(self.state.cas_tokens().issue(&claims).token.expose().clone())
     }
 
     pub(crate) fn data(&self) -> PathBuf {

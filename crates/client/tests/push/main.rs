@@ -52,7 +52,7 @@ async fn files_of_every_size_arrive() {
     );
 }
 
-/// Each version is pushed by a client that remembers nothing and has to ask.
+/// Each version is pushed by a client without a cache, which has to query.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_modified_file_only_what_changed_is_sent() {
     let hub = Hub::start().await;

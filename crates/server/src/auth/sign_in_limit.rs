@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::rate::network;
+use crate::net::rate::network;
 
 /// Counts password attempts in windows of `WINDOW`.
 #[derive(Debug, Default)]
-pub struct SignInLimit {
+pub(crate) struct SignInLimit {
     counts: Mutex<Counts>,
 }
 
@@ -42,14 +42,14 @@ struct Count {
 /// A counted attempt.
 #[derive(Debug)]
 #[must_use]
-pub struct Attempt([Key; 3]);
+pub(crate) struct Attempt([Key; 3]);
 
 impl SignInLimit {
     /// Counts an attempt before its password is checked, at the time `now` of a clock that does not step back; or returns
     /// how long to wait. An attempt that is refused is not counted.
-    pub fn begin(&self, address: IpAddr, name: &str, now: Duration) -> Result<Attempt, Duration> {
+    pub(crate) fn begin(&self, address: IpAddr, name: &str, now: Duration) -> Result<Attempt, Duration> {
         let address = network(address);
-        // A name that nobody can have needs no more room than one that somebody has.
+        // A name that no user can have needs no more memory than one of a user.
         let name: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
         let keys = [Key::Address(address), Key::Pair(address, name.clone()), Key::Name(name)];
         // A panic elsewhere leaves the numbers as good as they were.
@@ -81,7 +81,7 @@ impl SignInLimit {
     }
 
     /// Takes back an attempt whose password was right.
-    pub fn succeed(&self, attempt: &Attempt) {
+    pub(crate) fn succeed(&self, attempt: &Attempt) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         for key in &attempt.0 {
             if let Some(count) = counts.of.get_mut(key) {

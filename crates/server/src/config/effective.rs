@@ -27,7 +27,7 @@ impl ServeConfig {
             let value = match (name.as_str(), value) {
                 // Shares of other settings, unless they are set.
                 ("footer_cache_bytes", _) => Some(self.limits.memory_shares().footers_bytes.to_string()),
-                ("connections_per_address_max", _) => Some(self.place_limits().per_address.to_string()),
+                ("connections_per_address_max", _) => Some(self.connection_limits().per_address.to_string()),
                 (_, Value::Null) => None,
                 (_, Value::String(text)) => Some(text),
                 (_, value) => Some(value.to_string()),
@@ -48,7 +48,7 @@ impl ServeConfig {
 }
 
 /// A URL without its user, password and query, which may be secret.
-pub fn without_secrets(url: &str) -> String {
+pub(crate) fn without_secrets(url: &str) -> String {
     let (url, query) = match url.split_once('?') {
         Some((url, _)) => (url, "?..."),
         None => (url, ""),
@@ -103,14 +103,14 @@ mod tests {
 
     #[test]
     fn passwords_are_not_shown() {
-        for (url, shown) in [
+        for (url, text) in [
             ("postgres://ada:hunter2@db:5432/hub", "postgres://...@db:5432/hub"),
             ("postgres://ada:hunter2/@x@db/hub?password=hunter2", "postgres://...@db/hub?..."),
             ("s3://bucket/prefix", "s3://bucket/prefix"),
             ("sqlite:///srv/catalog.db", "sqlite:///srv/catalog.db"),
             ("sqlite:x.db?mode=rwc", "sqlite:x.db?..."),
         ] {
-            assert_eq!(without_secrets(url), shown);
+            assert_eq!(without_secrets(url), text);
         }
     }
 }

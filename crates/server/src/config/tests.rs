@@ -87,9 +87,9 @@ fn every_setting_can_be_set_in_every_way() {
         .fold(Layers::new(), |layers, (name, text)| layers.with_flag(&name.replace('_', "-"), *text));
 
     let loaded = [from_file, from_environment, flags].map(|layers| ServeConfig::load(&layers).unwrap());
-    let shown = loaded.each_ref().map(|config| format!("{config:?}"));
+    let texts = loaded.each_ref().map(|config| format!("{config:?}"));
     assert!(
-        shown.iter().all(|text| *text == shown[0] && !text.contains("hunter2") && !text.contains("bucket"))
+        texts.iter().all(|text| *text == texts[0] && !text.contains("hunter2") && !text.contains("bucket"))
     );
 
     let [config, ..] = loaded;
@@ -162,17 +162,17 @@ fn numbers_and_truths_of_the_file_need_no_quotes() {
 
 #[test]
 fn an_error_names_the_setting_and_its_origin() {
-    let shown = |result: Result<ServeConfig, ConfigError>| result.unwrap_err().to_string();
+    let text = |result: Result<ServeConfig, ConfigError>| result.unwrap_err().to_string();
     assert_eq!(
-        shown(file("url_ttl_s = 5")),
+        text(file("url_ttl_s = 5")),
         "url_ttl_s (in hub.toml): expected a number from 60 to 604800, found \"5\""
     );
     assert_eq!(
-        shown(ServeConfig::load(&env(&[("DRYSTONE_DEDUP", "maybe")]))),
+        text(ServeConfig::load(&env(&[("DRYSTONE_DEDUP", "maybe")]))),
         "dedup (from DRYSTONE_DEDUP): expected off or repo or namespace or global, found \"maybe\""
     );
     assert_eq!(
-        shown(flag("listen", "hub.example")),
+        text(flag("listen", "hub.example")),
         "listen (from --listen): expected address:port such as 127.0.0.1:8080, found \"hub.example\""
     );
 }
@@ -256,7 +256,7 @@ fn unknown_names_are_refused_with_a_hint() {
 }
 
 #[test]
-fn foreign_variables_pass_unless_they_look_like_a_slip() {
+fn foreign_variables_pass_unless_they_resemble_a_setting() {
     let orchestrator = [
         ("DRYSTONE_SERVICE_HOST", "10.0.0.1"),
         ("DRYSTONE_PORT", "tcp://10.0.0.1:80"),

@@ -1,4 +1,4 @@
-//! How the values of settings are read from text and shown again.
+//! How the values of settings are read from text and text again.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@
 use axum::http::Method;
 use xet::wire::routes::Endpoint;
 
-use super::hub::Query;
+use crate::http::query::Query;
 
 /// What values a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Parameters {
 use Values::{Flag, Number, Positive, Text, Texts, Word, Words};
 
 /// Refuses a query that the route does not have with this method; `route` is the template of its path.
-pub(super) fn check(method: &Method, route: &str, query: Option<&str>) -> Result<(), String> {
+pub(crate) fn check(method: &Method, route: &str, query: Option<&str>) -> Result<(), String> {
     let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(()) };
     let known = match parameters_of(route) {
         Parameters::Any => return Ok(()),
@@ -50,7 +50,7 @@ pub(super) fn check(method: &Method, route: &str, query: Option<&str>) -> Result
     for (name, value) in query.pairs() {
         let plain = name.strip_suffix("[]").unwrap_or(name);
         let Some((name, values)) = known.iter().find(|(known, _)| *known == plain) else {
-            return Err(format!("{}: this server has no such parameter here", shown(plain)));
+            return Err(format!("{}: this server has no such parameter here", shorten(plain)));
         };
         if !matches!(values, Words(_) | Texts) {
             if seen.contains(name) {
@@ -58,7 +58,7 @@ pub(super) fn check(method: &Method, route: &str, query: Option<&str>) -> Result
             }
             seen.push(name);
         }
-        let refuse = |expected: &str| Err(format!("{name}: expected {expected}, found {}", shown(value)));
+        let refuse = |expected: &str| Err(format!("{name}: expected {expected}, found {}", shorten(value)));
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         match values {
             Text | Texts => {}
@@ -72,7 +72,7 @@ pub(super) fn check(method: &Method, route: &str, query: Option<&str>) -> Result
             Word(words) => return refuse(&words.join(" or ")),
             Words(words) => {
                 if let Some(word) = value.split(',').find(|word| !word.is_empty() && !words.contains(word)) {
-                    return Err(format!("{name}={}: this server does not have it", shown(word)));
+                    return Err(format!("{name}={}: this server does not have it", shorten(word)));
                 }
             }
         }
@@ -92,7 +92,7 @@ fn is_for(method: &Method, route: &str) -> bool {
 }
 
 /// Text of a query in a message, cut where it is long.
-fn shown(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 

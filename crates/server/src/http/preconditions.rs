@@ -4,14 +4,14 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use xet::wire::ErrorCode;
 
-use super::error::Refused;
-use crate::sign::DATA_ROUTE;
+use crate::http::error::ApiError;
+use crate::urls::data_url::DATA_ROUTE;
 
 /// Refuses a request with such a header.
-pub(super) fn check(request: &Request) -> Result<(), Refused> {
+pub(crate) fn check(request: &Request) -> Result<(), ApiError> {
     let headers = request.headers();
     let has = |name: &HeaderName| headers.contains_key(name);
-    let invalid = |message: String| Err(Refused::new(ErrorCode::Invalid, message));
+    let invalid = |message: String| Err(ApiError::new(ErrorCode::Invalid, message));
     if let Some(name) = METHOD_OVERRIDES.iter().find(|name| headers.contains_key(**name)) {
         return invalid(format!("{name}: send the request with the method that is meant"));
     }
@@ -54,7 +54,7 @@ fn other_than(headers: &HeaderMap, name: &HeaderName, understood: &str) -> Optio
     other.map(|text| text.chars().take(40).collect())
 }
 
-/// Whether what the path names has an entity tag, with which [`crate::ranges`] compares conditions.
+/// Whether what the path names has an entity tag, with which [`crate::http::ranges`] compares conditions.
 fn has_entity_tag(request: &Request) -> bool {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let segments = ["/resolve/", "/resolve-cache/", "/raw/"];

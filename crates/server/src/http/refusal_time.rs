@@ -1,6 +1,6 @@
-//! Time of refusals: whoever may not know whether something is there must not learn it from how long the answer took.
+//! Time of refusals: a caller who may not know whether something exists must not learn it from the time of the response.
 //!
-//! To look up what is there takes some microseconds more or less than to find nothing. So a refusal waits for the next step
+//! To look up what exists takes some microseconds more or less than to find nothing. So a refusal waits for the next step
 //! since the lookup began; the lookup takes a small part of a step.
 
 use std::time::Duration;

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::stream::{self, BoxStream, StreamExt as _};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::content::BodyError;
 use xet::wire::ErrorCode;
 
-use super::error::Refused;
 use crate::budget::{Budget, Permit};
+use crate::http::error::ApiError;
 
 /// A body that has arrived, and the permit for holding it: keep them together.
 #[derive(Debug)]
-pub struct Upload {
+pub(crate) struct Upload {
     /// The bytes, in the pieces they came in.
     pub pieces: Vec<Bytes>,
     /// How many they are.
@@ -26,7 +26,7 @@ pub struct Upload {
 
 impl Upload {
     /// The bytes in one piece. Copies unless they came in one, so the permit should be for twice their number.
-    pub fn into_contiguous(self) -> (Bytes, Permit) {
+    pub(crate) fn into_contiguous(self) -> (Bytes, Permit) {
         let bytes = match <[Bytes; 1]>::try_from(self.pieces) {
             Ok([only]) => only,
             Err(pieces) => pieces.concat().into(),
@@ -37,7 +37,7 @@ impl Upload {
 
 /// Bounds of one upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// The longest body.
     pub bytes_max: u64,
     /// What holding and handling a body costs, as a multiple of its length.
@@ -49,7 +49,7 @@ pub struct Bounds {
 }
 
 /// A body on its way, and the permit for holding all of it.
-pub struct Arriving {
+pub(crate) struct Arriving {
     /// How long the client says it is.
     pub announced_bytes: Option<u64>,
     /// The bytes. A refusal ends them, as the cause of whatever fails for want of them.
@@ -65,12 +65,12 @@ impl std::fmt::Debug for Arriving {
 }
 
 /// Begins to read a body whose reader works while it arrives. Waits for memory like [`read`].
-pub async fn arriving(
+pub(crate) async fn arriving(
     headers: &HeaderMap,
     body: Body,
     budget: &Budget,
     bounds: Bounds,
-) -> Result<Arriving, Refused> {
+) -> Result<Arriving, ApiError> {
     let announced_bytes = announced_len(headers);
     let permit = reserve(announced_bytes, budget, bounds).await?;
     let pieces = pieces(body, announced_bytes, bounds);
@@ -78,7 +78,7 @@ pub async fn arriving(
 }
 
 /// A body of a known length whose reader holds little of it at a time, and has taken the memory for that itself.
-pub fn flowing(
+pub(crate) fn flowing(
     headers: &HeaderMap,
     body: Body,
     bytes_max: u64,
@@ -96,7 +96,7 @@ fn pieces(
     let left = announced_bytes.unwrap_or(bounds.bytes_max);
     let pieces = stream::try_unfold((body, left), move |(mut body, left)| async move {
         let Some(piece) = next(&mut body, bounds).await? else {
-            // Whoever says how much comes and sends less was cut off.
+            // A client that announces more than it sends was cut off.
             let is_short = announced_bytes.is_some() && left > 0;
             return if is_short { Err(too_short().into()) } else { Ok::<_, BodyError>(None) };
         };
@@ -107,24 +107,24 @@ fn pieces(
 }
 
 /// Takes the memory for a body before its first byte is read. Who does not say how much comes may send the most.
-async fn reserve(announced: Option<u64>, budget: &Budget, bounds: Bounds) -> Result<Permit, Refused> {
+async fn reserve(announced: Option<u64>, budget: &Budget, bounds: Bounds) -> Result<Permit, ApiError> {
     if announced.is_some_and(|len| len > bounds.bytes_max) {
         return Err(too_large(bounds));
     }
     let len = announced.unwrap_or(bounds.bytes_max);
     // A body that fits must not be refused for what handling it costs: then it has all there is, alone.
-    let wanted = len.saturating_mul(bounds.memory_factor).min(bounds.held_bytes_max);
-    let wanted = wanted.min(budget.usage().total_bytes.max(len));
-    Ok(budget.acquire(wanted).await?)
+    let needed = len.saturating_mul(bounds.memory_factor).min(bounds.held_bytes_max);
+    let needed = needed.min(budget.usage().total_bytes.max(len));
+    Ok(budget.acquire(needed).await?)
 }
 
 /// The next piece of a body, if it comes in time.
-async fn next(body: &mut Body, bounds: Bounds) -> Result<Option<Bytes>, Refused> {
+async fn next(body: &mut Body, bounds: Bounds) -> Result<Option<Bytes>, ApiError> {
     loop {
         let frame = tokio::time::timeout(bounds.silence, body.frame()).await;
-        let frame = frame.map_err(|_| Refused::new(ErrorCode::Timeout, "the body stopped coming"))?;
+        let frame = frame.map_err(|_| ApiError::new(ErrorCode::Timeout, "the body stopped coming"))?;
         let Some(frame) = frame else { return Ok(None) };
-        let frame = frame.map_err(|_| Refused::new(ErrorCode::Invalid, "the body broke off"))?;
+        let frame = frame.map_err(|_| ApiError::new(ErrorCode::Invalid, "the body broke off"))?;
         if let Ok(piece) = frame.into_data() {
             // Counted here, where also what has no announced length passes.
             metrics::counter!("drystone_received_bytes_total").increment(piece.len() as u64);
@@ -133,24 +133,24 @@ async fn next(body: &mut Body, bounds: Bounds) -> Result<Option<Bytes>, Refused>
     }
 }
 
-fn too_large(bounds: Bounds) -> Refused {
-    Refused::new(
+fn too_large(bounds: Bounds) -> ApiError {
+    ApiError::new(
         ErrorCode::TooLarge,
         format!("the body is longer than announced or than {} bytes", bounds.bytes_max),
     )
 }
 
-fn too_short() -> Refused {
-    Refused::new(ErrorCode::Invalid, "the body is shorter than announced")
+fn too_short() -> ApiError {
+    ApiError::new(ErrorCode::Invalid, "the body is shorter than announced")
 }
 
 /// Reads a body. Waits for memory before the first byte is read, so that a busy server slows its clients down.
-pub async fn read(
+pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
     budget: &Budget,
     bounds: Bounds,
-) -> Result<Upload, Refused> {
+) -> Result<Upload, ApiError> {
     let announced = announced_len(headers);
     let mut permit = reserve(announced, budget, bounds).await?;
     let reserved = announced.unwrap_or(bounds.bytes_max);
@@ -187,7 +187,31 @@ fn push(pieces: &mut Vec<Bytes>, piece: Bytes) {
     }
 }
 
-pub(super) fn announced_len(headers: &HeaderMap) -> Option<u64> {
+/// A whole body of at most `bytes_max`. For small ones: large bodies take a permit of the memory budget first.
+pub(crate) async fn read_small_body(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
+    let mut body = Limited::new(body, bytes_max);
+    let mut bytes = BytesMut::new();
+    loop {
+        let frame = tokio::time::timeout(SMALL_BODY_SILENCE, body.frame()).await;
+        let frame = frame.map_err(|_| ApiError::new(ErrorCode::Timeout, "the body stopped coming"))?;
+        let Some(frame) = frame else { return Ok(bytes.freeze()) };
+        let frame = frame.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                ApiError::new(ErrorCode::TooLarge, format!("the body is longer than {bytes_max} bytes"))
+            } else {
+                ApiError::new(ErrorCode::Invalid, "the body broke off")
+            }
+        })?;
+        if let Ok(piece) = frame.into_data() {
+            bytes.extend_from_slice(&piece);
+        }
+    }
+}
+
+/// How long a client may send nothing in the middle of a small body.
+const SMALL_BODY_SILENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn announced_len(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

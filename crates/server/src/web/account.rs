@@ -1,18 +1,19 @@
-//! Somebody's own page: their tokens and their password.
+//! The account page of a user: tokens and password.
 
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
 use store::hub::{Bound, Rights, TokenRow};
 
-use super::page::{Frame, answer};
-use super::session::{self, Sent, see_other};
-use super::{PageError, Visit, text};
-use crate::auth::identity::TokenReach;
-use crate::auth::personal::{self, Wanted};
+use crate::auth::personal_token::{self, NewToken};
+use crate::auth::principal::TokenReach;
 use crate::auth::{Origin, password};
-use crate::house::House;
-use crate::http::HubError;
+use crate::data_dir::DataDir;
+use crate::http::error::ApiError;
+use crate::web::page::{Frame, answer};
+use crate::web::session::{self, SubmittedForm, see_other};
+use crate::web::text;
+use crate::web::visit::Visit;
 
 #[derive(Template)]
 #[template(path = "account.html")]
@@ -27,11 +28,11 @@ struct Account {
 }
 
 /// `GET /-/account`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     page(&visit, None).await
 }
 
-async fn page(visit: &Visit, made: Option<String>) -> Result<Response<Body>, PageError> {
+async fn page(visit: &Visit, made: Option<String>) -> Result<Response<Body>, ApiError> {
     let name = visit.name()?;
     let tokens = visit.store.hub().tokens();
     let has_password = tokens.password(name).await?.is_some();
@@ -53,26 +54,26 @@ async fn page(visit: &Visit, made: Option<String>) -> Result<Response<Body>, Pag
 }
 
 /// `POST /-/account/{action}`.
-pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
+pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError> {
     let visit = &sent.visit;
-    session::expect_person(visit).await?;
+    session::require_password_session(visit).await?;
     let name = visit.name()?.to_owned();
     let (store, now_s) = (&visit.store, visit.state.now_s());
     match visit.param("action") {
         "token" => {
             let who = visit.who.as_ref().ok_or(crate::auth::Refusal::Missing)?;
             let rights = match sent.field("rights")? {
-                "write" if who.role >= crate::auth::Role::Write => Rights::Write,
+                "write" if who.rights >= Rights::Write => Rights::Write,
                 "read" => Rights::Read,
-                "write" => return Err(HubError::invalid("rights: you may not write").into()),
-                _ => return Err(HubError::invalid("rights should be read or write").into()),
+                "write" => return Err(ApiError::invalid("rights: you may not write").into()),
+                _ => return Err(ApiError::invalid("rights should be read or write").into()),
             };
             let label = sent.field("label")?.chars().take(LABEL_MAX).collect();
             let days = days(&sent)?;
             let expires_s = (days > 0).then(|| now_s.saturating_add(days.min(DAYS_MAX) * 86_400));
-            let token = personal::make();
-            let wanted = Wanted { label, subject: name, rights, bound: who.bound(), expires_s };
-            let mut row = wanted.row(&token, now_s);
+            let token = personal_token::make();
+            let new_token = NewToken { label, subject: name, rights, bound: who.bound(), expires_s };
+            let mut row = new_token.row(&token, now_s);
             row.session = session::id(visit).await?;
             store.hub().tokens().add(&row).await?;
             page(visit, Some(token.expose().clone())).await
@@ -81,26 +82,26 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             let id = sent.field("id")?;
             let rows = store.hub().tokens().all().await?;
             if !rows.iter().any(|row| row.id == id && row.subject == name) {
-                return Err(HubError::invalid("no such token of yours").into());
+                return Err(ApiError::invalid("no such token of yours").into());
             }
             if let Some(revoked) = store.hub().tokens().revoke(id, now_s).await? {
-                House::new(&visit.state.config.data).forget_admin_token(&revoked);
+                DataDir::new(&visit.state.config.data).forget_admin_token(&revoked);
             }
             Ok(see_other("/-/account"))
         }
         "password" => {
             let tokens = store.hub().tokens();
             if tokens.password(&name).await?.is_some()
-                && !visit.state.is_password(store, sent.address, &name, sent.field("old")?).await?
+                && !visit.state.auth.is_password(store, sent.address, &name, sent.field("old")?).await?
             {
-                return Err(HubError::invalid("the old password is another").into());
+                return Err(ApiError::invalid("the old password is another").into());
             }
-            let hash = password::hash(sent.field("new")?).map_err(HubError::invalid)?;
-            let kept = session::id(visit).await?;
-            store.hub().set_password(&name, Some(&hash), kept.as_deref()).await?;
+            let hash = password::hash(sent.field("new")?).map_err(ApiError::invalid)?;
+            let session = session::id(visit).await?;
+            store.hub().set_password(&name, Some(&hash), session.as_deref()).await?;
             Ok(see_other("/-/account?changed"))
         }
-        _ => Err(HubError::invalid("no such action").into()),
+        _ => Err(ApiError::invalid("no such action").into()),
     }
 }
 
@@ -111,10 +112,10 @@ impl Account {
 }
 
 /// Days until a token ends; 0 for never.
-pub(super) fn days(sent: &Sent) -> Result<u64, HubError> {
+pub(super) fn days(sent: &SubmittedForm) -> Result<u64, ApiError> {
     let text = sent.form.value("days").map(str::trim).unwrap_or_default();
     let expected =
-        || HubError::invalid(format!("days: expected a number from 0, which means never, to {DAYS_MAX}"));
+        || ApiError::invalid(format!("days: expected a number from 0, which means never, to {DAYS_MAX}"));
     if text.is_empty() {
         return Ok(0);
     }

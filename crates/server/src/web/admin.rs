@@ -1,4 +1,4 @@
-//! The page of whoever keeps the server: people, organisations, tokens, the trash.
+//! The page for administrators: users, organisations, tokens, the trash.
 
 use askama::Template;
 use axum::body::Body;
@@ -8,14 +8,15 @@ use store::content::{Limit, QuotaOf, QuotaRow, Usage};
 use store::hub::{Bound, MemberRow, NamespaceRow, RepoRow, Rights, TokenRow};
 use store::names::RepoName;
 
-use super::account::{DAYS_MAX, LABEL_MAX, bound, days};
-use super::page::{Frame, answer};
-use super::session::{self, Sent, see_other};
-use super::{PageError, Visit, text};
 use crate::auth::password;
-use crate::auth::personal::{self, Wanted};
-use crate::house::House;
-use crate::http::HubError;
+use crate::auth::personal_token::{self, NewToken};
+use crate::data_dir::DataDir;
+use crate::http::error::ApiError;
+use crate::web::account::{DAYS_MAX, LABEL_MAX, bound, days};
+use crate::web::page::{Frame, answer};
+use crate::web::session::{self, SubmittedForm, see_other};
+use crate::web::text;
+use crate::web::visit::Visit;
 
 #[derive(Template)]
 #[template(path = "admin.html")]
@@ -33,12 +34,12 @@ struct Admin {
 }
 
 /// `GET /-/admin`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     page(&visit, None).await
 }
 
-async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<Body>, PageError> {
-    visit.expect_admin()?;
+async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<Body>, ApiError> {
+    visit.require_admin()?;
     let (store, now_s) = (&visit.store, visit.state.now_s());
     let users = store.hub().namespaces(false).await?;
     let mut orgs = Vec::new();
@@ -59,25 +60,25 @@ async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<
 #[template(path = "audit.html")]
 struct Audit {
     frame: Frame,
-    deeds: Vec<DeedRow>,
+    events: Vec<DeedRow>,
     /// The page after this one begins below this number.
     next: Option<u64>,
 }
 
 /// `GET /-/admin/audit`: who changed what, the newest first.
-pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, PageError> {
-    visit.expect_admin()?;
+pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, ApiError> {
+    visit.require_admin()?;
     let before = visit.query.number("before");
-    let query = DeedQuery { before, limit: DEEDS_MAX, ..DeedQuery::default() };
-    let deeds = visit.store.hub().deeds(&query).await?;
-    let next = deeds.last().filter(|_| deeds.len() as u64 == DEEDS_MAX).map(|last| last.id);
-    Ok(answer(&Audit { frame: Frame::new(&visit, "admin", "Audit log"), deeds, next }))
+    let query = DeedQuery { before, limit: EVENTS_MAX, ..DeedQuery::default() };
+    let events = visit.store.hub().deeds(&query).await?;
+    let next = events.last().filter(|_| events.len() as u64 == EVENTS_MAX).map(|last| last.id);
+    Ok(answer(&Audit { frame: Frame::new(&visit, "admin", "Audit log"), events, next }))
 }
 
 /// `POST /-/admin/{action}`.
-pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
+pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError> {
     let visit = &sent.visit;
-    visit.expect_admin()?;
+    visit.require_admin()?;
     let (store, now_s) = (&visit.store, visit.state.now_s());
     match visit.param("action") {
         "user" => {
@@ -90,7 +91,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             let writes = match sent.field("role")? {
                 "read" => false,
                 "write" => true,
-                _ => return Err(HubError::invalid("role should be read or write").into()),
+                _ => return Err(ApiError::invalid("role should be read or write").into()),
             };
             store.hub().set_member(sent.field("org")?, sent.field("user")?, writes).await?;
         }
@@ -103,27 +104,27 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             let name = &store.hub().spelled_namespace(sent.field("user")?).await?;
             let hash = match sent.form.value("password").unwrap_or_default() {
                 "" => None,
-                chosen => Some(password::hash(chosen).map_err(HubError::invalid)?),
+                chosen => Some(password::hash(chosen).map_err(ApiError::invalid)?),
             };
-            let kept = (visit.name()? == name).then_some(session::id(visit).await?).flatten();
-            store.hub().set_password(name, hash.as_deref(), kept.as_deref()).await?;
+            let session = (visit.name()? == name).then_some(session::id(visit).await?).flatten();
+            store.hub().set_password(name, hash.as_deref(), session.as_deref()).await?;
         }
         "token" => {
             let user = store.hub().spelled_namespace(sent.field("user")?).await?;
-            let (mut wanted, token) = (new_token(&sent, user, now_s)?, personal::make());
-            let owner = store.hub().namespace(&wanted.subject).await?;
+            let (mut new_token, token) = (token_of_form(&sent, user, now_s)?, personal_token::make());
+            let owner = store.hub().namespace(&new_token.subject).await?;
             // A user's token is limited by what the user may do; any other name needs a bound.
             if owner.is_some_and(|owner| !owner.is_organisation) {
-                wanted.bound = Bound::Everywhere;
+                new_token.bound = Bound::Everywhere;
             }
-            let subject = wanted.subject.clone();
-            store.hub().tokens().add(&wanted.row(&token, now_s)).await?;
+            let subject = new_token.subject.clone();
+            store.hub().tokens().add(&new_token.row(&token, now_s)).await?;
             return page(visit, Some((subject, token.expose().clone()))).await;
         }
         "revoke" => {
             let revoked = store.hub().tokens().revoke(sent.field("id")?, now_s).await?;
-            let revoked = revoked.ok_or_else(|| HubError::invalid("no such token"))?;
-            House::new(&sent.visit.state.config.data).forget_admin_token(&revoked);
+            let revoked = revoked.ok_or_else(|| ApiError::invalid("no such token"))?;
+            DataDir::new(&sent.visit.state.config.data).forget_admin_token(&revoked);
         }
         "restore" => {
             let row = store.hub().trashed_repo(sent.field("id")?.parse()?).await?;
@@ -135,7 +136,7 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
         }
         "quota" => {
             let of: QuotaOf = sent.field("of")?.parse()?;
-            let limit = |name: &str| -> Result<Limit, HubError> {
+            let limit = |name: &str| -> Result<Limit, ApiError> {
                 Ok(Limit {
                     soft: gigabytes(&sent, &format!("{name}_soft"))?,
                     hard: gigabytes(&sent, &format!("{name}_hard"))?,
@@ -149,28 +150,28 @@ pub(super) async fn act(sent: Sent) -> Result<Response<Body>, PageError> {
             let row = store.hub().trashed_repo(sent.field("id")?.parse()?).await?;
             store.hub().delete_repo(&row).await?;
         }
-        _ => return Err(HubError::invalid("no such action").into()),
+        _ => return Err(ApiError::invalid("no such action").into()),
     }
     tracing::info!(who = visit.name()?, action = visit.param("action"), "administration by a page");
     Ok(see_other("/-/admin"))
 }
 
 /// A name that was typed once more to confirm what cannot be undone.
-fn confirmed<'a>(sent: &'a Sent, field: &str) -> Result<&'a str, HubError> {
+fn confirmed<'a>(sent: &'a SubmittedForm, field: &str) -> Result<&'a str, ApiError> {
     let name = sent.field(field)?;
     match sent.form.value("confirm").map(str::trim) == Some(name) {
         true => Ok(name),
-        false => Err(HubError::invalid(format!("type {name} to confirm that it is to be deleted"))),
+        false => Err(ApiError::invalid(format!("type {name} to confirm that it is to be deleted"))),
     }
 }
 
 /// A number of gigabytes in a form, as bytes; `None` for no limit.
-fn gigabytes(sent: &Sent, name: &str) -> Result<Option<u64>, HubError> {
+fn gigabytes(sent: &SubmittedForm, name: &str) -> Result<Option<u64>, ApiError> {
     let text = sent.form.value(name).map(str::trim).unwrap_or_default();
     match text.parse::<f64>() {
         _ if text.is_empty() => Ok(None),
         Ok(value) if (0.0..=GIGABYTES_MAX).contains(&value) => Ok(Some((value * 1e9).round() as u64)),
-        _ => Err(HubError::invalid(format!(
+        _ => Err(ApiError::invalid(format!(
             "{name}: expected gigabytes from 0 to {GIGABYTES_MAX}, or nothing"
         ))),
     }
@@ -185,18 +186,18 @@ fn limit(bytes: &Option<u64>) -> String {
 }
 
 /// Lines of the audit log on a page.
-const DEEDS_MAX: u64 = 100;
+const EVENTS_MAX: u64 = 100;
 
-/// The token a form asks for.
-fn new_token(sent: &Sent, subject: String, now_s: u64) -> Result<Wanted, HubError> {
+/// The token of a form.
+fn token_of_form(sent: &SubmittedForm, subject: String, now_s: u64) -> Result<NewToken, ApiError> {
     let (rights, everywhere) = match sent.field("rights")? {
         "read" => (Rights::Read, false),
         "write" => (Rights::Write, false),
         "admin" => (Rights::Admin, true),
-        _ => return Err(HubError::invalid("rights should be read, write or admin")),
+        _ => return Err(ApiError::invalid("rights should be read, write or admin")),
     };
     let days = days(sent)?;
-    Ok(Wanted {
+    Ok(NewToken {
         label: sent.field("label")?.chars().take(LABEL_MAX).collect(),
         bound: if everywhere { Bound::Everywhere } else { Bound::Namespace(subject.clone()) },
         subject,

@@ -9,7 +9,7 @@ use axum::response::IntoResponse as _;
 use sha2::{Digest as _, Sha256};
 use xet::wire::ErrorCode;
 
-use crate::http::error::Refused;
+use crate::http::error::ApiError;
 use crate::secret::hex;
 
 /// A file that pages refer to.
@@ -44,7 +44,9 @@ pub(super) fn url(stem: &str) -> String {
 /// `GET /-/assets/{asset}`.
 pub(super) async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Response<Body> {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
-        return super::refuse(&headers, Refused::new(ErrorCode::NotFound, "there is no such asset"));
+        return ApiError::new(ErrorCode::NotFound, "there is no such asset")
+            .for_reader(&headers)
+            .into_response();
     };
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(asset.media_type)),

@@ -7,16 +7,17 @@ use store::hub::{Change, Item};
 use store::ids::Oid;
 use xet::wire::ErrorCode;
 
-use super::page::{Frame, answer};
-use super::repo::{self, CommitLine, Place, short, url};
-use super::{PageError, Visit, content, lines, preview, text};
-use crate::http::HubError;
+use crate::http::error::ApiError;
+use crate::web::page::{Frame, answer};
+use crate::web::repo::{self, CommitLine, RepoView, short, url};
+use crate::web::visit::Visit;
+use crate::web::{line_diff, read_file, text};
 
 #[derive(Template)]
 #[template(path = "commit.html")]
 struct CommitPage {
     frame: Frame,
-    place: Place,
+    place: RepoView,
     now_s: u64,
     line: CommitLine,
     description: String,
@@ -29,7 +30,7 @@ struct CommitPage {
 struct Changed {
     change: Change,
     /// Lines, of a small text.
-    hunks: Option<Vec<lines::Hunk>>,
+    hunks: Option<Vec<line_diff::Hunk>>,
 }
 
 /// A change, and both sides of one that is compared line by line.
@@ -66,8 +67,8 @@ impl CommitPage {
 }
 
 /// `GET /{repo}/commit/{revision}`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
-    let place = Place::of(&visit).await?;
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
+    let place = RepoView::of(&visit).await?;
     let repo = &place.repo;
     let commit = visit.store.hub().commit_object(repo.id, place.commit).await?;
     let before = match commit.parents.first() {
@@ -76,7 +77,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     };
     let page = usize::try_from(visit.query.number("p").unwrap_or(0)).unwrap_or(usize::MAX);
     if page > PAGES_MAX {
-        return Err(HubError::invalid("there are not so many pages").into());
+        return Err(ApiError::invalid("there are fewer pages").into());
     }
     let skip = page * CHANGES_MAX;
     let (found, is_more) = visit.store.hub().changes(repo.id, before, commit.tree, skip, CHANGES_MAX).await?;
@@ -87,7 +88,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
         compared.push((change, texts));
     }
     let rendered = visit.state.renderer.run(move || compare(compared)).await;
-    let changes = rendered.map_err(|why| HubError::new(ErrorCode::Unavailable, why.to_string()))?;
+    let changes = rendered.map_err(|why| ApiError::new(ErrorCode::Unavailable, why.to_string()))?;
     let next = is_more.then(|| format!("{}?p={}", place.commit_url(&place.commit), page + 1));
     let title = format!("{} in {}", short(&place.commit), place.name().id());
     Ok(answer(&CommitPage {
@@ -104,10 +105,10 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
 
 /// The lines that differ in each change.
 fn compare(compared: Vec<Compared>) -> Vec<Changed> {
-    let mut cells_left = lines::PAGE_CELLS_MAX;
+    let mut cells_left = line_diff::PAGE_CELLS_MAX;
     let hunks = |(change, texts): Compared| Changed {
         change,
-        hunks: texts.map(|[before, after]| lines::hunks(&before, &after, &mut cells_left)),
+        hunks: texts.map(|[before, after]| line_diff::hunks(&before, &after, &mut cells_left)),
     };
     compared.into_iter().map(hunks).collect()
 }
@@ -115,10 +116,10 @@ fn compare(compared: Vec<Compared>) -> Vec<Changed> {
 /// Both sides of a change, where they are small texts and the page has room.
 async fn texts(
     visit: &Visit,
-    place: &Place,
+    place: &RepoView,
     change: &Change,
     left_bytes: &mut u64,
-) -> Result<Option<[String; 2]>, PageError> {
+) -> Result<Option<[String; 2]>, ApiError> {
     let sides = [&change.before, &change.after];
     let bytes: u64 = sides.iter().copied().flatten().map(|item| item.bytes).sum();
     let is_small = |item: &Item| item.mode.is_blob() && item.linked.is_none() && item.bytes <= SIDE_BYTES_MAX;
@@ -128,9 +129,9 @@ async fn texts(
     let mut texts = [String::new(), String::new()];
     for (text, side) in texts.iter_mut().zip(sides) {
         let Some(item) = side else { continue };
-        let body = content::read(visit, &place.repo, item, 0..item.bytes).await?;
+        let body = read_file::read(visit, &place.repo, item, 0..item.bytes).await?;
         *left_bytes = left_bytes.saturating_sub(item.bytes);
-        match preview::as_text(&body, false) {
+        match text::as_text(&body, false) {
             Some(body) => body.clone_into(text),
             None => return Ok(None),
         }

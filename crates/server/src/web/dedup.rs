@@ -7,12 +7,14 @@ use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
 use store::audit::{DeedQuery, DeedRow};
-use store::hub::{BrowseQuery, MaintenanceSummary, Order, RepoSize, SizedRepo};
+use store::hub::{BrowseQuery, Order, RepoSize, SizedRepo, Upkeep};
 use store::names::RepoName;
 
-use super::page::{Frame, answer};
-use super::repo::url;
-use super::{PageError, Visit, home, map, text};
+use crate::http::error::ApiError;
+use crate::web::page::{Frame, answer};
+use crate::web::repo::url;
+use crate::web::visit::Visit;
+use crate::web::{file_map, home, text};
 
 #[derive(Template)]
 #[template(path = "dedup.html")]
@@ -35,7 +37,7 @@ struct Server {
     growth: Growth,
     largest: Vec<Large>,
     /// The last sweeps and verifications.
-    deeds: Vec<DeedRow>,
+    events: Vec<DeedRow>,
 }
 
 /// A large file.
@@ -123,10 +125,10 @@ impl Dedup {
 }
 
 /// `GET /-/dedup`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     home::measure(&visit).await;
     let query = BrowseQuery {
-        private_of: visit.private_of(),
+        private_of: visit.visible_private_namespaces(),
         order: Order::Size,
         limit: REPOS_MAX,
         ..BrowseQuery::default()
@@ -134,7 +136,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     let repos = visit.store.hub().repo_page(&query).await?;
     let (total, size) = visit.store.hub().repo_totals(&query).await?;
     // Totals over all repositories show a caller who uploads something whether it was stored before: administrators only.
-    let server = match visit.expect_admin() {
+    let server = match visit.require_admin() {
         Ok(()) => Some(server(&visit).await?),
         Err(_) => None,
     };
@@ -142,10 +144,10 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
     Ok(answer(&Dedup { frame, now_s: visit.state.now_s(), total, size, repos, server }))
 }
 
-async fn server(visit: &Visit) -> Result<Server, PageError> {
+async fn server(visit: &Visit) -> Result<Server, ApiError> {
     let (store, browse) = (&visit.store, visit.store.hub());
     let counts = store.upkeep().counts().await?;
-    let files = browse.largest_files(visit.private_of().as_deref(), FILES_MAX).await?;
+    let files = browse.largest_files(visit.visible_private_namespaces().as_deref(), FILES_MAX).await?;
     let hashes: Vec<_> = files.iter().map(|(file, ..)| *file).collect();
     let lonely = store.content().lonely_bytes(&hashes).await?;
     let mut paths = std::collections::HashMap::new();
@@ -155,7 +157,7 @@ async fn server(visit: &Visit) -> Result<Server, PageError> {
         let Ok(name) = RepoName::parse(&format!("{kind}/{}/{name}", scope.namespace())) else { continue };
         if !paths.contains_key(&name) {
             let found = match store.hub().repo(&name).await?.filter(|repo| repo.name == name) {
-                Some(repo) => map::paths_in(visit, &repo).await?,
+                Some(repo) => file_map::paths_in(visit, &repo).await?,
                 None => std::collections::HashMap::new(),
             };
             paths.insert(name.clone(), found);
@@ -168,7 +170,7 @@ async fn server(visit: &Visit) -> Result<Server, PageError> {
         let lonely_bytes = lonely.get(&file).copied().unwrap_or(0);
         largest.push(Large { title, url, bytes, lonely_bytes });
     }
-    let deeds = DeedQuery { limit: DEEDS_MAX, is_upkeep: true, ..DeedQuery::default() };
+    let events = DeedQuery { limit: EVENTS_MAX, is_upkeep: true, ..DeedQuery::default() };
     largest.sort_by_key(|file| std::cmp::Reverse(file.lonely_bytes));
     Ok(Server {
         logical_bytes: store.upkeep().logical_bytes().await?,
@@ -178,13 +180,13 @@ async fn server(visit: &Visit) -> Result<Server, PageError> {
         upkeep: browse.maintenance_summary().await?,
         growth: Growth::of(browse.growth().await?),
         largest,
-        deeds: store.hub().deeds(&deeds).await?,
+        events: store.hub().deeds(&events).await?,
     })
 }
 
 const REPOS_MAX: u64 = 20;
 const FILES_MAX: u64 = 20;
-const DEEDS_MAX: u64 = 10;
+const EVENTS_MAX: u64 = 10;
 const DAYS_MAX: usize = 30;
 const DAY_S: u64 = 86_400;
 /// The plot's size.

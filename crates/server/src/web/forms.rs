@@ -1,6 +1,7 @@
 //! Fields of the forms of pages, besides the word of the session: a form with any other field is refused by its name.
 
-use crate::http::{HubError, Query};
+use crate::http::error::ApiError;
+use crate::http::query::Query;
 
 /// The forms by where they are sent, and what they have. `undelete` is the one of repositories.
 const FORMS: &[(&str, &[&str])] = &[
@@ -27,19 +28,19 @@ const FORMS: &[(&str, &[&str])] = &[
     ("undelete", &["revision", "path", "as"]),
 ];
 
-/// Refuses a field that the form at this path does not have, and one that is there twice. What has no form has no fields to
+/// Refuses a field that the form at this path does not have, and one that is repeated. What has no form has no fields to
 /// compare with.
-pub(super) fn check(path: &str, form: &Query) -> Result<(), HubError> {
+pub(super) fn check(path: &str, form: &Query) -> Result<(), ApiError> {
     let fits = |name: &str| path == name || !path.starts_with("/-/") && path.rsplit('/').next() == Some(name);
     let Some((_, fields)) = FORMS.iter().find(|(name, _)| fits(name)) else { return Ok(()) };
     let mut seen: Vec<&str> = Vec::new();
     for (name, _) in form.pairs() {
         if name != "word" && !fields.contains(&name) {
             let name: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
-            return Err(HubError::invalid(format!("{name}: the form has no such field")));
+            return Err(ApiError::invalid(format!("{name}: the form has no such field")));
         }
         if seen.contains(&name) {
-            return Err(HubError::invalid(format!("{name}: given more than once")));
+            return Err(ApiError::invalid(format!("{name}: given more than once")));
         }
         seen.push(name);
     }

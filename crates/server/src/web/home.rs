@@ -9,9 +9,11 @@ use store::hub::{BrowseQuery, Order, RepoSize, SizedRepo};
 use store::names::Kind;
 use url::form_urlencoded::Serializer;
 
-use super::page::{Frame, answer};
-use super::{PageError, Visit, text};
-use crate::http::{HubError, SEARCH_BYTES_MAX};
+use crate::http::error::ApiError;
+use crate::hub::info::SEARCH_BYTES_MAX;
+use crate::web::page::{Frame, answer};
+use crate::web::text;
+use crate::web::visit::Visit;
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -77,9 +79,9 @@ impl Home {
 }
 
 /// `GET /`, `GET /models` and the like.
-pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, ApiError> {
     if visit.query.value("search").is_some_and(|text| text.len() > SEARCH_BYTES_MAX) {
-        return Err(HubError::invalid(format!("search: at most {SEARCH_BYTES_MAX} bytes")).into());
+        return Err(ApiError::invalid(format!("search: at most {SEARCH_BYTES_MAX} bytes")).into());
     }
     measure(&visit).await;
     let kind = Kind::ALL.into_iter().find(|kind| uri.path().trim_start_matches('/') == kind.plural());
@@ -94,7 +96,7 @@ pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, PageE
     let query = BrowseQuery {
         kind,
         search: Some(search.clone()).filter(|search| !search.is_empty()),
-        private_of: visit.private_of(),
+        private_of: visit.visible_private_namespaces(),
         order,
         skip: page * REPOS_MAX,
         limit: REPOS_MAX,

@@ -14,21 +14,24 @@ use store::hub::Item;
 use xet::wire::ErrorCode;
 use xet::wire::routes::segment;
 
-use super::pack_source::HubSource;
-use super::preview::{self, as_text, image_type};
-use super::repo::Place;
-use super::{PageError, Visit, text};
-use crate::http::{Asked, HubError};
+use crate::http::error::ApiError;
+use crate::http::media_type::image_type;
+use crate::hub::request::HubRequest;
+use crate::web::pack_source::HubSource;
+use crate::web::preview;
+use crate::web::repo::RepoView;
+use crate::web::text::{self, as_text};
+use crate::web::visit::Visit;
 
 /// What is shown of a pack.
 pub(super) struct Pack {
     pub(super) facts: Vec<(&'static str, String)>,
-    /// The key that was looked for.
+    /// The key that was pack for.
     pub(super) key: String,
     pub(super) first: u64,
     pub(super) total: u64,
     pub(super) records: Vec<Line>,
-    /// The one that is looked at.
+    /// The record that is open.
     pub(super) record: Option<RecordView>,
     pub(super) note: Option<String>,
 }
@@ -61,7 +64,7 @@ pub(super) struct EntryView {
 
 impl Pack {
     /// The entry by itself.
-    pub(super) fn entry_url(&self, place: &Place, number: &u64, name: &str) -> String {
+    pub(super) fn entry_url(&self, place: &RepoView, number: &u64, name: &str) -> String {
         format!("{}?record={number}&entry={}", place.url("entry", &place.path), segment(name))
     }
 
@@ -79,30 +82,34 @@ pub(super) fn is_pack(path: &str) -> bool {
     path.ends_with(".shardpack")
 }
 
-/// Looks into a pack; what is wrong with it is told instead.
-pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Result<Pack, String>, PageError> {
+/// Reads a pack; the inner error says what is wrong with it.
+pub(super) async fn of(
+    visit: &Visit,
+    place: &RepoView,
+    item: &Item,
+) -> Result<Result<Pack, String>, ApiError> {
     let first = (preview::page(visit) as u64).saturating_mul(RECORDS_MAX);
     let key = visit.query.value("key").unwrap_or_default().to_owned();
     let number = visit.query.number("record");
-    let looked = read(visit, place, item, move |reader| look(reader, first, key, number)).await?;
-    Ok(looked.map_err(|error| error.to_string()))
+    let pack = read(visit, place, item, move |reader| read_page(reader, first, key, number)).await?;
+    Ok(pack.map_err(|error| error.to_string()))
 }
 
 /// `GET /{repo}/entry/{revision}/{path}?record=N&entry=NAME`: the content of one entry.
-pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, PageError> {
-    let place = Place::of(&visit).await?;
+pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, ApiError> {
+    let place = RepoView::of(&visit).await?;
     let item = visit.store.hub().find_path(place.repo.id, place.commit, &place.path).await?;
     let item =
-        item.filter(|item| item.mode.is_blob()).ok_or_else(|| HubError::entry_not_found(&place.path))?;
+        item.filter(|item| item.mode.is_blob()).ok_or_else(|| ApiError::entry_not_found(&place.path))?;
     let number: u64 = visit.query.number("record").unwrap_or(0);
     let name = visit.query.value("entry").unwrap_or_default().to_owned();
-    let wanted = name.clone();
-    let content = read(&visit, &place, &item, move |reader| reader.read_entry(number, &wanted)).await?;
+    let entry_name = name.clone();
+    let content = read(&visit, &place, &item, move |reader| reader.read_entry(number, &entry_name)).await?;
     let content = content.map_err(|error| match error.kind() {
-        ErrorKind::NotFound => HubError::entry_not_found(&format!("{}: {name}", place.path)),
-        _ => HubError::invalid(error.to_string()),
+        ErrorKind::NotFound => ApiError::entry_not_found(&format!("{}: {name}", place.path)),
+        _ => ApiError::invalid(error.to_string()),
     })?;
-    // A picture is shown where a page asks for one; whoever goes there meets neither script nor this site.
+    // A picture is displayed where a page embeds it; opened by itself it runs no script and is not of this site.
     let media_type = picture(&name).unwrap_or("application/octet-stream");
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
@@ -117,12 +124,12 @@ pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, PageError> {
 /// Opens the pack away from the threads of requests, for packs are read by calls that wait.
 async fn read<T: Send + 'static>(
     visit: &Visit,
-    place: &Place,
+    place: &RepoView,
     item: &Item,
     work: impl FnOnce(&ShardPackReader) -> Result<T, shardpack::Error> + Send + 'static,
-) -> Result<Result<T, shardpack::Error>, PageError> {
+) -> Result<Result<T, shardpack::Error>, ApiError> {
     let permit = visit.state.answers.acquire(READ_BYTES_MAX + stream_bytes(READ_BYTES_MAX)).await?;
-    let grant = Asked::grant(&place.repo)?;
+    let grant = HubRequest::grant(&place.repo)?;
     let source = HubSource::open(&visit.store, grant, &place.repo, item, READ_BYTES_MAX).await?;
     let options = ReadOptions {
         verify: Verify::Header,
@@ -136,11 +143,11 @@ async fn read<T: Send + 'static>(
         let reader = ShardPackReader::from_source(Arc::new(source), options)?;
         work(&reader)
     });
-    let failed = |_| HubError::new(ErrorCode::Internal, "the pack could not be read");
+    let failed = |_| ApiError::new(ErrorCode::Internal, "the pack could not be read");
     Ok(worked.await.map_err(failed)?)
 }
 
-fn look(
+fn read_page(
     reader: &ShardPackReader,
     first: u64,
     key: String,
@@ -175,7 +182,7 @@ fn look(
             let bytes = index.record_range(number).map_or(0, |range| range.end - range.start);
             image_bytes += bytes;
             // Pictures only as long as looking for them costs little.
-            let image = if image_bytes <= LOOK_BYTES_MAX { first_image(reader, number)? } else { None };
+            let image = if image_bytes <= SEARCH_BYTES_MAX { first_image(reader, number)? } else { None };
             records.push(Line { number, key, bytes, image });
         }
     }
@@ -239,13 +246,13 @@ const ENTRIES_MAX: usize = 100;
 const READ_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// What an entry or record may have to be shown.
 const ENTRY_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Records of a page are looked into while they have no more than this together.
-const LOOK_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Records of a page are searched for images while they have no more than this together.
+const SEARCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const TEXT_BYTES_MAX: u64 = 16 * 1024;
 /// A text that is longer when it is indented is shown as it is.
 const PRETTY_BYTES_MAX: usize = 64 * 1024;
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Texts of the entries of one record, together.
 const VIEW_BYTES_MAX: usize = 1 << 20;
-/// Without key hashes, a key is looked for in no more records than this.
+/// Without key hashes, a key is pack for in no more records than this.
 const SCAN_RECORDS_MAX: u64 = 500;

@@ -13,8 +13,7 @@ use tokio::runtime::Handle;
 use xet::FileHash;
 use xet::wire::ErrorCode;
 
-use super::PageError;
-use crate::http::HubError;
+use crate::http::error::ApiError;
 
 /// Reads ranges of a file. Its calls wait, so they are for threads that may.
 pub(super) struct HubSource {
@@ -44,11 +43,11 @@ impl HubSource {
         repo: &RepoRow,
         item: &Item,
         read_bytes_max: u64,
-    ) -> Result<Self, PageError> {
+    ) -> Result<Self, ApiError> {
         let from = match (&item.linked, &item.row) {
             (Some(linked), _) => From::Store { store: Box::new(store.clone()), grant, file: linked.file },
             (None, Some(row)) => From::Memory(store.hub().git_body(repo.id, row).await?),
-            (None, None) => return Err(HubError::new(ErrorCode::Corrupt, "the file's row is gone").into()),
+            (None, None) => return Err(ApiError::new(ErrorCode::Corrupt, "the file's row is gone").into()),
         };
         let left = AtomicU64::new(read_bytes_max);
         Ok(Self { name: item.path.clone(), bytes: item.bytes, left, from, runtime: Handle::current() })
@@ -92,14 +91,14 @@ impl Source for HubSource {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let wanted = buffer.len() as u64;
-        let spend = |left: u64| left.checked_sub(wanted);
+        let needed = buffer.len() as u64;
+        let spend = |left: u64| left.checked_sub(needed);
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_err() {
             return Err(io::Error::other("more would have to be read of it than a page may"));
         }
-        let end = offset.checked_add(wanted).filter(|end| *end <= self.bytes);
+        let end = offset.checked_add(needed).filter(|end| *end <= self.bytes);
         let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        if wanted == 0 { Ok(()) } else { self.read(offset..end, buffer) }
+        if needed == 0 { Ok(()) } else { self.read(offset..end, buffer) }
     }
 }
 

@@ -5,8 +5,9 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 
-use super::{Visit, assets, session};
-use crate::auth::{Identity, Role};
+use crate::auth::Principal;
+use crate::web::visit::Visit;
+use crate::web::{assets, csrf};
 
 /// What the layout shows around a page.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +18,7 @@ pub(super) struct Frame {
     pub(super) section: &'static str,
     /// Who is signed in.
     pub(super) who: Option<String>,
-    /// Whether they keep the server.
+    /// Whether the user is an administrator.
     pub(super) is_admin: bool,
     /// Whether they can sign out: a token in a header cannot.
     pub(super) is_signed_in: bool,
@@ -28,18 +29,18 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The frame of a page somebody visits.
+    /// The frame of a page.
     pub(super) fn new(visit: &Visit, section: &'static str, title: impl Into<String>) -> Self {
         Self { title: title.into(), section, ..Self::of(visit.who.as_ref(), visit.session.as_deref()) }
     }
 
-    /// The frame of a page without a title, for somebody.
-    pub(super) fn of(who: Option<&Identity>, session: Option<&str>) -> Self {
+    /// The frame of a page without a title, for a caller.
+    pub(super) fn of(who: Option<&Principal>, session: Option<&str>) -> Self {
         Self {
-            is_admin: who.is_some_and(|who| who.role == Role::Admin),
+            is_admin: who.is_some_and(|who| who.is_admin()),
             is_signed_in: who.is_some() && session.is_some(),
             who: who.map(|who| who.name.clone()),
-            word: session::word(session),
+            word: csrf::form_token(session),
             ..Self::default()
         }
     }

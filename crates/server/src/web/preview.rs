@@ -1,4 +1,4 @@
-//! Previews: what can be shown of a file from a few of its bytes.
+//! Previews: what can be preview of a file from a few of its bytes.
 
 mod csv;
 mod parquet;
@@ -11,20 +11,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 use store::hub::Item;
 
-use super::repo::Place;
-use super::{PageError, Visit, content, readme, text};
+use crate::http::error::ApiError;
+use crate::http::media_type::image_type;
+use crate::web::repo::RepoView;
+use crate::web::visit::Visit;
+use crate::web::{card, read_file, text};
 
-/// What is shown of a file.
+/// What is preview of a file.
 pub(super) enum Preview {
     /// Text, and whether there is more.
     Text { text: String, is_cut: bool },
     /// Rendered Markdown.
-    Markdown(Arc<readme::Card>),
+    Markdown(Arc<crate::render::Card>),
     /// Rows, of one sort or more.
     Tables(Vec<Table>),
     /// A picture, by its URL.
     Image(String),
-    /// Why nothing is shown.
+    /// Why nothing is preview.
     Nothing(String),
 }
 
@@ -38,8 +41,8 @@ pub(super) struct Table {
     pub(super) facts: Vec<(String, String)>,
 }
 
-/// Looks at a file by its name, and at its bytes where that helps.
-pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Preview, PageError> {
+/// Previews a file by its name, and by its bytes where that helps.
+pub(super) async fn of(visit: &Visit, place: &RepoView, item: &Item) -> Result<Preview, ApiError> {
     let name = place.file_name().to_ascii_lowercase();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     if image_type(&name).is_some() {
@@ -49,11 +52,11 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Prev
         return Ok(Preview::Nothing("The file is empty.".to_owned()));
     }
     let reader = Reader { visit, place, item };
-    let shown = match ending {
+    let preview = match ending {
         "safetensors" => safetensors::table(&reader, page(visit)).await?.map(|table| vec![table]),
         "parquet" => parquet::tables(&reader).await?,
         "md" | "markdown" => {
-            return Ok(match readme::of_file(visit, place, item, HEAD_BYTES_MAX).await? {
+            return Ok(match card::of_file(visit, place, item, HEAD_BYTES_MAX).await? {
                 Some(Ok(card)) => Preview::Markdown(card),
                 Some(Err(why)) => Preview::Nothing(why.to_string()),
                 None => Preview::Nothing(NO_TEXT.to_owned()),
@@ -66,14 +69,14 @@ pub(super) async fn of(visit: &Visit, place: &Place, item: &Item) -> Result<Prev
             return Ok(rendered.unwrap_or_else(|why| Preview::Nothing(why.to_string())));
         }
     };
-    Ok(match shown {
+    Ok(match preview {
         Ok(tables) => Preview::Tables(tables),
         Err(why) => Preview::Nothing(why),
     })
 }
 
 fn of_text(ending: &str, head: &Bytes, is_cut: bool) -> Preview {
-    let Some(text) = as_text(head, is_cut) else { return Preview::Nothing(NO_TEXT.to_owned()) };
+    let Some(text) = text::as_text(head, is_cut) else { return Preview::Nothing(NO_TEXT.to_owned()) };
     match ending {
         "csv" => Preview::Tables(vec![csv::table(text, ',', is_cut)]),
         "tsv" => Preview::Tables(vec![csv::table(text, '\t', is_cut)]),
@@ -114,34 +117,7 @@ impl io::Write for Bounded {
     }
 }
 
-/// Bytes as text, if they are that; a character that was cut off at the end is left out.
-pub(super) fn as_text(bytes: &[u8], is_cut: bool) -> Option<&str> {
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) if is_cut && error.error_len().is_none() => {
-            std::str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?
-        }
-        Err(_) => return None,
-    };
-    (!text.contains('\0')).then_some(text)
-}
-
-/// The media type of a picture that browsers show, by its name.
-pub(crate) fn image_type(name: &str) -> Option<&'static str> {
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    Some(match ending.as_deref()? {
-        "png" => "image/png",
-        "jpg" | "jpeg" => "image/jpeg",
-        "gif" => "image/gif",
-        "webp" => "image/webp",
-        "avif" => "image/avif",
-        "bmp" => "image/bmp",
-        "svg" => "image/svg+xml",
-        _ => return None,
-    })
-}
-
-/// The page of a long list that is asked for.
+/// The page of a long list that is request for.
 pub(super) fn page(visit: &Visit) -> usize {
     let page = usize::try_from(visit.query.number("p").unwrap_or(0));
     page.unwrap_or(usize::MAX).min(1 << 20)
@@ -150,13 +126,13 @@ pub(super) fn page(visit: &Visit) -> usize {
 /// Reads parts of a file.
 struct Reader<'a> {
     visit: &'a Visit,
-    place: &'a Place,
+    place: &'a RepoView,
     item: &'a Item,
 }
 
 impl Reader<'_> {
-    async fn read(&self, range: Range<u64>) -> Result<Bytes, PageError> {
-        content::read(self.visit, &self.place.repo, self.item, range).await
+    async fn read(&self, range: Range<u64>) -> Result<Bytes, ApiError> {
+        read_file::read(self.visit, &self.place.repo, self.item, range).await
     }
 
     fn bytes(&self) -> u64 {
@@ -174,7 +150,7 @@ fn cell(text: &str) -> String {
 
 /// What is read of a text.
 const HEAD_BYTES_MAX: u64 = 32 * 1024;
-/// JSON that is longer when it is indented is shown as it is.
+/// JSON that is longer when it is indented is preview as it is.
 const PRETTY_BYTES_MAX: usize = 256 * 1024;
 const CELL_CHARS_MAX: usize = 120;
 const NO_TEXT: &str = "These bytes are not text.";

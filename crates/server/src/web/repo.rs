@@ -6,10 +6,11 @@ use store::ids::Oid;
 use store::names::{Kind, RepoName};
 use xet::wire::routes::segment;
 
-use super::{PageError, Visit};
+use crate::http::error::ApiError;
+use crate::web::visit::Visit;
 
 /// A repository at a revision, and a path in it.
-pub(super) struct Place {
+pub(super) struct RepoView {
     pub(super) repo: RepoRow,
     /// As the URL says it: a branch, a tag or a commit.
     pub(super) revision: String,
@@ -21,10 +22,10 @@ pub(super) struct Place {
     base_url: String,
 }
 
-impl Place {
-    /// What a request is about, for whoever may read it.
-    pub(super) async fn of(visit: &Visit) -> Result<Self, PageError> {
-        let repo = visit.readable().await?;
+impl RepoView {
+    /// The repository, revision and path of a request; refuses callers who may not read it.
+    pub(super) async fn of(visit: &Visit) -> Result<Self, ApiError> {
+        let repo = visit.require_read().await?;
         let revision = match visit.param("revision") {
             "" => "main",
             revision => revision,
@@ -32,7 +33,7 @@ impl Place {
         let commit = visit.resolved_revision(&repo, revision).await?.commit;
         let names = async |prefix: &str| {
             let rows = visit.store.hub().refs(repo.id, prefix).await?;
-            Ok::<Vec<String>, PageError>(rows.iter().map(|row| refs::short(&row.name).to_owned()).collect())
+            Ok::<Vec<String>, ApiError>(rows.iter().map(|row| refs::short(&row.name).to_owned()).collect())
         };
         Ok(Self {
             branches: names(HEADS).await?,
@@ -65,7 +66,7 @@ impl Place {
     }
 
     /// The revision as people say it.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn revision_label(&self) -> String {
         match self.revision == self.commit.to_string() {
             true => short(&self.commit),
             false => self.revision.clone(),

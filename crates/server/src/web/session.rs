@@ -9,28 +9,26 @@ use askama::Template;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, FromRequest, Request};
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 use percent_encoding::percent_decode_str;
-use sha2::{Digest as _, Sha256};
 use store::hub::{Bound, Rights, TokenRow};
 use store::ids::RepoId;
 use xet::wire::ErrorCode;
 
-use super::page::{Frame, answer};
-use super::{PageError, Visit, forms};
-use crate::auth::Identity;
-use crate::auth::personal::{self, TokenHash, Wanted};
-use crate::door::Peer;
-use crate::http::error::Refused;
-use crate::http::{HubError, Query, read_body};
-use crate::secret::hex;
+use crate::auth::personal_token::{self, NewToken, TokenHash};
+use crate::http::error::ApiError;
+use crate::http::query::Query;
+use crate::http::session_cookie::COOKIE;
+use crate::http::upload::read_small_body;
+use crate::net::listener::Peer;
 use crate::state::AppState;
+use crate::web::csrf::{require_form_token, require_same_origin};
+use crate::web::forms;
+use crate::web::page::{Frame, answer};
+use crate::web::visit::Visit;
 
-/// The cookie.
-const COOKIE: &str = "drystone-session";
-/// How long somebody stays signed in.
+/// How long a user stays signed in.
 const SESSION_S: u64 = 12 * 3600;
 /// What a session's token is called in lists.
 pub(super) const LABEL: &str = "browser session";
@@ -42,9 +40,9 @@ pub(super) fn is_session(row: &TokenRow) -> bool {
     row.session.as_ref() == Some(&row.id)
 }
 
-/// Refuses whoever only shows a token: it must not become more than it is, such as one that never ends, or a password.
-pub(super) async fn expect_person(visit: &Visit) -> Result<(), HubError> {
-    if visit.expect_admin().is_ok() {
+/// Refuses callers with only a token: it must not become more than it is, such as one that never ends, or a password.
+pub(super) async fn require_password_session(visit: &Visit) -> Result<(), ApiError> {
+    if visit.require_admin().is_ok() {
         return Ok(());
     }
     let row = match visit.session.as_deref().and_then(TokenHash::of) {
@@ -56,7 +54,7 @@ pub(super) async fn expect_person(visit: &Visit) -> Result<(), HubError> {
         |row: TokenRow| row.label == LABEL_BY_PASSWORD && row.session.as_ref() == Some(&row.id);
     match row.is_some_and(is_by_password) {
         true => Ok(()),
-        false => Err(HubError::new(
+        false => Err(ApiError::new(
             ErrorCode::Forbidden,
             "sign in with your password to change this; an administrator gives you the first one",
         )),
@@ -64,7 +62,7 @@ pub(super) async fn expect_person(visit: &Visit) -> Result<(), HubError> {
 }
 
 /// Id of the session of a request, if it has one.
-pub(super) async fn id(visit: &Visit) -> Result<Option<String>, HubError> {
+pub(super) async fn id(visit: &Visit) -> Result<Option<String>, ApiError> {
     let Some(hash) = visit.session.as_deref().and_then(TokenHash::of) else { return Ok(None) };
     let row = visit.store.hub().tokens().by_digest(hash.as_bytes()).await?;
     Ok(row.and_then(|row| row.session))
@@ -73,82 +71,31 @@ pub(super) async fn id(visit: &Visit) -> Result<Option<String>, HubError> {
 /// The longest form.
 const FORM_BYTES_MAX: usize = 64 * 1024;
 
-/// The session a browser sends along.
-pub(super) fn of(headers: &HeaderMap) -> Option<String> {
-    let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-    let pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let token = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value).next()?;
-    personal::is_token(token).then(|| token.to_owned())
-}
-
-/// Who is signed in, for what changes nothing. A session that is over is as good as none.
-pub(crate) async fn reader(state: &AppState, parts: &Parts) -> Result<Option<Identity>, Refused> {
-    match of(&parts.headers) {
-        Some(token) if parts.method.is_safe() => Ok(state.identify(&token).await.ok()),
-        _ => Ok(None),
-    }
-}
-
-/// The word that forms of a session carry.
-pub(super) fn word(session: Option<&str>) -> String {
-    let digest = Sha256::digest(format!("drystone form {}", session.unwrap_or_default()));
-    hex(digest.get(..16).unwrap_or_default())
-}
-
-/// Refuses what another site made the browser send.
-fn expect_own(headers: &HeaderMap) -> Result<(), Refused> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let host_of = |origin: &str| origin.split_once("://").map(|(_, host)| host.to_owned());
-    let is_own = match (text("sec-fetch-site"), text("origin")) {
-        (Some(site), _) => matches!(site, "same-origin" | "none"),
-        (None, Some(origin)) => host_of(origin).as_deref() == text("host"),
-        // No browser of this century.
-        (None, None) => true,
-    };
-    match is_own {
-        true => Ok(()),
-        false => Err(Refused::new(ErrorCode::Forbidden, "this comes from another site")),
-    }
-}
-
-/// Refuses a change that the server's own pages did not ask for.
-pub(super) fn expect_word(
-    headers: &HeaderMap,
-    session: Option<&str>,
-    said: Option<&str>,
-) -> Result<(), Refused> {
-    expect_own(headers)?;
-    match said == Some(word(session).as_str()) {
-        true => Ok(()),
-        false => Err(Refused::new(ErrorCode::Forbidden, "the form is out of date: load the page again")),
-    }
-}
-
-/// A form somebody who is signed in has sent, and which may be believed.
-pub(super) struct Sent {
+/// A form that a page of the server sent for the user who is signed in.
+pub(super) struct SubmittedForm {
     pub(super) visit: Visit,
     /// Where the form came from.
     pub(super) address: IpAddr,
     pub(super) form: Query,
 }
 
-impl Sent {
+impl SubmittedForm {
     /// A field that must be filled in.
-    pub(super) fn field(&self, name: &str) -> Result<&str, HubError> {
+    pub(super) fn field(&self, name: &str) -> Result<&str, ApiError> {
         let value = self.form.value(name).map(str::trim).filter(|value| !value.is_empty());
-        value.ok_or_else(|| HubError::invalid(format!("{name} is missing")))
+        value.ok_or_else(|| ApiError::invalid(format!("{name} is missing")))
     }
 }
 
-impl FromRequest<AppState> for Sent {
-    type Rejection = PageError;
+impl FromRequest<AppState> for SubmittedForm {
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, PageError> {
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let (mut parts, body) = request.into_parts();
         let address = address(parts.extensions.get().cloned().map(Extension));
-        let form = Query::form(&read_body(body, FORM_BYTES_MAX).await?);
+        let form = Query::form(&read_small_body(body, FORM_BYTES_MAX).await?);
         let visit = Visit::by_session(&mut parts, state).await?;
-        expect_word(&parts.headers, visit.session.as_deref(), form.value("word"))?;
+        require_form_token(&parts.headers, visit.session.as_deref(), form.value("word"))?;
         forms::check(parts.uri.path(), &form)?;
         Ok(Self { visit, address, form })
     }
@@ -164,7 +111,7 @@ struct SignIn {
 }
 
 /// `GET /-/sign-in`.
-pub(super) async fn show(visit: Visit) -> Result<Response<Body>, PageError> {
+pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let next = own_path(visit.query.value("next"));
     let frame = Frame::new(&visit, "", "Sign in");
     Ok(answer(&SignIn { frame, next, name: String::new(), problem: None }))
@@ -176,15 +123,15 @@ pub(super) async fn enter(
     peer: Option<Extension<ConnectInfo<Peer>>>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response<Body>, PageError> {
-    expect_own(&headers)?;
-    let form = Query::form(&read_body(body, FORM_BYTES_MAX).await?);
+) -> Result<Response<Body>, ApiError> {
+    require_same_origin(&headers)?;
+    let form = Query::form(&read_small_body(body, FORM_BYTES_MAX).await?);
     let value = |name: &str| form.value(name).map(str::trim).unwrap_or_default().to_owned();
     forms::check("/-/sign-in", &form)?;
     let (token, name) = (value("token"), value("name"));
     let has_password = form.value("password").is_some_and(|password| !password.is_empty());
     if !token.is_empty() && (has_password || !name.is_empty()) {
-        return Err(HubError::invalid("token: sign in with a token, or with a name and a password").into());
+        return Err(ApiError::invalid("token: sign in with a token, or with a name and a password").into());
     }
     let next = own_path(form.value("next"));
     let state = visit.state.clone();
@@ -193,7 +140,7 @@ pub(super) async fn enter(
         true => {
             let password = form.value("password").unwrap_or_default();
             let name = visit.store.hub().spelled_namespace(&name).await?;
-            let is_right = state.is_password(&visit.store, address(peer), &name, password).await?;
+            let is_right = state.auth.is_password(&visit.store, address(peer), &name, password).await?;
             is_right.then(|| Opened {
                 actor: name.clone(),
                 subject: name.clone(),
@@ -207,7 +154,7 @@ pub(super) async fn enter(
         }
     };
     let Some(Opened { actor, subject, rights, bound, repo_id, ends_s, by }) = entered else {
-        tracing::info!(name, "somebody could not sign in");
+        tracing::info!(name, "a sign-in failed");
         let problem = if token.is_empty() {
             "This name and password do not match."
         } else {
@@ -219,12 +166,12 @@ pub(super) async fn enter(
         *response.status_mut() = StatusCode::UNAUTHORIZED;
         return Ok(response);
     };
-    let session = personal::make();
+    let session = personal_token::make();
     // Not longer than what opened it.
     let expires_s = Some(state.now_s().saturating_add(SESSION_S).min(ends_s.unwrap_or(u64::MAX)));
     let label = if token.is_empty() { LABEL_BY_PASSWORD } else { LABEL };
-    let wanted = Wanted { label: label.to_owned(), subject, rights, bound, expires_s };
-    let mut row = wanted.row(&session, state.now_s());
+    let new_token = NewToken { label: label.to_owned(), subject, rights, bound, expires_s };
+    let mut row = new_token.row(&session, state.now_s());
     if let Some(by) = by {
         // So that it ends when that token is revoked.
         row.id = format!("{by}.{}", row.id);
@@ -238,7 +185,7 @@ pub(super) async fn enter(
     Ok(response)
 }
 
-/// What somebody has shown a right to.
+/// What a new session may do.
 struct Opened {
     actor: String,
     subject: String,
@@ -257,13 +204,13 @@ pub(super) fn address(peer: Option<Extension<ConnectInfo<Peer>>>) -> IpAddr {
 
 /// What a token that people keep opens.
 async fn by_token(state: &AppState, token: &str) -> Option<Opened> {
-    if !personal::is_token(token) {
+    if !personal_token::is_token(token) {
         return None;
     }
-    let person = state.known(token, true).await.ok()?;
-    let row = person.token();
+    let holder = state.auth.authenticate(token, true).await.ok()?;
+    let row = &holder.token;
     Some(Opened {
-        actor: Identity::from(person.principal()).actor,
+        actor: holder.principal.actor.clone(),
         subject: row.subject.clone(),
         rights: row.rights,
         bound: row.bound.clone(),
@@ -274,7 +221,7 @@ async fn by_token(state: &AppState, token: &str) -> Option<Opened> {
 }
 
 /// `POST /-/sign-out`.
-pub(super) async fn leave(sent: Sent) -> Result<Response<Body>, PageError> {
+pub(super) async fn leave(sent: SubmittedForm) -> Result<Response<Body>, ApiError> {
     let tokens = sent.visit.store.hub().tokens();
     if let Some(hash) = sent.visit.session.as_deref().and_then(TokenHash::of)
         && let Some(row) = tokens.by_digest(hash.as_bytes()).await?
@@ -345,6 +292,8 @@ const DECODED_MAX: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::session_cookie::session_token;
+    use crate::web::csrf::form_token;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -356,20 +305,20 @@ mod tests {
 
     #[test]
     fn the_session_is_found_among_other_cookies() {
-        let token = personal::make();
+        let token = personal_token::make();
         let value = format!("a=b; {COOKIE}={}; c=d", token.expose());
         let mut found = headers(&[("cookie", "x=y")]);
         found.append("cookie", HeaderValue::from_str(&value).unwrap());
-        assert_eq!(of(&found).as_deref(), Some(token.expose().as_str()));
-        assert_eq!(of(&headers(&[("cookie", "drystone-session=nonsense")])), None);
-        assert_eq!(of(&headers(&[("cookie", "other_drystone-session=x")])), None);
+        assert_eq!(session_token(&found).as_deref(), Some(token.expose().as_str()));
+        assert_eq!(session_token(&headers(&[("cookie", "drystone-session=nonsense")])), None);
+        assert_eq!(session_token(&headers(&[("cookie", "other_drystone-session=x")])), None);
     }
 
     #[test]
     fn what_another_site_sends_is_refused() {
-        let word = word(Some("s"));
+        let word = form_token(Some("s"));
         let good = |pairs: &[(&'static str, &'static str)]| {
-            expect_word(&headers(pairs), Some("s"), Some(&word)).is_ok()
+            require_form_token(&headers(pairs), Some("s"), Some(&word)).is_ok()
         };
         assert!(good(&[("sec-fetch-site", "same-origin")]));
         assert!(good(&[("origin", "http://hub:1"), ("host", "hub:1")]));
@@ -378,8 +327,11 @@ mod tests {
         assert!(!good(&[("sec-fetch-site", "same-site"), ("origin", "http://hub:1"), ("host", "hub:1")]));
         assert!(!good(&[("origin", "http://evil"), ("host", "hub:1")]));
         assert!(!good(&[("origin", "null"), ("host", "hub:1")]));
-        assert!(expect_word(&HeaderMap::new(), Some("t"), Some(&word)).is_err(), "another session's word");
-        assert!(expect_word(&HeaderMap::new(), Some("s"), None).is_err());
+        assert!(
+            require_form_token(&HeaderMap::new(), Some("t"), Some(&word)).is_err(),
+            "another session's word"
+        );
+        assert!(require_form_token(&HeaderMap::new(), Some("s"), None).is_err());
     }
 
     #[test]

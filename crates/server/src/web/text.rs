@@ -33,13 +33,13 @@ pub(super) fn count(number: impl Borrow<u64>) -> String {
 }
 
 /// A number of things: `1 term`, `2 terms`.
-pub(super) fn counted(number: u64, thing: &str) -> String {
-    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+pub(super) fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// A time for programs: `2026-11-15T22:05:09.000Z`.
 pub(super) fn iso(time_s: impl Borrow<u64>) -> String {
-    crate::http::iso(*time_s.borrow())
+    crate::http::time::iso(*time_s.borrow())
 }
 
 /// A date: `2026-11-15`.
@@ -73,6 +73,18 @@ pub(super) fn saved(whole: impl Borrow<u64>, stored: impl Borrow<u64>) -> String
     percent(whole.borrow().saturating_sub(*stored.borrow()), whole)
 }
 
+/// Bytes as text, if they are that; a character that was cut off at the end is left out.
+pub(super) fn as_text(bytes: &[u8], is_cut: bool) -> Option<&str> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if is_cut && error.error_len().is_none() => {
+            std::str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?
+        }
+        Err(_) => return None,
+    };
+    (!text.contains('\0')).then_some(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_by_their_largest_unit() {
+    fn times_are_written_in_their_largest_unit() {
         for (passed, text) in
             [(0, "just now"), (60, "1 minute ago"), (7300, "2 hours ago"), (86_400 * 400, "1 year ago")]
         {

@@ -1,10 +1,11 @@
-//! Every route by everyone: what they may do, and what they are told.
+//! Every route by everyone: what they may do, and the statuses they get.
 //!
 //! The routes are those of the router, so one that is not in the table fails here.
 
 use std::collections::BTreeSet;
 
-use server::http::{ROUTED, paths};
+use server::paths;
+use xet::wire::routes::Endpoint;
 
 use super::*;
 
@@ -139,7 +140,7 @@ POST   {L}/parts                          signed
 PUT    {L}/parts/{number}                 signed
 ";
 
-/// Who asks.
+/// The caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Anonymous,
@@ -168,7 +169,7 @@ fn rows() -> Vec<(&'static str, &'static str, Row<'static>)> {
 }
 
 impl Row<'_> {
-    /// What somebody is told; empty for whatever is fine.
+    /// Statuses that a caller gets; empty where any success is fine.
     fn expected(&self, role: Role, private: bool) -> Vec<u16> {
         let fine = || self.fine.clone();
         match (self.who, role) {
@@ -197,7 +198,7 @@ impl Row<'_> {
 
 /// The path in the table's words, and the kind of repository it is about.
 pub(super) fn named(path: &str) -> (String, &'static str) {
-    let alias = ROUTED.iter().find(|endpoint| endpoint.templates().contains(&path));
+    let alias = Endpoint::ALL.iter().find(|endpoint| endpoint.templates().contains(&path));
     if let Some(canonical) = alias.and_then(|endpoint| endpoint.templates().first()) {
         return ((*canonical).to_owned(), "models");
     }
@@ -227,7 +228,7 @@ async fn every_route_answers_everyone_as_the_table_says() {
     let rows = rows();
     let mut seen = BTreeSet::new();
     let mut wrong = Vec::new();
-    let mut asked = 0;
+    let mut sent_count = 0;
     for path in paths() {
         let (name, kind) = named(&path);
         for method in methods(&hub, &path).await {
@@ -236,9 +237,9 @@ async fn every_route_answers_everyone_as_the_table_says() {
             seen.insert(row);
             for private in [false, true] {
                 for role in ROLES {
-                    let got = ask(&hub, &rows[row].2, &method, &path, kind, role, private).await;
+                    let got = call(&hub, &rows[row].2, &method, &path, kind, role, private).await;
                     let expected = rows[row].2.expected(role, private);
-                    asked += 1;
+                    sent_count += 1;
                     if !expected.contains(&got.status) {
                         wrong.push(format!(
                             "{method} {path}, {role:?}, private {private}: {}, not {expected:?}",
@@ -251,8 +252,8 @@ async fn every_route_answers_everyone_as_the_table_says() {
     }
     let unseen: Vec<_> = (0..rows.len()).filter(|n| !seen.contains(n)).map(|n| rows[n].1).collect();
     assert_eq!(unseen, [""; 0], "these are no routes");
-    assert!(wrong.is_empty(), "of {asked}:\n{}", wrong.join("\n"));
-    assert!(asked > 1500, "{asked}");
+    assert!(wrong.is_empty(), "of {sent_count}:\n{}", wrong.join("\n"));
+    assert!(sent_count > 1500, "{sent_count}");
 }
 
 /// The methods of a route; HEAD only where it is one's own.
@@ -281,7 +282,7 @@ pub(super) fn filled(path: &str, kind: &str, name: &str) -> String {
         .fold(path, |path, name| path.replace(name, &zero))
 }
 
-async fn ask(
+async fn call(
     hub: &Hub,
     row: &Row<'_>,
     method: &str,
@@ -315,7 +316,7 @@ async fn ask(
     hub.send(method, &filled(path, kind, name), &headers, body.as_bytes()).await
 }
 
-/// A body that would do for whoever may.
+/// A body that is accepted from callers with the rights.
 fn body(method: &str, path: &str, kind: &str, name: &str, role: Role) -> String {
     let (id, kind) = (format!("ann/{name}"), kind.trim_end_matches('s'));
     let ends = |end: &str| path.ends_with(end);
@@ -344,7 +345,7 @@ fn body(method: &str, path: &str, kind: &str, name: &str, role: Role) -> String 
     if method == "GET" || method == "HEAD" { String::new() } else { body.to_string() }
 }
 
-/// For whoever may not read it, a private repository answers as one that does not exist: on every route, by every method,
+/// For callers who may not read it, a private repository answers as one that does not exist: on every route, by every method,
 /// in any case, with the same status, headers and body but for the name.
 #[tokio::test]
 async fn a_private_repository_answers_as_one_that_does_not_exist() {
@@ -361,8 +362,8 @@ async fn a_private_repository_answers_as_one_that_does_not_exist() {
     }
     hub.create("own", false).await;
     for rights in [Rights::Read, Rights::Write] {
-        let stranger = hub.personal("bob", rights, Bound::Namespace("bob".into())).await;
-        callers.push((format!("bob {rights:?}"), bearer(&stranger)));
+        let outsider = hub.personal("bob", rights, Bound::Namespace("bob".into())).await;
+        callers.push((format!("bob {rights:?}"), bearer(&outsider)));
         // A token of a sibling repository, of the same owner.
         let sibling = hub.personal("ann", rights, Bound::Repo("ann/models/other".parse().unwrap())).await;
         callers.push((format!("sibling {rights:?}"), bearer(&sibling)));
@@ -423,13 +424,13 @@ async fn lapsed(hub: &Hub) -> Vec<(String, Shows)> {
     let bob = hub.personal("bob", Rights::Write, Bound::Namespace("bob".into())).await;
     let own = json!({"name": "own", "organization": "bob", "private": true});
     assert_eq!(hub.admin("POST", "/api/repos/create", own).await.status, 200);
-    let got = hub.ask(&bob, "GET", "/api/models/bob/own/xet-write-token/main", b"").await;
+    let got = hub.call(&bob, "GET", "/api/models/bob/own/xet-write-token/main", b"").await;
     let cas = got.json()["accessToken"].as_str().unwrap().to_owned();
     let entered = hub.send("POST", "/-/sign-in", &[], format!("token={bob}").as_bytes()).await;
     let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
     // Of those who could read it once.
     let revoked = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
-    let digest = *personal::TokenHash::of(&revoked).unwrap().as_bytes();
+    let digest = *personal_token::TokenHash::of(&revoked).unwrap().as_bytes();
     let tokens = hub.store.hub().tokens();
     let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();
@@ -492,7 +493,7 @@ async fn difference_in_time(hub: &Hub, path: &str, auth: &str) -> f64 {
 
 /// Names in bodies: creating, deleting, moving and restoring tell nothing either.
 #[tokio::test]
-async fn names_in_bodies_do_not_tell_whether_a_private_repository_exists() {
+async fn names_in_bodies_do_not_reveal_whether_a_private_repository_exists() {
     let hub = Hub::new().await;
     hub.create("hidden-one", true).await;
     hub.create("own", false).await;
@@ -506,12 +507,12 @@ async fn names_in_bodies_do_not_tell_whether_a_private_repository_exists() {
             ("POST", "/api/repos/move", json!({"fromRepo": "ann/NAME", "toRepo": "bob/x"})),
             ("POST", "/api/repos/move", json!({"fromRepo": "ann/own", "toRepo": "ann/NAME"})),
         ] {
-            let told = async |name: &str| {
+            let answers = async |name: &str| {
                 let got =
-                    hub.ask(token, method, path, body.to_string().replace("NAME", name).as_bytes()).await;
+                    hub.call(token, method, path, body.to_string().replace("NAME", name).as_bytes()).await;
                 (got.status, String::from_utf8(got.body).unwrap().replace(name, "NAME"))
             };
-            let (hidden, absent) = (told("hidden-one").await, told("absent-one").await);
+            let (hidden, absent) = (answers("hidden-one").await, answers("absent-one").await);
             assert_eq!(hidden, absent, "{method} {path} {body}");
             assert!(hidden.0 >= 400, "{hidden:?}");
         }
@@ -539,7 +540,7 @@ async fn lists_and_sums_leave_out_what_the_caller_may_not_read() {
         "/api/models?author=ANN&full=true",
         "/api/whoami-v2",
     ];
-    let told = async || {
+    let answers = async || {
         let mut answers = Vec::new();
         for token in [None, Some(&bob), Some(&shown)] {
             let auth = token.map(|token| format!("Bearer {token}"));
@@ -551,15 +552,15 @@ async fn lists_and_sums_leave_out_what_the_caller_may_not_read() {
         }
         answers
     };
-    let before = told().await;
+    let before = answers().await;
     hub.create("hidden-one", true).await;
     hub.upload("ann/hidden-one", "a.bin", &vec![7; 300_000]).await;
-    for (before, after) in before.into_iter().zip(told().await) {
+    for (before, after) in before.into_iter().zip(answers().await) {
         assert!(!after.3.contains("hidden-one") || after.1.contains("hidden"), "{}", after.1);
         assert_eq!(before, after);
     }
     // The account page of a token of one repository names no other, nor tokens for it.
-    let got = hub.ask(&shown, "GET", "/-/account", b"").await;
+    let got = hub.call(&shown, "GET", "/-/account", b"").await;
     let text = String::from_utf8(got.body).unwrap();
     assert!(got.status == 200 && !text.contains("hidden-one"), "{text}");
 }

@@ -1,7 +1,7 @@
 //! Hashes of content: every route that takes one answers callers out of reach as if the content did not exist.
 
-use server::config::DedupPolicy;
-use server::http::paths;
+use server::DedupPolicy;
+use server::paths;
 use testkit::upload::{Upload, shard};
 use xet::compress::Policy;
 use xet::shard::{FileEntry, Term};
@@ -39,9 +39,9 @@ async fn filled(policy: DedupPolicy) -> (Hub, Secret, Vec<Outsider>) {
     let cas = cas_token(&hub, "ann/secret", &hub.admin, "write").await;
     for xorb in &upload.xorbs {
         let path = format!("/v1/xorbs/default/{}", xorb.info.hash());
-        assert_eq!(hub.ask(&cas, "POST", &path, &xorb.bytes).await.status, 200);
+        assert_eq!(hub.call(&cas, "POST", &path, &xorb.bytes).await.status, 200);
     }
-    assert_eq!(hub.ask(&cas, "POST", "/v1/shards", &upload.shard()).await.status, 200);
+    assert_eq!(hub.call(&cas, "POST", "/v1/shards", &upload.shard()).await.status, 200);
     let secret = Secret { upload, sha256: hex(&data), data };
     let lines = [
         header("a secret"),
@@ -63,13 +63,13 @@ async fn filled(policy: DedupPolicy) -> (Hub, Secret, Vec<Outsider>) {
 }
 
 async fn cas_token(hub: &Hub, repo: &str, token: &str, scope: &str) -> String {
-    let got = hub.ask(token, "GET", &format!("/api/models/{repo}/xet-{scope}-token/main"), b"").await;
+    let got = hub.call(token, "GET", &format!("/api/models/{repo}/xet-{scope}-token/main"), b"").await;
     assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
     got.json()["accessToken"].as_str().unwrap().to_owned()
 }
 
 /// Everything of an answer but what names the request and the content.
-fn shown(got: &Got, named: &str) -> (u16, Vec<String>, String) {
+fn answer(got: &Got, named: &str) -> (u16, Vec<String>, String) {
     let plain = |text: &str| if named.is_empty() { text.to_owned() } else { text.replace(named, "HASH") };
     let headers = got.headers.iter();
     let headers = headers.filter(|(name, _)| !matches!(name.as_str(), "x-request-id" | "date"));
@@ -129,8 +129,8 @@ async fn a_hash_in_a_path_answers_outsiders_as_one_of_nothing() {
                 let of_stored = hub.send(method, &at(&here), &headers, b"x").await;
                 let of_absent = hub.send(method, &at(&away), &headers, b"x").await;
                 compared += 1;
-                if shown(&of_stored, &here) != shown(&of_absent, &away) || of_stored.status < 400 {
-                    let (here, away) = (shown(&of_stored, &here), shown(&of_absent, &away));
+                if answer(&of_stored, &here) != answer(&of_absent, &away) || of_stored.status < 400 {
+                    let (here, away) = (answer(&of_stored, &here), answer(&of_absent, &away));
                     wrong.push(format!("{method} {path} as {}:\n  {here:?}\n  {away:?}", outsider.name));
                 }
             }
@@ -190,11 +190,11 @@ async fn a_hash_in_a_body_answers_outsiders_as_one_of_nothing() {
         let absent: XorbHash = other(&xorb.to_string()).parse().unwrap();
         for path in ["/v1/shards", "/v2/shards"] {
             for right in [true, false] {
-                let got = hub.ask(cas, "POST", path, &body(xorb, right)).await;
-                let of_absent = hub.ask(cas, "POST", path, &body(absent, right)).await;
+                let got = hub.call(cas, "POST", path, &body(xorb, right)).await;
+                let of_absent = hub.call(cas, "POST", path, &body(absent, right)).await;
                 assert_eq!(
-                    shown(&got, &xorb.to_string()),
-                    shown(&of_absent, &absent.to_string()),
+                    answer(&got, &xorb.to_string()),
+                    answer(&of_absent, &absent.to_string()),
                     "{name} {path}"
                 );
                 assert!(got.status >= 400, "{name} {path}: {}", got.status);
@@ -208,7 +208,7 @@ async fn a_hash_in_a_body_answers_outsiders_as_one_of_nothing() {
             let of_absent = hub.send("POST", &path, &headers, away.as_bytes()).await;
             let names = [&secret.sha256, &file, &commit_of_secret];
             let plain = |got: &Got| {
-                let (status, headers, text) = shown(got, "");
+                let (status, headers, text) = answer(got, "");
                 let mut text = format!("{}\n{text}", headers.join("\n"));
                 for name in names {
                     text = text.replace(name.as_str(), "HASH").replace(&other(name), "HASH");
@@ -234,10 +234,10 @@ async fn a_term_that_cannot_be_proven_opens_nothing() {
             let hash = FileHash::new([0xab; 32]);
             for verification in [None, Some(vec![RangeHash(hash.0)])] {
                 let file = FileEntry { hash, terms: terms.clone(), verification, sha256: None };
-                let got = hub.ask(cas, "POST", "/v1/shards", &shard(&[file], &[])).await;
+                let got = hub.call(cas, "POST", "/v1/shards", &shard(&[file], &[])).await;
                 assert!((400..500).contains(&got.status), "{name} {chunks:?}: {}", got.status);
                 assert_eq!(
-                    hub.ask(cas, "GET", &format!("/v1/reconstructions/{hash}"), b"").await.status,
+                    hub.call(cas, "GET", &format!("/v1/reconstructions/{hash}"), b"").await.status,
                     404
                 );
             }

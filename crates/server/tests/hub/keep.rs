@@ -1,4 +1,4 @@
-//! What whoever keeps the server does: people, and the trash.
+//! Administration: users, and the trash.
 
 use super::*;
 
@@ -20,10 +20,10 @@ async fn people_are_managed_through_the_api() {
 
     let ann = hub.personal("ann", Rights::Write, Bound::Everywhere).await;
     let create = json!({"name": "team/a", "private": true}).to_string();
-    assert_eq!(hub.ask(&ann, "POST", "/api/repos/create", create.as_bytes()).await.status, 403);
+    assert_eq!(hub.call(&ann, "POST", "/api/repos/create", create.as_bytes()).await.status, 403);
     for (role, status) in [("read", 403), ("odd", 403), ("write", 200)] {
         hub.admin("PUT", &format!("{members}/ann"), json!({"role": role})).await;
-        assert_eq!(hub.ask(&ann, "POST", "/api/repos/create", create.as_bytes()).await.status, status);
+        assert_eq!(hub.call(&ann, "POST", "/api/repos/create", create.as_bytes()).await.status, status);
     }
     assert_eq!(
         hub.admin("GET", members, Value::Null).await.json(),
@@ -31,10 +31,10 @@ async fn people_are_managed_through_the_api() {
     );
     let repos = hub.admin("GET", "/api/admin/repos?type=model", Value::Null).await.json();
     assert_eq!((&repos[0]["repo"], &repos[0]["private"]), (&json!("team/a"), &json!(true)));
-    assert_eq!(hub.ask(&ann, "GET", "/api/models/team/a", b"").await.status, 200);
+    assert_eq!(hub.call(&ann, "GET", "/api/models/team/a", b"").await.status, 200);
     assert_eq!(hub.admin("DELETE", &format!("{members}/ann"), Value::Null).await.status, 200);
     assert_eq!(hub.admin("DELETE", &format!("{members}/ann"), Value::Null).await.status, 404);
-    assert_eq!(hub.ask(&ann, "GET", "/api/models/team/a", b"").await.status, 404);
+    assert_eq!(hub.call(&ann, "GET", "/api/models/team/a", b"").await.status, 404);
 }
 
 #[tokio::test]
@@ -46,13 +46,13 @@ async fn a_deleted_repository_can_be_had_back() {
     let old = hub.token(Rights::Write, "a").await;
     let hash = hub.send("HEAD", "/ann/a/resolve/main/w.bin", &[], b"").await.header("x-xet-hash").to_owned();
     let reconstruction = format!("/v1/reconstructions/{hash}");
-    assert_eq!(hub.ask(&old, "GET", &reconstruction, b"").await.status, 200);
+    assert_eq!(hub.call(&old, "GET", &reconstruction, b"").await.status, 200);
     let delete = || hub.admin("DELETE", "/api/repos/delete", json!({"name": "ann/a"}));
     assert_eq!(delete().await.status, 200);
     assert_eq!(delete().await.status, 404);
     assert_eq!(hub.send("GET", "/ann/a/resolve/main/w.bin", &[], b"").await.status, 401);
     // 404 as long as the token is cached, then 401: what it was for is gone.
-    let is_closed = async || matches!(hub.ask(&old, "GET", &reconstruction, b"").await.status, 401 | 404);
+    let is_closed = async || matches!(hub.call(&old, "GET", &reconstruction, b"").await.status, 401 | 404);
     assert!(is_closed().await, "its files are not to be had");
 
     let trash = hub.admin("GET", "/api/admin/trash", Value::Null).await.json();
@@ -61,7 +61,7 @@ async fn a_deleted_repository_can_be_had_back() {
     let uri = format!("/api/admin/trash/{}", trash[0]["id"].as_str().unwrap());
     assert_eq!(hub.store.hub().reclaim_trash().await.unwrap(), [], "its time has not come");
 
-    // Its name is free, and whoever takes it gets nothing of it.
+    // Its name is free, and its next owner gets nothing of it.
     hub.create("a", false).await;
     assert_eq!(hub.send("GET", "/ann/a/resolve/main/w.bin", &[], b"").await.status, 404);
     assert!(is_closed().await);
@@ -87,7 +87,7 @@ async fn a_quota_is_set_from_afar_and_refuses_with_413_what_it_should() {
     hub.create("a", false).await;
     let quotas = "/api/admin/quotas";
     let ann = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
-    assert_eq!(hub.ask(&ann, "GET", quotas, b"").await.status, 403);
+    assert_eq!(hub.call(&ann, "GET", quotas, b"").await.status, 403);
     for (body, status) in [
         (json!({"of": "ann", "logicalHard": 300_000, "physicalSoft": 10}), 200),
         (json!({"of": "a/b/c/d"}), 400),
@@ -105,8 +105,8 @@ async fn a_quota_is_set_from_afar_and_refuses_with_413_what_it_should() {
     let batch = json!({"operation": "upload", "transfers": ["basic", "xet"],
                        "objects": [{"oid": hex(&data), "size": data.len()}]});
     let batch = batch.to_string();
-    let batch = || hub.ask(&ann, "POST", "/ann/a.git/info/lfs/objects/batch", batch.as_bytes());
-    // Usage is remembered for a moment.
+    let batch = || hub.call(&ann, "POST", "/ann/a.git/info/lfs/objects/batch", batch.as_bytes());
+    // Usage is cached for a moment.
     let refused = loop {
         let got = batch().await;
         if got.status == 413 {
@@ -124,7 +124,7 @@ async fn a_quota_is_set_from_afar_and_refuses_with_413_what_it_should() {
     for (path, size, status) in [("new.bin", 200_000, 413), ("w.bin", 200_000, 200), ("w.bin", 200_001, 413)]
     {
         let body = json!({"files": [{"path": path, "size": size, "sample": ""}]}).to_string();
-        let got = hub.ask(&ann, "POST", "/api/models/ann/a/preupload/main", body.as_bytes()).await;
+        let got = hub.call(&ann, "POST", "/api/models/ann/a/preupload/main", body.as_bytes()).await;
         assert_eq!(got.status, status, "{path} {size}");
     }
     // A commit of a small file too; one that deletes is let through, and both tell of the soft limit.
@@ -139,7 +139,7 @@ async fn a_quota_is_set_from_afar_and_refuses_with_413_what_it_should() {
     assert_eq!(hub.admin("PUT", quotas, json!({"of": "ann/a", "physicalHard": 250_000})).await.status, 200);
     let xorb = &upload.xorbs[0];
     let token = hub.token(Rights::Write, "a").await;
-    let got = hub.ask(&token, "POST", &format!("/v1/xorbs/default/{}", xorb.info.hash()), &xorb.bytes).await;
+    let got = hub.call(&token, "POST", &format!("/v1/xorbs/default/{}", xorb.info.hash()), &xorb.bytes).await;
     assert_eq!((got.status, &got.json()["code"]), (413, &json!("quota_exceeded")));
 
     for of in ["ann", "ann/a"] {
@@ -154,22 +154,22 @@ async fn the_audit_log_says_who_did_what_in_which_request_and_no_token() {
     let hub = Hub::new().await;
     let ann = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
     let create = json!({"name": "ann/a"}).to_string();
-    let created = hub.ask(&ann, "POST", "/api/repos/create", create.as_bytes()).await;
+    let created = hub.call(&ann, "POST", "/api/repos/create", create.as_bytes()).await;
     assert_eq!(hub.commit(&ann, "ann/a", &[header("up"), file("a.txt", b"a")]).await.status, 200);
     hub.admin("POST", "/api/admin/orgs", json!({"name": "team"})).await;
-    assert_eq!(hub.ask(&ann, "GET", "/api/admin/audit", b"").await.status, 403);
+    assert_eq!(hub.call(&ann, "GET", "/api/admin/audit", b"").await.status, 403);
     assert_eq!(hub.admin("GET", "/api/admin/audit?before=x", Value::Null).await.status, 400);
 
     let got = hub.admin("GET", "/api/admin/audit", Value::Null).await;
     let log = got.json();
-    let deed =
+    let event =
         |action: &str| log.as_array().unwrap().iter().find(|row| row["action"] == action).unwrap().clone();
-    let made = deed("repo.create");
+    let made = event("repo.create");
     assert_eq!((&made["who"], &made["target"]), (&json!("ann"), &json!("ann/a")));
     assert_eq!(made["request"].as_str().unwrap(), created.header("x-request-id"));
-    assert_eq!(deed("ref.move")["who"], json!("ann"));
+    assert_eq!(event("ref.move")["who"], json!("ann"));
     assert_eq!(
-        (&deed("org.create")["who"], &deed("org.create")["target"]),
+        (&event("org.create")["who"], &event("org.create")["target"]),
         (&json!("admin token \"admin\""), &json!("team"))
     );
     let text = String::from_utf8(got.body).unwrap();

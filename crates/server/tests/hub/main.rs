@@ -20,8 +20,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use server::auth::personal::{self, Wanted};
-use server::{AppState, House, Key, KeyRing, ServeConfig};
+use server::personal_token::{self, NewToken};
+use server::{AppState, DataDir, Key, KeyRing, ServeConfig};
 use sha2::Digest as _;
 use store::Store;
 use store::hub::{Bound, Rights};
@@ -60,7 +60,7 @@ impl Hub {
     async fn with(config: ServeConfig) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let keys = KeyRing::new(Key::new([7; 32]));
-        let store = House::new(folder.path()).open(&config, &keys).await.unwrap();
+        let store = DataDir::new(folder.path()).open(&config, &keys).await.unwrap();
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap()).with_store(store.clone());
         let mut hub =
             Self { app: server::app(state.clone()), state, store, admin: String::new(), _folder: folder };
@@ -68,12 +68,12 @@ impl Hub {
         hub
     }
 
-    /// A token somebody keeps.
+    /// A personal token.
     async fn personal(&self, subject: &str, rights: Rights, bound: Bound) -> String {
-        let token = personal::make();
-        let wanted =
-            Wanted { label: subject.into(), subject: subject.into(), rights, bound, expires_s: None };
-        assert!(self.store.hub().tokens().add(&wanted.row(&token, 0)).await.unwrap());
+        let token = personal_token::make();
+        let length =
+            NewToken { label: subject.into(), subject: subject.into(), rights, bound, expires_s: None };
+        assert!(self.store.hub().tokens().add(&length.row(&token, 0)).await.unwrap());
         token.expose().clone()
     }
 
@@ -95,13 +95,13 @@ impl Hub {
         Got { status: head.status.as_u16(), headers: head.headers, body }
     }
 
-    async fn ask(&self, token: &str, method: &str, uri: &str, body: &[u8]) -> Got {
+    async fn call(&self, token: &str, method: &str, uri: &str, body: &[u8]) -> Got {
         self.send(method, uri, &[("authorization", &format!("Bearer {token}"))], body).await
     }
 
     async fn admin(&self, method: &str, uri: &str, body: Value) -> Got {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.ask(&self.admin, method, uri, body.as_bytes()).await
+        self.call(&self.admin, method, uri, body.as_bytes()).await
     }
 
     async fn create(&self, name: &str, private: bool) {
@@ -112,7 +112,8 @@ impl Hub {
 
     async fn commit(&self, token: &str, repo: &str, lines: &[Value]) -> Got {
         let lines: Vec<_> = lines.iter().map(Value::to_string).collect();
-        self.ask(token, "POST", &format!("/api/models/{repo}/commit/main"), lines.join("\n").as_bytes()).await
+        self.call(token, "POST", &format!("/api/models/{repo}/commit/main"), lines.join("\n").as_bytes())
+            .await
     }
 
     /// Uploads whole and commits.
@@ -125,8 +126,8 @@ impl Hub {
         if let Some(href) = answer["objects"][0]["actions"]["upload"]["href"].as_str() {
             assert_eq!(self.send("PUT", href, &[], data).await.status, 200);
             let verify = answer["objects"][0]["actions"]["verify"]["href"].as_str().unwrap();
-            let said = json!({"oid": oid, "size": data.len()}).to_string();
-            assert_eq!(self.send("POST", verify, &[], said.as_bytes()).await.status, 200);
+            let claim = json!({"oid": oid, "size": data.len()}).to_string();
+            assert_eq!(self.send("POST", verify, &[], claim.as_bytes()).await.status, 200);
         }
         let lines =
             [header("up"), json!({"key": "lfsFile", "value": {"path": path, "algo": "sha256", "oid": oid}})];
@@ -294,7 +295,7 @@ async fn a_private_repository_does_not_exist_for_others() {
     hub.create("other", false).await;
     let data = testkit::corpus::noise(2, 100_000);
     hub.upload("ann/secret", "w.bin", &data).await;
-    let stranger = hub.token(Rights::Write, "other").await;
+    let outsider = hub.token(Rights::Write, "other").await;
     let paths = [
         "/api/models/ann/secret",
         "/api/models/ann/secret/tree/main",
@@ -307,26 +308,26 @@ async fn a_private_repository_does_not_exist_for_others() {
         "/ann/secret/raw/main/w.bin",
     ];
     for path in paths {
-        let got = hub.ask(&stranger, "GET", path, b"").await;
+        let got = hub.call(&outsider, "GET", path, b"").await;
         assert_eq!((got.status, got.header("x-error-code")), (404, "RepoNotFound"), "{path}");
         let got = hub.send("GET", path, &[], b"").await;
         assert_eq!((got.status, got.header("x-error-code")), (401, "RepoNotFound"), "{path}");
-        let got = hub.ask("ds_forged", "GET", path, b"").await;
+        let got = hub.call("ds_forged", "GET", path, b"").await;
         assert_eq!(got.status, 401, "{path}");
     }
     let batch =
         json!({"operation": "download", "objects": [{"oid": hex(&data), "size": data.len()}]}).to_string();
-    let got = hub.ask(&stranger, "POST", "/ann/secret.git/info/lfs/objects/batch", batch.as_bytes()).await;
+    let got = hub.call(&outsider, "POST", "/ann/secret.git/info/lfs/objects/batch", batch.as_bytes()).await;
     assert_eq!(got.status, 404);
     // Nor by its digest in a repository of one's own.
-    let got = hub.ask(&stranger, "POST", "/ann/other.git/info/lfs/objects/batch", batch.as_bytes()).await;
+    let got = hub.call(&outsider, "POST", "/ann/other.git/info/lfs/objects/batch", batch.as_bytes()).await;
     assert_eq!(got.json()["objects"][0]["error"]["code"], 404);
     let lfs = json!({"key": "lfsFile", "value": {"path": "w", "algo": "sha256", "oid": hex(&data)}});
-    assert_eq!(hub.commit(&stranger, "ann/other", &[header("steal"), lfs]).await.status, 400);
-    let head = hub.ask(&hub.admin, "HEAD", "/ann/secret/resolve/main/w.bin", b"").await;
+    assert_eq!(hub.commit(&outsider, "ann/other", &[header("steal"), lfs]).await.status, 400);
+    let head = hub.call(&hub.admin, "HEAD", "/ann/secret/resolve/main/w.bin", b"").await;
     let plan = format!("/v2/reconstructions/{}", head.header("x-xet-hash"));
-    assert_eq!(hub.ask(&stranger, "GET", &plan, b"").await.status, 404);
-    assert_eq!(hub.ask(&hub.token(Rights::Read, "secret").await, "GET", &plan, b"").await.status, 200);
+    assert_eq!(hub.call(&outsider, "GET", &plan, b"").await.status, 404);
+    assert_eq!(hub.call(&hub.token(Rights::Read, "secret").await, "GET", &plan, b"").await.status, 200);
     let listed = hub.send("GET", "/api/models", &[], b"").await.json();
     assert_eq!(listed.as_array().unwrap().len(), 1);
 }
@@ -353,11 +354,11 @@ async fn a_token_that_reads_does_not_write() {
             ("POST", "/api/repos/create", json!({"name": "new", "organization": "bob"})),
             ("POST", "/ann/a.git/info/lfs/objects/batch", json!({"operation": "upload", "objects": []})),
         ] {
-            let got = hub.ask(token, method, path, body.to_string().as_bytes()).await;
+            let got = hub.call(token, method, path, body.to_string().as_bytes()).await;
             assert_eq!(got.status, 403, "{method} {path}");
         }
     }
-    assert_eq!(hub.ask(&reader, "GET", "/api/models/ann/a/xet-read-token/main", b"").await.status, 200);
+    assert_eq!(hub.call(&reader, "GET", "/api/models/ann/a/xet-read-token/main", b"").await.status, 200);
     let writer = hub.token(Rights::Write, "a").await;
     assert_eq!(hub.commit(&writer, "ann/a", &lines).await.status, 200);
     let basic = format!("Basic {}", STANDARD.encode(format!("ann:{}", hub.admin)));
@@ -367,7 +368,7 @@ async fn a_token_that_reads_does_not_write() {
     );
     let prefixed = format!("hf_{}", hub.admin);
     assert_eq!(
-        hub.ask(&prefixed, "GET", "/api/whoami-v2", b"").await.status,
+        hub.call(&prefixed, "GET", "/api/whoami-v2", b"").await.status,
         200,
         "as huggingface.js wants it"
     );
@@ -428,7 +429,7 @@ async fn pull_requests_are_refs_of_their_own() {
     hub.create("a", false).await;
     let lines = [header("propose").to_string(), file("p", b"1").to_string()].join("\n");
     let uri = "/api/models/ann/a/commit/main?create_pr=1";
-    let got = hub.ask(&hub.admin, "POST", uri, lines.as_bytes()).await.json();
+    let got = hub.call(&hub.admin, "POST", uri, lines.as_bytes()).await.json();
     assert_eq!(got["pullRequestUrl"], json!(format!("{}/ann/a/discussions/1", hub.state.base_url)));
     let opened = json!({"title": "two", "description": "why", "pullRequest": true});
     assert_eq!(hub.admin("POST", "/api/models/ann/a/discussions", opened).await.json()["num"], 2);
@@ -438,7 +439,7 @@ async fn pull_requests_are_refs_of_their_own() {
         (&json!("two"), &json!(true), &json!("open"))
     );
     let uri = "/api/models/ann/a/commit/refs%2Fpr%2F2";
-    assert_eq!(hub.ask(&hub.admin, "POST", uri, lines.as_bytes()).await.status, 200);
+    assert_eq!(hub.call(&hub.admin, "POST", uri, lines.as_bytes()).await.status, 200);
     for number in [1, 2] {
         let uri = format!("/ann/a/resolve/refs%2Fpr%2F{number}/p");
         assert_eq!(hub.admin("GET", &uri, Value::Null).await.body, b"1");

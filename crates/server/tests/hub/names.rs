@@ -11,7 +11,7 @@ async fn a_repository_is_found_in_any_case_by_every_route_and_shown_as_created()
     let one = hub.personal("ann", Rights::Write, Bound::Repo("ann/models/Model".parse().unwrap())).await;
     for token in [&ann, &one] {
         for uri in ["/api/models/ANN/MODEL", "/api/models/Ann/model/revision/main"] {
-            let got = hub.ask(token, "GET", uri, b"").await;
+            let got = hub.call(token, "GET", uri, b"").await;
             assert_eq!((got.status, got.json()["id"].as_str()), (200, Some("ann/Model")), "{uri}");
         }
         for uri in [
@@ -26,7 +26,7 @@ async fn a_repository_is_found_in_any_case_by_every_route_and_shown_as_created()
             "/api/models/ANN/model/auth-check/write",
             "/ANN/model.git/info/lfs/locks",
         ] {
-            let got = hub.ask(token, "GET", uri, b"").await;
+            let got = hub.call(token, "GET", uri, b"").await;
             let text = String::from_utf8_lossy(&got.body);
             assert_eq!(got.status, 200, "{uri}: {text}");
             assert!(
@@ -36,14 +36,14 @@ async fn a_repository_is_found_in_any_case_by_every_route_and_shown_as_created()
         }
         assert_eq!(hub.commit(token, "aNN/MODEL", &[header("x"), file("a.txt", b"a")]).await.status, 200);
         // A CAS token is for the repository as it is spelled: what was registered in it is read by it.
-        let given = hub.ask(token, "GET", "/api/models/ANN/MODEL/xet-write-token/main", b"").await;
-        let head = hub.ask(token, "HEAD", "/ann/Model/resolve/main/w.bin", b"").await;
+        let given = hub.call(token, "GET", "/api/models/ANN/MODEL/xet-write-token/main", b"").await;
+        let head = hub.call(token, "HEAD", "/ann/Model/resolve/main/w.bin", b"").await;
         let cas = given.json()["accessToken"].as_str().unwrap().to_owned();
         let uri = format!("/v1/reconstructions/{}", head.header("x-xet-hash"));
-        assert_eq!(hub.ask(&cas, "GET", &uri, b"").await.status, 200);
+        assert_eq!(hub.call(&cas, "GET", &uri, b"").await.status, 200);
     }
     for author in ["ann", "ANN"] {
-        let got = hub.ask(&ann, "GET", &format!("/api/models?author={author}"), b"").await;
+        let got = hub.call(&ann, "GET", &format!("/api/models?author={author}"), b"").await;
         assert_eq!(got.json().as_array().map(Vec::len), Some(1), "{author}");
     }
 }
@@ -122,7 +122,7 @@ async fn members_and_quotas_are_of_the_name_as_it_is_spelled() {
     assert_eq!(set.status, 200, "{}", String::from_utf8_lossy(&set.body));
     let ann = hub.personal("Ann", Rights::Write, Bound::Everywhere).await;
     let body = json!({"name": "x", "organization": "team"}).to_string();
-    let got = hub.ask(&ann, "POST", "/api/repos/create", body.as_bytes()).await;
+    let got = hub.call(&ann, "POST", "/api/repos/create", body.as_bytes()).await;
     assert_eq!((got.status, got.json()["id"].as_str()), (200, Some("Team/x")));
     let members = hub.admin("GET", "/api/admin/orgs/team/members", Value::Null).await;
     assert_eq!(members.json()[0]["user"], "Ann");
@@ -137,7 +137,7 @@ async fn members_and_quotas_are_of_the_name_as_it_is_spelled() {
 /// Every path that is no repository's begins with a word that no namespace may be.
 #[test]
 fn no_namespace_hides_a_route() {
-    for path in server::http::paths() {
+    for path in server::paths() {
         let segments: Vec<_> = path.split('/').skip(1).collect();
         let first = segments[0];
         if segments.len() >= 2 && !first.starts_with('{') && first != "-" {

@@ -82,15 +82,15 @@ async fn no_number_is_believed() {
         for number in LARGEST.iter().chain(&IMPOSSIBLE) {
             let fill = |text: &str| text.replace('#', number).replace("OID", &oid);
             let begin = Instant::now();
-            let got = hub.ask(&hub.admin, method, &fill(uri), fill(body).as_bytes()).await;
-            let said =
+            let got = hub.call(&hub.admin, method, &fill(uri), fill(body).as_bytes()).await;
+            let reply =
                 format!("{method} {uri} {number}: {} {}", got.status, String::from_utf8_lossy(&got.body));
-            assert!(got.status < 500 && begin.elapsed() < Duration::from_secs(5), "{said}");
-            assert!(got.body.len() < 200_000, "{said:.300}");
+            assert!(got.status < 500 && begin.elapsed() < Duration::from_secs(5), "{reply}");
+            assert!(got.body.len() < 200_000, "{reply:.300}");
             // Pages and lists end where there is no more, also for numbers beyond any; else a refusal is due.
             let is_clamped = *number == "18446744073709551616" && uri.contains("=#");
             if !may_be_large && *number != LARGEST[0] || IMPOSSIBLE.contains(number) && !is_clamped {
-                assert!(got.status >= 400, "{said}");
+                assert!(got.status >= 400, "{reply}");
             }
         }
     }
@@ -191,13 +191,34 @@ async fn lists_in_a_request_have_an_end() {
             400,
         ),
         ("POST", "/api/models/ann/a/tag/main", json!({"tag": "t".repeat(300)}).to_string(), 400),
+        // Histories and lists of pull requests have many of these in one answer.
+        ("POST", "/api/models/ann/a/commit/main", header(&"s".repeat(70_000)).to_string(), 400),
+        ("POST", "/api/models/ann/a/commit/main?create_pr=1", header(&"s".repeat(5000)).to_string(), 400),
+        (
+            "POST",
+            "/api/models/ann/a/super-squash/main",
+            json!({"message": "m".repeat(70_000)}).to_string(),
+            400,
+        ),
+        (
+            "POST",
+            "/api/models/ann/a/discussions",
+            json!({"title": "t".repeat(5000), "pullRequest": true}).to_string(),
+            400,
+        ),
+        (
+            "POST",
+            "/api/models/ann/a/discussions",
+            json!({"title": "t", "description": "d".repeat(70_000), "pullRequest": true}).to_string(),
+            400,
+        ),
     ] {
         let begin = Instant::now();
         let auth = format!("Bearer {}", hub.admin);
         let headers = [("authorization", auth.as_str()), ("content-type", "application/json")];
         let got = hub.send(method, uri, &headers, body.as_bytes()).await;
-        let said = String::from_utf8_lossy(&got.body).chars().take(300).collect::<String>();
-        assert_eq!(got.status, status, "{method} {uri:.80}: {said}");
+        let reply = String::from_utf8_lossy(&got.body).chars().take(300).collect::<String>();
+        assert_eq!(got.status, status, "{method} {uri:.80}: {reply}");
         assert!(begin.elapsed() < Duration::from_secs(5), "{method} {uri:.80}");
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 async fn propose(hub: &Hub, lines: &[Value]) -> u64 {
     let lines: Vec<_> = lines.iter().map(Value::to_string).collect();
     let uri = "/api/models/ann/a/commit/main?create_pr=1";
-    let got = hub.ask(&hub.admin, "POST", uri, lines.join("\n").as_bytes()).await;
+    let got = hub.call(&hub.admin, "POST", uri, lines.join("\n").as_bytes()).await;
     assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
     let url = got.json()["pullRequestUrl"].as_str().unwrap().to_owned();
     url.rsplit('/').next().unwrap().parse().unwrap()
@@ -90,13 +90,13 @@ async fn a_pull_request_is_merged_over_what_main_became() {
 }
 
 #[tokio::test]
-async fn locks_belong_to_whoever_made_them() {
+async fn locks_belong_to_the_user_who_made_them() {
     let hub = Hub::new().await;
     hub.create("a", false).await;
     let ann = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
     let locks = |rest: &str| format!("/ann/a.git/info/lfs/locks{rest}");
     let lock = |path: &str| json!({"path": path, "ref": {"name": "refs/heads/main"}}).to_string();
-    let made = hub.ask(&ann, "POST", &locks(""), lock("w.bin").as_bytes()).await;
+    let made = hub.call(&ann, "POST", &locks(""), lock("w.bin").as_bytes()).await;
     assert_eq!((made.status, made.header("content-type")), (201, "application/vnd.git-lfs+json"));
     let made = made.json()["lock"].clone();
     assert_eq!((&made["path"], &made["owner"]["name"]), (&json!("w.bin"), &json!("ann")));
@@ -109,16 +109,16 @@ async fn locks_belong_to_whoever_made_them() {
     assert_eq!((&list["locks"][0], &list["next_cursor"]), (&made, &json!("w.bin")));
     let next = hub.send("GET", &locks("?limit=1&cursor=w.bin"), &[], b"").await.json();
     assert_eq!(next["locks"][0]["path"], json!("x.bin"));
-    let verified = hub.ask(&ann, "POST", &locks("/verify"), b"{}").await.json();
+    let verified = hub.call(&ann, "POST", &locks("/verify"), b"{}").await.json();
     assert_eq!(
         (&verified["ours"][0]["path"], &verified["theirs"][0]["path"]),
         (&json!("w.bin"), &json!("x.bin"))
     );
 
     let unlock = locks(&format!("/{}/unlock", verified["theirs"][0]["id"].as_str().unwrap()));
-    assert_eq!(hub.ask(&ann, "POST", &unlock, b"{}").await.status, 403);
-    assert_eq!(hub.ask(&ann, "POST", &unlock, br#"{"force":true}"#).await.status, 200);
-    assert_eq!(hub.ask(&ann, "POST", &unlock, b"{}").await.status, 404);
+    assert_eq!(hub.call(&ann, "POST", &unlock, b"{}").await.status, 403);
+    assert_eq!(hub.call(&ann, "POST", &unlock, br#"{"force":true}"#).await.status, 200);
+    assert_eq!(hub.call(&ann, "POST", &unlock, b"{}").await.status, 404);
     // A lock goes with its repository.
     hub.admin("DELETE", "/api/repos/delete", json!({"name": "ann/a"})).await;
     hub.create("a", false).await;
@@ -129,7 +129,7 @@ async fn locks_belong_to_whoever_made_them() {
 async fn files_are_ignored_by_the_gitignore_that_comes_along_or_is_there() {
     let hub = Hub::new().await;
     hub.create("a", false).await;
-    let ask = |extra: Value| {
+    let post = |extra: Value| {
         let mut body = json!({"files": [{"path": "a.log", "size": 1}, {"path": "b.txt", "size": 1}]});
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         let hub = &hub;
@@ -138,9 +138,9 @@ async fn files_are_ignored_by_the_gitignore_that_comes_along_or_is_there() {
             [got["files"][0]["shouldIgnore"].clone(), got["files"][1]["shouldIgnore"].clone()]
         }
     };
-    assert_eq!(ask(json!({})).await, [json!(false), json!(false)]);
-    assert_eq!(ask(json!({"gitIgnore": "*.log\n"})).await, [json!(true), json!(false)]);
+    assert_eq!(post(json!({})).await, [json!(false), json!(false)]);
+    assert_eq!(post(json!({"gitIgnore": "*.log\n"})).await, [json!(true), json!(false)]);
     hub.commit(&hub.admin, "ann/a", &[header("ignore"), file(".gitignore", b"*.txt\n")]).await;
-    assert_eq!(ask(json!({})).await, [json!(false), json!(true)]);
-    assert_eq!(ask(json!({"gitIgnore": "*.log\n"})).await, [json!(true), json!(false)]);
+    assert_eq!(post(json!({})).await, [json!(false), json!(true)]);
+    assert_eq!(post(json!({"gitIgnore": "*.log\n"})).await, [json!(true), json!(false)]);
 }

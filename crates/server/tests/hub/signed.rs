@@ -1,4 +1,4 @@
-//! Pages for whoever is signed in: what their session opens, what forms change, what is told while it happens.
+//! Pages for whoever is signed in: what their session opens, what forms change, what the server reports meanwhile.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn a_session_ends_with_the_token_that_opened_it() {
     );
     let (first, second) = (Browser::sign_in(&hub, &ann).await, Browser::sign_in(&hub, &other).await);
     assert_eq!((first.get("/-/account").await.0, second.get("/-/account").await.0), (200, 200));
-    let digest = *personal::TokenHash::of(&ann).unwrap().as_bytes();
+    let digest = *personal_token::TokenHash::of(&ann).unwrap().as_bytes();
     let tokens = hub.store.hub().tokens();
     let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_changed_password_ends_the_other_sessions_and_the_tokens_made_in_them(
         format!("ds_{}", &token[..43])
     };
     let (stolen, own) = (make(&thief).await, make(&owner).await);
-    let status = async |token: &str| hub.ask(token, "GET", "/api/whoami-v2", b"").await.status;
+    let status = async |token: &str| hub.call(token, "GET", "/api/whoami-v2", b"").await.status;
     assert_eq!([status(&stolen).await, status(&own).await], [200, 200]);
     let changed = owner.post("/-/account/password", "old=password of ann&new=another password").await;
     assert_eq!(changed.status, 303, "{}", String::from_utf8_lossy(&changed.body));
@@ -164,7 +164,7 @@ async fn the_audit_log_names_who_acts() {
     ann.post("/-/account/token", "label=x&rights=write&days=0").await;
     let team = hub.personal("team", Rights::Write, Bound::Namespace("team".into())).await;
     let body = json!({"name": "a", "organization": "team"}).to_string();
-    assert_eq!(hub.ask(&team, "POST", "/api/repos/create", body.as_bytes()).await.status, 200);
+    assert_eq!(hub.call(&team, "POST", "/api/repos/create", body.as_bytes()).await.status, 200);
     let log = hub.admin("GET", "/api/admin/audit", Value::Null).await.json();
     let who = |action: &str| -> Vec<String> {
         let rows = log.as_array().unwrap().iter().filter(|row| row["action"] == action);
@@ -191,17 +191,18 @@ async fn the_dashboard_shows_sweeps_and_verifications_to_administrators() {
     hub.store.hub().delete_repo(&repo).await.unwrap();
     let sweep = SweepOptions { grace_s: 0, offline: true, ..SweepOptions::default() };
     hub.store.upkeep().sweep(&sweep, &SweepProgress::default()).await.unwrap();
-    // One that finds nothing is not told of.
+    // One that finds nothing is not answers of.
     hub.store.upkeep().sweep(&sweep, &SweepProgress::default()).await.unwrap();
     let bob = hub.personal("bob", Rights::Read, Bound::Namespace("bob".into())).await;
     let page = String::from_utf8(hub.admin("GET", "/-/dedup", Value::Null).await.body).unwrap();
-    let told = page.split("Sweeps and verifications").nth(1).unwrap();
-    assert!(told.contains("quick: ") && told.contains(" objects, nothing damaged"), "{told}");
-    assert!(told.contains("<td>sweep</td>") && told.contains(" deleted "), "{told}");
-    assert_eq!(told.matches("<tr><td").count(), 2, "{told}");
+    let answers = page.split("Sweeps and verifications").nth(1).unwrap();
+    assert!(answers.contains("quick: ") && answers.contains(" objects, nothing damaged"), "{answers}");
+    assert!(answers.contains("<td>sweep</td>") && answers.contains(" deleted "), "{answers}");
+    assert_eq!(answers.matches("<tr><td").count(), 2, "{answers}");
     assert!(!page.contains("repo.") && !page.contains("ref.move") && !page.contains("token.create"));
     // Totals of the server show whether what one uploads was there before.
-    for others in [hub.ask(&bob, "GET", "/-/dedup", b"").await, hub.send("GET", "/-/dedup", &[], b"").await] {
+    for others in [hub.call(&bob, "GET", "/-/dedup", b"").await, hub.send("GET", "/-/dedup", &[], b"").await]
+    {
         let page = String::from_utf8(others.body).unwrap();
         assert!(!page.contains("Sweeps") && !page.contains("Over time"));
     }
@@ -251,7 +252,7 @@ async fn what_a_branch_has_left_comes_back_by_a_form() {
 }
 
 #[tokio::test]
-async fn an_upload_tells_how_far_it_is() {
+async fn an_upload_reports_its_progress() {
     let hub = Hub::new().await;
     hub.create("a", false).await;
     let data = testkit::corpus::noise(5, 6_000_000);
@@ -269,17 +270,18 @@ async fn an_upload_tells_how_far_it_is() {
     assert_eq!(browser.get("/ann/a/upload/main/-/file?id=two").await.0, 404);
     let (half, rest) = data.split_at(3_000_000);
     sender.send(Ok(Bytes::copy_from_slice(half))).await.unwrap();
-    let mut told = Value::Null;
+    let mut answers = Value::Null;
     within_a_minute("something has arrived", async || {
         let (status, body) = browser.get(uri).await;
-        told = serde_json::from_str(&body).unwrap();
-        status == 200 && told["receivedBytes"].as_u64() > Some(1_000_000)
+        answers = serde_json::from_str(&body).unwrap();
+        status == 200 && answers["receivedBytes"].as_u64() > Some(1_000_000)
     })
     .await;
-    let (received, fresh) = (told["receivedBytes"].as_u64().unwrap(), told["newBytes"].as_u64().unwrap());
-    assert!(received <= 3_000_000 && fresh <= received && fresh > received / 2, "{told}");
+    let (received, fresh) =
+        (answers["receivedBytes"].as_u64().unwrap(), answers["newBytes"].as_u64().unwrap());
+    assert!(received <= 3_000_000 && fresh <= received && fresh > received / 2, "{answers}");
     let other = hub.admin("GET", uri, Value::Null).await;
-    assert_eq!(other.status, 404, "somebody else's");
+    assert_eq!(other.status, 404, "another user's");
     sender.send(Ok(Bytes::copy_from_slice(rest))).await.unwrap();
     drop(sender);
     let answer = upload.await.unwrap().unwrap();
@@ -329,7 +331,7 @@ async fn signed_urls_of_files_end_with_the_access_they_were_made_for() {
         let batch =
             json!({"operation": operation, "transfers": transfers, "objects": [{"oid": oid, "size": size}]});
         let got =
-            hub.ask(&ann, "POST", "/ann/a.git/info/lfs/objects/batch", batch.to_string().as_bytes()).await;
+            hub.call(&ann, "POST", "/ann/a.git/info/lfs/objects/batch", batch.to_string().as_bytes()).await;
         got.json()["objects"][0]["actions"].clone()
     };
     let href = |action: &Value| action["href"].as_str().unwrap().to_owned();
@@ -339,12 +341,12 @@ async fn signed_urls_of_files_end_with_the_access_they_were_made_for() {
     let large = batch("upload", &hex(&data), data.len()).await;
     let join = href(&large["upload"]);
     let part = large["upload"]["header"]["00001"].as_str().unwrap().to_owned();
-    let said = json!({"oid": hex(b"small"), "size": 5}).to_string();
+    let claim = json!({"oid": hex(b"small"), "size": 5}).to_string();
     let statuses = async || {
         [
             hub.send("GET", &download, &[], b"").await.status,
             hub.send("PUT", &upload, &[], b"small").await.status,
-            hub.send("POST", &verify, &[], said.as_bytes()).await.status,
+            hub.send("POST", &verify, &[], claim.as_bytes()).await.status,
             hub.send("PUT", &part, &[], &data[..1 << 16]).await.status,
             // Parts are missing.
             hub.send("POST", &join, &[], b"{}").await.status,
@@ -357,7 +359,7 @@ async fn signed_urls_of_files_end_with_the_access_they_were_made_for() {
         let forged = download.replace(&format!("for={id}"), &format!("for={other}"));
         assert_eq!(hub.send("GET", &forged, &[], b"").await.status, 403, "{other}");
     }
-    let digest = *personal::TokenHash::of(&ann).unwrap().as_bytes();
+    let digest = *personal_token::TokenHash::of(&ann).unwrap().as_bytes();
     let tokens = hub.store.hub().tokens();
     let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();

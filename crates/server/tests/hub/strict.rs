@@ -97,18 +97,22 @@ async fn a_field_that_is_not_known_is_refused_by_its_name_and_nothing_changes() 
             let mut body = body.clone();
             body["xyzzy"] = value;
             let got = hub.send(method, uri, &headers, body.to_string().as_bytes()).await;
-            let said = String::from_utf8_lossy(&got.body);
+            let reply = String::from_utf8_lossy(&got.body);
             assert!(
-                (400..500).contains(&got.status) && said.contains("xyzzy"),
-                "{method} {uri}: {} {said}",
+                (400..500).contains(&got.status) && reply.contains("xyzzy"),
+                "{method} {uri}: {} {reply}",
                 got.status
             );
         }
         let and = if uri.contains('?') { '&' } else { '?' };
         let got =
             hub.send(method, &format!("{uri}{and}xyzzy=1"), &headers, body.to_string().as_bytes()).await;
-        let said = String::from_utf8_lossy(&got.body);
-        assert!(got.status == 400 && said.contains("xyzzy"), "{method} {uri}?xyzzy=1: {} {said}", got.status);
+        let reply = String::from_utf8_lossy(&got.body);
+        assert!(
+            got.status == 400 && reply.contains("xyzzy"),
+            "{method} {uri}?xyzzy=1: {} {reply}",
+            got.status
+        );
     }
     assert_eq!(state(&hub).await, before);
 }
@@ -132,13 +136,13 @@ async fn a_field_that_is_given_twice_or_with_another_type_is_refused_and_nothing
             };
             let is_content = uri == "/api/validate-yaml" && field == "content";
             for text in [Some(twice), (!is_content).then(|| other.to_string())].into_iter().flatten() {
-                let got = hub.ask(&hub.admin, method, uri, text.as_bytes()).await;
-                let said = String::from_utf8_lossy(&got.body);
-                assert!(got.status == 400, "{method} {uri} {text}: {} {said}", got.status);
+                let got = hub.call(&hub.admin, method, uri, text.as_bytes()).await;
+                let reply = String::from_utf8_lossy(&got.body);
+                assert!(got.status == 400, "{method} {uri} {text}: {} {reply}", got.status);
             }
         }
         for text in ["[]", "7", "{\"a\":", "{} {}", "\u{feff}{}"] {
-            let got = hub.ask(&hub.admin, method, uri, text.as_bytes()).await;
+            let got = hub.call(&hub.admin, method, uri, text.as_bytes()).await;
             assert_eq!(got.status, 400, "{method} {uri} {text}");
         }
     }
@@ -195,20 +199,20 @@ async fn pull_requests_are_filtered_before_they_are_counted() {
 async fn a_form_of_paths_is_as_strict_as_its_json() {
     let hub = hub().await;
     let send = async |form: &str| {
-        let got = hub.ask(&hub.admin, "POST", "/api/models/ann/a/paths-info/main", form.as_bytes()).await;
+        let got = hub.call(&hub.admin, "POST", "/api/models/ann/a/paths-info/main", form.as_bytes()).await;
         (got.status, String::from_utf8_lossy(&got.body).into_owned())
     };
     for form in ["paths=a.txt&expand=maybe", "paths=a.txt&expand=true&expand=false", "paths=a.txt&xyzzy=1"] {
-        let (status, said) = send(form).await;
+        let (status, reply) = send(form).await;
         assert!(
-            status == 400 && (said.contains("expand") || said.contains("xyzzy")),
-            "{form}: {status} {said}"
+            status == 400 && (reply.contains("expand") || reply.contains("xyzzy")),
+            "{form}: {status} {reply}"
         );
     }
     for form in ["paths=a.txt&expand=True", "paths=a.txt&expand=false", "paths=a.txt&paths=b", "paths=a.txt"]
     {
-        let (status, said) = send(form).await;
-        assert!(status == 200 && said.contains("a.txt"), "{form}: {status} {said}");
+        let (status, reply) = send(form).await;
+        assert!(status == 200 && reply.contains("a.txt"), "{form}: {status} {reply}");
     }
 }
 
@@ -229,8 +233,8 @@ async fn lines_of_a_commit_are_as_strict() {
         let is_header = line["key"] == json!("header");
         let lines = if is_header { vec![line] } else { vec![header("s"), line] };
         let got = hub.commit(&hub.admin, "ann/a", &lines).await;
-        let said = String::from_utf8_lossy(&got.body);
-        assert!(got.status == 400 && said.contains("xyzzy"), "{lines:?}: {} {said}", got.status);
+        let reply = String::from_utf8_lossy(&got.body);
+        assert!(got.status == 400 && reply.contains("xyzzy"), "{lines:?}: {} {reply}", got.status);
     }
     let got = hub.commit(&hub.admin, "ann/a", &[header("one"), json!(["deletedFile", ["a.txt"]])]).await;
     assert_eq!(got.status, 400, "a list for an object");
@@ -240,7 +244,7 @@ async fn lines_of_a_commit_are_as_strict() {
 }
 
 #[tokio::test]
-async fn what_is_not_implemented_is_refused_unless_it_asks_for_nothing() {
+async fn what_is_not_implemented_is_refused_unless_it_is_empty() {
     let hub = hub().await;
     let before = state(&hub).await;
     let create = |field: &str, value: Value| {
@@ -282,9 +286,9 @@ async fn what_is_not_implemented_is_refused_unless_it_asks_for_nothing() {
     ];
     for (method, uri, body) in refused {
         let got = hub.admin(method, uri, body.clone()).await;
-        let said = String::from_utf8_lossy(&got.body);
-        let field = body.as_object().unwrap().keys().any(|field| said.contains(field.as_str()));
-        assert!((400..500).contains(&got.status) && field, "{uri} {body}: {} {said}", got.status);
+        let reply = String::from_utf8_lossy(&got.body);
+        let field = body.as_object().unwrap().keys().any(|field| reply.contains(field.as_str()));
+        assert!((400..500).contains(&got.status) && field, "{uri} {body}: {} {reply}", got.status);
     }
     assert_eq!(state(&hub).await, before);
     for (n, (field, value)) in [
@@ -306,11 +310,12 @@ async fn what_is_not_implemented_is_refused_unless_it_asks_for_nothing() {
     assert_eq!(hub.admin("POST", "/api/repos/create", space).await.status, 200);
     let settings = json!({"gated": false, "visibility": "private", "xetEnabled": true});
     assert_eq!(hub.admin("PUT", "/api/models/ann/a/settings", settings).await.status, 200);
-    // What is said of a tag is in the audit log.
+    // The message of a tag is in the audit log.
     let tag = json!({"tag": "v1", "message": "the first"});
     assert_eq!(hub.admin("POST", "/api/models/ann/a/tag/main", tag).await.status, 201);
     let audit = hub.admin("GET", "/api/admin/audit?limit=5", Value::Null).await.json();
-    let noted = audit.as_array().unwrap().iter().find(|deed| deed["action"] == json!("tag.message")).unwrap();
+    let noted =
+        audit.as_array().unwrap().iter().find(|event| event["action"] == json!("tag.message")).unwrap();
     assert_eq!((&noted["target"], &noted["detail"]), (&json!("ann/a refs/tags/v1"), &json!("the first")));
 }
 
@@ -332,8 +337,8 @@ async fn parameters_and_headers_that_are_not_honoured_are_refused_by_name() {
         ("/api/admin/users?xyzzy=1", "xyzzy"),
     ] {
         let got = hub.admin("GET", uri, Value::Null).await;
-        let said = String::from_utf8_lossy(&got.body);
-        assert!(got.status == 400 && said.contains(name), "{uri}: {} {said}", got.status);
+        let reply = String::from_utf8_lossy(&got.body);
+        assert!(got.status == 400 && reply.contains(name), "{uri}: {} {reply}", got.status);
     }
     let auth = format!("Bearer {}", hub.admin);
     for (method, name, value) in [
@@ -346,8 +351,8 @@ async fn parameters_and_headers_that_are_not_honoured_are_refused_by_name() {
     ] {
         let headers = [("authorization", auth.as_str()), (name, value)];
         let got = hub.send(method, "/api/models/ann/a/branch/new", &headers, b"{}").await;
-        let said = String::from_utf8_lossy(&got.body).to_ascii_lowercase();
-        assert!(got.status == 400 && said.contains(name), "{name}: {} {said}", got.status);
+        let reply = String::from_utf8_lossy(&got.body).to_ascii_lowercase();
+        assert!(got.status == 400 && reply.contains(name), "{name}: {} {reply}", got.status);
     }
     let uri = "/ann/a/resolve/main/a.txt";
     let etag = hub.send("HEAD", uri, &[], b"").await.header("etag").to_owned();

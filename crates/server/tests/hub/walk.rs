@@ -2,7 +2,7 @@
 //!
 //! The routes are those of the router, so a new one that ignores what it is sent fails here.
 
-use server::http::paths;
+use server::paths;
 
 use super::access::{filled, methods, named};
 use super::signed::Browser;
@@ -40,7 +40,7 @@ async fn hub() -> Hub {
         assert_eq!(hub.admin("POST", "/api/repos/create", create).await.status, 200);
         let lines = [header("one").to_string(), file("none", b"a").to_string()].join("\n");
         let uri = format!("/api/{kind}s/ann/a/commit/main");
-        assert_eq!(hub.ask(&hub.admin, "POST", &uri, lines.as_bytes()).await.status, 200);
+        assert_eq!(hub.call(&hub.admin, "POST", &uri, lines.as_bytes()).await.status, 200);
         for n in 0..7 {
             let open = json!({"title": format!("t{n}"), "pullRequest": true});
             let uri = format!("/api/{kind}s/ann/a/discussions");
@@ -59,7 +59,7 @@ fn path_of(path: &str, kind: &str) -> String {
 async fn every_route_refuses_a_parameter_that_it_does_not_have() {
     let hub = hub().await;
     let auth = format!("Bearer {}", hub.admin);
-    let (mut wrong, mut asked) = (Vec::new(), 0);
+    let (mut wrong, mut sent_count) = (Vec::new(), 0);
     for path in paths() {
         let (name, kind) = named(&path);
         if ANY_PARAMETERS.contains(&name.as_str()) {
@@ -69,16 +69,16 @@ async fn every_route_refuses_a_parameter_that_it_does_not_have() {
             for query in ["xyzzy=1", "xyzzy", "xyzzy[]=", "%78yzzy=1"] {
                 let uri = format!("{}?{query}", path_of(&path, kind));
                 let got = hub.send(&method, &uri, &[("authorization", &auth)], b"").await;
-                let said = String::from_utf8_lossy(&got.body);
-                asked += 1;
-                if got.status != 400 || (method != "HEAD" && !said.contains("xyzzy")) {
-                    wrong.push(format!("{method} {uri} ({path}): {} {said:.100}", got.status));
+                let reply = String::from_utf8_lossy(&got.body);
+                sent_count += 1;
+                if got.status != 400 || (method != "HEAD" && !reply.contains("xyzzy")) {
+                    wrong.push(format!("{method} {uri} ({path}): {} {reply:.100}", got.status));
                 }
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {asked}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(asked > 500, "{asked}");
+    assert!(wrong.is_empty(), "{} of {sent_count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent_count > 500, "{sent_count}");
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn every_body_is_refused_for_a_field_that_the_route_does_not_have() {
     let auth = format!("Bearer {}", hub.admin);
     let cas = hub.token(Rights::Write, "a").await;
     let cas = format!("Bearer {cas}");
-    let (mut wrong, mut asked) = (Vec::new(), 0);
+    let (mut wrong, mut sent_count) = (Vec::new(), 0);
     for path in paths() {
         let (name, kind) = named(&path);
         for method in methods(&hub, &path).await {
@@ -117,13 +117,13 @@ async fn every_body_is_refused_for_a_field_that_the_route_does_not_have() {
             };
             let uri = path_of(&path, kind);
             let got = hub.send(&method, &uri, &headers, body.as_bytes()).await;
-            let said = String::from_utf8_lossy(&got.body);
-            asked += 1;
-            if !(400..500).contains(&got.status) || !said.contains("xyzzy") {
-                wrong.push(format!("{method} {uri} ({path}): {} {said:.200}", got.status));
+            let reply = String::from_utf8_lossy(&got.body);
+            sent_count += 1;
+            if !(400..500).contains(&got.status) || !reply.contains("xyzzy") {
+                wrong.push(format!("{method} {uri} ({path}): {} {reply:.200}", got.status));
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {asked}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(asked > 90, "{asked}");
+    assert!(wrong.is_empty(), "{} of {sent_count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent_count > 90, "{sent_count}");
 }

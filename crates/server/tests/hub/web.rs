@@ -35,7 +35,7 @@ async fn pages_leave_paths_of_programs_alone() {
 }
 
 #[tokio::test]
-async fn a_commit_page_tells_what_was_added_removed_and_changed() {
+async fn a_commit_page_lists_what_was_added_removed_and_changed() {
     let hub = Hub::new().await;
     hub.create("a", false).await;
     let first =
@@ -57,7 +57,7 @@ async fn a_commit_page_tells_what_was_added_removed_and_changed() {
 }
 
 #[tokio::test]
-async fn a_map_tells_of_nothing_its_reader_may_not_see() {
+async fn a_map_contains_nothing_its_reader_may_not_see() {
     let hub = Hub::new().await;
     let data = testkit::corpus::noise(3, 400_000);
     for (name, private) in [("open", false), ("twin", false), ("hidden", true)] {
@@ -107,7 +107,7 @@ async fn what_is_stored_is_sent_disarmed() {
 }
 
 #[tokio::test]
-async fn assets_are_kept_for_ever_under_the_name_of_their_content() {
+async fn assets_are_cached_for_ever_under_the_name_of_their_content() {
     let hub = Hub::new().await;
     let home = hub.send("GET", "/", &[], b"").await;
     assert!(home.is_page() && home.header("cache-control") == "private, no-cache");
@@ -139,8 +139,8 @@ async fn an_error_page_knows_who_is_signed_in() {
             page.text()
         );
         assert!(!page.text().contains(">Sign in<"), "{uri}");
-        let stranger = hub.send("GET", uri, &[BROWSER], b"").await;
-        assert!(stranger.text().contains(">Sign in<") && !stranger.text().contains("Sign out"), "{uri}");
+        let outsider = hub.send("GET", uri, &[BROWSER], b"").await;
+        assert!(outsider.text().contains(">Sign in<") && !outsider.text().contains("Sign out"), "{uri}");
         let over = hub.send("GET", uri, &[BROWSER, ("cookie", "drystone-session=ds_none")], b"").await;
         assert!(over.text().contains(">Sign in<"), "{uri}");
     }

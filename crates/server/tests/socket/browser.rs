@@ -43,7 +43,7 @@ fn listed(answer: &Answer, header: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_page_of_another_site_may_ask_for_everything_a_client_asks_for() {
+fn a_page_of_another_site_may_request_everything_a_client_requests() {
     let page = page();
     let file = &page.file;
     let routes = [
@@ -106,7 +106,7 @@ fn a_page_of_another_site_may_ask_for_everything_a_client_asks_for() {
 }
 
 #[test]
-fn data_may_be_kept_by_everyone_until_its_url_expires() {
+fn data_may_be_cached_by_everyone_until_its_url_expires() {
     let page = page();
     let now_s = page.hub.state.now_s();
     let get = |headers: &[(&str, &str)]| {
@@ -137,7 +137,7 @@ fn data_may_be_kept_by_everyone_until_its_url_expires() {
 }
 
 #[test]
-fn answers_for_one_caller_are_kept_by_nobody_else() {
+fn answers_for_one_caller_are_cached_for_no_one_else() {
     let page = page();
     let get = |method: &str, path: &str| {
         page.hub

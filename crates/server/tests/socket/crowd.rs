@@ -1,4 +1,4 @@
-//! Many clients at once and little memory: everyone is served or told when to come back, and nobody starves the others.
+//! Many clients at once and little memory: everyone is served or answers when to come back, and nobody starves the others.
 
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use server::StreamTiming;
+
 use crate::hub::{Hub, until};
 use futures::FutureExt as _;
-use server::state::Pace;
 use testkit::corpus;
 use testkit::http::RequestBody;
 use testkit::upload::{Failed, Upload};
@@ -26,7 +27,7 @@ fn small_hub(memory_bytes: u64, waiting_max: u32) -> Hub {
         config.limits.shard_body_bytes_max = MIB;
         config.limits.connections_max = waiting_max;
     };
-    Hub::with(change, Pace::default())
+    Hub::with(change, StreamTiming::default())
 }
 
 #[test]
@@ -76,9 +77,9 @@ fn overlapping_uploads_all_succeed_within_a_small_budget() {
     assert_eq!(hub.state.budget.usage().waiting, 0);
 }
 
-/// When too many wait for memory already, one more is told to come back.
+/// When too many wait for memory already, one more is refused with a time to retry.
 #[test]
-fn who_finds_too_many_waiting_is_told_when_to_come_back() {
+fn a_client_that_finds_too_many_waiting_gets_a_time_to_retry() {
     let hub = small_hub(2 * MIB, 4096);
     let held = hub.state.budget.try_acquire(hub.state.budget.usage().total_bytes).unwrap();
     let upload = Upload::of(&[&corpus::noise(5, 300_000)], 8, Policy::Auto);
@@ -93,11 +94,11 @@ fn who_finds_too_many_waiting_is_told_when_to_come_back() {
             assert!(waiter.as_mut().now_or_never().is_none());
         }
         let (http, bytes) = (hub.http.clone(), upload.xorbs[0].bytes.clone());
-        let asked = tokio::task::spawn_blocking(move || {
+        let waiting = tokio::task::spawn_blocking(move || {
             http.send("POST", &path, &[("authorization", &authorization)], RequestBody::Whole(&bytes))
                 .unwrap()
         });
-        let answer = asked.await.unwrap();
+        let answer = waiting.await.unwrap();
         assert_eq!(answer.status, 503, "{}", answer.text());
         assert!(answer.header("retry-after").is_some_and(|wait| wait.parse::<u32>().is_ok()));
         assert!(answer.text().contains("memory"), "{}", answer.text());

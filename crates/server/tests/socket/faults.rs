@@ -1,4 +1,4 @@
-//! Whatever fails behind the server, at whichever step of an upload: the client is told to try again, nothing that was
+//! Whatever fails behind the server, at whichever step of an upload: the client gets an error that lets it retry, nothing that was
 //! acknowledged is missing, and trying again succeeds.
 
 use testkit::upload::Failed;
@@ -94,7 +94,7 @@ fn a_download_survives_a_failure_at_every_step() {
             Ok(Ok(Some(bytes))) => assert!(!reached && bytes == *data, "{n}"),
             Ok(Err(error)) => assert!(reached, "{n}: {error}"),
             Err(_) => assert!(reached, "{n}"),
-            Ok(Ok(None)) => panic!("{n}: a fault looks like a file that is not there"),
+            Ok(Ok(None)) => panic!("{n}: a fault is reported as a missing file"),
         }
         if !reached {
             assert!(n > 3);

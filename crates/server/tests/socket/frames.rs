@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use server::state::Pace;
+use server::StreamTiming;
 use testkit::http::{Begun, RequestBody};
 use testkit::upload::{Upload, last_frame};
 use xet::FileHash;
@@ -13,9 +13,9 @@ use xet::wire::{Frame, FrameReader};
 use crate::hub::{Hub, sample, until};
 
 /// Answers begin at once and speak often, so that no test waits for seconds.
-fn quick() -> Pace {
+fn quick() -> StreamTiming {
     let soon = Duration::from_millis(5);
-    Pace { patience: soon, step: soon, heartbeat: Duration::from_millis(20) }
+    StreamTiming { patience: soon, step: soon, heartbeat: Duration::from_millis(20) }
 }
 
 fn hub() -> (Hub, Upload) {
@@ -50,15 +50,15 @@ fn next(begun: &mut Begun) -> Frame {
     FrameReader::new().read(&mut &piece[..]).unwrap().expect("a whole frame")
 }
 
-/// Operations of a registration: the rows of its xorbs, its object, its rows. Footers are remembered.
-const LOOK_UP: u64 = 1;
+/// Operations of a registration: the rows of its xorbs, its object, its rows. Footers are cached.
+const LOOKUP: u64 = 1;
 const PUT: u64 = 2;
 const COMMIT: u64 = 3;
 
 #[test]
-fn the_last_frame_is_said_again_until_something_changes() {
+fn the_last_frame_is_repeated_until_something_changes() {
     let (hub, upload) = hub();
-    hub.faults.hold_from(LOOK_UP);
+    hub.faults.hold_from(LOOKUP);
     let mut begun = begin(&hub, &upload);
     for _ in 0..3 {
         assert_eq!(next(&mut begun), Frame::Validating { verified: 0, total: 0 });
@@ -149,7 +149,7 @@ fn a_shard_that_is_wrong_is_a_final_frame_and_leaves_nothing() {
     let (hub, mut upload) = hub();
     upload.files[0].hash = FileHash::new([1; 32]);
     let before = hub.stored();
-    hub.faults.hold_from(LOOK_UP);
+    hub.faults.hold_from(LOOKUP);
     let mut begun = begin(&hub, &upload);
     next(&mut begun);
     hub.faults.release();
@@ -165,7 +165,7 @@ fn a_shard_that_is_wrong_is_a_final_frame_and_leaves_nothing() {
 #[test]
 fn a_client_that_leaves_in_the_middle_loses_nothing() {
     for (step, path) in
-        [(LOOK_UP, "/v2/shards"), (PUT, "/v2/shards"), (COMMIT, "/v2/shards"), (COMMIT, "/v1/shards")]
+        [(LOOKUP, "/v2/shards"), (PUT, "/v2/shards"), (COMMIT, "/v2/shards"), (COMMIT, "/v1/shards")]
     {
         let (hub, upload) = hub();
         hub.faults.hold_from(step);
@@ -191,7 +191,7 @@ fn a_client_that_leaves_in_the_middle_loses_nothing() {
 fn a_client_that_leaves_while_its_xorb_is_stored_can_send_it_again() {
     let upload = sample(1).1;
     let xorb = &upload.xorbs[0];
-    // Another look whether it is here, its object, its row. The looks at the quota and whether it is here come before the
+    // Another lookup whether it exists, its object, its row. The lookups of the quota and whether it exists come before the
     // body is read, when nobody can notice that the client is gone.
     for step in 3..=5 {
         let hub = Hub::with(|_| {}, quick());

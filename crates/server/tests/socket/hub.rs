@@ -1,13 +1,11 @@
-//! A server on a real socket, over a store that fails when told to, and clients for it.
+//! A server on a real socket, over a store that fails when answers to, and clients for it.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use object_store::local::LocalFileSystem;
-use server::auth::Origin;
-use server::state::Pace;
-use server::{AppState, Claims, Key, KeyRing, RepoKind, Repository, ServeConfig};
+use server::{AppState, Claims, Key, KeyRing, Origin, ServeConfig, StreamTiming};
 use store::clock::SystemClock;
 use store::upkeep::Counts;
 use store::{Catalog, DedupOptions, Objects, Options, Store};
@@ -19,6 +17,7 @@ use testkit::origin::{ORIGIN, add_origin};
 use testkit::upload::{Cas, Upload};
 use tokio::runtime::Runtime;
 use xet::compress::Policy;
+use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 
 /// A running server. Everything in it ends when it is dropped.
@@ -35,11 +34,11 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) fn new() -> Self {
-        Self::with(|_| {}, Pace::default())
+        Self::with(|_| {}, StreamTiming::default())
     }
 
     /// A server with some settings changed.
-    pub(crate) fn with(change: impl FnOnce(&mut ServeConfig), pace: Pace) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut ServeConfig), timing: StreamTiming) -> Self {
         let mut config = ServeConfig::default();
         change(&mut config);
         let folder = tempfile::tempdir().unwrap();
@@ -64,23 +63,23 @@ impl Hub {
         let keys = KeyRing::new(Key::new([7; 32]));
         let state = AppState::new(config, &keys, listener.local_addr().unwrap())
             .with_store(store.clone())
-            .with_pace(pace);
+            .with_stream_timing(timing);
         let served = state.clone();
         runtime.spawn(async move {
             let app = server::app(served.clone());
-            server::shutdown::serve(listener, app, &served, std::future::pending()).await
+            server::serve(listener, app, &served, std::future::pending()).await
         });
         let http = Http::new(&state.base_url);
         Self { state, faults, catalog, store, http, runtime: Some(runtime), folder }
     }
 
     pub(crate) fn claims(&self, scope: TokenScope, name: &str, ttl_s: u64) -> Claims {
-        let repo = Repository { kind: RepoKind::Models, namespace: "ann".into(), name: name.into() };
+        let repo = RepoName { kind: RepoKind::Model, namespace: "ann".into(), name: name.into() };
         Claims::new("ann", Origin::Token(ORIGIN.into()), scope, repo, self.state.now_s(), ttl_s)
     }
 
     pub(crate) fn token(&self, scope: TokenScope, name: &str) -> String {
-        self.state.tokens.issue(&self.claims(scope, name, 3600)).token.expose().clone()
+        self.state.cas_tokens().issue(&self.claims(scope, name, 3600)).token.expose().clone()
     }
 
     /// A client that may write to this repository.

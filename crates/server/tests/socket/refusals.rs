@@ -5,7 +5,7 @@ mod paths;
 
 use std::io::{Read as _, Write as _};
 
-use server::state::Pace;
+use server::StreamTiming;
 use testkit::http::{Answer, RequestBody};
 use testkit::upload::Upload;
 use testkit::vectors::model::{AdversarialKind, Expect};
@@ -63,7 +63,7 @@ impl Bench {
                 config.limits.xorb_body_bytes_max = XORB_BYTES_MAX;
                 config.limits.shard_body_bytes_max = SHARD_BYTES_MAX;
             },
-            Pace::default(),
+            StreamTiming::default(),
         );
         let (old, new) = (sample(1).1, sample(50).1);
         hub.cas("a").upload(&old, "/v1/shards").unwrap();
@@ -96,7 +96,7 @@ impl Bench {
 
     fn get(&self, name: &str, path: impl Into<String>, status: u16, code: &'static str) -> Case {
         let (path, body): (String, _) = (path.into(), Body::None);
-        // Chunks and xorbs are asked for by those who write.
+        // Chunks and xorbs are queried by those who write.
         let writes = path.contains("/chunks/") || path.contains("/chunk/") || path.contains("/xorbs/");
         let token = Some(if writes { self.write.clone() } else { self.read.clone() });
         Case {
@@ -112,7 +112,7 @@ impl Bench {
         }
     }
 
-    /// Runs all cases and tells of all that went wrong.
+    /// Runs all cases and reports all that went wrong.
     fn run(&self, cases: impl IntoIterator<Item = Case>) {
         let wrong: Vec<_> = cases.into_iter().filter_map(|case| self.judge(&case).err()).collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -134,8 +134,8 @@ impl Bench {
             let body: ErrorBody = parse_json(&answer.body).map_err(|error| error.to_string())?;
             expect(body.code.as_str() == case.code, &format!("the code is not {}", case.code))?;
             expect(body.error.contains(case.says), &format!("it does not say {:?}", case.says))?;
-            let tells = ["objects/", "/tmp", "catalog.db"].iter().any(|place| body.error.contains(place));
-            expect(!body.error.is_empty() && !tells, "it tells nothing, or too much")?;
+            let reveals = ["objects/", "/tmp", "catalog.db"].iter().any(|place| body.error.contains(place));
+            expect(!body.error.is_empty() && !reveals, "it says nothing, or too much")?;
         }
         expect(self.hub.stored() == before, "it changed something")
     }

@@ -31,7 +31,7 @@ pub enum Cause {
     Decode(String),
     /// Something is larger than the caller allows.
     TooLarge {
-        /// What it is.
+        /// Value found.
         what: &'static str,
         /// Bytes it has.
         found: u64,

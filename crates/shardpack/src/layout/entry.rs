@@ -66,7 +66,7 @@ impl<'a> EntryHeader<'a> {
     /// Parses header, strings and padding at the reader's position, which then is that of the data.
     ///
     /// `stored_size` is not compared with the bytes left: taking the data does that.
-    pub fn parse(r: &mut Reader<'a>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'a>) -> Result<Self, FormatError> {
         Self::parse_with(r, true)
     }
 
@@ -232,8 +232,8 @@ impl<'a> ContentType<'a> {
         }
     }
 
-    /// Bytes it takes in the pack after the name.
-    pub fn text_len(&self) -> usize {
+    /// Bytes after the name.
+    pub(crate) fn text_len(&self) -> usize {
         match self {
             Self::Code(_) => 0,
             Self::Text(text) => text.len(),
@@ -241,7 +241,7 @@ impl<'a> ContentType<'a> {
     }
 
     /// The same, no longer borrowed from the pack.
-    pub fn into_owned(self) -> ContentType<'static> {
+    pub(crate) fn into_owned(self) -> ContentType<'static> {
         match self {
             Self::Code(code) => ContentType::Code(code),
             Self::Text(text) => ContentType::Text(text.into_owned().into()),

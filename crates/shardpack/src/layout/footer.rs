@@ -55,14 +55,14 @@ impl Footer {
     /// Bytes of the footer.
     pub const LEN: usize = 64;
     /// The last bytes of a pack. The high bit and the line ends show when it was handled as text.
-    pub const MAGIC: [u8; 8] = *b"\x89SPK\r\n\x1a\n";
+    pub(crate) const MAGIC: [u8; 8] = *b"\x89SPK\r\n\x1a\n";
     /// The major version that we read.
     pub const VERSION_MAJOR: u16 = 1;
     /// The minor version that we write.
     pub const VERSION_MINOR: u16 = 0;
 
     /// Parses the footer at the reader's position, which must be 64 bytes before the end of the pack.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         const WHAT: &str = "footer";
         let at = r.offset();
         let before_crc: [u8; 52] = r.clone().array(WHAT)?;
@@ -156,7 +156,7 @@ impl Features {
     /// No key occurs twice.
     pub const KEYS_UNIQUE: Self = Self(1);
     /// The keys rise, compared bytewise.
-    pub const KEYS_SORTED: Self = Self(2);
+    pub(crate) const KEYS_SORTED: Self = Self(2);
     /// Records and their data begin at multiples of more than 8.
     pub const RECORDS_ALIGNED: Self = Self(4);
 

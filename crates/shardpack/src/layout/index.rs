@@ -22,7 +22,7 @@ pub struct Index {
 
 impl Index {
     /// Parses the index at the reader's position and compares it with the footer.
-    pub fn parse(r: &mut Reader<'_>, footer: &Footer) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>, footer: &Footer) -> Result<Self, FormatError> {
         const WHAT: &str = "index";
         let at = r.offset();
         let counted = r.take("number of records", 8)?;

@@ -23,12 +23,12 @@ impl EndMarker {
     /// Bytes of the marker.
     pub const LEN: usize = 16;
     /// "SPI" and the version of markers; stands where a record has its magic.
-    pub const MAGIC: [u8; 4] = *b"SPI\x01";
+    pub(crate) const MAGIC: [u8; 4] = *b"SPI\x01";
     /// Bytes of a marker, an empty index (8) and a footer (64).
-    pub const TAIL_BYTES_MIN: u64 = Self::LEN as u64 + 8 + 64;
+    pub(crate) const TAIL_BYTES_MIN: u64 = Self::LEN as u64 + 8 + 64;
 
     /// Parses the marker at the reader's position.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         const WHAT: &str = "end marker";
         let at = r.offset();
         let before_crc: [u8; 12] = r.clone().array(WHAT)?;

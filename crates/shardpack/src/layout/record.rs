@@ -41,20 +41,20 @@ pub struct RecordHeader<'a> {
 
 impl<'a> RecordHeader<'a> {
     /// Bytes of the fixed part.
-    pub const LEN: usize = 32;
+    pub(crate) const LEN: usize = 32;
     /// "SPR" and the version of records.
-    pub const MAGIC: [u8; 4] = *b"SPR\x01";
+    pub(crate) const MAGIC: [u8; 4] = *b"SPR\x01";
 
     /// Parses header, key, metadata and padding at the reader's position, which then is that of the first entry.
     ///
     /// `record_size` is checked against the bytes read here, not against those left: a reader may have fetched no more.
-    pub fn parse(r: &mut Reader<'a>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'a>) -> Result<Self, FormatError> {
         Self::parse_with(r, true)
     }
 
     /// [`parse`](Self::parse), with the CRC compared only if `check_crc`. All else is checked either way.
     #[inline]
-    pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
+    pub(crate) fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "record header";
         let at = r.offset();
         let before_crc: [u8; 12] = r.clone().array(WHAT)?;

@@ -1,4 +1,4 @@
-//! Section: one piece of what the pack says of itself as a whole.
+//! Section: one piece of information about the pack as a whole.
 //!
 //! # Section header
 //!
@@ -56,11 +56,12 @@ pub struct SectionHeader {
 
 impl SectionHeader {
     /// Bytes of the header.
-    pub const LEN: usize = 24;
+    #[cfg(test)]
+    pub(crate) const LEN: usize = 24;
 
     /// Parses the header at the reader's position, which then is that of the payload. Refuses a critical section of a
     /// type that is not known; `payload_len` is not compared with the bytes left: taking the payload does that.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         const WHAT: &str = "section header";
         let at = r.offset();
         let kind = SectionKind::from(r.u32(WHAT)?);
@@ -84,7 +85,7 @@ impl SectionHeader {
     }
 
     /// `Ok` when the payload of this section, whose header stands at `at`, is as long as that many records make it.
-    pub fn check_len(&self, at: u64, record_count: u64) -> Result<(), FormatError> {
+    pub(crate) fn check_len(&self, at: u64, record_count: u64) -> Result<(), FormatError> {
         let len_at = at + 8;
         let each = |bytes: u64| record_count.saturating_mul(bytes);
         match self.kind {
@@ -130,7 +131,7 @@ pub enum SectionKind {
 
 impl SectionKind {
     /// Whether the payload is JSON text.
-    pub fn is_json(self) -> bool {
+    pub(crate) fn is_json(self) -> bool {
         matches!(self, Self::UserMetadata | Self::WriterFacts | Self::Statistics)
     }
 }
@@ -173,10 +174,10 @@ pub struct SectionFlags(pub u32);
 
 impl SectionFlags {
     /// A reader that does not know the type must refuse the pack.
-    pub const CRITICAL: Self = Self(1);
+    pub(crate) const CRITICAL: Self = Self(1);
 
     /// Whether the type must be known.
-    pub fn is_critical(self) -> bool {
+    pub(crate) fn is_critical(self) -> bool {
         self.0 & Self::CRITICAL.0 != 0
     }
 }

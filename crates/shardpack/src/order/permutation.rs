@@ -32,13 +32,8 @@ impl Permutation {
     }
 
     /// Number of elements.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The number at `position`, which must be below `len`.
@@ -47,7 +42,7 @@ impl Permutation {
     }
 
     /// The position of `number`, which must be below `len`.
-    pub fn position_of(&self, number: u64) -> u64 {
+    pub(crate) fn position_of(&self, number: u64) -> u64 {
         self.walk(number, |number| self.backward(number))
     }
 

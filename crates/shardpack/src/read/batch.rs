@@ -46,11 +46,11 @@ impl ShardPackReader {
         Ok(out)
     }
 
-    /// Lets `look` see the records of these numbers, each with its place in `ordinals`, in the order they lie in the pack.
-    pub fn visit_batch(
+    /// Lets `visit` see the records of these numbers, each with its place in `ordinals`, in the order they lie in the pack.
+    pub(crate) fn visit_batch(
         &self,
         ordinals: &[u64],
-        mut look: impl FnMut(usize, &RecordRef<'_>) -> Result<(), Error>,
+        mut visit: impl FnMut(usize, &RecordRef<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let runs = self.plan(ordinals)?;
         // A few runs at a time: what is held is a bounded number of bytes, not the batch.
@@ -63,12 +63,12 @@ impl ShardPackReader {
             let bytes = bytes.map_err(|error| Error::from(error).in_pack(self.name()))?;
             for (run, bytes) in group.iter().zip(&bytes) {
                 for (place, ordinal, range) in &run.records {
-                    let seen = self.see_in_run(bytes, run.range.start, range, |record| look(*place, record));
+                    let seen = self.see_in_run(bytes, run.range.start, range, |record| visit(*place, record));
                     match seen {
                         Err(error) if error.kind() == ErrorKind::Corrupt => match self.options.on_error {
                             OnError::Raise => return self.named(Err(error), *ordinal),
                             OnError::Skip => {}
-                            OnError::Refetch => self.with_record(*ordinal, |record| look(*place, record))?,
+                            OnError::Refetch => self.with_record(*ordinal, |record| visit(*place, record))?,
                         },
                         seen => self.named(seen, *ordinal)?,
                     }
@@ -83,12 +83,12 @@ impl ShardPackReader {
         bytes: &[u8],
         at: u64,
         range: &Range<u64>,
-        mut look: impl FnMut(&RecordRef<'_>) -> Result<(), Error>,
+        mut visit: impl FnMut(&RecordRef<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let start = usize::try_from(range.start - at).unwrap_or(usize::MAX);
         let end = usize::try_from(range.end - at).unwrap_or(usize::MAX);
         let block = bytes.get(start..end).unwrap_or_default();
-        look(&RecordRef::parse(block, range.start, self.options.verify)?)
+        visit(&RecordRef::parse(block, range.start, self.options.verify)?)
     }
 
     fn plan(&self, ordinals: &[u64]) -> Result<Vec<Run>, Error> {

@@ -41,7 +41,7 @@ impl ShardPackReader {
 
     /// A part of the content of entry `number` of a record, cut off at its end.
     ///
-    /// Where the pack has an entry directory and the data is stored as it is or in several frames, only the bytes that
+    /// If the pack has an entry directory and the data is stored as it is or in several frames, only the bytes that
     /// are needed are read. A CRC covers all data of an entry, so a part read in this way is not compared with it.
     pub fn read_entry_range(&self, ordinal: u64, number: u32, range: Range<u64>) -> Result<Vec<u8>, Error> {
         let part = self.read_entry_part(ordinal, number, &range);

@@ -15,34 +15,28 @@ pub struct Records<'a> {
     buffer: Vec<u8>,
     buffered_at: u64,
     buffered: usize,
-    skipped: u64,
 }
 
 impl<'a> Records<'a> {
     pub(super) fn new(reader: &'a ShardPackReader, ordinals: Range<u64>) -> Self {
         let ordinals = ordinals.start..ordinals.end.min(reader.len());
-        Self { reader, ordinals, buffer: Vec::new(), buffered_at: 0, buffered: 0, skipped: 0 }
+        Self { reader, ordinals, buffer: Vec::new(), buffered_at: 0, buffered: 0 }
     }
 
-    /// Damaged records that were left out so far.
-    pub fn skipped(&self) -> u64 {
-        self.skipped
-    }
-
-    /// Lets `look` see the next record where it lies in the buffer: nothing is copied. None after the last.
+    /// Lets `visit` see the next record where it lies in the buffer: nothing is copied. None after the last.
     pub fn next_with<T>(
         &mut self,
-        mut look: impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
+        mut visit: impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
     ) -> Option<Result<T, Error>> {
         loop {
             let ordinal = self.ordinals.next()?;
-            let seen = self.see(ordinal, &mut look);
+            let seen = self.see(ordinal, &mut visit);
             match seen {
                 Err(error) if error.kind() == ErrorKind::Corrupt => match self.reader.options.on_error {
                     OnError::Raise => return Some(Err(error)),
-                    OnError::Skip => self.skipped += 1,
+                    OnError::Skip => {}
                     // By itself, past this buffer and every other.
-                    OnError::Refetch => return Some(self.reader.with_record(ordinal, &mut look)),
+                    OnError::Refetch => return Some(self.reader.with_record(ordinal, &mut visit)),
                 },
                 seen => return Some(seen),
             }
@@ -52,7 +46,7 @@ impl<'a> Records<'a> {
     fn see<T>(
         &mut self,
         ordinal: u64,
-        look: &mut impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
+        visit: &mut impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let reader = self.reader;
         let range = reader.record_range(ordinal)?;
@@ -60,7 +54,7 @@ impl<'a> Records<'a> {
         if reader.source.as_slice().is_some() || len > BUFFER_BYTES {
             return reader.with_record_in(ordinal, &mut self.buffer, |record| {
                 self.buffered = 0;
-                look(record)
+                visit(record)
             });
         }
         let held = self.buffered_at..self.buffered_at + self.buffered as u64;
@@ -71,7 +65,7 @@ impl<'a> Records<'a> {
         let start = usize::try_from(range.start - self.buffered_at).unwrap_or(usize::MAX);
         let block = usize::try_from(len).ok().and_then(|len| self.buffer.get(start..start.checked_add(len)?));
         let record = RecordRef::parse(block.unwrap_or_default(), range.start, reader.options.verify);
-        reader.named(record.map_err(Error::from).and_then(|record| look(&record)), ordinal)
+        reader.named(record.map_err(Error::from).and_then(|record| visit(&record)), ordinal)
     }
 
     /// Reads from the record at `range` on as far as records reach and the buffer holds.

@@ -50,12 +50,12 @@ impl<R: Read> StreamReader<R> {
         self.next_with(|record| record.to_record(max))
     }
 
-    /// Lets `look` see the next record where it lies in the buffer; none after the end marker.
+    /// Lets `visit` see the next record where it lies in the buffer; none after the end marker.
     ///
     /// After an error in a record's data the next call goes on behind it; after one in a record's header nothing follows.
     pub fn next_with<T>(
         &mut self,
-        mut look: impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
+        mut visit: impl FnMut(&RecordRef<'_>) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
         if self.over {
             return Ok(None);
@@ -77,7 +77,7 @@ impl<R: Read> StreamReader<R> {
                 return Err(Error::from(error).at_ordinal(ordinal).in_pack(&self.name));
             }
         };
-        let seen = look(&record);
+        let seen = visit(&record);
         self.start += size;
         self.at += size as u64;
         self.ordinal += 1;

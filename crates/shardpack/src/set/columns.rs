@@ -47,9 +47,9 @@ impl Columns {
         self.base.len()
     }
 
-    /// Whether there is no sample.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
-        self.base.is_empty()
+        self.len() == 0
     }
 
     /// Whether all columns correspond by number.

@@ -60,7 +60,7 @@ impl DatasetIndex {
     }
 
     /// Reads a dataset index.
-    pub fn read(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         let metadata = fs::metadata(path).map_err(|error| Error::from(error).in_pack(&name))?;
         if metadata.len() > BYTES_MAX {

@@ -78,7 +78,7 @@ impl OverlaidSet {
         self.base.len() - self.deleted.len() as u64 + self.added.len() as u64
     }
 
-    /// Whether there is no record.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -97,12 +97,6 @@ impl OverlaidSet {
             None => self.base.read_record(ordinal),
             Some(changes) => self.apply(Some(ordinal), changes),
         }
-    }
-
-    /// Whether the record of that number is other than in the base.
-    pub fn is_changed(&self, ordinal: u64) -> bool {
-        let in_base = self.base.len() - self.deleted.len() as u64;
-        ordinal >= in_base || self.changes.contains_key(&self.base_ordinal(ordinal))
     }
 
     /// All records from the first on.

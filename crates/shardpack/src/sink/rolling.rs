@@ -20,7 +20,7 @@ pub struct Limits {
 
 impl Limits {
     /// Whether packs are numbered.
-    pub fn any(self) -> bool {
+    pub(crate) fn any(self) -> bool {
         self != Self::default()
     }
 }
@@ -86,7 +86,7 @@ impl Rolling {
             && self.given_bytes + bytes > pack_bytes_max
         {
             // Compression may have made them smaller than was feared: ask, once nothing is under way.
-            writer.settle()?;
+            writer.write_pending()?;
             self.given_bytes = writer.bytes_if_finalized();
         }
         let full = (pack_bytes_max > 0 && self.given_bytes + bytes > pack_bytes_max)
@@ -152,7 +152,7 @@ impl Rolling {
     }
 }
 
-/// The name of pack `number` of a dataset: six digits before the extension, in place of those that are there.
+/// The name of pack `number` of a dataset: six digits before the extension, in place of existing ones.
 ///
 /// `train.shardpack` and `train-000000.shardpack` both become `train-000007.shardpack`.
 fn numbered_name(name: &str, number: u64) -> String {

@@ -59,7 +59,7 @@ impl<'a> From<&'a Record> for RecordDraft<'a> {
 
 /// Appends the bytes of a record to `out`, and returns the frames of entries that have several, by number of the entry.
 /// On an error `out` is as it was.
-pub fn encode_block(
+pub(crate) fn encode_block(
     draft: &RecordDraft<'_>,
     options: &WriteOptions,
     out: &mut Vec<u8>,

@@ -110,11 +110,13 @@ impl Content {
     }
 }
 
-/// Records a part of a file. Of the same number the last one counts.
+/// Records a part of a file. Of the same number the longest counts: two may be on their way, and which of them is stored last
+/// is not known.
 pub(crate) async fn add_part(db: &Catalog, part: &PartRow) -> Result<()> {
     let insert = "INSERT INTO parts (repo, sha256, number, bytes, stored_s) \
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (repo, sha256, number) \
-        DO UPDATE SET bytes = excluded.bytes, stored_s = excluded.stored_s";
+        DO UPDATE SET stored_s = excluded.stored_s, \
+        bytes = CASE WHEN parts.bytes > excluded.bytes THEN parts.bytes ELSE excluded.bytes END";
     let insert = Sql::new(insert)
         .bind(part.repo)
         .bind(part.file)

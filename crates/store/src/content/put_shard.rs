@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use tokio::time::Instant;
-use xet::limits::SHARD_BYTES_MAX;
+use xet::limits::{SHARD_BYTES_MAX, XORB_CHUNKS_MAX};
 use xet::shard::check::check_xorb;
 use xet::shard::{FileEntry, Form, Shard, ShardBuilder, StoredOptions, XorbEntry};
 use xet::{ChunkHash, FileHash, FormatError, Sha256, ShardHash, XorbHash};
@@ -104,7 +104,7 @@ impl Content {
         // Rows that come in the order of their keys go to few pages each.
         proven.files.sort_unstable_by_key(|file| file.hash);
         let uncounted = named.values().filter(|named| !named.is_counted).map(|named| named.row.object_bytes);
-        self.expect_quota_for(grant.scope(), &proven.files, uncounted.sum()).await?;
+        let _reserved = self.reserve_quota_for(grant.scope(), &proven.files, uncounted.sum()).await?;
         let now_s = self.clock.now_s();
         let files = proven.files.len() as u64;
         let is_off = self.dedup_policy(grant.scope()).await? == DedupPolicy::Off;
@@ -294,7 +294,10 @@ fn refusal_steps(shard: &Shard, named: &NamedXorbs, chunks_max: u64) -> Option<u
         return None;
     }
     let terms = shard.files.iter().flat_map(|file| &file.terms);
-    let chunks = terms.map(|term| u64::from(term.chunks.end.saturating_sub(term.chunks.start)));
+    // No xorb has more chunks, whatever a term says.
+    let chunks_of =
+        |chunks: &std::ops::Range<u32>| chunks.end.saturating_sub(chunks.start).min(XORB_CHUNKS_MAX);
+    let chunks = terms.map(|term| u64::from(chunks_of(&term.chunks)));
     let chunks = chunks.fold(0, u64::saturating_add).min(chunks_max);
     let steps = 1 + hashes.len() as u64 / STEP_XORBS + chunks / STEP_CHUNKS;
     Some(u32::try_from(steps).unwrap_or(u32::MAX))

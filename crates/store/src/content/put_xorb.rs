@@ -1,9 +1,12 @@
 //! Ingest: a xorb arrives, is proven while it arrives, and is stored once.
 //!
 //! Whatever form it has on the way, it is stored with a version 1 footer. The object is durable before the catalog
-//! names it; of two uploads of one hash the first row wins, and the other object is for sweep to find.
+//! names it; of two uploads of one hash the first row wins. The bytes of a hash follow from how its sender compressed it, so one
+//! hash has many objects: uploads of one hash are stored one after the other, and only the first of a process is written. What
+//! another server writes at the same moment is for sweep to find.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
@@ -85,8 +88,7 @@ impl Content {
         let _memory = self.memory.reserve(self.ingest_bytes(bytes_max)).await;
         // What the caller may know to be here is proven again, since its sender believes it is stored, but not written again.
         // What others have is written like anything new: the time it takes tells nothing.
-        let is_known = known.iter().any(|known| known.row.is_there() && known.is_provable());
-        let is_hidden = !is_known && known.iter().any(|known| known.row.is_there());
+        let is_known = is_known_to_caller(&known);
         let salt = Salt::over(&known)?;
         let mut staged = match is_known {
             true => None,
@@ -106,13 +108,26 @@ impl Content {
             }
         }
         let sealed = self.workers.run(move || seal(scanner, salt)).await?.map_err(refuse)?;
+        // The length of a body that announced none is known only now.
+        let pending = match declared_bytes {
+            Some(_) => pending,
+            None => {
+                drop(pending);
+                self.reserve_upload(grant, &known, sealed.object_bytes()).await?
+            }
+        };
         let (store, grant) = (self.clone(), grant.clone());
         // On a task of its own: a sender that hangs up now must not leave an object that nothing counts.
         let storing = tokio::spawn(async move {
             let _pending = pending;
-            match (staged, is_hidden) {
-                (Some(staged), true) => store.store_again(&grant, sealed, staged).await,
-                (staged, _) => store.store_sealed(&grant, sealed, staged).await,
+            let Some(staged) = staged else { return store.store_sealed(&grant, sealed, None).await };
+            // Other uploads may have stored the xorb since this one began.
+            let _lock = store.xorb_locks.lock(hash).await;
+            let known = store.references(&grant, &[hash]).await?;
+            match known.iter().any(|known| known.row.is_there()) {
+                _ if is_known_to_caller(&known) => store.store_sealed(&grant, sealed, None).await,
+                true => store.store_again(&grant, sealed, staged).await,
+                false => store.store_sealed(&grant, sealed, Some(staged)).await,
             }
         });
         storing.await.map_err(|source| Error::caused(ErrorKind::Internal, "store a xorb", source))?
@@ -175,8 +190,8 @@ impl Content {
 
     /// Object first, row second. `staged` is `None` where the caller may know that the xorb is here.
     async fn store_sealed(&self, grant: &Grant, sealed: Sealed, staged: Option<Staged>) -> Result<Ingested> {
+        let object_bytes = sealed.object_bytes();
         let Sealed { info, footer, digest, salt } = sealed;
-        let object_bytes = info.stored_bytes() + footer.len() as u64;
         let upload = upload_row(grant, info.hash(), object_bytes, self.clock.now_s());
         let Some(staged) = staged else {
             let recorded = uploads::record_upload(&self.db, &upload, None).await?;
@@ -193,9 +208,9 @@ impl Content {
     /// Records an upload of a xorb that others have, which its sender must not learn from the time it takes: what came is
     /// written like a new object, under a key that nothing else has, and deleted after the answer.
     async fn store_again(&self, grant: &Grant, sealed: Sealed, staged: Staged) -> Result<Ingested> {
+        let object_bytes = sealed.object_bytes();
         let Sealed { info, footer, digest, .. } = sealed;
         let (hash, stored_bytes) = (info.hash(), info.stored_bytes());
-        let object_bytes = stored_bytes + footer.len() as u64;
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)
             .map_err(|source| Error::caused(ErrorKind::Internal, "the system has no randomness", source))?;
@@ -272,6 +287,31 @@ impl Content {
     }
 }
 
+/// Whether a xorb is there and the caller may know it.
+fn is_known_to_caller(known: &[XorbReference]) -> bool {
+    known.iter().any(|known| known.row.is_there() && known.is_provable())
+}
+
+/// Locks under which uploads of one xorb are stored and recorded, one after the other. A lock is taken when the whole body has
+/// arrived, so no upload waits for the client of another.
+#[derive(Debug, Clone)]
+pub(crate) struct XorbLocks(moka::future::Cache<XorbHash, Arc<tokio::sync::Mutex<()>>>);
+
+impl XorbLocks {
+    pub(crate) fn new() -> Self {
+        Self(moka::future::Cache::builder().max_capacity(LOCKS_MAX).time_to_idle(LOCK_IDLE).build())
+    }
+
+    async fn lock(&self, xorb: XorbHash) -> tokio::sync::OwnedMutexGuard<()> {
+        self.0.get_with(xorb, async { Arc::default() }).await.lock_owned().await
+    }
+}
+
+/// Locks that are kept, about 200 bytes each, and for how long after their last use. Dropping one too early costs an object that
+/// garbage collection finds.
+const LOCKS_MAX: u64 = 10_000;
+const LOCK_IDLE: Duration = Duration::from_secs(300);
+
 fn upload_row(grant: &Grant, xorb: XorbHash, object_bytes: u64, uploaded_s: u64) -> UploadRow {
     let (scope, sender) = (grant.scope().clone(), grant.sender().map(str::to_owned));
     UploadRow { scope, sender, xorb, object_bytes, uploaded_s }
@@ -294,6 +334,12 @@ struct Sealed {
     footer: Bytes,
     digest: Digest,
     salt: Salt,
+}
+
+impl Sealed {
+    fn object_bytes(&self) -> u64 {
+        self.info.stored_bytes() + self.footer.len() as u64
+    }
 }
 
 /// What makes an object's key its own: zeros, or a number in the footer that readers skip.

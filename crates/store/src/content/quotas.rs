@@ -2,8 +2,8 @@
 //!
 //! A repository without a quota pays nothing for it: the list of quotas is read once in a few seconds. Under a quota every upload
 //! is held against what the catalog counts at that moment, xorbs and parts that no shard has registered included, and against
-//! what other uploads on their way through this server have reserved. So a hard limit can be passed only by what other servers
-//! take in at the same moment, and by bodies of unknown length: by one xorb for each connection.
+//! what others on their way through this server have reserved; a body of unknown length when it is here as a whole. So a
+//! hard limit can be passed only by what other servers take in at the same moment.
 
 pub(crate) mod usage;
 
@@ -35,7 +35,7 @@ pub(crate) struct Quotas {
 
 #[derive(Debug, Default)]
 struct Reserved {
-    bytes: HashMap<QuotaOf, u64>,
+    bytes: HashMap<QuotaOf, Need>,
     /// Counts reservations that ended: their bytes are in the catalog since, or nowhere.
     ended: u64,
 }
@@ -51,12 +51,28 @@ impl Quotas {
     }
 }
 
-/// Stored bytes that an upload will take, held until they are counted in the catalog or the upload has failed.
+/// Bytes that an upload, a commit or a registration will take, held until they are counted in the catalog or it has failed.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     quotas: Quotas,
     of: Vec<QuotaOf>,
-    bytes: u64,
+    need: Need,
+}
+
+impl Need {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            logical_bytes: self.logical_bytes.saturating_add(other.logical_bytes),
+            physical_bytes: self.physical_bytes.saturating_add(other.physical_bytes),
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            logical_bytes: self.logical_bytes.saturating_sub(other.logical_bytes),
+            physical_bytes: self.physical_bytes.saturating_sub(other.physical_bytes),
+        }
+    }
 }
 
 impl Drop for Reservation {
@@ -64,10 +80,10 @@ impl Drop for Reservation {
         let mut reserved = self.quotas.reserved();
         reserved.ended = reserved.ended.wrapping_add(1);
         for of in &self.of {
-            let left = reserved.bytes.get(of).copied().unwrap_or(0).saturating_sub(self.bytes);
-            match left {
-                0 => _ = reserved.bytes.remove(of),
-                left => _ = reserved.bytes.insert(of.clone(), left),
+            let left = reserved.bytes.get(of).copied().unwrap_or_default().minus(self.need);
+            match left == Need::default() {
+                true => _ = reserved.bytes.remove(of),
+                false => _ = reserved.bytes.insert(of.clone(), left),
             }
         }
     }
@@ -79,33 +95,53 @@ impl Content {
         self.reserve_quota(scope, need).await.map(drop)
     }
 
-    /// The same, and reserves the stored bytes.
+    /// The same, and reserves the bytes.
     pub(crate) async fn reserve_quota(&self, scope: &Scope, need: Need) -> Result<Reservation> {
-        let mut reservation =
-            Reservation { quotas: self.quotas.clone(), of: Vec::new(), bytes: need.physical_bytes };
+        self.reserve(scope, need, WantedBy::Upload).await
+    }
+
+    /// The same of files that are about to be registered, and of `xorb_bytes` of xorbs that the repository did not send.
+    pub(crate) async fn reserve_quota_for(
+        &self,
+        scope: &Scope,
+        files: &[FileRow],
+        xorb_bytes: u64,
+    ) -> Result<Reservation> {
+        let mut need = Need { logical_bytes: 0, physical_bytes: xorb_bytes };
+        if !self.quotas_over(scope).await?.is_empty() {
+            let hashes: Vec<_> = files.iter().map(|file| file.hash).collect();
+            let known = files::files(&self.db, scope, &hashes).await?;
+            let mut known: std::collections::HashSet<_> = known.into_iter().map(|file| file.hash).collect();
+            let new = files.iter().filter(|file| known.insert(file.hash));
+            need.logical_bytes = new.map(|file| file.layout.file_bytes()).sum();
+        }
+        self.reserve(scope, need, WantedBy::References).await
+    }
+
+    async fn reserve(&self, scope: &Scope, need: Need, wanted_by: WantedBy) -> Result<Reservation> {
+        let mut reservation = Reservation { quotas: self.quotas.clone(), of: Vec::new(), need };
         if need == Need::default() {
             return Ok(reservation);
         }
         for quota in self.quotas_over(scope).await? {
             let mut tries = 0;
             loop {
-                let (others_bytes, ended) = {
+                let (others, ended) = {
                     let mut reserved = self.quotas.reserved();
                     let ended = reserved.ended;
                     let bytes = reserved.bytes.entry(quota.of.clone()).or_default();
-                    let others_bytes = *bytes;
-                    *bytes = bytes.saturating_add(need.physical_bytes);
-                    (others_bytes, ended)
+                    let others = *bytes;
+                    *bytes = bytes.plus(need);
+                    (others, ended)
                 };
                 // Returned when this ends badly.
-                let held = Reservation {
-                    quotas: self.quotas.clone(),
-                    of: vec![quota.of.clone()],
-                    bytes: need.physical_bytes,
-                };
+                let held = Reservation { quotas: self.quotas.clone(), of: vec![quota.of.clone()], need };
                 let usage = usage::usage(&self.db, &quota.of).await?;
-                let physical_bytes = usage.physical_bytes.saturating_add(others_bytes);
-                let checked = expect(&quota, Usage { physical_bytes, ..usage }, need, WantedBy::Upload);
+                let usage = Usage {
+                    logical_bytes: usage.logical_bytes.saturating_add(others.logical_bytes),
+                    physical_bytes: usage.physical_bytes.saturating_add(others.physical_bytes),
+                };
+                let checked = expect(&quota, usage, need, wanted_by);
                 // One that ended meanwhile may have been counted twice.
                 if checked.is_err() && tries < TRIES && self.quotas.reserved().ended != ended {
                     tries += 1;
@@ -117,30 +153,6 @@ impl Content {
             }
         }
         Ok(reservation)
-    }
-
-    /// The same of files that are about to be registered, and of `xorb_bytes` of xorbs that the repository did not send.
-    pub(crate) async fn expect_quota_for(
-        &self,
-        scope: &Scope,
-        files: &[FileRow],
-        xorb_bytes: u64,
-    ) -> Result<()> {
-        let quotas = self.quotas_over(scope).await?;
-        if quotas.is_empty() {
-            return Ok(());
-        }
-        let hashes: Vec<_> = files.iter().map(|file| file.hash).collect();
-        let known = files::files(&self.db, scope, &hashes).await?;
-        let mut known: std::collections::HashSet<_> = known.into_iter().map(|file| file.hash).collect();
-        let new = files.iter().filter(|file| known.insert(file.hash));
-        let logical_bytes = new.map(|file| file.layout.file_bytes()).sum();
-        let need = Need { logical_bytes, physical_bytes: xorb_bytes };
-        for quota in quotas {
-            let usage = usage::usage(&self.db, &quota.of).await?;
-            expect(&quota, usage, need, WantedBy::References)?;
-        }
-        Ok(())
     }
 
     /// What to tell somebody whose repository or namespace is above a soft limit.

@@ -1,5 +1,6 @@
 //! Commits: changes of many files at once, all of them or none.
 
+use crate::hub::refs::{MESSAGE_BYTES_MAX, expect_short};
 use std::collections::HashMap;
 
 use bytes::Bytes;
@@ -84,6 +85,7 @@ pub struct Committed {
 impl Hub {
     /// Commits. Fails with a conflict when `parent` is not where the ref is; without a parent it follows whatever is.
     pub async fn commit(&self, repo: &RepoRow, request: &Request) -> Result<Committed> {
+        expect_short("message", &request.message, MESSAGE_BYTES_MAX)?;
         let committed = self.try_commit(repo, request).await?;
         if !committed.was_made {
             // Somebody who asks again may have been the one whose commit was not written down.
@@ -99,9 +101,8 @@ impl Hub {
             _ => 0,
         });
         let bytes = put.sum();
-        self.content
-            .expect_quota(&repo.scope()?, Need { logical_bytes: bytes, physical_bytes: bytes })
-            .await?;
+        let need = Need { logical_bytes: bytes, physical_bytes: bytes };
+        let _reserved = self.content.reserve_quota(&repo.scope()?, need).await?;
         let mut tries = COMMIT_TRIES;
         loop {
             let Some(head) = self.ref_target(repo.id, &request.ref_name).await? else {
@@ -136,6 +137,7 @@ impl Hub {
 
     /// Replaces the history of a branch by one commit with what is there now.
     pub async fn squash(&self, repo: &RepoRow, ref_name: &str, author: &str, message: &str) -> Result<Oid> {
+        expect_short("message", message, MESSAGE_BYTES_MAX)?;
         let head = self.ref_target(repo.id, ref_name).await?;
         let head =
             head.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no {ref_name} in {}", repo.name)))?;

@@ -6,6 +6,7 @@ use crate::db::sql::Sql;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::Hub;
 use crate::hub::refs::pull_ref;
+use crate::hub::refs::{MESSAGE_BYTES_MAX, TITLE_BYTES_MAX, expect_short};
 use crate::hub::rows::{RefChange, RepoRow};
 use crate::ids::{Oid, RepoId};
 
@@ -191,6 +192,8 @@ impl Hub {
         title: &str,
         description: &str,
     ) -> Result<PullRow> {
+        expect_short("title", title, TITLE_BYTES_MAX)?;
+        expect_short("description", description, MESSAGE_BYTES_MAX)?;
         let now_s = self.clock.now_s();
         let mut row = PullRow {
             number: 0,

@@ -56,6 +56,19 @@ pub fn is_ref_name(name: &str) -> bool {
 
 const NAME_BYTES_MAX: usize = 255;
 
+/// Bytes of the message of a commit and of the description of a pull request: a history is answered a thousand commits at a time.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of the title of a pull request.
+pub(super) const TITLE_BYTES_MAX: usize = 4096;
+
+/// Refuses a text that is longer than this many bytes.
+pub(super) fn expect_short(what: &str, text: &str, bytes_max: usize) -> Result<()> {
+    match text.len() > bytes_max {
+        true => Err(Error::new(ErrorKind::Invalid, format!("{what}: at most {bytes_max} bytes"))),
+        false => Ok(()),
+    }
+}
+
 /// Whether a revision can name anything. What cannot is neither looked up nor remembered: caches count names, not bytes, and
 /// PostgreSQL takes a zero byte for an error of ours.
 fn may_be_revision(revision: &str) -> bool {

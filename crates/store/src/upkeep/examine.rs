@@ -1,5 +1,7 @@
 //! Examines one object: whether its bytes are those that its key names.
 
+use crate::db::Catalog;
+use crate::upkeep::inventory::{self, BundledObject};
 use futures::stream::TryStreamExt as _;
 use xet::ShardHash;
 use xet::xorb::XorbScanner;
@@ -51,6 +53,40 @@ pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Re
     }
 }
 
+/// Whether a bundle has every git object that the catalog reads from it. The bundle alone does not tell: its commit names a tree, and
+/// what that names may be in other bundles.
+pub(crate) async fn examine_bundle(
+    catalog: &Catalog,
+    objects: &Objects,
+    key: ObjectKey,
+) -> Result<std::result::Result<(), String>> {
+    let ObjectKey::Bundle { repo, commit } = key else { return Ok(Ok(())) };
+    let body = match objects.whole(&key).await {
+        Ok(body) => body,
+        // Deleted by garbage collection since it was listed, or it was found missing before.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(())),
+        Err(error) => return Err(error),
+    };
+    let mut after = Vec::new();
+    loop {
+        let rows = inventory::bundled_page(catalog, repo, commit, &after, PAGE).await?;
+        let Some(last) = rows.last() else { return Ok(Ok(())) };
+        after = last.oid.as_bytes().to_vec();
+        let body = body.clone();
+        let is_whole = move |row: &BundledObject| {
+            let place = usize::try_from(row.offset).ok().zip(usize::try_from(row.bytes).ok());
+            let found = place.and_then(|(start, len)| body.get(start..start.checked_add(len)?));
+            found.is_some_and(|found| Oid::of(row.kind, found) == row.oid)
+        };
+        let find = move || rows.into_iter().find(|row| !is_whole(row));
+        let wrong = tokio::task::spawn_blocking(find).await;
+        let failed = |source| Error::caused(ErrorKind::Internal, format!("read {key}"), source);
+        if let Some(row) = wrong.map_err(failed)? {
+            return Ok(Err(format!("its git object {} is not what it was", row.oid)));
+        }
+    }
+}
+
 /// Every chunk decodes to what its hash says, and the footer is the one in the key.
 async fn scan(objects: &Objects, xorb: XorbKey, bytes: u64) -> Result<()> {
     let key = ObjectKey::Xorb(xorb);
@@ -82,3 +118,6 @@ async fn scan(objects: &Objects, xorb: XorbKey, bytes: u64) -> Result<()> {
         is => Err(Error::new(ErrorKind::Corrupt, format!("the digest of its footer is {is}"))),
     }
 }
+
+/// Git objects that are read at once.
+const PAGE: u64 = 500;

@@ -166,3 +166,40 @@ impl FromRow for SweptRepo {
         Ok(Self { row: repo, generation, is_swept: u64::try_from(swept) == Ok(generation) })
     }
 }
+
+/// Git objects of a repository that are read from one bundle, by pages.
+pub(crate) async fn bundled_page(
+    db: &Catalog,
+    repo: RepoId,
+    bundle: Oid,
+    after: &[u8],
+    limit: u64,
+) -> Result<Vec<BundledObject>> {
+    let query = "SELECT oid, kind, bytes, bundle_offset FROM git_objects \
+        WHERE repo = $1 AND bundle = $2 AND oid > $3 ORDER BY oid LIMIT $4";
+    let query = Sql::new(query).bind(repo).bind(bundle).bind(after).bind(limit);
+    db.read("list the objects of a bundle", query).await
+}
+
+/// A git object and its place in a bundle.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BundledObject {
+    pub(crate) oid: Oid,
+    pub(crate) kind: ObjectKind,
+    pub(crate) bytes: u64,
+    pub(crate) offset: u64,
+}
+
+impl FromRow for BundledObject {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let oid = Oid::new(row.array("object id")?);
+        let kind = ObjectKind::from_number(row.signed("kind of an object")?);
+        let kind = kind.ok_or_else(|| Error::new(ErrorKind::Corrupt, "the kind of a git object"))?;
+        Ok(Self {
+            oid,
+            kind,
+            bytes: row.number("length of an object")?,
+            offset: row.number("place in a bundle")?,
+        })
+    }
+}

@@ -23,7 +23,7 @@ use crate::hub::pointer;
 use crate::ids::XorbKey;
 use crate::objects::Objects;
 use crate::objects::key::ObjectKey;
-use crate::upkeep::examine::{Found, examine};
+use crate::upkeep::examine::{Found, examine, examine_bundle};
 use crate::upkeep::verify::checkpoint::{Place, Stage};
 use crate::upkeep::{Upkeep, inventory};
 
@@ -239,7 +239,15 @@ impl Verify<'_> {
                     let Some(last) = bundles.last() else { break };
                     after = last.as_bytes().to_vec();
                     let key = |commit| (ObjectKey::Bundle { repo: repo.row.id, commit }, 0);
-                    for (key, why) in self.look(bundles.into_iter().map(key).collect()).await?.1 {
+                    let (sound, mut damaged) = self.look(bundles.into_iter().map(key).collect()).await?;
+                    if self.options.deep {
+                        for key in sound {
+                            let examined =
+                                examine_bundle(&self.store.catalog, &self.store.objects, key).await?;
+                            damaged.extend(examined.err().map(|why| (key, why)));
+                        }
+                    }
+                    for (key, why) in damaged {
                         let mended = self.mend(key).await?;
                         let repos = vec![repo.row.name.to_string()];
                         self.note(Damage { what: key.to_string(), why, files: vec![], repos, mended });

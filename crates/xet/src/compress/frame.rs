@@ -25,7 +25,7 @@ use twox_hash::XxHash32;
 use crate::cursor::Reader;
 use crate::error::FormatError;
 
-/// What a frame adds to its one block.
+/// Bytes that a frame adds to its one block.
 pub(super) const OVERHEAD_BYTES: usize = 15;
 
 /// The code of the least block maximum that holds `raw_len` bytes; `None` when no block may be that long.

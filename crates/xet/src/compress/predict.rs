@@ -1,14 +1,14 @@
 //! Prediction, from samples of a chunk, of the scheme that stores it best.
 //!
-//! LZ4 has no entropy coder: it gains only where four bytes or more come again, near or up to 64 KiB away. Four
+//! LZ4 has no entropy coder: it gains only where four bytes or more repeat, near or up to 64 KiB away. Four
 //! questions find what is worth running, the cheap ones first:
 //!
-//! 1. *Does every window look like noise?* Then only bytes that come again from afar can shrink it. A search for those
+//! 1. *Does every window look like noise?* Then only bytes that repeat from afar can shrink it. A search for those
 //!    decides between LZ4 and none. On 64 KiB of noise both take 1.5 us, LZ4 4.2 us; on 128 KiB 2.1 us and 7 us.
 //! 2. *Are the four byte groups skewed, and differently?* Those of numbers are: sign and exponent stand in one of
 //!    them. Those of text are all alike, and grouping gains nothing.
 //! 3. *Is one group noise beside a strongly skewed one?* So it is in weights, and grouping alone gains there, unless
-//!    short rows come again, which the same search finds. 1.3 us for the groups and 1.2 us for the search, where LZ4
+//!    short rows repeat, which the same search finds. 1.3 us for the groups and 1.2 us for the search, where LZ4
 //!    takes 80 us.
 //! 4. *What does LZ4 make of a sample,* plain and grouped? Asked only where the groups leave it open.
 //!
@@ -23,14 +23,14 @@ use super::Scheme;
 use groups::Counts;
 use repeats::Repeats;
 
-/// What is worth running on a chunk.
+/// Encoders worth running on a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guess {
     /// This alone.
     One(Scheme),
     /// LZ4 with and without grouping, for the shorter result.
     Either,
-    /// None, unless [`Predictor::repeats`] says otherwise. To be asked once the chunk is copied: in order it comes
+    /// None, unless [`Predictor::repeats`] says otherwise. To be called once the chunk is copied: in order it comes
     /// faster from memory than stride by stride.
     RawUnlessRepeated,
 }

@@ -56,7 +56,7 @@ fn hash(number: u8) -> XorbHash {
     XorbHash::new([number; 32])
 }
 
-fn look_up<'a>(xorbs: &'a [FakeXorb]) -> impl FnMut(&XorbHash) -> Option<XorbEnds<'a>> {
+fn ends_in<'a>(xorbs: &'a [FakeXorb]) -> impl FnMut(&XorbHash) -> Option<XorbEnds<'a>> {
     |hash| xorbs.iter().find(|xorb| xorb.hash == *hash).map(FakeXorb::ends)
 }
 
@@ -124,7 +124,7 @@ fn two_xorbs() -> Vec<FakeXorb> {
 fn a_whole_file_keeps_its_terms_and_merges_its_fetches() {
     let xorbs = two_xorbs();
     let terms = [xorbs[0].term(2..4), xorbs[1].term(0..1), xorbs[0].term(0..2), xorbs[0].term(1..3)];
-    let plan = covered(plan(&terms, None, look_up(&xorbs)).unwrap());
+    let plan = covered(plan(&terms, None, ends_in(&xorbs)).unwrap());
     assert_eq!(plan.offset_into_first_range, 0);
     assert_eq!(plan.terms, terms);
     assert_eq!(
@@ -140,15 +140,15 @@ fn a_whole_file_keeps_its_terms_and_merges_its_fetches() {
 fn a_range_keeps_only_the_chunks_that_cover_it() {
     let xorbs = two_xorbs();
     let terms = [xorbs[0].term(0..4), xorbs[1].term(0..2)]; // 100 bytes, then 10
-    let plan = covered(plan(&terms, Some(35..62), look_up(&xorbs)).unwrap());
+    let plan = covered(plan(&terms, Some(35..62), ends_in(&xorbs)).unwrap());
     assert_eq!(plan.offset_into_first_range, 5);
     assert_eq!(plan.terms, [PlanTerm { xorb: hash(1), chunks: 2..4, raw_bytes: 70 }]);
     assert_eq!(plan.fetches[0].ranges, [FetchRange { chunks: 2..4, stored_bytes: 46..132 }]);
 
     // Chunk borders belong to one side only.
-    let plan = covered(super::plan(&terms, Some(10..30), look_up(&xorbs)).unwrap());
+    let plan = covered(super::plan(&terms, Some(10..30), ends_in(&xorbs)).unwrap());
     assert_eq!((plan.offset_into_first_range, &plan.terms[0].chunks), (0, &(1..2)));
-    let plan = covered(super::plan(&terms, Some(100..101), look_up(&xorbs)).unwrap());
+    let plan = covered(super::plan(&terms, Some(100..101), ends_in(&xorbs)).unwrap());
     assert_eq!(plan.terms, [PlanTerm { xorb: hash(2), chunks: 0..1, raw_bytes: 5 }]);
 }
 
@@ -157,10 +157,10 @@ fn a_range_from_the_end_on_is_past_the_end_and_not_empty() {
     let xorbs = two_xorbs();
     let terms = [xorbs[1].term(0..2)];
     for range in [10..11, 10..u64::MAX, 11..20, u64::MAX - 1..u64::MAX, u64::MAX..u64::MAX] {
-        let planned = plan(&terms, Some(range), look_up(&xorbs)).unwrap();
+        let planned = plan(&terms, Some(range), ends_in(&xorbs)).unwrap();
         assert_eq!(planned, Planned::PastEnd { file_bytes: 10 });
     }
-    assert_eq!(covered(plan(&terms, Some(9..u64::MAX), look_up(&xorbs)).unwrap()).offset_into_first_range, 4);
+    assert_eq!(covered(plan(&terms, Some(9..u64::MAX), ends_in(&xorbs)).unwrap()).offset_into_first_range, 4);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn an_empty_file_has_an_empty_plan_from_byte_zero_only() {
 fn a_term_that_its_xorb_contradicts_is_an_error() {
     let xorbs = two_xorbs();
     let term = |chunks, raw_bytes| [PlanTerm { xorb: hash(2), chunks, raw_bytes }];
-    let refused = |terms: &[PlanTerm]| plan(terms, None, look_up(&xorbs)).unwrap_err();
+    let refused = |terms: &[PlanTerm]| plan(terms, None, ends_in(&xorbs)).unwrap_err();
     assert!(matches!(refused(&term(0..3, 10)), FormatError::Range { max: 2, found: 3, .. }));
     assert!(matches!(refused(&term(0..2, 11)), FormatError::Number { expected: 10, found: 11, .. }));
     assert!(matches!(refused(&term(1..1, 5)), FormatError::Range { .. }));
@@ -198,7 +198,7 @@ fn a_batch_downloads_shared_chunks_once() {
     let a = [xorbs[0].term(0..2), xorbs[1].term(1..2)];
     let b = [xorbs[0].term(1..3)];
     let files = [(FileHash::new([7; 32]), &a[..]), (FileHash::new([8; 32]), &b), (FileHash::ZERO, &[])];
-    let batch = plan_batch(files, look_up(&xorbs)).unwrap();
+    let batch = plan_batch(files, ends_in(&xorbs)).unwrap();
     assert_eq!(batch.files.len(), 3);
     assert_eq!(batch.fetches.len(), 2);
     assert_eq!(batch.fetches[0].ranges, [FetchRange { chunks: 0..3, stored_bytes: 0..84 }]);
@@ -237,7 +237,7 @@ proptest! {
         let file = file(&xorbs, &terms);
         let range = (!whole).then(|| start..start.saturating_add(len));
         let requested = range.clone().unwrap_or(0..u64::MAX);
-        match plan(&terms, range, look_up(&xorbs)).unwrap() {
+        match plan(&terms, range, ends_in(&xorbs)).unwrap() {
             Planned::PastEnd { file_bytes } => {
                 prop_assert_eq!(file_bytes, file.len() as u64);
                 prop_assert!(requested.start >= file_bytes && requested.start > 0);
@@ -281,7 +281,7 @@ proptest! {
 }
 
 fn recipe(xorbs: &[FakeXorb], terms: &[PlanTerm]) -> Vec<RecipeTerm> {
-    let stored = |term: &PlanTerm| look_up(xorbs)(&term.xorb).unwrap().stored_range(&term.chunks).unwrap();
+    let stored = |term: &PlanTerm| ends_in(xorbs)(&term.xorb).unwrap().stored_range(&term.chunks).unwrap();
     terms.iter().map(|term| RecipeTerm { term: term.clone(), stored_bytes: stored(term) }).collect()
 }
 
@@ -307,10 +307,10 @@ proptest! {
         let range = (!whole).then_some(start..start + len);
         let clipped = clipped_xorbs(recipe.iter().cloned(), range.as_ref());
         prop_assert!(clipped.len() <= 2);
-        let ends = |hash: &XorbHash| if clipped.contains(hash) { look_up(&xorbs)(hash) } else { None };
+        let ends = |hash: &XorbHash| if clipped.contains(hash) { ends_in(&xorbs)(hash) } else { None };
         let found = plan_recipe(recipe.iter().cloned(), range.clone(), ends);
-        prop_assert_eq!(found, plan(&terms, range, look_up(&xorbs)));
+        prop_assert_eq!(found, plan(&terms, range, ends_in(&xorbs)));
         let files = [(FileHash::ZERO, recipe.iter().cloned())];
-        prop_assert_eq!(plan_recipe_batch(files), plan_batch([(FileHash::ZERO, &terms[..])], look_up(&xorbs)));
+        prop_assert_eq!(plan_recipe_batch(files), plan_batch([(FileHash::ZERO, &terms[..])], ends_in(&xorbs)));
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn digest_all(
     digests
 }
 
-/// What each lane takes next, unless so few are busy that each is faster alone. Idle lanes repeat what a busy one does.
+/// Messages that each lane takes next, unless so few are busy that each is faster alone. Idle lanes repeat what a busy one does.
 fn runs<'a>(lanes: &'a [Option<Lane<'_>>; LANES]) -> Option<[&'a [Block]; LANES]> {
     let mut busy = lanes.iter().flatten();
     let spare = busy.next()?.run();

@@ -13,7 +13,7 @@ use crate::shard::row::{
 use crate::shard::tables::{LookupTables, Tables};
 use crate::shard::{FileEntry, XorbEntry};
 
-/// What surrounds the two sections.
+/// Form of a shard: what surrounds the two sections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
     /// As clients send it: nothing.
@@ -22,12 +22,12 @@ pub enum Form {
     Stored(StoredOptions),
 }
 
-/// What a footer says that does not follow from the content.
+/// Fields of a footer that do not follow from the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredOptions {
     /// Which tables to write.
     pub tables: LookupTables,
-    /// What the chunk hashes *are* keyed with; encoding does not key them, see [`crate::shard::dedup_response`].
+    /// The key that chunk hashes *are* keyed with; encoding does not key them, see [`crate::shard::dedup_response`].
     pub key: HashKey,
     /// When the shard was made, Unix seconds; 0 when it is unknown.
     pub created_s: u64,
@@ -64,16 +64,6 @@ impl ShardBuilder {
         let is_new = insert_first(&mut self.xorbs, xorb.hash, xorb);
         self.rows += if is_new { rows } else { 0 };
         is_new
-    }
-
-    /// The files so far, by hash.
-    pub fn files(&self) -> impl ExactSizeIterator<Item = &FileEntry> {
-        self.files.values()
-    }
-
-    /// The xorbs so far, by hash.
-    pub fn xorbs(&self) -> impl ExactSizeIterator<Item = &XorbEntry> {
-        self.xorbs.values()
     }
 
     /// Whether nothing was added.

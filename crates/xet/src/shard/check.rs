@@ -108,7 +108,7 @@ pub fn check_xorb(at: u64, xorb: &XorbEntry, plain: bool) -> Result<(), FormatEr
 }
 
 /// Checks the block of a file at `at` against the chunks `chunks_of` knows. `plain`: their hashes are not keyed.
-pub fn check_file<'a>(
+pub(crate) fn check_file<'a>(
     at: u64,
     file: &FileEntry,
     plain: bool,

@@ -40,7 +40,7 @@ pub fn encode(
 }
 
 impl Shard {
-    /// What the chunk hashes are keyed with; zero when they are plain.
+    /// Key of the chunk hashes; zero when they are plain.
     pub fn key(&self) -> HashKey {
         self.footer.as_ref().map_or(HashKey::ZERO, |footer| footer.key)
     }

@@ -42,26 +42,26 @@ use crate::error::{FormatError, expect_number};
 use crate::hash::HashKey;
 use crate::shard::row::{FOOTER_LEN, ROW_LEN};
 
-/// Where everything is, and what it adds up to.
+/// Footer of a stored shard: offsets of all parts, and totals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footer {
-    /// Where the file section begins.
+    /// Offset of the file section.
     pub file_section_offset: u64,
-    /// Where the xorb section begins.
+    /// Offset of the xorb section.
     pub xorb_section_offset: u64,
-    /// Where the file table begins: the end of the xorb section, with or without a table.
+    /// Offset of the file table: the end of the xorb section, with or without a table.
     pub file_table_offset: u64,
     /// Entries of the file table; 0 when it is absent.
     pub file_table_entries: u64,
-    /// Where the xorb table begins, or would.
+    /// Offset of the xorb table, also when it is absent.
     pub xorb_table_offset: u64,
     /// Entries of the xorb table; 0 when it is absent.
     pub xorb_table_entries: u64,
-    /// Where the chunk table begins, or would.
+    /// Offset of the chunk table, also when it is absent.
     pub chunk_table_offset: u64,
     /// Entries of the chunk table; 0 when it is absent.
     pub chunk_table_entries: u64,
-    /// What the chunk hashes are keyed with.
+    /// Key of the chunk hashes.
     pub key: HashKey,
     /// When the shard was made, Unix seconds; 0 when it is unknown.
     pub created_s: u64,
@@ -73,18 +73,18 @@ pub struct Footer {
     pub files_raw_bytes: u64,
     /// Sum over the xorbs.
     pub xorbs_raw_bytes: u64,
-    /// Where this footer begins.
+    /// Offset of this footer.
     pub footer_offset: u64,
 }
 
 impl Footer {
     /// Bytes of the footer.
-    pub const LEN: usize = FOOTER_LEN;
+    pub(crate) const LEN: usize = FOOTER_LEN;
     /// The only footer version.
     pub const VERSION: u64 = 1;
 
     /// Parses the footer at the reader's position.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         const WHAT: &str = "shard footer";
         let at = r.offset();
         let version = r.u64(WHAT)?;
@@ -123,7 +123,7 @@ impl Footer {
     }
 
     /// Appends the footer's bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let before_key = [
             Self::VERSION,
             self.file_section_offset,
@@ -202,15 +202,15 @@ pub struct TableEntry {
 
 impl TableEntry {
     /// Bytes of one entry.
-    pub const LEN: usize = 12;
+    pub(crate) const LEN: usize = 12;
 
     /// Parses the entry at the reader's position.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         Ok(Self { prefix: r.u64("table entry")?, row: r.u32("table entry")? })
     }
 
     /// Appends the entry's bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.prefix.to_le_bytes());
         out.extend(self.row.to_le_bytes());
     }
@@ -229,15 +229,15 @@ pub struct ChunkTableEntry {
 
 impl ChunkTableEntry {
     /// Bytes of one entry.
-    pub const LEN: usize = 16;
+    pub(crate) const LEN: usize = 16;
 
     /// Parses the entry at the reader's position.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         Ok(Self { prefix: r.u64("table entry")?, row: r.u32("table entry")?, chunk: r.u32("table entry")? })
     }
 
     /// Appends the entry's bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.prefix.to_le_bytes());
         out.extend(self.row.to_le_bytes());
         out.extend(self.chunk.to_le_bytes());

@@ -1,22 +1,21 @@
-//! Lookup of one file, xorb or run of chunks in a stored shard, without parsing the rest.
+//! Lookup of a xorb or a run of chunks in a stored shard, without parsing the rest.
 //!
 //! With a table a search takes a logarithm of its entries; without one, the section is read from its start. A view
-//! checks every offset it follows but believes the tables otherwise: a wrong table hides things or names blocks that
-//! are not there. Untrusted input goes through [`Shard::parse_stored`](crate::shard::Shard::parse_stored) first.
+//! checks every offset it follows but believes the tables otherwise: a wrong table hides blocks or names ones that
+//! do not exist. Untrusted input goes through [`Shard::parse_stored`](crate::shard::Shard::parse_stored) first.
 
 use std::ops::Range;
 
 use crate::cursor::Reader;
 use crate::error::{FormatError, expect_number};
-use crate::hash::{ChunkHash, FileHash, HashKey, XorbHash};
+use crate::hash::{ChunkHash, HashKey, XorbHash};
+use crate::shard::ChunkEntry;
 use crate::shard::footer::{ChunkTableEntry, Footer, TableEntry};
-use crate::shard::parse::BlockReader;
-use crate::shard::row::{FileHead, Header, ROW_LEN, Row, XorbHead};
-use crate::shard::{ChunkEntry, FileEntry, XorbEntry};
+use crate::shard::row::{Header, ROW_LEN, Row, XorbHead};
 
-/// Places looked at for one first chunk. A chunk that is everywhere, such as one of zeros, would otherwise cost a search
+/// Candidates compared for one first chunk. A chunk that is everywhere, such as one of zeros, would otherwise cost a search
 /// over the whole shard; the price of the limit is a shorter run.
-pub const CANDIDATES_MAX: usize = 1024;
+const CANDIDATES_MAX: usize = 1024;
 
 /// A stored shard in memory, with its footer read.
 #[derive(Debug, Clone)]
@@ -34,7 +33,7 @@ pub struct DedupMatch {
     pub chunks: Range<u32>,
     /// Their raw bytes together.
     pub raw_bytes: u64,
-    /// How many of the asked chunks, from the first, the run covers.
+    /// How many of the queried chunks, from the first, the run covers.
     pub matched: usize,
 }
 
@@ -67,35 +66,9 @@ impl<B: AsRef<[u8]>> ShardView<B> {
         &self.footer
     }
 
-    /// What the chunk hashes are keyed with.
+    /// The key of the chunk hashes.
     pub fn key(&self) -> &HashKey {
         &self.footer.key
-    }
-
-    /// The file of this hash.
-    pub fn file(&self, hash: &FileHash) -> Result<Option<FileEntry>, FormatError> {
-        let section = self.file_section();
-        let find = |at: u64| match self.row_in(&section, at)?.hash == hash.0 {
-            true => self.parse_file(&section, at),
-            false => Ok(None),
-        };
-        if self.footer.file_table_entries == 0 {
-            return self
-                .file_heads()
-                .find_map(|head| head.and_then(|(at, _)| find(at)).transpose())
-                .transpose();
-        }
-        let (offset, entries) = (self.footer.file_table_offset, self.footer.file_table_entries);
-        self.find_block(&section, offset, entries, hash.0.prefix(), find)
-    }
-
-    /// The xorb of this hash.
-    pub fn xorb(&self, hash: &XorbHash) -> Result<Option<XorbEntry>, FormatError> {
-        let section = self.xorb_section();
-        match self.xorb_head(hash)? {
-            Some((at, _)) => self.parse_xorb(&section, at),
-            None => Ok(None),
-        }
     }
 
     /// Number of chunks of the xorb of this hash.
@@ -128,7 +101,7 @@ impl<B: AsRef<[u8]>> ShardView<B> {
         self.find_block(&section, offset, entries, hash.0.prefix(), find)
     }
 
-    /// One place of this chunk, asked by its plain hash: a xorb, and the chunk's number in it.
+    /// One location of this chunk, given by its plain hash: a xorb, and the chunk's number in it.
     pub fn chunk(&self, hash: &ChunkHash) -> Result<Option<(XorbHash, u32)>, FormatError> {
         let found = self.dedup(std::slice::from_ref(hash))?;
         Ok(found.map(|found| (found.xorb, found.chunks.start)))
@@ -265,28 +238,9 @@ impl<B: AsRef<[u8]>> ShardView<B> {
         Ok(low)
     }
 
-    /// Heads of all files, by walking.
-    fn file_heads(&self) -> impl Iterator<Item = Result<(u64, FileHead), FormatError>> + '_ {
-        self.heads(self.file_section(), |row| {
-            let head = FileHead::from(row);
-            (head, head.rows_after())
-        })
-    }
-
-    /// Heads of all xorbs, by walking.
+    /// Heads of all xorbs and their offsets, by walking from block to block until the bookend. Ends after an error.
     fn xorb_heads(&self) -> impl Iterator<Item = Result<(u64, XorbHead), FormatError>> + '_ {
-        self.heads(self.xorb_section(), |row| {
-            let head = XorbHead::from(row);
-            (head, u64::from(head.chunks))
-        })
-    }
-
-    /// Walks from block to block until the bookend. Ends after an error.
-    fn heads<H>(
-        &self,
-        section: Range<u64>,
-        head: impl Fn(Row) -> (H, u64),
-    ) -> impl Iterator<Item = Result<(u64, H), FormatError>> {
+        let section = self.xorb_section();
         let mut next = Some(section.start);
         std::iter::from_fn(move || {
             let at = next.take()?;
@@ -294,35 +248,16 @@ impl<B: AsRef<[u8]>> ShardView<B> {
                 Err(error) => Some(Err(error)),
                 Ok(row) if row.is_bookend() => None,
                 Ok(row) => {
-                    let (head, rows_after) = head(row);
-                    next = Some(at + (1 + rows_after) * ROW_LEN as u64);
+                    let head = XorbHead::from(row);
+                    next = Some(at + (1 + u64::from(head.chunks)) * ROW_LEN as u64);
                     Some(Ok((at, head)))
                 }
             }
         })
     }
 
-    /// The file at `at`; `None` when that is the bookend.
-    fn parse_file(&self, section: &Range<u64>, at: u64) -> Result<Option<FileEntry>, FormatError> {
-        BlockReader::new(self.section_from(section, at), at).file()
-    }
-
-    /// The xorb at `at`; `None` when that is the bookend.
-    fn parse_xorb(&self, section: &Range<u64>, at: u64) -> Result<Option<XorbEntry>, FormatError> {
-        BlockReader::new(self.section_from(section, at), at).xorb()
-    }
-
-    fn file_section(&self) -> Range<u64> {
-        self.footer.file_section_offset..self.footer.xorb_section_offset
-    }
-
     fn xorb_section(&self) -> Range<u64> {
         self.footer.xorb_section_offset..self.footer.file_table_offset
-    }
-
-    fn section_from(&self, section: &Range<u64>, at: u64) -> &[u8] {
-        let range = usize::try_from(at).ok().zip(usize::try_from(section.end).ok());
-        range.and_then(|(at, end)| self.bytes().get(at..end)).unwrap_or_default()
     }
 
     /// The row at `at`, which must lie in `section`.
@@ -347,7 +282,7 @@ impl<B: AsRef<[u8]>> ShardView<B> {
     }
 }
 
-/// The hashes asked for, keyed when they are first needed: most queries end at the first.
+/// The queried hashes, keyed when they are first needed: most queries end at the first.
 struct Query<'a> {
     plain: &'a [ChunkHash],
     keyed: Vec<ChunkHash>,
@@ -359,7 +294,7 @@ impl<'a> Query<'a> {
         Self { plain, keyed: Vec::new(), key }
     }
 
-    /// The hash of the `n`-th chunk asked for, as the shard shows it.
+    /// The hash of the `n`-th queried chunk, as the shard stores it.
     fn hash(&mut self, n: usize) -> Option<ChunkHash> {
         while self.keyed.len() <= n {
             let plain = self.plain.get(self.keyed.len())?;

@@ -39,7 +39,7 @@ impl<'a> BlockReader<'a> {
         let found = u64::from(head.with_verification());
         expect_number(at + 32, "verification flag", u64::from(verified), found)?;
 
-        // Grows with the rows that are there, never by their announced number.
+        // Grows with the rows read, never by their announced number.
         let mut terms = Vec::new();
         for _ in 0..head.terms {
             let at = self.offset;
@@ -99,7 +99,7 @@ impl<'a> BlockReader<'a> {
 }
 
 impl Shard {
-    /// Parses a shard as clients send it. Ends at the second bookend, whatever the header says of a footer.
+    /// Parses a shard as clients send it. Ends at the second bookend, whatever the footer size in the header.
     pub fn parse_upload(bytes: &[u8]) -> Result<Self, FormatError> {
         Ok(Sections::parse(bytes)?.shard)
     }

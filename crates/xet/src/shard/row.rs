@@ -81,7 +81,7 @@ pub const ROW_LEN: usize = 48;
 /// Bytes of the footer of a stored shard.
 pub(crate) const FOOTER_LEN: usize = 200;
 
-/// Whose shards these are. Known clients compare it with the rest of the tag, so ours must say the same.
+/// Application tag. Known clients compare it with the rest of the tag, so ours must say the same.
 pub const APPLICATION: [u8; 14] = *b"HFRepoMetaData";
 
 /// Ends the tag of every shard, whatever the application.
@@ -89,33 +89,33 @@ pub const MAGIC: [u8; 17] =
     [0x55, 0x69, 0x67, 0x45, 0x6a, 0x7b, 0x81, 0x57, 0x83, 0xa5, 0xbd, 0xd9, 0x5c, 0xcd, 0xd1, 0x4a, 0xa9];
 
 /// The only header version.
-pub const HEADER_VERSION: u64 = 2;
+pub(crate) const HEADER_VERSION: u64 = 2;
 
 /// A file's terms are followed by as many range hashes.
 pub const FILE_WITH_VERIFICATION: u32 = 1 << 31;
 /// A file's block ends with its SHA-256.
 pub const FILE_WITH_METADATA: u32 = 1 << 30;
-/// A chunk may be asked for in global dedup.
-pub const CHUNK_DEDUP_ELIGIBLE: u32 = 1 << 31;
+/// A chunk may be queried in global dedup.
+pub(crate) const CHUNK_DEDUP_ELIGIBLE: u32 = 1 << 31;
 
 /// The hash that ends a section. No block may carry it.
-pub const BOOKEND_HASH: Hash = Hash::new([0xff; 32]);
+pub(crate) const BOOKEND_HASH: Hash = Hash::new([0xff; 32]);
 
 /// The header, as far as it can differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the header says of the footer. True in stored shards only: some clients announce a footer they do not send.
+    /// Footer size as stated in the header. True in stored shards only: some clients announce a footer they do not send.
     pub footer_bytes: u64,
 }
 
 impl Header {
     /// The header of a shard with a footer.
-    pub const STORED: Self = Self { footer_bytes: FOOTER_LEN as u64 };
+    pub(crate) const STORED: Self = Self { footer_bytes: FOOTER_LEN as u64 };
     /// The header of a shard without a footer.
     pub const UPLOAD: Self = Self { footer_bytes: 0 };
 
     /// Parses the header at the reader's position.
-    pub fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn parse(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         let ident = |at, what, expected: &[u8], found: &[u8]| match expected == found {
             true => Ok(()),
             false => {
@@ -149,7 +149,7 @@ impl Header {
     }
 }
 
-/// What every other row is underneath.
+/// A row of 48 bytes, before its meaning is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// The first 32 bytes.
@@ -160,10 +160,10 @@ pub struct Row {
 
 impl Row {
     /// Ends a section.
-    pub const BOOKEND: Self = Self { hash: BOOKEND_HASH, words: [0; 4] };
+    pub(crate) const BOOKEND: Self = Self { hash: BOOKEND_HASH, words: [0; 4] };
 
     /// Takes a row apart; any bytes are one.
-    pub fn parse(bytes: &[u8; ROW_LEN]) -> Self {
+    pub(crate) fn parse(bytes: &[u8; ROW_LEN]) -> Self {
         let (hash, _) = bytes.split_first_chunk::<32>().expect("48 is more than 32");
         let mut words = [0; 4];
         let (quads, _) = bytes.as_chunks::<4>();
@@ -174,7 +174,7 @@ impl Row {
     }
 
     /// The row's bytes.
-    pub fn encode(&self) -> [u8; ROW_LEN] {
+    pub(crate) fn encode(&self) -> [u8; ROW_LEN] {
         let mut out = [0; ROW_LEN];
         let (hash, words) = out.split_at_mut(32);
         hash.copy_from_slice(self.hash.as_bytes());
@@ -186,14 +186,14 @@ impl Row {
     }
 
     /// Whether this ends a section. Its last 16 bytes are not looked at, as with other reserved bytes.
-    pub fn is_bookend(&self) -> bool {
+    pub(crate) fn is_bookend(&self) -> bool {
         self.hash == BOOKEND_HASH
     }
 }
 
 /// Opens the block of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileHead {
+pub(crate) struct FileHead {
     /// Names the file.
     pub hash: FileHash,
     /// Which parts follow; other bits are ignored.
@@ -204,17 +204,17 @@ pub struct FileHead {
 
 impl FileHead {
     /// Whether range hashes follow the terms.
-    pub fn with_verification(&self) -> bool {
+    pub(crate) fn with_verification(&self) -> bool {
         self.flags & FILE_WITH_VERIFICATION != 0
     }
 
     /// Whether a SHA-256 ends the block.
-    pub fn with_metadata(&self) -> bool {
+    pub(crate) fn with_metadata(&self) -> bool {
         self.flags & FILE_WITH_METADATA != 0
     }
 
     /// Rows after this one. At most twice 2^32 and one: no overflow in 64 bits.
-    pub fn rows_after(&self) -> u64 {
+    pub(crate) fn rows_after(&self) -> u64 {
         let per_term = if self.with_verification() { 2 } else { 1 };
         u64::from(self.terms) * per_term + u64::from(self.with_metadata())
     }
@@ -234,7 +234,7 @@ impl From<FileHead> for Row {
 
 /// Opens the block of a xorb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct XorbHead {
+pub(crate) struct XorbHead {
     /// Names the xorb.
     pub hash: XorbHash,
     /// Reserved.
@@ -268,7 +268,7 @@ impl From<XorbHead> for XorbEntry {
 
 impl Term {
     /// Reads a term from its row, which stands at `at`.
-    pub fn parse(
+    pub(crate) fn parse(
         at: u64,
         Row { hash, words: [flags, raw_bytes, start, end] }: Row,
     ) -> Result<Self, FormatError> {

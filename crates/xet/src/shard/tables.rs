@@ -29,17 +29,17 @@ impl LookupTables {
 /// The three tables. An empty one is an absent one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tables {
-    /// Where each file's block is.
+    /// Row of each file's block.
     pub files: Vec<TableEntry>,
-    /// Where each xorb's block is.
+    /// Row of each xorb's block.
     pub xorbs: Vec<TableEntry>,
-    /// Where each chunk is.
+    /// Xorb row and number of each chunk.
     pub chunks: Vec<ChunkTableEntry>,
 }
 
 impl Tables {
     /// The tables of these blocks, which must stand in this order in their sections.
-    pub fn of(files: &[FileEntry], xorbs: &[XorbEntry]) -> Self {
+    pub(crate) fn of(files: &[FileEntry], xorbs: &[XorbEntry]) -> Self {
         let mut tables = Self::default();
         let mut row = 0;
         for file in files {
@@ -63,7 +63,7 @@ impl Tables {
     }
 
     /// The same, without the tables not chosen.
-    pub fn chosen(mut self, choice: LookupTables) -> Self {
+    pub(crate) fn chosen(mut self, choice: LookupTables) -> Self {
         if !choice.files {
             self.files.clear();
         }
@@ -77,7 +77,7 @@ impl Tables {
     }
 
     /// Whether all three are absent.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.xorbs.is_empty() && self.chunks.is_empty()
     }
 

@@ -14,7 +14,7 @@ pub struct XorbUploaded {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenAnswer {
-    /// Where the CAS routes are; clients append paths as they are, so it ends without a slash.
+    /// Address of the CAS routes; clients append paths as they are, so it ends without a slash.
     pub cas_url: String,
     /// The bearer token.
     pub access_token: String,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for TokenAnswer {
 pub struct Telemetry {
     /// When, as RFC 3339 text.
     pub time: String,
-    /// What happened, such as `xet_upload_summary`.
+    /// Name of the event, such as `xet_upload_summary`.
     pub event: String,
     /// The session it speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]

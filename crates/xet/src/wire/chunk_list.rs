@@ -15,7 +15,7 @@ pub const PAGE_CHUNKS_MAX: usize = 65_536;
 pub const PAGE_BYTES_MAX: u64 = 36 * PAGE_CHUNKS_MAX as u64;
 
 /// The query parameter that says how many chunks of the file come before the page.
-pub const QUERY_FROM: &str = "from";
+pub(crate) const QUERY_FROM: &str = "from";
 
 /// A page.
 pub fn encode(chunks: &[(ChunkHash, u32)]) -> Vec<u8> {

@@ -16,9 +16,9 @@ pub struct FileChunkHashes {
     pub total_chunks: u64,
     /// Raw bytes of the file.
     pub file_size: u64,
-    /// What the client will replace, in file order.
+    /// Windows that the client will replace, in file order.
     pub windows: Vec<DirtyWindow>,
-    /// What stays: before, between and after the windows, so one more than those; `None` where nothing stays.
+    /// Subtrees of the parts that stay: before, between and after the windows, so one more than those; `None` where nothing stays.
     pub hash_ranges: Vec<Option<MerkleHashSubtree>>,
     /// One hash for each term that stays whole.
     pub gap_verification: Vec<RangeHash>,

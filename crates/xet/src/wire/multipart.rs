@@ -11,9 +11,9 @@ use crate::limits;
 use crate::wire::range::{ContentRange, HttpRange};
 
 /// The media type, without its boundary.
-pub const MEDIA_TYPE: &str = "multipart/byteranges";
+pub(crate) const MEDIA_TYPE: &str = "multipart/byteranges";
 
-/// What separates parts: 1 to 70 characters that need no escape in a header.
+/// Separator of parts: 1 to 70 characters that need no escape in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary(String);
 
@@ -65,7 +65,7 @@ impl Writer {
         Self { boundary, total_bytes, begun: false }
     }
 
-    /// What precedes the bytes of the next part, which must be exactly those of `range`.
+    /// Returns the boundary and headers before the next part, whose bytes must be exactly those of `range`.
     pub fn part(&mut self, range: HttpRange) -> String {
         let mut head =
             if std::mem::replace(&mut self.begun, true) { String::from("\r\n") } else { String::new() };
@@ -79,7 +79,7 @@ impl Writer {
         head
     }
 
-    /// What follows the bytes of the last part.
+    /// Returns the boundary after the last part.
     pub fn finish(self) -> String {
         format!("{}--{}--\r\n", if self.begun { "\r\n" } else { "" }, self.boundary.0)
     }
@@ -100,7 +100,7 @@ impl Writer {
 pub struct Part<'a> {
     /// Which bytes these are.
     pub range: HttpRange,
-    /// The size of the whole, where it was said.
+    /// The size of the whole, where the response states it.
     pub total_bytes: Option<u64>,
     /// The bytes.
     pub bytes: &'a [u8],
@@ -208,7 +208,7 @@ fn line<'a>(r: &mut Reader<'a>, left: &mut usize) -> Result<&'a [u8], FormatErro
     }
 }
 
-/// What the reader has not read.
+/// The rest that the reader has not read.
 fn rest<'a>(r: &Reader<'a>) -> &'a [u8] {
     r.clone().take("rest", r.left()).unwrap_or_default()
 }

@@ -40,9 +40,9 @@ pub struct Term {
 pub struct ReconstructionV1 {
     /// Bytes to drop from the front of the first term.
     pub offset_into_first_range: u64,
-    /// What to concatenate.
+    /// Terms to concatenate.
     pub terms: Vec<Term>,
-    /// What to download.
+    /// Downloads.
     pub fetch_info: BTreeMap<XorbHash, Vec<FetchInfo>>,
 }
 
@@ -51,7 +51,7 @@ pub struct ReconstructionV1 {
 pub struct FetchInfo {
     /// The chunks it holds.
     pub range: ChunkSpan,
-    /// Where from; no token is sent there.
+    /// URL to download from; no token is sent there.
     pub url: String,
     /// The bytes to request.
     pub url_range: HttpRange,
@@ -62,16 +62,16 @@ pub struct FetchInfo {
 pub struct ReconstructionV2 {
     /// Bytes to drop from the front of the first term.
     pub offset_into_first_range: u64,
-    /// What to concatenate.
+    /// Terms to concatenate.
     pub terms: Vec<Term>,
-    /// What to download; normally one URL for each xorb.
+    /// Downloads; normally one URL for each xorb.
     pub xorbs: BTreeMap<XorbHash, Vec<XorbFetch>>,
 }
 
 /// Ranges to download from one URL, all at once or one by one, version 2.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XorbFetch {
-    /// Where from; no token is sent there.
+    /// URL to download from; no token is sent there.
     pub url: String,
     /// Ascending.
     pub ranges: Vec<XorbRange>,
@@ -91,7 +91,7 @@ pub struct XorbRange {
 pub struct Batch {
     /// Each file's terms.
     pub files: BTreeMap<FileHash, Vec<Term>>,
-    /// What to download for all of them, as in version 1.
+    /// Downloads for all of them, as in version 1.
     pub fetch_info: BTreeMap<XorbHash, Vec<FetchInfo>>,
 }
 
@@ -190,16 +190,16 @@ impl From<&PlanTerm> for Term {
 pub struct Reconstruction {
     /// Bytes to drop from the front of the first term; less than that term has.
     pub offset_into_first_range: u64,
-    /// What to concatenate. Each term's chunks lie in one range of `fetches`.
+    /// Terms to concatenate. Each term's chunks lie in one range of `fetches`.
     pub terms: Vec<PlanTerm>,
-    /// What to download, by xorb.
+    /// Downloads, by xorb.
     pub fetches: BTreeMap<XorbHash, UrlFetch>,
 }
 
-/// What to download of one xorb, and where from.
+/// Ranges to download of one xorb, with their URLs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UrlFetch {
-    /// Where from.
+    /// URLs, each with its range of the xorb.
     pub urls: Vec<String>,
     /// What, ascending; none lies inside another.
     pub ranges: Vec<UrlRange>,
@@ -208,7 +208,7 @@ pub struct UrlFetch {
 /// One range to download, and where from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UrlRange {
-    /// Which of the URLs; ranges of the same URL may be asked for together.
+    /// Which of the URLs; ranges of the same URL may be requested together.
     pub url: usize,
     /// Which chunks and bytes.
     pub range: FetchRange,
@@ -308,7 +308,7 @@ impl TryFrom<ReconstructionV2> for Reconstruction {
 
 impl ChunkSpan {
     /// The same chunks.
-    pub fn half_open(self) -> Range<u32> {
+    pub(crate) fn half_open(self) -> Range<u32> {
         self.start..self.end
     }
 }

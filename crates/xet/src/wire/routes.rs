@@ -13,11 +13,12 @@ use crate::hash::{ChunkHash, FileHash, XorbHash};
 /// The namespace of xorbs, and of files in a batch.
 pub const PREFIX_DEFAULT: &str = "default";
 /// The documented namespace of dedup queries. Current clients send [`PREFIX_DEFAULT`]; servers take any.
-pub const PREFIX_DEDUP: &str = "default-merkledb";
+#[cfg(test)]
+const PREFIX_DEDUP: &str = "default-merkledb";
 
 /// Names of headers, in lower case as HTTP/2 has them; they compare without case.
 pub mod header {
-    /// Where the CAS routes are.
+    /// Address of the CAS routes.
     pub const XET_CAS_URL: &str = "x-xet-cas-url";
     /// The token for them.
     pub const XET_ACCESS_TOKEN: &str = "x-xet-access-token";
@@ -46,7 +47,7 @@ pub mod header {
 /// The query parameter that says which ranges a data URL is signed for.
 pub const QUERY_SIGNED_RANGE: &str = "X-Xet-Signed-Range";
 /// The query parameter, repeated, that names the files of a batch.
-pub const QUERY_FILE_ID: &str = "file_id";
+pub(crate) const QUERY_FILE_ID: &str = "file_id";
 
 /// Media types.
 pub mod content_type {
@@ -145,7 +146,8 @@ pub const SHARDS_V1: &str = "/v1/shards";
 /// Upload of shards, version 2.
 pub const SHARDS_V2: &str = "/v2/shards";
 /// Telemetry.
-pub const TELEMETRY: &str = "/v1/telemetry";
+#[cfg(test)]
+const TELEMETRY: &str = "/v1/telemetry";
 /// Batch reconstruction by POST.
 pub const BATCH: &str = "/v1/reconstructions";
 
@@ -198,8 +200,9 @@ pub fn file(file: &FileHash) -> String {
     format!("/v1/files/{file}")
 }
 
-/// The path of what must be known to replace ranges of a file.
-pub fn file_chunk_hashes(file: &FileHash) -> String {
+/// The path of `file-chunk-hashes`, for replacing ranges of a file.
+#[cfg(test)]
+fn file_chunk_hashes(file: &FileHash) -> String {
     format!("/v2/file-chunk-hashes/{file}")
 }
 
@@ -208,7 +211,7 @@ pub fn chunk_list(file: &FileHash, from: u64) -> String {
     format!("/v1/drystone/chunk-lists/{file}?{}={from}", super::chunk_list::QUERY_FROM)
 }
 
-/// What a token allows.
+/// Scope of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenScope {
     /// Download.
@@ -244,7 +247,7 @@ pub fn segment(text: &str) -> String {
     utf8_percent_encode(text, &NOT_UNRESERVED).to_string()
 }
 
-/// What RFC 3986 does not reserve stays as it is.
+/// Characters to escape: all that RFC 3986 reserves.
 const NOT_UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::error::{FormatError, expect_range};
 use crate::limits;
 use crate::wire::{encode_json, parse_json};
 
-/// What became of a shard; a number on the wire. Both are success.
+/// Result of a shard upload; a number on the wire. Both are success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub enum ShardResult {
@@ -40,7 +40,7 @@ impl From<ShardResult> for u64 {
 /// Answers a shard upload, version 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardUploaded {
-    /// What became of it.
+    /// Result of the upload.
     pub result: ShardResult,
 }
 
@@ -62,7 +62,7 @@ pub enum Frame {
     },
     /// The end: done.
     Result {
-        /// What became of the shard; not every server says.
+        /// Result of the upload; not every server sends it.
         #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
         result: Option<ShardResult>,
     },
@@ -128,7 +128,7 @@ fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ShardRes
 pub struct FrameReader {
     /// The line begun in earlier pieces.
     line: Vec<u8>,
-    /// Where that line begins in the stream.
+    /// Offset of that line in the stream.
     line_at: u64,
     terminated: bool,
 }
@@ -168,11 +168,6 @@ impl FrameReader {
                 return Ok(Some(frame));
             }
         }
-    }
-
-    /// Whether a `result` or an `error` has been read.
-    pub fn is_terminated(&self) -> bool {
-        self.terminated
     }
 
     /// Ends the stream.

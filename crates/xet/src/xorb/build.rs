@@ -148,12 +148,13 @@ impl XorbBuilder {
     }
 
     /// Raw bytes pushed.
-    pub fn raw_bytes(&self) -> u64 {
+    pub(crate) fn raw_bytes(&self) -> u64 {
         u64::from(self.raw_end())
     }
 
     /// Bytes the stored chunks take so far.
-    pub fn stored_bytes(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn stored_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
 

@@ -47,7 +47,7 @@ use crate::hash::{ChunkHash, XorbHash};
 use crate::xorb::{ChunkHeader, ChunkPlace, Form, XorbInfo};
 use crate::{limits, merkle};
 
-/// What a footer begins with, where a chunk header would begin with 0.
+/// First bytes of a footer, where a chunk header would begin with 0.
 pub(crate) const IDENT: &[u8; 7] = b"XETBLOB";
 /// Bytes of the field that ends every footer.
 pub(crate) const LENGTH_BYTES: u64 = 4;
@@ -113,7 +113,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// What the footer says of the xorb, if it says everything: version 0 does not.
+    /// The xorb as the footer describes it; `None` for version 0, which lacks offsets.
     pub fn into_info(self) -> Option<XorbInfo> {
         Some(XorbInfo { hash: self.hash, chunks: self.places()? })
     }
@@ -393,5 +393,5 @@ const fn boundaries_distance(count: u32) -> u32 {
     40 + 8 * count
 }
 
-/// Where the xorb hash stands in a footer of either version.
+/// Offset of the xorb hash in a footer of either version.
 const HASH_OFFSET: u64 = 8;

@@ -15,9 +15,9 @@ pub struct DecodedChunk<'a> {
     pub hash: ChunkHash,
     /// The raw bytes.
     pub raw: &'a [u8],
-    /// What the stored chunk begins with.
+    /// Header of the stored chunk.
     pub header: ChunkHeader,
-    /// Where the stored chunk lies in the xorb, header included.
+    /// Range of the stored chunk in the xorb, header included.
     pub stored: Range<u64>,
 }
 
@@ -41,7 +41,10 @@ impl ChunkDecoder {
     }
 
     /// Decodes and hashes the stored chunk at the reader's position.
-    pub fn decode<'a, 'b: 'a>(&'a mut self, r: &mut Reader<'b>) -> Result<DecodedChunk<'a>, FormatError> {
+    pub(crate) fn decode<'a, 'b: 'a>(
+        &'a mut self,
+        r: &mut Reader<'b>,
+    ) -> Result<DecodedChunk<'a>, FormatError> {
         let start = r.offset();
         let header = ChunkHeader::parse(r)?;
         let at = r.offset();

@@ -15,7 +15,7 @@ pub struct XorbScanner {
     expected: Option<XorbHash>,
     /// The start of a chunk or a footer whose rest has not arrived.
     pending: Vec<u8>,
-    /// Where in the xorb the chunk or footer at hand starts.
+    /// Offset in the xorb of the current chunk or footer.
     offset: u64,
     decoder: ChunkDecoder,
     merkle: MerkleBuilder,
@@ -30,7 +30,7 @@ pub struct XorbScanner {
 pub struct ScannedXorb {
     /// What it holds.
     pub info: XorbInfo,
-    /// What followed its chunks.
+    /// Form of the footer that followed its chunks.
     pub form: Form,
     /// The four bytes without meaning in its footer; zero where there is none.
     pub nonce: [u8; 4],
@@ -103,12 +103,6 @@ impl XorbScanner {
         let result = self.advance(piece, each);
         self.failed = result.as_ref().err().cloned();
         result
-    }
-
-    /// Bytes of the stored chunks that were verified so far. A footer is not counted.
-    pub fn stored_bytes(&self) -> u64 {
-        let sealed = self.ended.as_ref().map(|ended| ended.info.stored_bytes());
-        sealed.unwrap_or_else(|| u64::from(self.last().0))
     }
 
     /// Says that all bytes were pushed.
@@ -228,7 +222,7 @@ impl XorbScanner {
         Ok(FooterInfo { info, form: footer.form, nonce: footer.nonce })
     }
 
-    /// What the stored chunks say of the xorb. There are no more of them.
+    /// The xorb that the stored chunks make, now that all were read.
     fn seal(&mut self) -> Result<XorbInfo, FormatError> {
         let (chunks, max) = (u64::from(self.chunk_count()), u64::from(limits::XORB_CHUNKS_MAX));
         expect_range(self.offset, "chunks in a xorb", 1, max, chunks)?;
@@ -254,7 +248,7 @@ impl XorbScanner {
         u32::try_from(self.places.len()).expect("the limit of chunks was checked at every header")
     }
 
-    /// Where the last chunk ends, stored and raw.
+    /// End of the last chunk, stored and raw.
     fn last(&self) -> (u32, u32) {
         self.places.last().map_or((0, 0), |last| (last.stored_end, last.raw_end))
     }

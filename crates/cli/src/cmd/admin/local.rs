@@ -1,9 +1,7 @@
 //! `drystone admin` in the catalog itself.
 
 use serde_json::{Value, json};
-use server::ServeConfig;
-use server::auth::password;
-use server::http::{dedup_json, deed_json, left_json, quota_json};
+use server::{ServeConfig, audit_event_json, dedup_json, password, quota_json, reflog_json};
 use store::Store;
 use store::audit::DeedQuery;
 use store::content::{Limit, QuotaOf, QuotaRow};
@@ -147,7 +145,7 @@ async fn audit_events(audit: &Audit, store: &Store) -> store::Result<Vec<Value>>
     let mut values = Vec::new();
     loop {
         let rows = store.hub().deeds(&query).await?;
-        values.extend(rows.iter().map(deed_json));
+        values.extend(rows.iter().map(audit_event_json));
         let Some(last) = rows.last() else { return Ok(values) };
         query.before = Some(last.id);
     }
@@ -165,7 +163,7 @@ async fn undelete(verb: &Undelete, store: &Store) -> store::Result<Vec<Value>> {
         let commit = committed.oid.to_string();
         return Ok(vec![json!({"path": path, "commit": commit, "from": from.to_string()})]);
     }
-    Ok(store.hub().left_revisions(row.id).await?.iter().map(left_json).collect())
+    Ok(store.hub().left_revisions(row.id).await?.iter().map(reflog_json).collect())
 }
 
 async fn find(store: &Store, name: &RepoName) -> store::Result<RepoRow> {
@@ -197,7 +195,7 @@ fn value(row: &RepoRow) -> Value {
         "repo": row.name.to_string(), "type": row.name.kind.singular(), "private": row.private, "id": row.id.to_string(),
     });
     if let (Some(reclaim_s), Some(fields)) = (row.reclaim_s, value.as_object_mut()) {
-        fields.insert("reclaimAt".to_owned(), json!(server::http::iso(reclaim_s)));
+        fields.insert("reclaimAt".to_owned(), json!(server::iso_time(reclaim_s)));
     }
     value
 }

@@ -75,7 +75,7 @@ pub(crate) struct BackupFolder {
 impl BackupFolder {
     /// Opens the directory to back up to, and makes it if need be.
     pub(super) fn open(folder: &Path, config: &ServeConfig) -> Result<Self, CliError> {
-        let failed = |error| CliError::io(&folder, error);
+        let failed = |error| CliError::io(folder, error);
         let refuse = |why: &str| fail(format!("{}: {why}", folder.display()));
         if is_in_store(folder, config).map_err(failed)? {
             return refuse("this is the store itself; name another directory for the backup");
@@ -134,7 +134,7 @@ impl BackupFolder {
     /// The objects of the backup.
     pub(crate) fn objects(&self, url: &Option<String>) -> Result<Objects, CliError> {
         match url {
-            Some(url) => server::house::open_objects(url).map_err(CliError::message),
+            Some(url) => server::open_objects(url).map_err(CliError::message),
             None => {
                 let folder = self.path("objects");
                 make_private(&folder).map_err(|error| CliError::io(&folder, error))?;
@@ -146,7 +146,7 @@ impl BackupFolder {
     /// Existing objects of the backup.
     pub(crate) fn objects_to_read(&self, url: &Option<String>) -> Result<Objects, CliError> {
         match url {
-            Some(url) => server::house::open_existing_objects(url).map_err(CliError::message),
+            Some(url) => server::open_existing_objects(url).map_err(CliError::message),
             None if self.path("objects").is_dir() => {
                 Objects::local(&self.path("objects")).map_err(CliError::message)
             }
@@ -214,7 +214,7 @@ impl Drop for SnapshotCopy {
 
 /// Records the start of an operation; returns the start of an interrupted earlier one.
 pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
-    let failed = |error| CliError::io(&file, error);
+    let failed = |error| CliError::io(file, error);
     match fs::read_to_string(file) {
         // Whatever it says, something was cut.
         Ok(text) => Ok(Some(text.trim().parse().unwrap_or(0))),
@@ -228,15 +228,19 @@ pub(crate) fn begin(file: &Path, now_s: u64) -> Result<Option<u64>, CliError> {
 /// Removes the note of [`begin`].
 pub(crate) fn end(file: &Path) -> Result<(), CliError> {
     match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CliError::io(&file, error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CliError::io(file, error)),
         _ => Ok(()),
     }
 }
 
-/// Copies a key, readable for its owner alone. One that is not there is not copied: some servers share a key in the catalog.
+/// Copies a key, readable for its owner alone. One that is not there is not copied: some servers share a key in the catalog. A file
+/// that holds no key is refused: no server would start with it.
 pub(crate) fn copy_key(from: &Path, to: &Path) -> Result<(), CliError> {
     match fs::read(from) {
-        Ok(key) => write_whole(to, &key),
+        Ok(key) => {
+            server::DataDir::keys_of(from).map_err(|error| CliError::io(from, error))?;
+            write_whole(to, &key)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(CliError::io(from, error)),
     }
@@ -253,7 +257,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 
 /// The URL of a SQLite file.
 pub(super) fn sqlite_url(file: &Path) -> Result<String, CliError> {
-    let failed = |error| CliError::io(&file, error);
+    let failed = |error| CliError::io(file, error);
     store::upkeep::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(CliError::message)
 }
 
@@ -276,7 +280,7 @@ fn write_whole(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
             None => File::open(".")?.sync_all(),
         }
     };
-    write().map_err(|error| CliError::io(&file, error))
+    write().map_err(|error| CliError::io(file, error))
 }
 
 /// Whether a directory, there or not, is the data directory or in the objects.
@@ -288,7 +292,7 @@ fn is_in_store(folder: &Path, config: &ServeConfig) -> io::Result<bool> {
         .unwrap_or((folder.clone(), Path::new("")));
     let folder = there.join(rest);
     let objects = match &config.objects {
-        Some(url) => server::house::file_url(url.expose()),
+        Some(url) => server::file_url(url.expose()),
         None => Some(config.data.join("objects")),
     };
     let is_data = config.data.canonicalize().is_ok_and(|data| folder == data);
@@ -321,7 +325,7 @@ fn lock(folder: &Path) -> Result<File, CliError> {
 }
 
 pub(crate) const KEY_FILE: &str = "signing.key";
-const MANIFEST: &str = server::house::BACKUP_FILE;
+const MANIFEST: &str = server::BACKUP_FILE;
 const VERIFIED: &str = "verify.db";
 const PARTIAL: &str = "backup.partial";
 const LOCK: &str = "backup.lock";

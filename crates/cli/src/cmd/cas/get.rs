@@ -32,7 +32,7 @@ use crate::transfer;
 #[command(after_help = "Examples:\n  drystone cas get --store data HASH -o model.safetensors\n  \
                         drystone cas get --endpoint https://hub.example.com HASH --range 0-1024 -o - | xxd\n  \
                         drystone cas get --store data --from-json list.json -o folder --json")]
-pub(super) struct Get {
+pub(crate) struct Get {
     /// The file's hash
     #[arg(value_name = "HASH", required_unless_present = "from_json", conflicts_with = "from_json")]
     hash: Option<FileHash>,
@@ -92,8 +92,8 @@ impl Get {
         let work = transfer::in_time(self.pull.deadline, work);
         let outcome = transfer::run(&progress, transfer::fetched, work)?;
         let (seconds, failed) = (started.elapsed().as_secs_f64(), outcome.failed);
-        let [fetched, cached, reused] =
-            [&progress.wire_bytes, &progress.known_bytes, &progress.reused_bytes].map(|count| count.value());
+        let (fetched, cached) = (progress.wire_bytes.value(), progress.known_bytes.value());
+        let reused = progress.reused_bytes.value();
         if self.json {
             let totals = json!({
                 "files": outcome.files, "failed": failed, "bytes": outcome.bytes, "fetched_bytes": fetched,

@@ -24,7 +24,7 @@ use crate::transfer;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drystone cas put --store data model.safetensors\n  \
                         drystone cas put --endpoint https://hub.example.com --token \"$TOKEN\" --json corpus/")]
-pub(super) struct Put {
+pub(crate) struct Put {
     /// Files or directories; `-` reads standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use client::budget;
 use server::ServeConfig;
-use server::check::there;
-use server::disk::free_bytes;
+use server::free_bytes;
+use server::nearest_existing;
 
 use super::super::store_args::human;
 use super::Finding;
 
 /// The data folder: can it be written, how long does the disk take to keep something, is there room.
 pub(super) fn disk(config: &ServeConfig) -> Vec<Finding> {
-    let folder = there(&config.data);
+    let folder = nearest_existing(&config.data);
     let name = folder.display();
     let found = match folder == config.data {
         true => format!("{name} can be written"),

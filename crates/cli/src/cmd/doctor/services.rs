@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use server::{House, Key, ServeConfig, Tls};
+use server::{DataDir, Key, ServeConfig, Tls};
 use store::ids::RepoId;
 use store::{Catalog, Digest, ObjectKey, Objects};
 
@@ -15,7 +15,7 @@ pub(super) async fn catalog_of(config: &ServeConfig) -> (Finding, Option<u64>) {
     let url = match &config.catalog {
         Some(url) => url.expose().clone(),
         None => {
-            let file = House::new(&config.data).catalog_file();
+            let file = DataDir::new(&config.data).catalog_file();
             if !file.exists() {
                 return (Finding::ok("catalog", format!("{} will be made", file.display())), None);
             }
@@ -55,7 +55,7 @@ pub(super) async fn catalog_of(config: &ServeConfig) -> (Finding, Option<u64>) {
 
 /// Whether catalog and objects belong together.
 pub(super) async fn store(config: &ServeConfig) -> Finding {
-    match server::check::store_of(config).await {
+    match server::check_store(config).await {
         Ok(found) => Finding::ok("store", found),
         Err(wrong) => Finding::fail(
             "store",
@@ -73,7 +73,7 @@ pub(super) async fn objects(config: &ServeConfig) -> (Vec<Finding>, Option<u64>)
         // The disk was checked already.
         return (Vec::new(), None);
     };
-    let objects = match server::house::open_objects(url) {
+    let objects = match server::open_objects(url) {
         Ok(objects) => objects,
         Err(error) => {
             let advice = "see the guide to the server: A bucket and PostgreSQL";

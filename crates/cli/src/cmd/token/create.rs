@@ -4,12 +4,11 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use server::auth::Origin;
-use server::auth::personal::{self, Wanted};
-use server::{CasTokens, Claims, House, RepoKind, Repository, Secret};
-use store::Catalog;
-use store::hub::{Bound, NamespaceRow, NamespaceState, Rights, TokenRow, Tokens};
-use store::names::RepoName;
+use server::personal_token::{self, NewToken};
+use server::{CasTokens, Claims, DataDir, Origin, Secret};
+use store::hub::{Bound, NamespaceRow, NamespaceState, Rights, TokenRow};
+use store::{Catalog, Hub, Scope};
+use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 
 use super::{StoreArgs, run_as_operator, token_json};
@@ -27,14 +26,14 @@ use crate::output::{CliError, complain, fail, print_result};
                         drystone token create --scope read --namespace team --label ci --ttl 2592000\n  \
                         drystone token create --scope admin --label backup --catalog postgres://db/hub\n  \
                         drystone token create --scope read --repo datasets/ann/corpus --cas --ttl 3600")]
-pub(super) struct Create {
+pub(crate) struct Create {
     /// Scope of the token; each includes those before it
     #[arg(long, value_enum)]
     scope: ScopeChoice,
 
     /// For one repository: NAMESPACE/NAME is a model, datasets/NAMESPACE/NAME a dataset; also spaces/… and buckets/…
     #[arg(long, value_name = "REPO", value_parser = parse_repo)]
-    repo: Option<Repository>,
+    repo: Option<RepoName>,
 
     /// For the repositories of one namespace
     #[arg(long, value_name = "NAME", value_parser = parse_name, conflicts_with = "repo")]
@@ -135,7 +134,8 @@ impl Create {
             Bound::Everywhere => {}
             Bound::Namespace(namespace) => *namespace = tokens.canonical_namespace(namespace).await?,
             Bound::Repo(scope) => {
-                let name = self.repo.as_ref().and_then(|repo| RepoName::parse(&repo.to_string()).ok());
+                let name =
+                    self.repo.as_ref().and_then(|repo| store::names::RepoName::parse(&full_name(repo)).ok());
                 if let Some(name) = name
                     && let Some(repo) = tokens.repo(&name).await?
                 {
@@ -148,25 +148,25 @@ impl Create {
 
     fn make(&self, subject: String, now_s: u64) -> Result<(Secret<String>, TokenRow), CliError> {
         let bound = match (&self.repo, &self.namespace) {
-            (Some(repo), _) => Bound::Repo(repo.scope()?),
+            (Some(repo), _) => Bound::Repo(scope_of(repo)?),
             (None, Some(namespace)) => Bound::Namespace(namespace.clone()),
             (None, None) => Bound::Everywhere,
         };
-        let place = self.repo.as_ref().map(ToString::to_string).or(self.namespace.clone());
+        let place = self.repo.as_ref().map(full_name).or(self.namespace.clone());
         let rights = match self.scope {
             ScopeChoice::Read => Rights::Read,
             ScopeChoice::Write => Rights::Write,
             ScopeChoice::Admin => Rights::Admin,
         };
         let ttl = self.ttl.or(self.cas.then_some(CAS_TTL_S));
-        let wanted = Wanted {
+        let wanted = NewToken {
             label: self.label.clone().or(place).unwrap_or_else(|| rights.as_str().to_owned()),
             subject,
             rights,
             bound,
             expires_s: ttl.map(|ttl| now_s.saturating_add(ttl)),
         };
-        let token = personal::make();
+        let token = personal_token::make();
         let row = wanted.row(&token, now_s);
         Ok((token, row))
     }
@@ -175,8 +175,8 @@ impl Create {
     fn signer(&self) -> Result<CasTokens, CliError> {
         let config = self.place.config()?;
         let keys = match &config.signing_key_file {
-            Some(file) => House::keys_of(file),
-            None => House::new(&config.data).keys(),
+            Some(file) => DataDir::keys_of(file),
+            None => DataDir::new(&config.data).keys(),
         };
         let keys = keys.map_err(|error| {
             let data = config.data.display();
@@ -186,7 +186,7 @@ impl Create {
     }
 
     /// Prints a CAS token for the access of a token that is in the catalog.
-    fn sign(&self, signer: &CasTokens, repo: Repository, row: &TokenRow) -> Result<ExitCode, CliError> {
+    fn sign(&self, signer: &CasTokens, repo: RepoName, row: &TokenRow) -> Result<ExitCode, CliError> {
         let scope = if self.scope == ScopeChoice::Read { TokenScope::Read } else { TokenScope::Write };
         let (now_s, ttl_s) = (row.created_s, self.ttl.unwrap_or(CAS_TTL_S));
         let claims = Claims::new(&row.subject, Origin::Token(row.id.clone()), scope, repo, now_s, ttl_s);
@@ -212,20 +212,30 @@ impl Create {
 /// Seconds that a CAS token lives by default.
 const CAS_TTL_S: u64 = 3600;
 
+/// A repository with its kind, also that of a model: `models/ann/a`.
+fn full_name(repo: &RepoName) -> String {
+    format!("{}/{}", repo.kind.plural(), repo.id())
+}
+
+/// The content scope of a repository.
+fn scope_of(repo: &RepoName) -> store::Result<Scope> {
+    Scope::new(&repo.namespace, format!("{}/{}", repo.kind.plural(), repo.name))
+}
+
 /// Reads `ns/name` or `kind/ns/name`.
-pub(crate) fn parse_repo(text: &str) -> Result<Repository, String> {
+pub(crate) fn parse_repo(text: &str) -> Result<RepoName, String> {
     let segments: Vec<_> = text.split('/').collect();
     let (kind, namespace, name) = match segments.as_slice() {
         [namespace, name] => ("models", *namespace, *name),
         [kind, namespace, name] => (*kind, *namespace, *name),
         _ => return Err("expected NAMESPACE/NAME".to_owned()),
     };
-    let known = RepoKind::ALL.iter().find(|known| known.segment() == kind);
-    let kind = *known.ok_or_else(|| format!("{kind} is not models, datasets, spaces or buckets"))?;
+    let known = RepoKind::from_plural(kind);
+    let kind = known.ok_or_else(|| format!("{kind} is not models, datasets, spaces or buckets"))?;
     if namespace.is_empty() || name.is_empty() || text.chars().any(char::is_control) {
         return Err("expected NAMESPACE/NAME".to_owned());
     }
-    Ok(Repository { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+    Ok(RepoName { kind, namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// A short text on one line.
@@ -240,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_repository_is_a_model_unless_it_says_otherwise() {
-        assert_eq!(parse_repo("ann/a").unwrap().to_string(), "models/ann/a");
+        assert_eq!(parse_repo("ann/a").unwrap().to_string(), "ann/a");
         assert_eq!(parse_repo("datasets/ann/a").unwrap().to_string(), "datasets/ann/a");
         for bad in ["", "ann", "ann/", "/a", "cars/ann/a", "models/a/b/c", "an\nn/a"] {
             assert!(parse_repo(bad).is_err(), "{bad:?}");

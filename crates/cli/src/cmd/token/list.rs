@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use store::hub::{Bound, TokenRow, Tokens};
+use store::hub::{Bound, TokenRow};
 
 use super::{StoreArgs, repo_text, run_as_operator, state_of, token_json};
 use crate::clock::now_s;
@@ -14,7 +14,7 @@ use crate::output::{CliError, print_result};
 #[command(
     after_help = "Examples:\n  drystone token list --data /srv/drystone\n  drystone token list --all --json"
 )]
-pub(super) struct List {
+pub(crate) struct List {
     #[command(flatten)]
     place: StoreArgs,
 

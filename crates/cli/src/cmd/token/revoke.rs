@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use server::House;
+use server::DataDir;
 use store::hub::{TokenRow, Tokens};
 
 use super::{StoreArgs, run_as_operator, token_json};
@@ -17,7 +17,7 @@ use crate::output::{CliError, fail, print_result};
 #[command(
     after_help = "Examples:\n  drystone token revoke 3f9c2a41b7de\n  drystone token revoke ci --data /srv/drystone"
 )]
-pub(super) struct Revoke {
+pub(crate) struct Revoke {
     /// The token's id, or its label if no other live token has it
     #[arg(value_name = "ID|LABEL")]
     which: String,
@@ -40,7 +40,7 @@ impl Revoke {
             let row = Tokens::new(&catalog).revoke(&id, now_s).await?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))
         })?;
-        let data_dir = House::new(&config.data);
+        let data_dir = DataDir::new(&config.data);
         let file = data_dir.admin_token_file();
         let removed = data_dir.remove_admin_token(&row).map_err(|error| CliError::io(&file, error))?;
         let mut lines = vec![format!("revoked {} ({})", row.id, row.label)];

@@ -187,7 +187,7 @@ impl Convert {
         let (set, mut progress) = self.open_packs(network)?;
         report_leftovers(&remove_leftovers(&self.output, |_| false));
         parquet::write(&set, &self.output, |record| {
-            progress.add(content_bytes(&record));
+            progress.add(content_bytes(record));
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -214,7 +214,7 @@ impl Create {
             metadata,
             column: self.column.clone(),
             digests: self.digests,
-            created: self.timestamp.then(|| server::http::iso(now_s()).replace(".000Z", "Z")),
+            created: self.timestamp.then(|| server::iso_time(now_s()).replace(".000Z", "Z")),
             group: Some(if self.manifest.is_some() { Group::Manifest } else { self.group }.name().to_owned()),
             record_bytes_max: self.record_size_limit,
         })

@@ -125,7 +125,7 @@ pub(super) async fn read(
     Ok(ReadBytes::Fetched(at - range.start))
 }
 
-/// What the cache calls a file: its digest. Others are not kept, nor are those that are not small.
+/// Cache key of a file: its digest. Files without one, and large files, are not cached.
 fn blob_name(entry: &Entry) -> Option<String> {
     let name = match Expected::of(entry) {
         Expected::Sha256(sha256) => sha256.to_string(),

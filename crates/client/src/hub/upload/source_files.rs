@@ -15,7 +15,7 @@ use crate::walk;
 pub struct SourceFile {
     /// Where it is.
     pub path: PathBuf,
-    /// Where it shall be in the repository.
+    /// Path in the repository.
     pub to: String,
     /// Its length when it was found.
     pub bytes: u64,
@@ -110,7 +110,7 @@ fn text(path: &Path, whole: &Path) -> Result<String> {
     })
 }
 
-/// What belongs to a tool on this disk and not to the files.
+/// Whether a file belongs to a local tool, such as git, and is not uploaded.
 fn is_left_out(path: &str) -> bool {
     path.split('/').any(|name| name == ".git" || name.starts_with(".drystone-stage-"))
         || path.starts_with(".cache/huggingface/")

@@ -24,7 +24,7 @@ impl WrittenRanges {
         self.starts.push((at, start..self.chunks.len()));
     }
 
-    /// What of the bytes up to `size` is in no run. Ends are where chunks end, or `size`.
+    /// Ranges of the bytes up to `size` that are in no run. Ends are where chunks end, or `size`.
     pub(in crate::pull) fn missing(&mut self, size: u64) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         let mut reached = 0;

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use xet::wire::ErrorCode;
 
-use super::{PageError, Reader, Table, cell, text};
-use crate::http::HubError;
+use super::{Reader, Table, cell, text};
+use crate::http::error::ApiError;
 use footer::{Chunk, Footer};
 use pages::Stop;
 
 /// The first rows and the columns, or why there are none to show.
-pub(super) async fn tables(reader: &Reader<'_>) -> Result<Result<Vec<Table>, String>, PageError> {
+pub(super) async fn tables(reader: &Reader<'_>) -> Result<Result<Vec<Table>, String>, ApiError> {
     let total = reader.bytes();
     if total < 12 {
         return Ok(Err("The file is too short for a footer.".to_owned()));
@@ -78,7 +78,7 @@ fn columns(footer: &Footer) -> Table {
 }
 
 /// The first rows, column by column. Those that need less leave more to read for the others.
-async fn rows(file: &File<'_>, footer: &Arc<Footer>, data_end: u64) -> Result<Table, PageError> {
+async fn rows(file: &File<'_>, footer: &Arc<Footer>, data_end: u64) -> Result<Table, ApiError> {
     let rows = usize::try_from(footer.group_rows).unwrap_or(usize::MAX).min(ROWS_MAX);
     let count = footer.columns.len().min(ROW_COLUMNS_MAX);
     let mut read_left = READ_BYTES_MAX;
@@ -120,13 +120,13 @@ async fn head(
     rows: usize,
     share: u64,
     read_left: &mut u64,
-) -> Result<Result<Vec<String>, String>, PageError> {
+) -> Result<Result<Vec<String>, String>, ApiError> {
     let mut prefix = BytesMut::new();
-    let mut wanted = FIRST_BYTES;
+    let mut needed = FIRST_BYTES;
     loop {
         let have = prefix.len() as u64;
-        let end = wanted.min(chunk.bytes);
-        // More than the first bytes is asked for once for each page, so this ends.
+        let end = needed.min(chunk.bytes);
+        // More than the first bytes is request for once for each page, so this ends.
         if end <= have && have > 0 {
             return Ok(Err("damaged".to_owned()));
         }
@@ -143,10 +143,10 @@ async fn head(
             let _permit = permit;
             footer.columns.get(column).map(|column| pages::head(column, chunk, rows, &bytes))
         });
-        let failed = |_| HubError::new(ErrorCode::Internal, "the column could not be read");
+        let failed = |_| ApiError::new(ErrorCode::Internal, "the column could not be read");
         match worked.await.map_err(failed)? {
             Some(Ok(cells)) => return Ok(Ok(cells)),
-            Some(Err(Stop::More(bytes))) => wanted = bytes,
+            Some(Err(Stop::More(bytes))) => needed = bytes,
             Some(Err(Stop::Why(why))) => return Ok(Err(why)),
             None => return Ok(Err("damaged".to_owned())),
         }
@@ -160,7 +160,7 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    async fn open(reader: &'a Reader<'a>) -> Result<Self, PageError> {
+    async fn open(reader: &'a Reader<'a>) -> Result<Self, ApiError> {
         let is_small = reader.bytes() <= WHOLE_BYTES_MAX || reader.item.linked.is_none();
         let whole = match is_small {
             true => Some(reader.read(0..reader.bytes()).await?),
@@ -169,11 +169,11 @@ impl<'a> File<'a> {
         Ok(Self { reader, whole })
     }
 
-    async fn read(&self, range: Range<u64>) -> Result<Bytes, PageError> {
+    async fn read(&self, range: Range<u64>) -> Result<Bytes, ApiError> {
         let Some(whole) = &self.whole else { return self.reader.read(range).await };
         let span = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
         let span = span.filter(|(start, end)| start <= end && *end <= whole.len());
-        let (start, end) = span.ok_or_else(|| HubError::invalid("the range is not in the file"))?;
+        let (start, end) = span.ok_or_else(|| ApiError::invalid("the range is not in the file"))?;
         Ok(whole.slice(start..end))
     }
 }

@@ -6,7 +6,8 @@ use std::fmt;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{PageError, Reader, Table, cell, text};
+use super::{Reader, Table, cell, text};
+use crate::http::error::ApiError;
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Tensor {
@@ -78,7 +79,7 @@ impl<'de> Deserialize<'de> for Header {
 }
 
 /// The tensors of one page, or why there are none to show.
-pub(super) async fn table(reader: &Reader<'_>, page: usize) -> Result<Result<Table, String>, PageError> {
+pub(super) async fn table(reader: &Reader<'_>, page: usize) -> Result<Result<Table, String>, ApiError> {
     if reader.bytes() < 8 {
         return Ok(Err("The file is too short for a header.".to_owned()));
     }
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tensors_come_in_the_order_of_their_bytes_with_what_is_said_of_them() {
+    fn tensors_come_in_the_order_of_their_bytes_with_their_metadata() {
         let header = br#"{"__metadata__":{"format":"pt"},
             "b":{"dtype":"F16","shape":[2,3],"data_offsets":[12,24]},
             "a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}"#;
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_told() {
+    fn what_is_no_header_is_reported() {
         for wrong in [
             &b""[..],
             b"[]",

@@ -27,7 +27,7 @@ fn tokens_that_open_nothing() {
     let at = bench.xorb_path();
     let file = bench.old.files[0].hash;
     let issue = |scope, ttl_s| {
-        bench.hub.state.tokens.issue(&bench.hub.claims(scope, "a", ttl_s)).token.expose().clone()
+        bench.hub.state.cas_tokens().issue(&bench.hub.claims(scope, "a", ttl_s)).token.expose().clone()
     };
     let expired = issue(TokenScope::Write, 0);
     let forged = server::CasTokens::new(&KeyRing::new(Key::new([8; 32]))).issue(&bench.hub.claims(
@@ -182,7 +182,7 @@ fn data_urls_that_were_altered() {
     let key = server::DataKey::parse(object).unwrap();
     let spans = xet::wire::range::parse_bounded_ranges(&range, 9).unwrap();
     let old = server::Signer::new(&KeyRing::new(Key::new([7; 32])))
-        .sign(&key, &spans, bench.hub.state.now_s() - 1)
+        .sign(&key, &spans, bench.hub.state.now_s() - 1, false)
         .unwrap();
     bench.run([case("expired", old, "url_expired").says("expired")]);
     let head = bench.hub.http.send("HEAD", &url, &[("range", &range)], RequestBody::Nothing).unwrap();

@@ -1,5 +1,6 @@
 //! Check of a copy: whether every object that its catalog names is there.
 
+use crate::upkeep::examine::examine_bundle;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::content::files::{self, Use};
@@ -98,7 +99,15 @@ async fn check_bundles(catalog: &Catalog, sides: &Sides<'_>, checked: &mut Check
                 after = last.as_bytes().to_vec();
                 checked.needed += bundles.len() as u64;
                 let key = |commit| (ObjectKey::Bundle { repo: repo.row.id, commit }, 0);
-                let gone = sides.gone(bundles.into_iter().map(key).collect()).await?;
+                let mut gone = sides.gone(bundles.iter().copied().map(key).collect()).await?;
+                // A backup that is restored is read once more: of bundles only the catalog knows whether they are whole.
+                if sides.source.is_none() {
+                    for (key, _) in bundles.into_iter().map(key) {
+                        if examine_bundle(catalog, sides.copy, key).await?.is_err() {
+                            gone.of_copy.push(key);
+                        }
+                    }
+                }
                 checked.record(&gone, |_| true);
             }
         }

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::objects::key::ObjectKey;
 use crate::upkeep::examine::examine;
+use crate::upkeep::examine::examine_bundle;
 use crate::upkeep::inventory;
 use crate::upkeep::verify::{Mended, Repair, Verify, marks, xorb_key};
 
@@ -12,6 +13,7 @@ impl Verify<'_> {
         let now_s = self.upkeep.clock.now_s();
         if let Repair::From(other) = repair
             && examine(other, key, 0).await?.is_ok()
+            && examine_bundle(&self.upkeep.db, other, key).await?.is_ok()
         {
             let body = other.whole(&key).await?;
             self.upkeep.objects.put(&key, vec![body]).await?;

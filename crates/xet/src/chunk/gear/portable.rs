@@ -14,7 +14,7 @@ pub(super) fn first(data: &[u8], from: usize, to: usize) -> Option<usize> {
     met.map(|at| from + at + 1)
 }
 
-/// What the hash of the first place takes from before it.
+/// Hash of the bytes before the first place.
 fn warm_up(data: &[u8], from: usize) -> &[u8] {
     data.get(from.saturating_sub(GEAR_WINDOW - 1)..from).unwrap_or_default()
 }

@@ -64,7 +64,7 @@ unsafe fn lanes(data: &[u8], from: usize, stretch: usize, found: &mut Vec<usize>
     }
 }
 
-/// Where the search is.
+/// Position of the search.
 struct Lanes<'a> {
     data: &'a [u8],
     from: usize,
@@ -104,15 +104,15 @@ impl Lanes<'_> {
             word(0).cast_signed(),
         );
         let bytes = _mm512_shuffle_epi8(bytes, pair_up);
-        let (p0, p1) = (look_up(0, bytes), look_up(1, bytes));
-        let (p2, p3) = (look_up(2, bytes), look_up(3, bytes));
-        let (p4, p5) = (look_up(4, bytes), look_up(5, bytes));
-        let (p6, p7) = (look_up(6, bytes), look_up(7, bytes));
+        let (p0, p1) = (table_byte(0, bytes), table_byte(1, bytes));
+        let (p2, p3) = (table_byte(2, bytes), table_byte(3, bytes));
+        let (p4, p5) = (table_byte(4, bytes), table_byte(5, bytes));
+        let (p6, p7) = (table_byte(6, bytes), table_byte(7, bytes));
         let bytes = word(VECTOR_LANES);
         for step in 0..STEP {
             self.plain = (self.plain << 1).wrapping_add(GEAR_TABLE[(bytes >> (8 * step) & 0xff) as usize]);
             if self.plain < 1 << 48 {
-                note(self.found, i, from + VECTOR_LANES * stretch + step + 1);
+                add_candidate(self.found, i, from + VECTOR_LANES * stretch + step + 1);
             }
         }
 
@@ -148,7 +148,11 @@ impl Lanes<'_> {
             hashes = _mm512_add_epi64(_mm512_add_epi64(hashes, hashes), *gear);
             let mut hits = _mm512_cmplt_epu64_mask(hashes, below);
             while hits != 0 {
-                note(self.found, i, self.from + hits.trailing_zeros() as usize * self.stretch + step + 1);
+                add_candidate(
+                    self.found,
+                    i,
+                    self.from + hits.trailing_zeros() as usize * self.stretch + step + 1,
+                );
                 hits &= hits - 1;
             }
         }
@@ -159,7 +163,7 @@ impl Lanes<'_> {
 /// chooses between two permutes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn look_up(plane: usize, bytes: __m512i) -> __m512i {
+fn table_byte(plane: usize, bytes: __m512i) -> __m512i {
     // SAFETY: a plane is 256 bytes, aligned to 64.
     let quarter = |q: usize| unsafe { _mm512_load_si512(PLANES.0[plane].as_ptr().add(64 * q).cast()) };
     let low = _mm512_permutex2var_epi8(quarter(0), bytes, quarter(1));
@@ -186,7 +190,7 @@ fn words(pairs: [__m512i; 4]) -> [__m512i; 4] {
 /// Notes a candidate of step `i`, unless its lane was still warming up.
 #[cold]
 #[inline(never)]
-fn note(found: &mut Vec<usize>, i: usize, place: usize) {
+fn add_candidate(found: &mut Vec<usize>, i: usize, place: usize) {
     if i >= GEAR_WINDOW {
         found.push(place + i - GEAR_WINDOW);
     }

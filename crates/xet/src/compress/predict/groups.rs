@@ -55,7 +55,7 @@ impl Skew {
     }
 }
 
-/// What the byte groups look like.
+/// Statistics of the byte groups.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Groups {
     /// Some group is not random.
@@ -64,7 +64,7 @@ pub(super) struct Groups {
     pub(super) strong: bool,
     /// All groups are about equally skewed, so four-byte words mean nothing here.
     pub(super) alike: bool,
-    /// Some group is random, so no four-byte word comes again by chance.
+    /// Some group is random, so no four-byte word repeats by chance.
     pub(super) mixed: bool,
 }
 

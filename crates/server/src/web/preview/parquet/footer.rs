@@ -56,7 +56,7 @@ pub(super) enum Physical {
 /// What values mean to people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Nothing else is said.
+    /// Nothing else is stated.
     Plain,
     Text(&'static str),
     Decimal {
@@ -317,8 +317,8 @@ fn group(thrift: &mut Thrift<'_>) -> Option<(u64, Vec<Option<Chunk>>)> {
     Some((rows, chunks))
 }
 
-/// Where a column of a group lies; nothing if that is in another file or is not said.
-#[allow(clippy::option_option, reason = "what is not said and what cannot be read are two things")]
+/// Where a column of a group lies; nothing if that is in another file or is not stated.
+#[allow(clippy::option_option, reason = "what is not stated and what cannot be read are two things")]
 fn chunk(thrift: &mut Thrift<'_>) -> Option<Option<Chunk>> {
     let (mut is_elsewhere, mut found, mut last) = (false, None, 0);
     while let Some((id, kind)) = thrift.field(&mut last)? {
@@ -349,7 +349,7 @@ fn chunk(thrift: &mut Thrift<'_>) -> Option<Option<Chunk>> {
     Some(found.filter(|_| !is_elsewhere))
 }
 
-/// Lines of a schema that are looked at, and columns that are listed.
+/// Lines of a schema that are read, and columns that are listed.
 const ELEMENTS_MAX: u64 = 5000;
 const COLUMNS_MAX: usize = 200;
 const MILLI: u32 = 1_000;

@@ -12,7 +12,7 @@ use super::values::{Dictionary, Runs, Values};
 /// Why there are no values.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// So many of the column's first bytes are needed.
+    /// How many of the column's first bytes are needed.
     More(u64),
     /// They cannot be shown.
     Why(String),
@@ -39,7 +39,7 @@ struct Header {
     is_plain: bool,
 }
 
-/// The column's values in the first rows, as text. A missing one is told as such.
+/// The column's values in the first rows, as text. A missing one is marked as such.
 pub(super) fn head(column: &Column, chunk: Chunk, rows: usize, prefix: &[u8]) -> Result<Vec<String>, Stop> {
     if column.is_repeated {
         return Err("a list".into());
@@ -194,7 +194,7 @@ const DATA_V2: i64 = 3;
 const RUNS: i64 = 3;
 /// What is decompressed of a column: a dictionary and a page of a megabyte each, as writers make them, and some more.
 pub(super) const RAW_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Pages looked at, most of which have no values if there are so many.
+/// Pages that are read; of more than these, most have no values.
 const PAGES_MAX: usize = 64;
 /// A header has two values in it for statistics, which some writers do not shorten.
 const HEADER_BYTES_MAX: u64 = 64 * 1024;

@@ -113,7 +113,7 @@ fn days(steps: i64, per_s: u32) -> (i64, i64) {
     (steps.div_euclid(per_day), steps.rem_euclid(per_day))
 }
 
-/// The date so many days after the first of January 1970, by counting eras of 400 years from a first of March.
+/// The date `days` after the first of January 1970, by counting eras of 400 years from a first of March.
 fn date(days: i64) -> String {
     let Some(shifted) = days.checked_add(719_468) else { return days.to_string() };
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

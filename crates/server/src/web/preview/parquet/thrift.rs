@@ -1,4 +1,4 @@
-//! Thrift's compact protocol: takes what is asked for and passes over the rest, and sizes nothing by a number it reads.
+//! Thrift's compact protocol: takes what is request for and passes over the rest, and sizes nothing by a number it reads.
 
 /// What is left to read.
 pub(super) struct Thrift<'a> {
@@ -44,12 +44,12 @@ impl<'a> Thrift<'a> {
         Some(taken)
     }
 
-    /// Text, of which no more is kept than somebody reads.
+    /// Text, cut to what a page displays.
     pub(super) fn text(&mut self) -> Option<String> {
         let len = self.varint()?;
         let bytes = self.take(len)?;
-        let kept = bytes.get(..TEXT_BYTES_MAX).unwrap_or(bytes);
-        Some(String::from_utf8_lossy(kept).into_owned())
+        let text = bytes.get(..TEXT_BYTES_MAX).unwrap_or(bytes);
+        Some(String::from_utf8_lossy(text).into_owned())
     }
 
     /// The next field's number and kind; nothing at the end of a structure.

@@ -145,7 +145,7 @@ pub(super) struct Runs<'a> {
 }
 
 enum Run<'a> {
-    /// So many times more.
+    /// How often it repeats.
     Same(u64, u32),
     /// Numbers side by side, from this bit on.
     Packed(&'a [u8], usize),
