@@ -5,7 +5,7 @@
 //! | `xorbs/ab/<hash>-<digest>`  | one xorb with its version 1 footer                                    |
 //! | `shards/ab/<hash>`          | one accepted shard in stored form                                     |
 //! | `commits/<repo>/<oid>`      | one bundle: the git objects a commit of a repository added            |
-//! | `repos/<repo>/<version>`    | what is known of a repository besides its git objects                 |
+//! | `repos/<repo>/<version>`    | state of a repository besides its git objects                         |
 //! | `people/<version>`          | users, organisations, their members, quotas and dedup policies        |
 //! | `parts/<repo>/<sha256>-<n>` | one part of a file that arrives by parts, until all are there         |
 //! | `store.json`                | the id of the store, which its catalog has too                        |
