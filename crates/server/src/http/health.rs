@@ -5,11 +5,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use axum::response::IntoResponse;
 use axum::routing::{any, get};
-use store::ObjectKey;
 use store::hub::Rights;
 use xet::wire::routes::content_type;
 use xet::wire::{ErrorCode, encode_json};
-use xet::{ShardHash, XorbHash};
 
 use crate::http::error::ApiError;
 use crate::http::router::{Route, not_found};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use store::audit::Deed;
 use store::hub::RefRow;
 use store::hub::refs::{self, HEADS, PULLS, TAGS};
-use store::repo::refs::MESSAGE_BYTES_MAX;
+use store::hub::refs::MESSAGE_BYTES_MAX;
 use xet::wire::routes::segment;
 
 use crate::http::error::ApiError;

@@ -7,7 +7,7 @@ use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
 use store::audit::{DeedQuery, DeedRow};
-use store::hub::{BrowseQuery, Order, RepoSize, SizedRepo, Upkeep};
+use store::hub::{BrowseQuery, MaintenanceSummary, Order, RepoSize, SizedRepo};
 use store::names::RepoName;
 
 use crate::http::error::ApiError;

@@ -7,6 +7,7 @@ use crate::db::row::{FromRow, Row};
 use crate::db::sql::Sql;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::rows::{REPO_COLUMNS, RepoRow};
+use crate::ids::ObjectKind;
 use crate::ids::{Oid, RepoId};
 use crate::upkeep::Upkeep;
 

@@ -242,8 +242,7 @@ impl Verify<'_> {
                     let (sound, mut damaged) = self.look(bundles.into_iter().map(key).collect()).await?;
                     if self.options.deep {
                         for key in sound {
-                            let examined =
-                                examine_bundle(&self.store.catalog, &self.store.objects, key).await?;
+                            let examined = examine_bundle(&self.upkeep.db, &self.upkeep.objects, key).await?;
                             damaged.extend(examined.err().map(|why| (key, why)));
                         }
                     }
