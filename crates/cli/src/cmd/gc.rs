@@ -106,10 +106,10 @@ impl Gc {
     fn compact(&self) -> Result<(), CliError> {
         let options = CompactOptions { live_share_max: self.live_share, dry_run: self.dry_run };
         let progress = CompactProgress::default();
-        let compacted =
-            with_spinner(async { Ok(self.place.open().await?.compact(&options, &progress).await?) }, || {
-                format!("{} xorbs examined", progress.looked_at())
-            })?;
+        let compacted = with_spinner(
+            async { Ok(self.place.open().await?.upkeep().compact(&options, &progress).await?) },
+            || format!("{} xorbs examined", progress.looked_at()),
+        )?;
         let Compacted { looked_at, rewritten, files, freed_bytes, busy } = compacted;
         let verb = if self.dry_run { "would move" } else { "moved" };
         let freed = human(freed_bytes);

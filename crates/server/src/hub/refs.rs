@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::audit::Deed;
 use store::hub::RefRow;
-use store::hub::refs::{self, HEADS, PULLS, TAGS};
 use store::hub::refs::MESSAGE_BYTES_MAX;
+use store::hub::refs::{self, HEADS, PULLS, TAGS};
 use xet::wire::routes::segment;
 
 use crate::http::error::ApiError;

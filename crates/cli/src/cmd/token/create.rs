@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use server::personal_token::{self, NewToken};
 use server::{CasTokens, Claims, DataDir, Origin, Secret};
-use store::hub::{Bound, NamespaceRow, NamespaceState, Rights, TokenRow};
-use store::{Catalog, Hub, Scope};
+use store::hub::{Bound, NamespaceRow, NamespaceState, Rights, TokenRow, Tokens};
+use store::{Catalog, Scope};
 use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
 

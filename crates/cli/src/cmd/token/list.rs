@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use store::hub::{Bound, TokenRow};
+use store::hub::{Bound, TokenRow, Tokens};
 
 use super::{StoreArgs, repo_text, run_as_operator, state_of, token_json};
 use crate::clock::now_s;
