@@ -3,11 +3,12 @@
 
 usage: check-modules.py [--self-test] [FOLDER]
 
-Follows the `mod` declarations of every library and program in the workspace at FOLDER (this repository unless given). A node is a
-module at the top of a crate, with everything below it; an edge is a path that begins with `crate`, `super` or `self` and leads
-into another one, also through a name that the crate root re-exports. Items of the crate root itself are no node. Code under
-`#[cfg(test)]`, comments and strings do not count. Ends with 1 when a crate has a cycle that is not allowed, or when a crate that
-is allowed to have cycles has none. `--self-test` checks the script itself on crates with planted cycles.
+Follows the `mod` declarations of every library and program in the workspace at FOLDER (this repository unless given). Siblings are
+compared at every depth: a node is a module with everything below it; an edge is a path that begins with `crate`, `super` or
+`self` and leads into a sibling of the module that names it or of one of its parents, also through a name that a module
+re-exports. Items of a parent module are no node. Code under `#[cfg(test)]`, comments and strings do not count. `LAYERS` names
+modules that must not use others at all. Ends with 1 when a crate has a cycle that is not allowed or breaks a layer, or when a
+crate that is allowed to have cycles has none. `--self-test` checks the script itself on crates with planted cycles.
 """
 
 import os
@@ -19,7 +20,16 @@ import tomllib
 
 # Crates that still have cycles, and where their end is planned. Only ever remove lines.
 ALLOWED = {
-    "drystone-store": "catalog, repositories and objects",
+}
+
+# Modules at the top of a crate, and what they must not use even without a cycle.
+LAYERS = {
+    "drystone-store": {
+        "db": ("content", "hub", "upkeep", "objects"),
+        "objects": ("content", "hub", "upkeep", "db"),
+        "content": ("hub", "upkeep"),
+        "hub": ("upkeep",),
+    },
 }
 
 TOKEN = re.compile(
@@ -34,21 +44,23 @@ def main():
     if "--self-test" in sys.argv[1:]:
         return self_test()
     root = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parent.parent
-    problems, crates = check(root, ALLOWED)
+    problems, crates = check(root, ALLOWED, LAYERS)
     for problem in problems:
         print(f"check-modules: {problem}")
     print(f"check-modules: {crates} crates, {len(problems)} problems")
     return 1 if problems else 0
 
 
-def check(root, allowed):
+def check(root, allowed, layers):
     """What is wrong with the crates below `root`, and how many there are."""
     problems, crates = [], 0
     for manifest in sorted([*root.glob("crates/*/Cargo.toml"), *root.glob("python/Cargo.toml")]):
         package = tomllib.loads(manifest.read_text())
         name = package["package"]["name"]
         crates += 1
-        cycles = [cycle for target in targets(manifest.parent, package) for cycle in find_cycles(target)]
+        graphs = [Crate(target) for target in targets(manifest.parent, package)]
+        cycles = [cycle for graph in graphs for cycle in find_cycles(graph)]
+        problems += [f"{name}: {text}" for graph in graphs for text in broken_layers(graph, layers.get(name, {}))]
         if name in allowed and not cycles:
             problems.append(f"{name} has no cycle any more: remove it from ALLOWED")
         if name not in allowed:
@@ -66,43 +78,71 @@ def targets(folder, package):
     return [path for path in paths if path.exists()]
 
 
-def find_cycles(root):
-    """Texts that name each group of modules of one target that use each other."""
-    crate = Crate(root)
-    groups = strongly_connected(crate.edges)
+def find_cycles(crate):
+    """Texts that name each group of sibling modules of one target that use each other."""
     texts = []
-    for group in groups:
-        inside = [
-            f"{a} -> {b} ({crate.edges[a][b]})" for a in sorted(group) for b in sorted(crate.edges[a]) if b in group
-        ]
-        texts.append(f"modules use each other: {', '.join(inside)}")
+    for parent, edges in sorted(crate.edges.items()):
+        inside_of = f" in {'::'.join(parent)}" if parent else ""
+        for group in strongly_connected(edges):
+            inside = [f"{a} -> {b} ({edges[a][b]})" for a in sorted(group) for b in sorted(edges[a]) if b in group]
+            texts.append(f"modules{inside_of} use each other: {', '.join(inside)}")
     return texts
 
 
+def broken_layers(crate, layers):
+    """Texts that name each use of a module by one that must not use it."""
+    edges = crate.edges.get((), {})
+    return [
+        f"{module} must not use {other} ({edges[module][other]})"
+        for module, others in sorted(layers.items())
+        for other in others
+        if other in edges.get(module, {})
+    ]
+
+
 class Crate:
-    """The modules of one target and the edges between those at its top."""
+    """The modules of one target and, for each parent module, the edges between its children."""
 
     def __init__(self, root):
-        self.edges, self.exports, self.uses = {}, {}, []
-        self.top = set()
+        self.exports, self.uses = {}, []
+        self.modules = {()}
         self.folder = root.parent
         self.read(root, [], root.parent, root.parent)
+        self.edges = {}
+        for module in self.modules - {()}:
+            self.edges.setdefault(module[:-1], {}).setdefault(module[-1], {})
         for module, path, place in self.uses:
             target = self.resolve(path)
-            if target and target != module:
-                self.edges[module].setdefault(target, place)
+            common = 0
+            while common < min(len(module), len(target)) and module[common] == target[common]:
+                common += 1
+            if common < min(len(module), len(target)):
+                self.edges[module[:common]][module[common]].setdefault(target[common], place)
 
     def resolve(self, path):
-        """The module at the top that a path from the crate root leads into."""
+        """The innermost module that a path from the crate root leads into."""
         for _ in range(8):
-            if not path:
-                return None
-            if path[0] in self.top:
-                return path[0]
-            if path[0] not in self.exports:
-                return None
-            path = self.exports[path[0]] + path[1:]
-        return None
+            at = 0
+            while at < len(path) and tuple(path[: at + 1]) in self.modules:
+                at += 1
+            module = tuple(path[:at])
+            exported = self.exports.get(module, {}).get(path[at]) if at < len(path) else None
+            if exported is None:
+                return module
+            path = self.absolute(list(module), exported) + path[at + 1 :]
+        return ()
+
+    def absolute(self, here, path):
+        """A path of the module `here` from the crate root; that of another crate is empty."""
+        if path[0] == "crate":
+            return path[1:]
+        rest = path[1:] if path[0] == "self" else path
+        at = list(here)
+        while rest and rest[0] == "super":
+            at, rest = at[:-1], rest[1:]
+        if path[0] in ("self", "super") or tuple(here + path[:1]) in self.modules:
+            return at + rest
+        return []
 
     def read(self, file, module, folder, own):
         """Reads the file of a module. Modules that it declares are files in `folder`, or as `path` says relative to `own`."""
@@ -116,9 +156,7 @@ class Crate:
                 attribute_path = found[1] if found else attribute_path
             elif token == "mod" and index + 2 < len(tokens) and tokens[index + 2][0] in ";{":
                 name = tokens[index + 1][0]
-                if not here:
-                    self.top.add(name)
-                    self.edges.setdefault(name, {})
+                self.modules.add((*here, name))
                 if tokens[index + 2][0] == ";":
                     below = folder.joinpath(*[part for part in stack if part])
                     self.open(name, here + [name], below, own, attribute_path)
@@ -155,9 +193,8 @@ class Crate:
         """Notes every path of a `use` declaration that begins at `index`; returns the index after it."""
         for path, alias in self.tree(tokens, index, []):
             self.note(path, here, place)
-            if not here and path:
-                start = path[1:] if path[0] in ("crate", "self") else path
-                self.exports.setdefault(alias or path[-1], start)
+            if path:
+                self.exports.setdefault(tuple(here), {}).setdefault(alias or path[-1], path)
         while index < len(tokens) and tokens[index][0] != ";":
             index += 1
         return index + 1
@@ -194,18 +231,8 @@ class Crate:
 
     def note(self, path, here, place):
         """Notes that the module `here` uses `path`, when it leads from the top of the crate."""
-        if not here or not path:
-            return
-        at = list(here)
-        if path[0] == "crate":
-            self.uses.append((here[0], path[1:], place))
-            return
-        if path[0] not in ("super", "self"):
-            return
-        rest = path[1:] if path[0] == "self" else path
-        while rest and rest[0] == "super":
-            at, rest = at[:-1], rest[1:]
-        self.uses.append((here[0], at + rest, place))
+        if here and path and path[0] in ("crate", "super", "self"):
+            self.uses.append((tuple(here), self.absolute(here, path), place))
 
 
 def read_path(tokens, index):
@@ -289,16 +316,21 @@ def self_test():
             "d.rs": "pub mod deep;\n#[cfg(test)]\nmod tests { use crate::a::X; }\nfn f() { crate::c::g() }",
             "d/deep.rs": "/* crate::a /* nested */ */ pub struct Shown;",
         })
+        plant(root, "nested", {"lib.rs": "mod a; mod b;", "a.rs": "mod x; mod y; pub use y::Y; fn f() { x::f() }",
+            "a/x.rs": "use super::Y; fn f(b: crate::b::B) {}", "a/y.rs": "pub struct Y; use crate::a::x::f;",
+            "b.rs": "pub struct B;"})
         plant(root, "plain", {"lib.rs": "mod a; mod b; mod odd;", "a.rs": "use super::b::X;", "b.rs": "fn f() {}",
             "odd.rs": "#[cfg(test)]\nuse crate::a;\nuse std::fmt;"})
-        found, _ = check(root, {})
+        found, _ = check(root, {}, {"nested": {"a": ("b",), "b": ("a",)}})
         expected = [
             "cyclic: modules use each other: a -> b (a.rs:1), b -> a (b/inner.rs:1)",
             "cyclic: modules use each other: c -> d (lib.rs:1), d -> c (d.rs:4)",
+            "nested: a must not use b (a/x.rs:1)",
+            "nested: modules in a use each other: x -> y (a/x.rs:1), y -> x (a/y.rs:1)",
         ]
         assert found == expected, found
-        found, crates = check(root, {"cyclic": "planted", "plain": "stale"})
-        assert (found, crates) == (["plain has no cycle any more: remove it from ALLOWED"], 2), found
+        found, crates = check(root, {"cyclic": "planted", "nested": "planted", "plain": "stale"}, {})
+        assert (found, crates) == (["plain has no cycle any more: remove it from ALLOWED"], 3), found
     print("check-modules: the planted cycles were found, and no others")
     return 0
 

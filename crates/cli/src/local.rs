@@ -11,9 +11,8 @@ use client::cas::{Batch, Cas, StreamingXorb, Xorb};
 use client::{Error, ErrorKind, Progress, Result};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use server::{DataDir, Secret, ServeConfig};
-use server::{OpenStore, Opening};
-use store::plan::Planned;
+use server::{DataDir, OpenStore, Opening, Secret, ServeConfig};
+use store::content::Planned;
 use store::{Grant, GrowingXorb, ObjectKey, Scope, Store};
 use tokio::runtime::Handle;
 use xet::plan::Plan;
@@ -62,7 +61,7 @@ impl Cas for LocalCas {
         file: FileHash,
         range: Option<Range<u64>>,
     ) -> Result<Option<Reconstruction>> {
-        let planned = match self.store.plan(&self.grant, file, range).await.map_err(translate)? {
+        let planned = match self.store.content().plan(&self.grant, file, range).await.map_err(translate)? {
             Planned::Covered(planned) => planned,
             Planned::PastEnd { .. } => return Ok(None),
         };
@@ -81,27 +80,32 @@ impl Cas for LocalCas {
     }
 
     async fn dedup(&self, chunk: ChunkHash) -> Result<Option<Bytes>> {
-        self.store.dedup(&self.grant, chunk).await.map_err(translate)
+        self.store.content().dedup(&self.grant, chunk).await.map_err(translate)
     }
 
     async fn put_xorb(&self, xorb: &Xorb) -> Result<bool> {
-        let inserted = self.store.place(&self.grant, xorb.info.clone(), xorb.chunks.clone()).await;
+        let inserted = self.store.content().place(&self.grant, xorb.info.clone(), xorb.chunks.clone()).await;
         Ok(inserted.map_err(translate)?.was_inserted)
     }
 
     fn start_xorb(&self) -> Option<Box<dyn StreamingXorb>> {
-        let xorb = self.store.grow(self.runtime.clone())?;
+        let xorb = self.store.content().grow(self.runtime.clone())?;
         Some(Box::new(LocalGrowing { store: self.store.clone(), grant: self.grant.clone(), xorb }))
     }
 
     async fn put_shard(&self, shard: Bytes, _progress: &Progress) -> Result<()> {
-        let (bytes, progress) = (shard.len() as u64, store::register::Progress::default());
+        let (bytes, progress) = (shard.len() as u64, store::content::Progress::default());
         let body = stream::iter([Ok(shard)]);
-        self.store.register(&self.grant, Some(bytes), body, &progress).await.map(|_| ()).map_err(translate)
+        self.store
+            .content()
+            .register(&self.grant, Some(bytes), body, &progress)
+            .await
+            .map(|_| ())
+            .map_err(translate)
     }
 
     async fn reconstructions(&self, files: &[FileHash]) -> Result<Option<Batch>> {
-        let planned = self.store.plan_batch(&self.grant, files).await.map_err(translate)?;
+        let planned = self.store.content().plan_batch(&self.grant, files).await.map_err(translate)?;
         let split: Vec<_> = planned.plan.files.iter().map(|(_, terms)| terms.clone()).collect();
         let plan = Plan { offset_into_first_range: 0, terms: split.concat(), fetches: planned.plan.fetches };
         let mut keys = planned.keys.iter();
@@ -113,7 +117,7 @@ impl Cas for LocalCas {
     }
 
     async fn chunk_list(&self, file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>> {
-        match self.store.chunk_list(&self.grant, file, 0, usize::MAX).await {
+        match self.store.content().chunk_list(&self.grant, file, 0, usize::MAX).await {
             Ok(chunks) => Ok(Some(chunks)),
             Err(error) if error.kind() == store::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(translate(error)),
@@ -141,7 +145,7 @@ impl StreamingXorb for LocalGrowing {
     }
 
     async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool> {
-        let inserted = self.store.place(&self.grant, info, self.xorb).await;
+        let inserted = self.store.content().place(&self.grant, info, self.xorb).await;
         Ok(inserted.map_err(translate)?.was_inserted)
     }
 }

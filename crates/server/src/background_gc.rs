@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use store::audit::{self, Actor, Deed};
-use store::sweep::{SweepOptions, SweepProgress};
+use store::upkeep::{SweepOptions, SweepProgress};
 use store::{ErrorKind, Store};
 
 use crate::config::ServeConfig;
@@ -21,7 +21,7 @@ pub async fn collect_at_intervals(store: Store, config: &ServeConfig) {
         tokio::time::sleep(Duration::from_secs(interval_s)).await;
         let begin = std::time::Instant::now();
         let progress = SweepProgress::default();
-        match audit::by(Actor::named("background sweep"), store.sweep(&options, &progress)).await {
+        match audit::by(Actor::named("background sweep"), store.upkeep().sweep(&options, &progress)).await {
             Ok(swept) => {
                 metrics::counter!("drystone_sweeps_total", "result" => "done").increment(1);
                 metrics::counter!("drystone_swept_bytes_total").increment(swept.deleted_bytes);
@@ -55,7 +55,7 @@ pub async fn collect_at_intervals(store: Store, config: &ServeConfig) {
 
 async fn record_refusal(store: &Store, message: &str) {
     let event = Deed::new("upkeep", "store", message);
-    let noted = audit::by(Actor::named("background sweep"), store.catalog().keep().note_deed(&event)).await;
+    let noted = audit::by(Actor::named("background sweep"), store.hub().note_deed(&event)).await;
     if let Err(error) = noted {
         tracing::warn!(%error, "the audit log was not written");
     }

@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use store::{ObjectKey, catalog, identity};
+use store::upkeep::identity;
+use store::{Catalog, ObjectKey};
 use xet::ShardHash;
 
 use crate::config::ServeConfig;
@@ -90,7 +91,7 @@ async fn catalog_of(config: &ServeConfig) -> Result<String, String> {
             format!("sqlite://{}", file.display())
         }
     };
-    catalog::probe(&url).await.map(|_| "it answers".to_owned()).map_err(|error| error.to_string())
+    Catalog::probe(&url).await.map(|_| "it answers".to_owned()).map_err(|error| error.to_string())
 }
 
 /// Whether catalog and objects belong to one store, and to which. Changes nothing.
@@ -103,7 +104,7 @@ pub async fn check_store(config: &ServeConfig) -> Result<String, String> {
 async fn compare_ids(data_dir: &DataDir, config: &ServeConfig) -> store::Result<String> {
     let names = data_dir.names(config);
     let catalog = match data_dir.is_catalog_there(config).await? {
-        true => Some(catalog::probe(&data_dir.catalog_url(config)).await?.store_id),
+        true => Some(Catalog::probe(&data_dir.catalog_url(config)).await?.store_id),
         false => None,
     };
     let objects = match data_dir.existing_objects(config)? {

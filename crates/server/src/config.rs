@@ -247,7 +247,7 @@ impl Default for ServeConfig {
             shutdown_delay_s: 0,
             shutdown_grace_s: 30,
             sweep_interval_s: 86_400,
-            sweep_grace_s: store::sweep::GRACE_S,
+            sweep_grace_s: store::upkeep::GRACE_S,
             log_format: LogFormat::Text,
             log_level: LogLevel::Info,
         }

@@ -18,11 +18,11 @@ pub(crate) mod resolve;
 mod tree;
 mod unsupported;
 
+use admin::{quotas, users};
 use axum::routing::{delete, get, post, put};
-use store::repo::Kind;
+use store::names::Kind;
 
 use crate::http::router::Route;
-use admin::{quotas, users};
 
 pub(crate) use cas_token::claims_for;
 

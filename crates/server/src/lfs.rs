@@ -9,7 +9,7 @@ mod parts;
 mod signed;
 
 use axum::routing::{get, post, put};
-use store::repo::Kind;
+use store::names::Kind;
 
 use crate::http::router::Route;
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use moka::future::Cache;
-use store::repo::oid::Oid;
-use store::repo::{RepoId, RepoName};
+use store::ids::{Oid, RepoId};
+use store::names::RepoName;
 use tokio::sync::Semaphore;
 
 /// The threads that render, and cards that were rendered. Clones share them.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use store::intake::IntakeProgress;
+use store::content::IntakeProgress;
 
 /// User who began the upload, and its id from the browser.
 type Key = (String, String);

@@ -32,7 +32,7 @@ mod upload;
 mod visit;
 
 use axum::routing::{get, post, put};
-use store::repo::Kind;
+use store::names::Kind;
 
 use crate::http::router::{REPO_PAGE, Route};
 

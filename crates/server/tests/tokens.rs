@@ -8,12 +8,11 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt as _;
-use server::TOKEN_CACHE_TTL;
 use server::personal_token::{self, NewToken};
-use server::{AppState, DataDir, Key, KeyRing, Secret, ServeConfig};
+use server::{AppState, DataDir, Key, KeyRing, Secret, ServeConfig, TOKEN_CACHE_TTL};
 use store::Store;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::{Kind, RepoName};
+use store::hub::{Bound, Rights, TokenRow};
+use store::names::{Kind, RepoName};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 use xet::wire::{ErrorBody, TokenAnswer, parse_json};
@@ -37,7 +36,7 @@ impl Hub {
         let now_s = Arc::new(AtomicU64::new(NOW));
         let clock = Arc::clone(&now_s);
         for repo in REPOS {
-            store.create_repo(&repo_name(repo), true, "ann").await.unwrap();
+            store.hub().create_repo(&repo_name(repo), true, "ann").await.unwrap();
         }
         let state = AppState::new(config, &keys, "127.0.0.1:1".parse().unwrap())
             .with_clock(Arc::new(move || clock.load(Ordering::SeqCst)))
@@ -59,7 +58,7 @@ impl Hub {
         let length = NewToken { label: "t".into(), subject: "ann".into(), rights, bound, expires_s };
         let token = personal_token::make();
         let row = length.row(&token, NOW);
-        assert!(self.store.catalog().tokens().add(&row).await.unwrap());
+        assert!(self.store.hub().tokens().add(&row).await.unwrap());
         (token, row)
     }
 
@@ -141,7 +140,7 @@ async fn what_is_forged_expired_or_revoked_opens_nothing() {
     assert_eq!(denied(hub.get(route, token.expose()).await), "the token has expired");
     hub.now_s.store(NOW, Ordering::SeqCst);
 
-    hub.store.catalog().tokens().revoke(&row.id, NOW).await.unwrap();
+    hub.store.hub().tokens().revoke(&row.id, NOW).await.unwrap();
     let revoked = async {
         while hub.get(route, token.expose()).await.0 == 200 {
             tokio::time::sleep(TOKEN_CACHE_TTL / 10).await;
@@ -182,7 +181,7 @@ impl Hub {
         let length = NewToken { label: "t".into(), subject: subject.into(), rights, bound, expires_s: None };
         let token = personal_token::make();
         let row = length.row(&token, NOW);
-        assert!(self.store.catalog().tokens().add(&row).await.unwrap());
+        assert!(self.store.hub().tokens().add(&row).await.unwrap());
         (token, row)
     }
 
@@ -233,7 +232,7 @@ async fn a_cas_token_ends_with_the_token_it_was_issued_for() {
     let stays = hub.cas(other.expose(), "models/ann/a", "write").await;
     assert_eq!(hub.state.cas_tokens().verify(&cas, NOW).unwrap().exp, NOW + 50, "no longer than the token");
     assert_eq!((hub.content(&cas).await, hub.content(&stays).await), (404, 404));
-    hub.store.catalog().tokens().revoke(&row.id, NOW).await.unwrap();
+    hub.store.hub().tokens().revoke(&row.id, NOW).await.unwrap();
     wait().await;
     assert_eq!((hub.content(&cas).await, hub.content(&stays).await), (401, 404));
 }
@@ -241,8 +240,8 @@ async fn a_cas_token_ends_with_the_token_it_was_issued_for() {
 #[tokio::test]
 async fn a_cas_token_of_an_anonymous_caller_ends_when_the_repository_turns_private() {
     let hub = Hub::new().await;
-    let repo = hub.store.repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
-    hub.store.set_private(&repo, false).await.unwrap();
+    let repo = hub.store.hub().repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
+    hub.store.hub().set_private(&repo, false).await.unwrap();
     let request = Request::get("/api/models/ann/a/xet-read-token/main").body(Body::empty()).unwrap();
     let response = server::app(hub.state.clone()).oneshot(request).await.unwrap();
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -250,8 +249,8 @@ async fn a_cas_token_of_an_anonymous_caller_ends_when_the_repository_turns_priva
     let (token, _) = hub.token(Rights::Read, Bound::Everywhere, None).await;
     let cas = hub.cas(token.expose(), "models/ann/a", "read").await;
     assert_eq!((hub.content(&anonymous).await, hub.content(&cas).await), (404, 404));
-    let repo = hub.store.repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
-    hub.store.set_private(&repo, true).await.unwrap();
+    let repo = hub.store.hub().repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
+    hub.store.hub().set_private(&repo, true).await.unwrap();
     wait().await;
     assert_eq!((hub.content(&anonymous).await, hub.content(&cas).await), (401, 404));
 }
@@ -266,8 +265,8 @@ async fn a_new_cas_token_is_good_at_once_whatever_was_cached() {
     };
     let old = hub.cas(token.expose(), "models/ann/a", "read").await;
     assert_eq!(scope(&old).await.unwrap(), "ann/models/a");
-    let row = hub.store.repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
-    hub.store.rename_repo(&row, &repo_name("models/ann/b")).await.unwrap();
+    let row = hub.store.hub().repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
+    hub.store.hub().rename_repo(&row, &repo_name("models/ann/b")).await.unwrap();
     let new = hub.cas(token.expose(), "models/ann/b", "read").await;
     assert_eq!(scope(&new).await.unwrap(), "ann/models/b", "the content has moved");
 
@@ -279,8 +278,8 @@ async fn a_new_cas_token_is_good_at_once_whatever_was_cached() {
         parse_json::<TokenAnswer>(&body).unwrap().access_token
     };
     let set_private = async |private| {
-        let row = hub.store.repo(&repo_name("models/ann/b")).await.unwrap().unwrap();
-        hub.store.set_private(&row, private).await.unwrap();
+        let row = hub.store.hub().repo(&repo_name("models/ann/b")).await.unwrap().unwrap();
+        hub.store.hub().set_private(&row, private).await.unwrap();
     };
     set_private(false).await;
     let first = anonymous().await;
@@ -296,10 +295,10 @@ async fn tokens_of_a_repository_follow_its_name_and_open_no_other_one() {
     let (own, _) = hub.token(Rights::Write, repo("ann/models/a"), None).await;
     let (wide, _) = hub.token(Rights::Write, Bound::Namespace("ann".into()), None).await;
     let cas = hub.cas(wide.expose(), "models/ann/a", "read").await;
-    let old = hub.store.repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
+    let old = hub.store.hub().repo(&repo_name("models/ann/a")).await.unwrap().unwrap();
     assert_eq!(hub.get("/api/models/ann/a", own.expose()).await.0, 200);
-    hub.store.rename_repo(&old, &repo_name("models/ann/b")).await.unwrap();
-    hub.store.create_repo(&repo_name("models/ann/a"), true, "ann").await.unwrap();
+    hub.store.hub().rename_repo(&old, &repo_name("models/ann/b")).await.unwrap();
+    hub.store.hub().create_repo(&repo_name("models/ann/a"), true, "ann").await.unwrap();
     // At once: the id is compared, not what was looked up.
     assert_eq!(hub.get("/api/models/ann/a", own.expose()).await.0, 404);
     assert_eq!(hub.get("/api/models/ann/b", own.expose()).await.0, 200);
@@ -312,9 +311,9 @@ async fn tokens_of_a_repository_follow_its_name_and_open_no_other_one() {
         assert_eq!(scope(token).await.unwrap(), "ann/models/b");
     }
     // Gone with the repository, and not back with another one of its name.
-    let moved = hub.store.repo(&repo_name("models/ann/b")).await.unwrap().unwrap();
-    hub.store.trash_repo(&moved, 1000).await.unwrap();
-    hub.store.create_repo(&repo_name("models/ann/b"), true, "ann").await.unwrap();
+    let moved = hub.store.hub().repo(&repo_name("models/ann/b")).await.unwrap().unwrap();
+    hub.store.hub().trash_repo(&moved, 1000).await.unwrap();
+    hub.store.hub().create_repo(&repo_name("models/ann/b"), true, "ann").await.unwrap();
     wait().await;
     for token in [own.expose(), &cas] {
         assert_eq!(hub.content(token).await, 401);
@@ -338,10 +337,10 @@ async fn a_token_made_before_its_repository_creates_it_and_is_bound_to_it() {
     assert_eq!(create("other").await, 403);
     assert_eq!(create("new").await, 200);
     assert_eq!(hub.get("/api/models/ann/new", token.expose()).await.0, 200, "without waiting");
-    let new = hub.store.repo(&repo_name("models/ann/new")).await.unwrap().unwrap();
-    let row = hub.store.catalog().tokens().by_id(&row.id).await.unwrap().unwrap();
+    let new = hub.store.hub().repo(&repo_name("models/ann/new")).await.unwrap().unwrap();
+    let row = hub.store.hub().tokens().by_id(&row.id).await.unwrap().unwrap();
     assert_eq!(row.repo_id, Some(new.id));
-    hub.store.delete_repo(&new).await.unwrap();
+    hub.store.hub().delete_repo(&new).await.unwrap();
     wait().await;
     assert_eq!(create("new").await, 403, "it was for the one that is gone");
 }
@@ -350,10 +349,10 @@ async fn a_token_made_before_its_repository_creates_it_and_is_bound_to_it() {
 async fn a_token_of_a_user_allows_at_most_what_the_user_may_do() {
     let hub = Hub::new().await;
     for user in ["ann", "bob"] {
-        hub.store.add_namespace(user, false).await.unwrap();
+        hub.store.hub().add_namespace(user, false).await.unwrap();
     }
-    hub.store.add_namespace("team", true).await.unwrap();
-    hub.store.create_repo(&repo_name("models/team/a"), true, "x").await.unwrap();
+    hub.store.hub().add_namespace("team", true).await.unwrap();
+    hub.store.hub().create_repo(&repo_name("models/team/a"), true, "x").await.unwrap();
     let status =
         async |token: &Secret<String>, repo: &str, scope: &str| hub.call(token.expose(), repo, scope).await.0;
     let (everywhere, _) = hub.token_of("ann", Rights::Write, Bound::Everywhere).await;
@@ -368,7 +367,7 @@ async fn a_token_of_a_user_allows_at_most_what_the_user_may_do() {
     assert_eq!(hub.content(of_bobs.expose()).await, 403, "nor content by itself");
     for (writes, expected) in [(None, 404), (Some(false), 403), (Some(true), 200)] {
         if let Some(writes) = writes {
-            hub.store.set_member("team", "ann", writes).await.unwrap();
+            hub.store.hub().set_member("team", "ann", writes).await.unwrap();
         }
         for token in [&everywhere, &of_team] {
             assert_eq!(status(token, "models/team/a", "write").await, expected);
@@ -379,7 +378,7 @@ async fn a_token_of_a_user_allows_at_most_what_the_user_may_do() {
     // What was given ends with the membership.
     let cas = hub.cas(everywhere.expose(), "models/team/a", "write").await;
     assert_eq!(hub.content(&cas).await, 404);
-    hub.store.remove_member("team", "ann").await.unwrap();
+    hub.store.hub().remove_member("team", "ann").await.unwrap();
     wait().await;
     assert_eq!(hub.content(&cas).await, 401);
     assert_eq!(status(&everywhere, "models/team/a", "read").await, 404);
@@ -388,25 +387,25 @@ async fn a_token_of_a_user_allows_at_most_what_the_user_may_do() {
 #[tokio::test]
 async fn tokens_of_a_disabled_user_open_nothing_until_the_user_is_enabled() {
     let hub = Hub::new().await;
-    hub.store.add_namespace("ann", false).await.unwrap();
+    hub.store.hub().add_namespace("ann", false).await.unwrap();
     let (token, _) = hub.token(Rights::Write, Bound::Everywhere, None).await;
     let cas = hub.cas(token.expose(), "models/ann/a", "write").await;
     let statuses = async || [hub.get("/api/whoami-v2", token.expose()).await.0, hub.content(&cas).await];
     assert_eq!(statuses().await, [200, 404]);
-    hub.store.disable_user("ann").await.unwrap();
+    hub.store.hub().disable_user("ann").await.unwrap();
     wait().await;
     assert_eq!(statuses().await, [401, 401]);
-    hub.store.enable_user("ann").await.unwrap();
+    hub.store.hub().enable_user("ann").await.unwrap();
     wait().await;
     assert_eq!(statuses().await, [200, 404]);
-    assert!(hub.store.delete_namespace("ann", false).await.unwrap_err().to_string().contains("ann/a"));
+    assert!(hub.store.hub().delete_namespace("ann", false).await.unwrap_err().to_string().contains("ann/a"));
 }
 
 #[tokio::test]
 async fn the_use_of_a_token_is_noted_to_the_hour() {
     let hub = Hub::new().await;
     let (token, row) = hub.token(Rights::Read, Bound::Everywhere, None).await;
-    let used = async || hub.store.catalog().tokens().by_digest(&row.digest).await.unwrap().unwrap().used_s;
+    let used = async || hub.store.hub().tokens().by_digest(&row.digest).await.unwrap().unwrap().used_s;
     assert_eq!(used().await, None);
     hub.call(token.expose(), "models/ann/a", "read").await;
     assert_eq!(used().await, Some(NOW));
@@ -421,14 +420,14 @@ async fn the_first_admin_token_is_in_the_file_once_and_in_the_catalog_as_a_hash(
         hub.call(&token, "models/bob/a", "write").await,
         (200, "admin token \"first admin token\" models/bob/a".to_owned())
     );
-    let rows = hub.store.catalog().tokens().all().await.unwrap();
+    let rows = hub.store.hub().tokens().all().await.unwrap();
     assert_eq!((rows.len(), rows[0].rights), (1, Rights::Admin));
     assert!(!format!("{rows:?}").contains(&token));
 
     // The file may go; a restart makes no second token, also when the first was revoked.
     std::fs::remove_file(hub.data_dir.admin_token_file()).unwrap();
     assert!(!hub.admit().await.unwrap());
-    hub.store.catalog().tokens().revoke(&rows[0].id, NOW).await.unwrap();
+    hub.store.hub().tokens().revoke(&rows[0].id, NOW).await.unwrap();
     assert!(!hub.admit().await.unwrap());
     assert!(!hub.data_dir.admin_token_file().exists());
 }
@@ -458,7 +457,7 @@ async fn a_token_in_the_file_of_a_lost_catalog_is_replaced_and_opens_nothing() {
 async fn the_file_goes_with_its_token_and_stays_with_others() {
     let hub = Hub::new().await;
     hub.admit().await.unwrap();
-    let first = hub.store.catalog().tokens().all().await.unwrap().remove(0);
+    let first = hub.store.hub().tokens().all().await.unwrap().remove(0);
     let (_, other) = hub.token(Rights::Admin, Bound::Everywhere, None).await;
     assert!(!hub.data_dir.remove_admin_token(&other).unwrap());
     assert!(hub.data_dir.admin_token_file().exists());
@@ -479,8 +478,8 @@ async fn servers_over_one_database_keep_copies_of_a_token_that_is_good() {
     let [second, third] = ["two", "three"].map(|name| DataDir::new(&folder.path().join(name)));
     assert!(!second.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
     assert_eq!(std::fs::read_to_string(second.admin_token_file()).unwrap(), token);
-    let id = hub.store.catalog().tokens().all().await.unwrap().remove(0).id;
-    hub.store.catalog().tokens().revoke(&id, NOW).await.unwrap();
+    let id = hub.store.hub().tokens().all().await.unwrap().remove(0).id;
+    hub.store.hub().tokens().revoke(&id, NOW).await.unwrap();
     assert!(!third.bootstrap_admin_token(&config, &keys, &hub.store, NOW).await.unwrap());
     assert!(!third.admin_token_file().exists(), "it was revoked");
 }

@@ -10,16 +10,14 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use store::catalog::Catalog;
-use store::catalog::repo::{GitRow, LinkedFile, RefChange, RepoRow};
-use store::catalog::rows::{DedupRow, FileRow, Registration, ShardRow, XorbRow, XorbState};
-use store::layout::LayoutBuilder;
-use store::repo::commit::{Commit, Signature};
-use store::repo::oid::{ObjectKind, Oid};
-use store::repo::pointer::Pointer;
-use store::repo::tree::{Entry, Mode, Tree};
-use store::repo::{Kind, RepoId, RepoName};
-use store::{Digest, Scope, XorbKey};
+use store::content::{
+    DedupRow, FileRow, LayoutBuilder, LinkedFile, Registration, ShardRow, XorbRow, XorbState,
+};
+use store::hub::pointer::Pointer;
+use store::hub::{Commit, Entry, GitRow, Mode, RefChange, RepoRow, Signature, Tree};
+use store::ids::{ObjectKind, Oid, RepoId};
+use store::names::{Kind, RepoName};
+use store::{Catalog, Digest, Scope, XorbKey, testing};
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 #[tokio::main]
@@ -66,7 +64,7 @@ async fn fill(
     let scope = Scope::new(namespace, repo)?;
     let xorbs: Vec<XorbRow> = (0..files.div_ceil(files_in_xorb)).map(xorb).collect();
     for rows in xorbs.chunks(1000) {
-        catalog.add_xorbs(rows).await?;
+        testing::add_xorbs(&catalog, rows).await?;
     }
     let step = (files / sample.max(1)).max(1);
     for first in (0..files).step_by(FILES_AT_ONCE) {
@@ -89,7 +87,7 @@ async fn fill(
             dedup: numbers.clone().map(|number| dedup_row(number, files_in_xorb)).collect(),
             now_s: 1,
         };
-        catalog.register(&registration).await?;
+        testing::register_shard(&catalog, &registration).await?;
         for number in numbers.filter(|number| number % step == 0) {
             println!("{}", hash(number));
         }
@@ -105,7 +103,7 @@ async fn commit(file: &Path, namespace: &str, repo: &str, files: u64) -> store::
     let name = RepoName::new(Kind::Model, namespace, repo.trim_start_matches("models/"))?;
     let id = RepoId::new(*name_bytes("repo", 1).first_chunk().expect("32 bytes"));
     let row = RepoRow { id, name, private: false, created_s: 1, updated_s: 1, reclaim_s: None };
-    catalog.hub().create_repo(&row, &[], &[]).await?;
+    testing::create_repo(&catalog, &row, &[], &[]).await?;
     let mut level = Vec::new();
     for first in (0..files).step_by(FILES_AT_ONCE) {
         let mut rows: Vec<_> = (first..(first + FILES_AT_ONCE as u64).min(files)).map(pointer_row).collect();
@@ -115,11 +113,11 @@ async fn commit(file: &Path, namespace: &str, repo: &str, files: u64) -> store::
             level.push((Mode::Folder, tree.oid));
             rows.push(tree);
         }
-        catalog.hub().add_git_objects(id, &rows, 1).await?;
+        testing::add_git_objects(&catalog, id, &rows, 1).await?;
     }
     while level.len() > 1 {
         let rows: Vec<_> = level.chunks(FOLDER).map(|folder| tree_row(folder.iter().copied())).collect();
-        catalog.hub().add_git_objects(id, &rows, 1).await?;
+        testing::add_git_objects(&catalog, id, &rows, 1).await?;
         level = rows.iter().map(|row| (Mode::Folder, row.oid)).collect();
     }
     let tree = level.first().map(|(_, oid)| *oid).expect("there are files");
@@ -127,9 +125,9 @@ async fn commit(file: &Path, namespace: &str, repo: &str, files: u64) -> store::
     let commit = Commit { tree, parents: Vec::new(), author, message: "all".to_owned() }.encode();
     let commit = git_row(ObjectKind::Commit, commit, None);
     let target = commit.oid;
-    catalog.hub().add_git_objects(id, &[GitRow { depth: 1, ..commit }], 1).await?;
-    let change = RefChange { name: store::repo::refs::MAIN.to_owned(), from: None, to: Some(target) };
-    catalog.hub().move_refs(id, &[change], 1, 0).await?;
+    testing::add_git_objects(&catalog, id, &[GitRow { depth: 1, ..commit }], 1).await?;
+    let change = RefChange { name: store::hub::refs::MAIN.to_owned(), from: None, to: Some(target) };
+    testing::move_refs(&catalog, id, &[change], 1).await?;
     Ok(())
 }
 

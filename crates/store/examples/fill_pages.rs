@@ -7,13 +7,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use store::catalog::Catalog;
-use store::catalog::repo::{GitRow, LinkedFile, RefRow, RepoRow};
-use store::repo::commit::{Commit, Signature};
-use store::repo::oid::{ObjectKind, Oid};
-use store::repo::pointer::Pointer;
-use store::repo::tree::{Entry, Mode, Tree};
-use store::repo::{Kind, RepoId, RepoName, refs};
+use store::content::LinkedFile;
+use store::hub::pointer::Pointer;
+use store::hub::{Commit, Entry, GitRow, Mode, RefRow, RepoRow, Signature, Tree, refs};
+use store::ids::{ObjectKind, Oid, RepoId};
+use store::names::{Kind, RepoName};
+use store::{Catalog, testing};
 use xet::{FileHash, Sha256};
 
 #[tokio::main]
@@ -83,7 +82,7 @@ async fn make(
     let commit = GitRow { depth: 1, ..git_row(ObjectKind::Commit, commit.encode(), None) };
     let main = RefRow { name: refs::MAIN.to_owned(), target: commit.oid };
     rows.push(commit);
-    assert!(catalog.hub().create_repo(&row, &rows, &[main]).await?, "the catalog is new");
+    assert!(testing::create_repo(&catalog, &row, &rows, &[main]).await?, "the catalog is new");
     Ok(())
 }
 

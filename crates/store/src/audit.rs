@@ -7,6 +7,11 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use crate::db::row::{FromRow, Row};
+use crate::db::sql::Sql;
+use crate::db::{Catalog, Tx};
+use crate::error::Result;
+
 tokio::task_local! {
     static ACTOR: Actor;
 }
@@ -70,5 +75,80 @@ impl Deed {
 
 /// Actor of background work.
 const STORE: &str = "store";
+
 /// Actor of a request without a token.
 const ANONYMOUS: &str = "anonymous";
+
+/// Notes a deed that no other write is for.
+pub(crate) async fn note_deed(db: &Catalog, deed: &Deed) -> Result<()> {
+    db.write("note a deed", |mut tx| async move {
+        note(&mut tx, deed).await?;
+        tx.commit().await
+    })
+    .await
+}
+
+/// Deeds, the newest first.
+pub(crate) async fn deeds(db: &Catalog, query: &DeedQuery) -> Result<Vec<DeedRow>> {
+    let select = "SELECT id, time_s, who, request, action, target, detail FROM audit \
+        WHERE time_s >= $1 AND id < $2";
+    let mut select = Sql::new(select).bind(query.since_s).bind(query.before.unwrap_or(u64::MAX));
+    if query.is_upkeep {
+        // Spelled as in the condition of the partial index, which is not used otherwise.
+        select.push(" AND action IN ('sweep', 'verify')");
+    }
+    select.push(" ORDER BY id DESC LIMIT ").push_bind(query.limit);
+    db.read("read the audit log", select).await
+}
+
+/// Deletes deeds before a time; returns how many.
+pub(crate) async fn forget_deeds(db: &Catalog, before_s: u64) -> Result<u64> {
+    let delete = Sql::new("DELETE FROM audit WHERE time_s < $1").bind(before_s);
+    Ok(db.write_one("forget deeds", delete).await?.changed)
+}
+
+/// Notes a deed within a transaction.
+pub(crate) async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
+    let (time_s, who, action, target, detail, request) = deed.columns();
+    let insert = "INSERT INTO audit (time_s, who, action, target, detail, request) \
+        VALUES ($1, $2, $3, $4, $5, $6)";
+    let insert = Sql::new(insert).bind(time_s).bind(who).bind(action).bind(target).bind(detail).bind(request);
+    tx.run(insert).await.map(|_| ())
+}
+
+/// Which deeds to tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeedQuery {
+    /// Not before this time, Unix seconds.
+    pub since_s: u64,
+    /// Older than the one of this number.
+    pub before: Option<u64>,
+    /// At most so many.
+    pub limit: u64,
+    /// Only what was done to the store itself: sweeps and verifications.
+    pub is_upkeep: bool,
+}
+
+/// A deed that was noted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeedRow {
+    /// Counts up.
+    pub id: u64,
+    /// When, Unix seconds.
+    pub time_s: u64,
+    /// By whom.
+    pub who: String,
+    /// In which request; empty for a command.
+    pub request: String,
+    /// What.
+    pub deed: Deed,
+}
+
+impl FromRow for DeedRow {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        let (id, time_s) = (row.number("number")?, row.number("time")?);
+        let (who, request) = (row.text("name of an actor")?, row.text("request")?);
+        let (action, target, detail) = (row.text("action")?, row.text("target")?, row.text("detail")?);
+        Ok(Self { id, time_s, who, request, deed: Deed { action, target, detail } })
+    }
+}

@@ -1,18 +1,28 @@
 //! The one seam to the database: SQLite for one machine, PostgreSQL for many.
 //!
-//! SQL is written once, for both, beside the function that needs it, as a `Sql` with its arguments. `Db::read` runs one
-//! query, `Db::write` a transaction that is tried again when it collides with another. Timing, logging, retries and the
+//! SQL is written once, for both, beside the function that needs it, as a `Sql` with its arguments. `Catalog::read` runs one
+//! query, `Catalog::write` a transaction that is tried again when it collides with another. Timing, logging, retries and the
 //! faults of tests happen here and nowhere else.
+//!
+//! *Contract* of the statements on the catalog: each takes a batch and is one statement or one short transaction. A write is
+//! durable when its call returns, all of it or nothing; of two writers of one row the first wins; batches may be empty, may
+//! repeat themselves and have no order; reads see every write that returned before they began. A failed write may have
+//! happened: every write can be repeated, and what is there stays.
 
-pub(crate) mod migrations;
-pub(crate) mod postgres;
-mod row;
-mod sql;
-pub(crate) mod sqlite;
-pub(crate) mod tables;
-
+pub(crate) mod batch;
+pub(crate) mod batcher;
 #[cfg(test)]
 mod contract;
+pub(crate) mod migrations;
+pub(crate) mod open;
+pub(crate) mod postgres;
+mod probe;
+pub(crate) mod row;
+pub(crate) mod schema;
+pub(crate) mod secrets;
+pub(crate) mod sql;
+pub(crate) mod sqlite;
+pub(crate) mod tables;
 
 use std::fmt;
 use std::future::Future;
@@ -22,22 +32,18 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 
+use crate::db::row::{FromRow, Row};
+use crate::db::sql::Sql;
 use crate::error::{Error, ErrorKind, Result};
-
-pub(crate) use migrations::Migration;
-pub(crate) use row::{FromRow, Row, damaged};
-pub(crate) use sql::{Sql, Value, integer};
-
-use sql::Arg;
 
 /// A database. Clones are the same one.
 #[derive(Clone)]
-pub struct Db {
+pub struct Catalog {
     engine: Arc<dyn Engine>,
     hook: Option<Arc<Hook>>,
 }
 
-/// What a database can do; [`Db`] adds what is the same for all of them.
+/// What a database can do; [`Catalog`] adds what is the same for all of them.
 ///
 /// *Contract*: a committed transaction is durable, whole, and seen by every read that begins later; one that was dropped
 /// without a commit changed nothing. A transaction that lost against another fails with an error for which
@@ -113,12 +119,13 @@ pub(crate) struct Probe {
     pub(crate) now_s: Option<u64>,
 }
 
-const SCHEMA: &str = "SELECT MAX(version) FROM _sqlx_migrations WHERE success";
-const STORE_ID: &str = "SELECT value FROM secrets WHERE name = 'store_id'";
+pub(crate) const SCHEMA: &str = "SELECT MAX(version) FROM _sqlx_migrations WHERE success";
+
+pub(crate) const STORE_ID: &str = "SELECT value FROM secrets WHERE name = 'store_id'";
 
 /// What tests put around calls and statements.
 pub struct Hook {
-    /// Called before every call of `Db::read` and `Db::write`, and may wait.
+    /// Called before every call of `Catalog::read` and `Catalog::write`, and may wait.
     pub before_call: Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
     /// Called before every statement and commit; an error keeps it from happening. Returns the number of the statement.
     pub before_statement: Box<dyn Fn() -> Result<u64> + Send + Sync>,
@@ -126,7 +133,7 @@ pub struct Hook {
     pub after_statement: Box<dyn Fn(u64) -> Result<()> + Send + Sync>,
 }
 
-impl Db {
+impl Catalog {
     pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
         Self { engine, hook: None }
     }
@@ -363,7 +370,7 @@ impl fmt::Display for Collision {
 
 impl std::error::Error for Collision {}
 
-fn collision(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+pub(crate) fn collision(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::caused(ErrorKind::Unavailable, "the database is busy", Collision(source.into()))
 }
 
@@ -385,8 +392,8 @@ impl fmt::Debug for Hook {
     }
 }
 
-impl fmt::Debug for Db {
+impl fmt::Debug for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Db({:?})", self.engine)
+        write!(f, "Catalog({:?})", self.engine)
     }
 }

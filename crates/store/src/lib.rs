@@ -1,114 +1,68 @@
-//! The hub's domain: xorbs come in, shards are registered, reconstructions planned, chunks deduplicated.
+//! The hub's domain: stored content, repositories over it, and the upkeep of both.
 //!
-//! Objects are the truth and the catalog is an index over them: object first, catalog row second, answer last. Knows
-//! no HTTP; the server in front of it knows no SQL and no object keys.
+//! Three parts stand over the database (`db`) and the objects: [`Content`] stores xorbs, shards and files, [`Hub`] keeps
+//! repositories, users and quotas, [`Upkeep`] collects garbage, verifies and rebuilds. `content` never names `hub`; `hub`
+//! uses `content`; `upkeep` uses both. Objects are the truth and the catalog is an index over them: object first, catalog row
+//! second, answer last. Knows no HTTP; the server in front of it knows no SQL and no object keys.
 
 pub mod access;
 pub mod audit;
-pub mod backup;
-mod blocks;
-pub mod body;
-pub mod catalog;
-mod chunk_list;
+mod budget;
 pub mod clock;
-pub mod compact;
 pub mod content;
-pub mod copy;
 pub mod db;
-pub mod dedup;
-mod digests;
-pub mod edits;
 pub mod error;
-mod footers;
-mod gather;
-pub mod identity;
-pub mod ingest;
-pub mod intake;
-pub mod layout;
+pub mod hub;
+pub mod ids;
+pub mod names;
 pub mod objects;
-pub mod parts;
-pub mod plan;
-pub mod quota;
-pub mod rebuild;
-pub mod register;
-pub mod repo;
-pub mod restore;
-pub mod sharing;
-pub mod sweep;
-pub mod verify;
-mod workers;
+pub mod upkeep;
 
-use std::ops::Deref;
+#[cfg(test)]
+mod contract;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
 use std::sync::Arc;
 
 pub use access::{Grant, Scope};
-pub use catalog::Catalog;
 pub use clock::Clock;
-pub use dedup::{DedupOptions, DedupPolicy};
+pub use content::{Content, DedupOptions, DedupPolicy};
+pub use db::Catalog;
 pub use error::{Error, ErrorKind, Result};
-pub use identity::StoreId;
-pub use objects::{Digest, GrowingXorb, ObjectKey, Objects, XorbKey};
+pub use hub::Hub;
+pub use ids::{Digest, StoreId, XorbKey};
+pub use objects::Objects;
+pub use objects::key::ObjectKey;
+pub use objects::local::write::GrowingXorb;
+pub use upkeep::Upkeep;
 
-use catalog::rows::{DedupHit, Reach};
-use footers::Footers;
-use gather::Gather;
-use workers::{Memory, Workers};
-use xet::ChunkHash;
+use budget::{Memory, Workers};
 
-/// A store: objects, the catalog over them, and what it takes to serve both. Clones are the same one.
+/// A store: the objects and the catalog of one hub, in three parts. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Store(Arc<Rooms>);
-
-/// What a store is made of.
-#[derive(Debug)]
-pub struct Rooms {
+pub struct Store {
+    content: Arc<Content>,
+    hub: Arc<Hub>,
+    upkeep: Arc<Upkeep>,
     objects: Objects,
-    catalog: Arc<Catalog>,
-    clock: Arc<dyn Clock>,
-    workers: Workers,
-    memory: Memory,
-    footers: Footers,
-    plain: content::plain::Marks,
-    trees: repo::Trees,
-    heads: repo::refs::Heads,
-    large_items: repo::listing::LargeItems,
-    /// Held by whoever measures repositories.
-    measuring: tokio::sync::Mutex<()>,
-    layouts: plan::Layouts,
-    digests: Arc<digests::Digests>,
-    chunks: Gather<(Reach, ChunkHash), DedupHit>,
-    dedup: DedupOptions,
-    shard_chunks_max: u64,
-    quotas: quota::Quotas,
-    xorb_locks: ingest::XorbLocks,
-    policies: dedup::Policies,
-    visible: repo::Visible,
-    trash_s: u64,
-    audit_s: u64,
+    db: Arc<Catalog>,
 }
 
-impl Deref for Store {
-    type Target = Rooms;
-
-    fn deref(&self) -> &Rooms {
-        &self.0
-    }
-}
-
-/// How much a store may use, and how it answers dedup queries.
+/// Limits of a store, and how it answers dedup queries.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Bytes that arriving bodies may occupy together; a xorb takes up to 65 MiB. More uploads at once wait.
+    /// Bytes that the bodies of all requests may occupy together; a xorb takes up to 65 MiB. More uploads at once wait.
     pub body_bytes_max: u64,
-    /// Bytes of footers to keep in memory. An eighth of that is kept of layouts besides.
+    /// Bytes of footers to cache. An eighth of that is used for file recipes besides.
     pub footer_bytes_max: u64,
     /// Threads for hashing and decompressing.
     pub threads: usize,
-    /// Chunks that are looked at to prove the files of one shard. A small shard may name many, many times over.
+    /// Chunks that are read to prove the files of one shard. A small shard may name many, many times over.
     pub shard_chunks_max: u64,
     /// How dedup queries are answered.
     pub dedup: DedupOptions,
-    /// Seconds that revisions are kept which a ref has left; 0: sweep takes them like everything unused.
+    /// Seconds that revisions are stored which a ref has left; 0: garbage collection takes them like everything unused.
     pub trash_s: u64,
     /// Seconds that the audit log goes back; 0 for ever.
     pub audit_s: u64,
@@ -131,38 +85,40 @@ impl Default for Options {
 impl Store {
     /// Opens a store over these objects and their catalog.
     pub fn new(objects: Objects, catalog: Arc<Catalog>, clock: Arc<dyn Clock>, options: &Options) -> Self {
-        let workers = Workers::new(options.threads);
-        let footers = Footers::new(objects.clone(), workers.clone(), options.footer_bytes_max);
-        let memory = Memory::new(options.body_bytes_max);
-        let Options { shard_chunks_max, dedup, trash_s, audit_s, .. } = options.clone();
-        let trees = repo::trees();
-        let layouts = plan::Layouts::new(&catalog, options.footer_bytes_max / 8);
-        let chunks = dedup::gather(&catalog);
-        let heads = repo::refs::Heads::new(&catalog);
-        Self(Arc::new(Rooms {
-            objects,
-            catalog,
-            clock,
-            workers,
-            memory,
-            footers,
-            trees,
-            heads,
-            plain: content::plain::Marks::default(),
-            large_items: repo::listing::large_items(),
-            measuring: tokio::sync::Mutex::default(),
-            layouts,
-            digests: Arc::default(),
-            chunks,
-            dedup,
-            shard_chunks_max,
-            quotas: quota::Quotas::new(),
-            xorb_locks: ingest::XorbLocks::new(),
-            policies: dedup::Policies::new(),
-            visible: repo::visible(),
-            trash_s,
-            audit_s,
-        }))
+        let limits = content::Limits {
+            memory: Memory::new(options.body_bytes_max),
+            workers: Workers::new(options.threads),
+            footer_bytes_max: options.footer_bytes_max,
+            shard_chunks_max: options.shard_chunks_max,
+        };
+        let workers = limits.workers.clone();
+        let content = Content::new(&objects, &catalog, &clock, limits, options.dedup.clone());
+        let content = Arc::new(content);
+        let hub = Hub::new(&content, &objects, &catalog, &clock, workers.clone(), options.trash_s);
+        let hub = Arc::new(hub);
+        let upkeep = Upkeep::new(&content, &hub, &objects, &catalog, &clock, workers, options.audit_s);
+        Self { content, hub, upkeep: Arc::new(upkeep), objects, db: catalog }
+    }
+
+    /// Xorbs, shards and files.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// Repositories, users and quotas.
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// Garbage collection, verification, rebuilding, statistics.
+    pub fn upkeep(&self) -> &Upkeep {
+        &self.upkeep
+    }
+
+    /// Queries the catalog and the objects for what is not there: an error when one of them does not answer.
+    pub async fn ping(&self) -> Result<()> {
+        content::xorbs::xorbs(&self.db, &[xet::XorbHash::ZERO]).await?;
+        self.objects.head(&ObjectKey::Shard(xet::ShardHash::ZERO)).await.map(|_| ())
     }
 
     /// The objects.
@@ -172,6 +128,6 @@ impl Store {
 
     /// The catalog.
     pub fn catalog(&self) -> &Catalog {
-        &self.catalog
+        &self.db
     }
 }

@@ -14,180 +14,32 @@
 //! hexadecimal; the hash of a shard covers its bytes already. So a key says what can be read where, and writing it again
 //! changes nothing that anyone can tell.
 
-mod lock;
-mod once;
-mod open;
-mod presign;
-mod read;
-pub(crate) mod stage;
-mod store_id;
-mod timed;
+pub(crate) mod bucket;
+pub(crate) mod key;
+pub(crate) mod local;
+pub(crate) mod presign;
+pub(crate) mod store_id;
+#[cfg(test)]
+mod tests;
+pub(crate) mod timed;
 
 use std::fmt;
 use std::ops::Range;
 use std::path::Path as FilePath;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::{BoxStream, StreamExt as _};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::signer::Signer;
-use object_store::{GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt, PutPayload};
-use xet::{ShardHash, XorbHash};
+use object_store::{GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt as _, PutPayload};
 
-use crate::blocks::Blocks;
 use crate::error::{Error, ErrorKind, Result};
-use crate::repo::RepoId;
-use crate::repo::oid::{Oid, parse_hex};
-
-pub(crate) use once::each_piece;
-pub use read::ObjectReader;
-pub use stage::GrowingXorb;
-
-/// The BLAKE3 of a xorb's footer, which says where in the object each chunk lies. Objects of one footer may differ in how
-/// a chunk is compressed, but not in where its record begins and ends, nor in what it decodes to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest([u8; 32]);
-
-impl Digest {
-    /// Takes raw bytes.
-    pub const fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The digest of an object that ends in this footer.
-    pub fn of(footer: &[u8]) -> Self {
-        Self(*blake3::hash(footer).as_bytes())
-    }
-
-    /// The raw bytes.
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&xet::hash::hex(&self.0))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Digest({self})")
-    }
-}
-
-impl FromStr for Digest {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let digest = blake3::Hash::from_hex(text);
-        digest.map(|digest| Self(*digest.as_bytes())).map_err(|source| {
-            Error::caused(ErrorKind::Invalid, "a digest should be 64 hexadecimal digits", source)
-        })
-    }
-}
-
-/// Names one stored form of a xorb. Two uploads of one hash may be compressed differently; their digests differ then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct XorbKey {
-    /// Names the raw chunks.
-    pub hash: XorbHash,
-    /// Names where each chunk is stored.
-    pub digest: Digest,
-}
-
-/// Names an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ObjectKey {
-    /// A xorb with its footer.
-    Xorb(XorbKey),
-    /// A shard in stored form.
-    Shard(ShardHash),
-    /// The git objects of a commit.
-    Bundle {
-        /// The repository.
-        repo: RepoId,
-        /// The commit.
-        commit: Oid,
-    },
-    /// What is known of a repository besides its git objects.
-    Repo {
-        /// The repository.
-        repo: RepoId,
-        /// The highest counts.
-        version: u64,
-    },
-    /// What is known of people.
-    People {
-        /// The highest counts.
-        version: u64,
-    },
-    /// A part of a file that arrives by parts.
-    Part {
-        /// The repository.
-        repo: RepoId,
-        /// The digest of the whole file, as it was announced.
-        sha256: Digest,
-        /// Counted from 1.
-        number: u32,
-    },
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (folder, hash) = match self {
-            Self::Xorb(key) => (XORBS, key.hash.to_string()),
-            Self::Shard(hash) => (SHARDS, hash.to_string()),
-            Self::Bundle { repo, commit } => return write!(f, "{COMMITS}/{repo}/{commit}"),
-            Self::Repo { repo, version } => return write!(f, "{REPOS}/{repo}/{version:020}"),
-            Self::People { version } => return write!(f, "{PEOPLE}/{version:020}"),
-            Self::Part { repo, sha256, number } => return write!(f, "{PARTS}/{repo}/{sha256}-{number}"),
-        };
-        let fan = hash.get(..2).unwrap_or_default();
-        write!(f, "{folder}/{fan}/{hash}")?;
-        match self {
-            Self::Xorb(key) => write!(f, "-{}", key.digest),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl FromStr for ObjectKey {
-    type Err = Error;
-
-    /// Reads a key, and only as it is written: another spelling would be another object.
-    fn from_str(text: &str) -> Result<Self> {
-        let refuse = || Error::new(ErrorKind::Invalid, format!("not an object key: {text:?}"));
-        let name = text.rsplit('/').next().unwrap_or_default();
-        let key = match (text.split('/').next(), name.split_once('-')) {
-            (Some(XORBS), Some((hash, digest))) => {
-                let hash = hash.parse().map_err(|_| refuse())?;
-                Self::Xorb(XorbKey { hash, digest: digest.parse().map_err(|_| refuse())? })
-            }
-            (Some(SHARDS), None) => Self::Shard(name.parse().map_err(|_| refuse())?),
-            (Some(COMMITS), None) => {
-                let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
-                Self::Bundle { repo: RepoId::new(repo), commit: name.parse().map_err(|_| refuse())? }
-            }
-            (Some(REPOS), None) => {
-                let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
-                Self::Repo { repo: RepoId::new(repo), version: name.parse().map_err(|_| refuse())? }
-            }
-            (Some(PEOPLE), None) => Self::People { version: name.parse().map_err(|_| refuse())? },
-            (Some(PARTS), Some((sha256, number))) => {
-                let repo = text.split('/').nth(1).and_then(parse_hex).ok_or_else(refuse)?;
-                let sha256 = sha256.parse().map_err(|_| refuse())?;
-                Self::Part { repo: RepoId::new(repo), sha256, number: number.parse().map_err(|_| refuse())? }
-            }
-            _ => return Err(refuse()),
-        };
-        if key.to_string() == text { Ok(key) } else { Err(refuse()) }
-    }
-}
+use crate::objects::key::{COMMITS, ObjectKey, PARTS, PEOPLE, REPOS, SHARDS, XORBS, path};
+use crate::objects::local::buffers::Blocks;
+use crate::objects::local::lock;
+use crate::objects::local::read::{self, ObjectReader};
 
 /// Which objects to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -530,20 +382,9 @@ fn listed(meta: &object_store::ObjectMeta) -> Listed {
     Listed { key: path.parse().ok(), path, bytes: meta.size, modified_s }
 }
 
-type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-const XORBS: &str = "xorbs";
-const SHARDS: &str = "shards";
-const COMMITS: &str = "commits";
-const REPOS: &str = "repos";
-const PEOPLE: &str = "people";
-const PARTS: &str = "parts";
-
-fn path(key: &ObjectKey) -> Path {
-    Path::from(key.to_string())
-}
-
-fn translate(verb: &str, what: &str, source: object_store::Error) -> Error {
+pub(crate) fn translate(verb: &str, what: &str, source: object_store::Error) -> Error {
     use object_store::Error as E;
     let kind = match &source {
         E::NotFound { .. } => ErrorKind::NotFound,
@@ -582,6 +423,3 @@ fn said(answer: &str) -> String {
     let code = code.map(|(code, _)| code).filter(|code| code.bytes().all(|b| b.is_ascii_alphanumeric()));
     code.map_or_else(String::new, |code| format!(" ({code})"))
 }
-
-#[cfg(test)]
-mod tests;

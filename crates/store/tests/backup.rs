@@ -7,12 +7,12 @@ mod house;
 use std::path::Path;
 
 use house::{House, NOW_S, writer};
-use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, sqlite_url};
-use store::catalog::Catalog;
-use store::identity::{Names, identify};
-use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
-use store::verify::{VerifyOptions, VerifyProgress};
-use store::{ErrorKind, ObjectKey, Objects, Result, Store};
+use store::upkeep::identity::{Names, identify};
+use store::upkeep::{
+    BackedUp, BackupProgress, BackupSource, BackupTarget, CatalogTarget, Prune, RestoreTarget, Restored,
+    VerifyOptions, VerifyProgress, backup, restore, sqlite_url,
+};
+use store::{Catalog, ErrorKind, ObjectKey, Objects, Result, Store, testing};
 use testkit::corpus;
 use testkit::upload::Upload;
 use xet::compress::Policy;
@@ -73,10 +73,11 @@ async fn a_backup_is_incremental_and_restores_to_a_whole_store() {
     assert_eq!(again.kind(), ErrorKind::Invalid, "a catalog is not overwritten");
     let store = open(&house, to.path()).await;
     let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
-    let verified = store.verify(&options, &VerifyProgress::default()).await.unwrap();
+    let verified = store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
     assert!(verified.damages.is_empty(), "{:?}", verified.damages);
     for (upload, data) in &uploads {
-        let pieces = store.content(&grant, upload.files[0].hash, 0..data.len() as u64).await.unwrap();
+        let pieces =
+            store.content().read_file(&grant, upload.files[0].hash, 0..data.len() as u64).await.unwrap();
         let pieces: Vec<bytes::Bytes> = futures::TryStreamExt::try_collect(pieces).await.unwrap();
         assert!(pieces.concat() == *data);
     }
@@ -94,7 +95,7 @@ async fn what_went_unused_is_given_up_and_what_is_needed_is_named() {
     house.upload(&grant, &used).await.unwrap();
     let unused = Upload::of(&[&unused], 100, Policy::Auto).xorbs.remove(0);
     house.ingest(&grant, unused.info.hash(), &unused.bytes).await.unwrap();
-    let key = async |hash| ObjectKey::Xorb(house.catalog.xorbs(&[hash]).await.unwrap()[0].key);
+    let key = async |hash| ObjectKey::Xorb(testing::xorbs(&house.catalog, &[hash]).await.unwrap()[0].key);
     let objects = house.store.objects();
     objects.delete(&key(unused.info.hash()).await).await.unwrap();
     let done = back_up(&house, dest.path(), false).await.unwrap();
@@ -117,7 +118,7 @@ async fn pruning_leaves_what_the_store_or_the_snapshot_has() {
     assert_eq!(back_up(&house, dest.path(), true).await.unwrap().pruned, 0);
     // Gone with its row, as after garbage collection.
     let hash = two.xorbs[0].info.hash();
-    let gone = ObjectKey::Xorb(house.catalog.xorbs(&[hash]).await.unwrap()[0].key);
+    let gone = ObjectKey::Xorb(testing::xorbs(&house.catalog, &[hash]).await.unwrap()[0].key);
     house.store.objects().delete(&gone).await.unwrap();
     house.database().execute("DELETE FROM xorbs WHERE hash = ?1", [hash.as_bytes()]).unwrap();
     assert_eq!(back_up(&house, dest.path(), false).await.unwrap().pruned, 0);
@@ -133,7 +134,7 @@ async fn a_backup_goes_from_one_database_to_the_other() {
     let Some(server) = testkit::postgres::Postgres::start() else { return };
     let url = server.fresh_database();
     let folder = tempfile::tempdir().unwrap();
-    let catalog = store::catalog::open_or_create(&url).await.unwrap();
+    let catalog = store::Catalog::open_or_create(&url).await.unwrap();
     let house = House::over(folder, catalog, &store::Options::default());
     let (grant, data) = (writer("ann/a"), corpus::noise(1, 300_000));
     let upload = Upload::of(&[&data], 100, Policy::Auto);
@@ -153,7 +154,7 @@ async fn a_backup_goes_from_one_database_to_the_other() {
     for is_opened in [false, true] {
         let anew = server.fresh_database();
         if is_opened {
-            store::catalog::open_or_create(&anew).await.unwrap();
+            store::Catalog::open_or_create(&anew).await.unwrap();
         }
         let source = BackupSource { objects: house.store.objects().clone(), catalog: anew, names: names() };
         backup(&source, &target, || NOW_S, &BackupProgress::default()).await.unwrap_err();
@@ -162,8 +163,8 @@ async fn a_backup_goes_from_one_database_to_the_other() {
 
     let to = tempfile::tempdir().unwrap();
     give_back(dest.path(), to.path()).await.unwrap();
-    let counts = house.catalog.counts().await.unwrap();
-    assert_eq!(open(&house, to.path()).await.catalog().counts().await.unwrap(), counts);
+    let counts = testing::counts(&house.catalog).await.unwrap();
+    assert_eq!(testing::counts(open(&house, to.path()).await.catalog()).await.unwrap(), counts);
 
     let fresh = server.fresh_database();
     let target = RestoreTarget {
@@ -176,5 +177,6 @@ async fn a_backup_goes_from_one_database_to_the_other() {
     restore(&objects, &dest.path().join("catalog.db"), &target, || NOW_S, &BackupProgress::default())
         .await
         .unwrap();
-    assert_eq!(store::catalog::open(&fresh).await.unwrap().counts().await.unwrap(), counts);
+    let restored = store::Catalog::open(&fresh).await.unwrap();
+    assert_eq!(testing::counts(&restored).await.unwrap(), counts);
 }

@@ -8,23 +8,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use house::House;
 use object_store::memory::InMemory;
-use store::Objects;
-use store::objects::ObjectKey;
-use store::repo::commit::{Operation, Request};
-use store::repo::{Kind, RepoName};
-use store::verify::{Mended, Repair, Verified, VerifyOptions, VerifyProgress};
+use store::hub::{Operation, Request};
+use store::names::{Kind, RepoName};
+use store::upkeep::{Mended, Repair, Verified, VerifyOptions, VerifyProgress};
+use store::{ObjectKey, Objects};
 use testkit::corpus;
 
 async fn verify(house: &House, deep: bool) -> Verified {
     let options = VerifyOptions { deep, ..VerifyOptions::default() };
-    house.store.verify(&options, &VerifyProgress::default()).await.unwrap()
+    house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_byte_anywhere_in_a_bundle_is_found() {
     let house = House::new().await;
     let name = RepoName::new(Kind::Model, "ann", "repo").unwrap();
-    let repo = house.store.create_repo(&name, false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name, false, "ann").await.unwrap();
     let put =
         |path: &str, content: Vec<u8>| Operation::Put { path: path.into(), content: Bytes::from(content) };
     let request = Request {
@@ -40,7 +39,7 @@ async fn a_wrong_byte_anywhere_in_a_bundle_is_found() {
             put("twice.txt", b"second".to_vec()),
         ],
     };
-    let commit = house.store.commit(&repo, &request).await.unwrap().oid;
+    let commit = house.store.hub().commit(&repo, &request).await.unwrap().oid;
     assert_eq!(verify(&house, true).await.damages.len(), 0);
     let key = ObjectKey::Bundle { repo: repo.id, commit };
     let whole = house.store.objects().whole(&key).await.unwrap();
@@ -67,7 +66,7 @@ async fn a_wrong_byte_anywhere_in_a_bundle_is_found() {
         other.put(&key, vec![body.into()]).await.unwrap();
         let repair = Some(Repair::From(other));
         let options = VerifyOptions { deep: true, repair, ..VerifyOptions::default() };
-        let verified = house.store.verify(&options, &VerifyProgress::default()).await.unwrap();
+        let verified = house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
         let mended = if is_sound { Mended::Restored } else { Mended::No };
         assert_eq!(verified.damages[0].mended, mended);
     }

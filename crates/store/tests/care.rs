@@ -10,20 +10,18 @@ use bytes::Bytes;
 use futures::TryStreamExt as _;
 use house::{House, Upload};
 use object_store::memory::InMemory;
-use store::catalog::Catalog;
-use store::catalog::keep::DeedQuery;
-use store::catalog::repo::RepoRow;
-use store::catalog::rows::XorbState;
+use store::audit::DeedQuery;
 use store::clock::ManualClock;
-use store::compact::{CompactOptions, CompactProgress};
+use store::content::XorbState;
+use store::hub::refs::{HEADS, MAIN};
+use store::hub::{Operation, RepoRow, Request};
+use store::names::{Kind, RepoName};
 use store::objects::Folder;
-use store::rebuild::RebuildProgress;
-use store::repo::commit::{Operation, Request};
-use store::repo::refs::{HEADS, MAIN};
-use store::repo::{Kind, RepoName};
-use store::sweep::{GRACE_S, SweepOptions, SweepProgress};
-use store::verify::{Mended, Repair, Verified, VerifyOptions, VerifyProgress};
-use store::{ErrorKind, Grant, ObjectKey, Objects, Options, Store, XorbKey};
+use store::upkeep::{
+    CompactOptions, CompactProgress, GRACE_S, Mended, RebuildProgress, Repair, SweepOptions, SweepProgress,
+    Verified, VerifyOptions, VerifyProgress,
+};
+use store::{Catalog, ErrorKind, Grant, ObjectKey, Objects, Options, Store, XorbKey, testing};
 use testkit::corpus;
 use xet::FileHash;
 use xet::compress::{Policy, Scheme};
@@ -47,7 +45,7 @@ async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &U
         message: format!("put {path}"),
         operations: vec![put, small],
     };
-    house.store.commit(repo, &request).await.unwrap();
+    house.store.hub().commit(repo, &request).await.unwrap();
     house.clock.advance(1);
 }
 
@@ -57,15 +55,15 @@ async fn filled() -> (House, Vec<(Vec<u8>, FileHash)>) {
     let data = [corpus::text(1, 200_000), corpus::noise(2, 150_000), corpus::text(3, 90_000)];
     let upload = Upload::of(&[&data[0], &data[1], &data[2]], 2, Policy::Auto);
     for text in ["one", "two"] {
-        house.store.create_repo(&name(text), true, "ann").await.unwrap();
+        house.store.hub().create_repo(&name(text), true, "ann").await.unwrap();
         house.upload(&grant(text), &upload).await.unwrap();
     }
-    let one = house.store.repo(&name("one")).await.unwrap().unwrap();
-    let two = house.store.repo(&name("two")).await.unwrap().unwrap();
+    let one = house.store.hub().repo(&name("one")).await.unwrap().unwrap();
+    let two = house.store.hub().repo(&name("two")).await.unwrap().unwrap();
     put(&house, &one, MAIN, "a.bin", &upload, 0).await;
     put(&house, &one, MAIN, "folder/b.bin", &upload, 1).await;
-    let at = house.store.ref_target(one.id, MAIN).await.unwrap().unwrap();
-    house.store.create_ref(one.id, HEADS, "side", at).await.unwrap();
+    let at = house.store.hub().ref_target(one.id, MAIN).await.unwrap().unwrap();
+    house.store.hub().create_ref(one.id, HEADS, "side", at).await.unwrap();
     put(&house, &one, "refs/heads/side", "c.bin", &upload, 2).await;
     for n in 0..3 {
         put(&house, &two, MAIN, &format!("{n}.bin"), &upload, n).await;
@@ -76,11 +74,11 @@ async fn filled() -> (House, Vec<(Vec<u8>, FileHash)>) {
 
 async fn verify(house: &House, deep: bool, repair: Option<Repair>) -> Verified {
     let options = VerifyOptions { deep, repair, ..VerifyOptions::default() };
-    house.store.verify(&options, &VerifyProgress::default()).await.unwrap()
+    house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap()
 }
 
 async fn first_xorb(house: &House, file: FileHash) -> XorbKey {
-    house.catalog.sweep().layouts(&[file]).await.unwrap()[0].layout.xorbs[0].key
+    testing::all_files(&house.catalog, &[file]).await.unwrap()[0].layout.xorbs[0].key
 }
 
 #[tokio::test]
@@ -94,14 +92,14 @@ async fn a_sound_store_is_sound() {
     house.clock.advance(100);
     let since_s = house::NOW_S + 50;
     let options = VerifyOptions { deep: true, since_s, ..VerifyOptions::default() };
-    let again = house.store.verify(&options, &VerifyProgress::default()).await.unwrap();
+    let again = house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
     assert_eq!(again.objects, deep.objects, "it was read before that");
     let options = VerifyOptions { deep: true, since_s: house::NOW_S, ..VerifyOptions::default() };
-    let again = house.store.verify(&options, &VerifyProgress::default()).await.unwrap();
+    let again = house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
     assert!(again.objects < deep.objects);
     // Each is in the log, the newest first.
     let query = DeedQuery { limit: 9, is_upkeep: true, ..DeedQuery::default() };
-    let deeds = house.catalog.keep().deeds(&query).await.unwrap();
+    let deeds = testing::deeds(&house.catalog, &query).await.unwrap();
     let told: Vec<_> = deeds.iter().map(|row| row.deed.detail.split(':').next().unwrap()).collect();
     assert_eq!(told, ["deep", "deep", "deep", "quick"]);
     let expected = format!("deep: {} objects, {} bytes read, nothing damaged", deep.objects, deep.bytes);
@@ -140,13 +138,16 @@ async fn damage_is_named_and_the_next_upload_heals_it() {
             }
             let marked = verify(&house, true, Some(Repair::Mark)).await;
             assert_eq!(marked.damages[0].mended, Mended::Marked);
-            assert_eq!(house.catalog.xorbs(&[key.hash]).await.unwrap()[0].state, XorbState::Damaged);
+            assert_eq!(
+                testing::xorbs(&house.catalog, &[key.hash]).await.unwrap()[0].state,
+                XorbState::Damaged
+            );
 
             // Whoever uploads it again, compressed in whatever way, heals it for all.
             let again = Upload::of(&[&files[0].0, &files[1].0, &files[2].0], 2, policy);
             let xorb = again.xorbs.iter().find(|xorb| xorb.info.hash() == key.hash).unwrap();
             house.ingest(&grant("two"), key.hash, &xorb.bytes).await.unwrap();
-            assert_eq!(house.catalog.xorbs(&[key.hash]).await.unwrap()[0].state, XorbState::Live);
+            assert_eq!(testing::xorbs(&house.catalog, &[key.hash]).await.unwrap()[0].state, XorbState::Live);
             let healed = verify(&house, true, None).await;
             assert!(healed.damages.is_empty(), "{damage}: {:?}", healed.damages);
             for (data, file) in &files {
@@ -201,10 +202,10 @@ async fn a_lost_catalog_comes_back_row_by_row() {
     let catalog = Arc::new(Catalog::open_file(&file).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
-    let rebuilt = store.rebuild(&RebuildProgress::default()).await.unwrap();
+    let rebuilt = store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap();
     assert_eq!(rebuilt.skipped, [""; 0]);
     assert_eq!((rebuilt.repos, rebuilt.commits, rebuilt.lost_files), (2, 8, 0));
-    let error = store.rebuild(&RebuildProgress::default()).await.unwrap_err();
+    let error = store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "it is not empty any more");
 
     let (before, after) = (house.database(), rusqlite::Connection::open(&file).unwrap());
@@ -229,11 +230,12 @@ async fn a_lost_catalog_comes_back_row_by_row() {
         assert_eq!(dump(&after, table, columns), expected, "{table}");
     }
     let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
-    let sound = store.verify(&options, &VerifyProgress::default()).await.unwrap();
+    let sound = store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
     assert_eq!(sound.damages, []);
     for (data, file) in &files {
         let pieces: Vec<Bytes> = store
-            .content(&grant("two"), *file, 0..data.len() as u64)
+            .content()
+            .read_file(&grant("two"), *file, 0..data.len() as u64)
             .await
             .unwrap()
             .try_collect()
@@ -254,14 +256,15 @@ async fn what_is_left_of_damaged_objects_is_rebuilt_and_the_rest_named() {
     let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
-    let rebuilt = store.rebuild(&RebuildProgress::default()).await.unwrap();
+    let rebuilt = store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap();
     assert!(rebuilt.skipped.iter().all(|skipped| skipped.contains(&files[0].1.to_string())), "{rebuilt:?}");
     assert_eq!((rebuilt.skipped.len(), rebuilt.lost_files), (2, 1), "{rebuilt:?}");
-    let readers = catalog.care().readers(&[loose.files[0].hash]).await.unwrap();
+    let readers = testing::readers(&catalog, &[loose.files[0].hash]).await.unwrap();
     assert_eq!(readers[0].1.to_string(), "lost-found/files");
     for (data, file) in &files[1..] {
         let pieces: Vec<Bytes> = store
-            .content(&grant("one"), *file, 0..data.len() as u64)
+            .content()
+            .read_file(&grant("one"), *file, 0..data.len() as u64)
             .await
             .unwrap()
             .try_collect()
@@ -274,7 +277,7 @@ async fn what_is_left_of_damaged_objects_is_rebuilt_and_the_rest_named() {
 #[tokio::test]
 async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
     let house = House::new().await;
-    let repo = house.store.create_repo(&name("one"), false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name("one"), false, "ann").await.unwrap();
     // Twenty files in one xorb; all but three are given up.
     let data: Vec<_> = (0..20).map(|n| corpus::noise(n, 40_000)).collect();
     let slices: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
@@ -285,13 +288,14 @@ async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
         put(&house, &repo, MAIN, &format!("{n}.bin"), &upload, n).await;
     }
     house.clock.advance(GRACE_S + 10);
-    let sweep =
-        async || house.store.sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
+    let sweep = async || {
+        house.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+    };
     assert_eq!(sweep().await.files, 17);
-    let old_plan = house.store.plan(&grant("one"), upload.files[3].hash, None).await.unwrap();
+    let old_plan = house.store.content().plan(&grant("one"), upload.files[3].hash, None).await.unwrap();
     let compact = async |dry_run| {
         let options = CompactOptions { dry_run, ..CompactOptions::default() };
-        house.store.compact(&options, &CompactProgress::default()).await.unwrap()
+        house.store.upkeep().compact(&options, &CompactProgress::default()).await.unwrap()
     };
     let would = compact(true).await;
     assert_eq!((would.rewritten, would.files), (1, 3));
@@ -299,7 +303,7 @@ async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
     let did = compact(false).await;
     assert_eq!(did, would);
     assert_eq!(compact(false).await.rewritten, 0);
-    let store::plan::Planned::Covered(old_plan) = old_plan else { panic!("past the end") };
+    let store::content::Planned::Covered(old_plan) = old_plan else { panic!("past the end") };
     assert_eq!(house.rebuild(&old_plan, u64::MAX).await, data[3], "who has a plan reads on");
     let mut after = BTreeMap::new();
     for n in [3, 4, 11] {
@@ -316,6 +320,6 @@ async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
     let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
-    assert_eq!(store.rebuild(&RebuildProgress::default()).await.unwrap().skipped, [""; 0]);
-    assert_eq!(catalog.counts().await.unwrap().files, 3);
+    assert_eq!(store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap().skipped, [""; 0]);
+    assert_eq!(testing::counts(&catalog).await.unwrap().files, 3);
 }

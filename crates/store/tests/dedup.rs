@@ -4,10 +4,8 @@
 mod house;
 
 use house::{House, NOW_S, Upload, writer};
-use store::catalog::keep::QuotaOf;
-use store::catalog::sweep::Kept;
-use store::dedup::TOUCH_S;
-use store::{DedupOptions, DedupPolicy, ErrorKind, Grant};
+use store::content::{QuotaOf, TOUCH_S};
+use store::{DedupOptions, DedupPolicy, ErrorKind, Grant, testing};
 use testkit::corpus;
 use xet::ChunkHash;
 use xet::compress::Policy;
@@ -31,7 +29,7 @@ async fn the_first_chunk_of_a_file_finds_its_whole_xorb() {
     let (house, upload) = filled(DedupPolicy::Global).await;
     for file in &upload.files {
         let first = chunk(&upload, file.terms[0].chunks.start);
-        let answer = house.store.dedup(&writer("bob/other"), first).await.unwrap().unwrap();
+        let answer = house.store.content().dedup(&writer("bob/other"), first).await.unwrap().unwrap();
         let shard = verify_stored(&answer).unwrap();
         assert!(shard.files.is_empty() && !shard.key().is_zero());
         let footer = shard.footer.as_ref().unwrap();
@@ -53,14 +51,14 @@ async fn the_xorbs_that_follow_in_a_file_are_told_of_and_kept_too() {
     house.upload(&writer("ann/repo"), &upload).await.unwrap();
     let hashes: Vec<_> = upload.xorbs.iter().map(|xorb| xorb.info.hash()).collect();
     house.clock.advance(TOUCH_S);
-    let answer = house.store.dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
+    let answer = house.store.content().dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
     let shard = verify_stored(&answer).unwrap();
     let mut told: Vec<_> = shard.xorbs.iter().map(|xorb| xorb.hash).collect();
     let mut expected = hashes[..16].to_vec();
     told.sort_unstable();
     expected.sort_unstable();
     assert_eq!(told, expected);
-    for row in house.catalog.xorbs(&hashes).await.unwrap() {
+    for row in testing::xorbs(&house.catalog, &hashes).await.unwrap() {
         let expected = if told.contains(&row.key.hash) { NOW_S + TOUCH_S } else { NOW_S };
         assert_eq!(row.referenced_s, expected);
     }
@@ -68,7 +66,7 @@ async fn the_xorbs_that_follow_in_a_file_are_told_of_and_kept_too() {
     let house = House::with_dedup(DedupOptions { policy: DedupPolicy::Global, ..options() }).await;
     house.upload(&writer("ann/repo"), &upload).await.unwrap();
     for other in ["ann/other", "bob/repo"] {
-        let answer = house.store.dedup(&writer(other), chunk(&upload, 0)).await.unwrap().unwrap();
+        let answer = house.store.content().dedup(&writer(other), chunk(&upload, 0)).await.unwrap().unwrap();
         let told: Vec<_> = verify_stored(&answer).unwrap().xorbs.iter().map(|xorb| xorb.hash).collect();
         assert_eq!(told, hashes[..1], "{other}");
     }
@@ -90,7 +88,7 @@ async fn xorbs_of_others_that_a_file_lies_in_are_not_told_of() {
         assert_ne!(ann.xorbs[1].info.hash(), bob.xorbs[1].info.hash());
         house.upload(&writer("ann/secret"), &ann).await.unwrap();
         house.upload(&writer("bob/own"), &bob).await.unwrap();
-        let answer = house.store.dedup(&writer("bob/own"), chunk(&bob, 0)).await.unwrap().unwrap();
+        let answer = house.store.content().dedup(&writer("bob/own"), chunk(&bob, 0)).await.unwrap().unwrap();
         let told: Vec<_> = verify_stored(&answer).unwrap().xorbs.iter().map(|xorb| xorb.hash).collect();
         assert!(!told.contains(&ann.xorbs[1].info.hash()), "{policy:?}");
     }
@@ -104,9 +102,9 @@ fn options() -> DedupOptions {
 async fn readers_get_no_answers() {
     let (house, upload) = filled(DedupPolicy::Global).await;
     let reader = Grant::read("ann/repo".parse().unwrap());
-    let refused = house.store.dedup(&reader, chunk(&upload, 0)).await.unwrap_err();
+    let refused = house.store.content().dedup(&reader, chunk(&upload, 0)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Denied);
-    let refused = house.store.xorb_bytes(&reader, upload.xorbs[0].info.hash()).await.unwrap_err();
+    let refused = house.store.content().xorb_bytes(&reader, upload.xorbs[0].info.hash()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Denied);
 }
 
@@ -118,9 +116,9 @@ async fn a_xorb_of_one_chunk_is_named_to_its_own_repository_alone() {
     house.upload(&writer("ann/repo"), &upload).await.unwrap();
     let hash = upload.xorbs[0].info.hash();
     for (scope, expected) in [("ann/repo", true), ("ann/other", false), ("bob/repo", false)] {
-        let answer = house.store.dedup(&writer(scope), chunk(&upload, 0)).await.unwrap();
+        let answer = house.store.content().dedup(&writer(scope), chunk(&upload, 0)).await.unwrap();
         assert_eq!(answer.is_some(), expected, "{scope}");
-        let bytes = house.store.xorb_bytes(&writer(scope), hash).await.unwrap();
+        let bytes = house.store.content().xorb_bytes(&writer(scope), hash).await.unwrap();
         assert_eq!(bytes.is_some(), expected, "{scope}");
     }
 }
@@ -129,8 +127,9 @@ async fn a_xorb_of_one_chunk_is_named_to_its_own_repository_alone() {
 async fn a_repository_narrows_who_finds_its_chunks_and_whose_it_finds() {
     let (house, upload) = filled(DedupPolicy::Global).await;
     let finds = async |scope: &str| {
-        let answer = house.store.dedup(&writer(scope), chunk(&upload, 0)).await.unwrap().is_some();
-        let xorb = house.store.xorb_bytes(&writer(scope), upload.xorbs[0].info.hash()).await.unwrap();
+        let answer = house.store.content().dedup(&writer(scope), chunk(&upload, 0)).await.unwrap().is_some();
+        let xorb =
+            house.store.content().xorb_bytes(&writer(scope), upload.xorbs[0].info.hash()).await.unwrap();
         (answer, xorb.is_some())
     };
     let set = async |of: &str, policy: Option<DedupPolicy>| {
@@ -139,7 +138,7 @@ async fn a_repository_narrows_who_finds_its_chunks_and_whose_it_finds() {
             Some(_) => QuotaOf::Repo(of.parse().unwrap()),
             None => QuotaOf::Namespace(of.to_owned()),
         };
-        house.store.set_dedup_policy(&of, policy).await.unwrap();
+        house.store.hub().set_dedup_policy(&of, policy).await.unwrap();
     };
     assert_eq!((finds("ann/other").await, finds("bob/repo").await), ((true, true), (true, true)));
     set("ann/repo", Some(DedupPolicy::Namespace)).await;
@@ -152,7 +151,7 @@ async fn a_repository_narrows_who_finds_its_chunks_and_whose_it_finds() {
     assert_eq!((finds("ann/other").await, finds("bob/repo").await), ((true, true), (false, false)));
     set("ann/repo", Some(DedupPolicy::Off)).await;
     assert_eq!((finds("ann/repo").await, finds("ann/other").await), ((false, true), (false, false)));
-    assert_eq!(house.catalog.counts().await.unwrap().dedup, 0);
+    assert_eq!(testing::counts(&house.catalog).await.unwrap().dedup, 0);
 }
 
 #[tokio::test]
@@ -161,10 +160,10 @@ async fn chunks_that_are_not_eligible_or_not_there_find_nothing() {
     let firsts: Vec<_> = upload.files.iter().map(|file| chunk(&upload, file.terms[0].chunks.start)).collect();
     for place in upload.xorbs[0].info.chunks() {
         let expected = firsts.contains(&place.hash) || place.hash.is_dedup_eligible();
-        let answer = house.store.dedup(&writer("ann/repo"), place.hash).await.unwrap();
+        let answer = house.store.content().dedup(&writer("ann/repo"), place.hash).await.unwrap();
         assert_eq!(answer.is_some(), expected);
     }
-    assert_eq!(house.store.dedup(&writer("ann/repo"), ChunkHash::ZERO).await.unwrap(), None);
+    assert_eq!(house.store.content().dedup(&writer("ann/repo"), ChunkHash::ZERO).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -178,7 +177,7 @@ async fn a_policy_decides_who_finds_what() {
     for (policy, expected) in expected {
         let (house, upload) = filled(policy).await;
         for (scope, expected) in ["ann/repo", "ann/other", "bob/repo"].into_iter().zip(expected) {
-            let answer = house.store.dedup(&writer(scope), chunk(&upload, 0)).await.unwrap();
+            let answer = house.store.content().dedup(&writer(scope), chunk(&upload, 0)).await.unwrap();
             assert_eq!(answer.is_some(), expected, "{policy:?} {scope}");
         }
     }
@@ -187,9 +186,11 @@ async fn a_policy_decides_who_finds_what() {
 #[tokio::test]
 async fn keys_rotate_and_answers_keep_the_xorb_alive() {
     let (house, upload) = filled(DedupPolicy::Global).await;
-    let ask = async || house.store.dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
-    let referenced =
-        async || house.catalog.xorbs(&[upload.xorbs[0].info.hash()]).await.unwrap()[0].referenced_s;
+    let ask =
+        async || house.store.content().dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap();
+    let referenced = async || {
+        testing::xorbs(&house.catalog, &[upload.xorbs[0].info.hash()]).await.unwrap()[0].referenced_s
+    };
     let first = ask().await;
     assert_eq!(ask().await, first);
     assert_eq!(referenced().await, NOW_S);
@@ -199,9 +200,8 @@ async fn keys_rotate_and_answers_keep_the_xorb_alive() {
     assert_eq!(referenced().await, NOW_S + TOUCH_S);
     // A condemned xorb is not told of.
     // Its file is no longer anybody's: nothing is made of it.
-    let sweep = house.catalog.sweep();
     house.database().execute("DELETE FROM file_xorbs", []).unwrap();
     let hashes = [*upload.xorbs[0].info.hash().as_bytes()];
-    assert_eq!(sweep.condemn(Kept::Xorbs, &hashes, u64::MAX >> 1, 1).await.unwrap(), 1);
-    assert_eq!(house.store.dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap(), None);
+    assert_eq!(testing::condemn_xorbs(&house.catalog, &hashes, u64::MAX >> 1, 1).await.unwrap(), 1);
+    assert_eq!(house.store.content().dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap(), None);
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream;
 use house::{House, writer};
-use store::catalog::keep::DeedQuery;
-use store::repo::commit::{Operation, Request};
-use store::repo::{Kind, RepoName};
-use store::verify::{Mended, Repair, Verified, VerifyOptions, VerifyProgress};
-use store::{DedupOptions, DedupPolicy, ErrorKind, Grant, ObjectKey, Scope};
+use store::audit::DeedQuery;
+use store::hub::{Operation, Request};
+use store::names::{Kind, RepoName};
+use store::upkeep::{Mended, Repair, Verified, VerifyOptions, VerifyProgress};
+use store::{DedupOptions, DedupPolicy, ErrorKind, Grant, ObjectKey, Scope, testing};
 use testkit::corpus;
 use testkit::upload::{Upload, shard};
 use xet::Sha256;
@@ -37,14 +37,18 @@ async fn register_as(house: &House, grant: &Grant, data: &[u8], claim: Sha256) -
 
 async fn verify(house: &House, deep: bool, repair: Option<Repair>) -> Verified {
     let options = VerifyOptions { deep, repair, ..VerifyOptions::default() };
-    house.store.verify(&options, &VerifyProgress::default()).await.unwrap()
+    house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_false_digest_counts_for_nothing_and_the_true_file_takes_its_place() {
     let house = House::new().await;
-    let repo =
-        house.store.create_repo(&RepoName::new(Kind::Model, "ann", "m").unwrap(), true, "ann").await.unwrap();
+    let repo = house
+        .store
+        .hub()
+        .create_repo(&RepoName::new(Kind::Model, "ann", "m").unwrap(), true, "ann")
+        .await
+        .unwrap();
     let grant = writer("ann/m");
     let grant =
         if repo.scope().unwrap() == *grant.scope() { grant } else { Grant::write(repo.scope().unwrap()) };
@@ -58,19 +62,20 @@ async fn a_false_digest_counts_for_nothing_and_the_true_file_takes_its_place() {
         message: "a file".into(),
         operations: vec![put],
     };
-    let refused = house.store.commit(&repo, &request).await.unwrap_err();
+    let refused = house.store.hub().commit(&repo, &request).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     assert!(
         refused.to_string().contains("f.bin") && refused.to_string().contains("another digest"),
         "{refused}"
     );
-    assert_eq!(house.store.linked_files(grant.scope(), &[sha256(&good)]).await.unwrap(), []);
-    let deeds = house.catalog.keep().deeds(&DeedQuery { limit: 100, ..DeedQuery::default() }).await.unwrap();
+    assert_eq!(house.store.content().linked_files(grant.scope(), &[sha256(&good)]).await.unwrap(), []);
+    let deeds =
+        testing::deeds(&house.catalog, &DeedQuery { limit: 100, ..DeedQuery::default() }).await.unwrap();
     assert_eq!(deeds.iter().filter(|deed| deed.deed.action == "digest.refuse").count(), 1);
 
     let upload = register_as(&house, &grant, &good, sha256(&good)).await;
-    house.store.commit(&repo, &request).await.unwrap();
-    let found = house.store.linked_files(grant.scope(), &[sha256(&good)]).await.unwrap();
+    house.store.hub().commit(&repo, &request).await.unwrap();
+    let found = house.store.content().linked_files(grant.scope(), &[sha256(&good)]).await.unwrap();
     assert_eq!(found[0].file, upload.files[0].hash);
     assert!(verify(&house, true, None).await.damages.is_empty());
 }
@@ -94,28 +99,31 @@ async fn files_of_all_sizes_and_cuts_get_the_digest_of_their_bytes() {
         let grant = Grant::write(scope(&format!("ann/of-{xorb_chunks}")));
         house.upload(&grant, &Upload::of(&files, xorb_chunks, Policy::Auto)).await.unwrap();
         let digests: Vec<_> = data.iter().map(|data| sha256(data)).collect();
-        assert_eq!(house.catalog.hub().linked_files(grant.scope(), &digests).await.unwrap(), []);
+        assert_eq!(testing::linked_files(&house.catalog, grant.scope(), &digests).await.unwrap(), []);
         let requests = (0..8).map(|_| {
             let (store, scope, digests) = (house.store.clone(), grant.scope().clone(), digests.clone());
-            tokio::spawn(async move { store.linked_files(&scope, &digests).await.unwrap().len() })
+            tokio::spawn(async move { store.content().linked_files(&scope, &digests).await.unwrap().len() })
         });
         for found in requests.collect::<Vec<_>>() {
             assert_eq!(found.await.unwrap(), data.len());
         }
-        assert_eq!(house.store.stored_files(grant.scope(), &digests, None).await.unwrap().len(), data.len());
+        assert_eq!(
+            house.store.content().stored_files(grant.scope(), &digests, None).await.unwrap().len(),
+            data.len()
+        );
     }
     assert!(verify(&house, true, None).await.damages.is_empty());
-    assert_eq!(house.store.linked_files(grant.scope(), &[sha256(b"")]).await.unwrap(), []);
+    assert_eq!(house.store.content().linked_files(grant.scope(), &[sha256(b"")]).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn digests_are_computed_after_the_registration_where_that_is_wanted() {
     let house = House::new().await;
-    house.store.compute_digests_early();
+    house.store.content().compute_digests_early();
     let (grant, data) = (writer("ann/m"), corpus::noise(1, 6_000_000));
     house.upload(&grant, &Upload::of(&[&data], 100, Policy::Auto)).await.unwrap();
     for _ in 0..500 {
-        if !house.catalog.hub().linked_files(grant.scope(), &[sha256(&data)]).await.unwrap().is_empty() {
+        if !testing::linked_files(&house.catalog, grant.scope(), &[sha256(&data)]).await.unwrap().is_empty() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -129,8 +137,11 @@ async fn a_file_that_arrived_whole_has_its_digest_at_once() {
     let house = House::new().await;
     let (grant, data) = (writer("ann/m"), corpus::noise(1, 600_000));
     let body = stream::iter([Ok(Bytes::from(data.clone()))]);
-    house.store.take_in(&grant, sha256(&data), data.len() as u64, body).await.unwrap();
-    assert_eq!(house.catalog.hub().linked_files(grant.scope(), &[sha256(&data)]).await.unwrap().len(), 1);
+    house.store.content().take_in(&grant, sha256(&data), data.len() as u64, body).await.unwrap();
+    assert_eq!(
+        testing::linked_files(&house.catalog, grant.scope(), &[sha256(&data)]).await.unwrap().len(),
+        1
+    );
 }
 
 /// How long a commit takes must not show what others have.
@@ -148,12 +159,12 @@ async fn what_others_computed_counts_where_the_dedup_policy_lets_it() {
         for name in ["ann/first", "ann/second", "bob/third"] {
             house.upload(&writer(name), &upload).await.unwrap();
         }
-        house.store.linked_files(&scope("ann/first"), &[sha256(&data)]).await.unwrap();
+        house.store.content().linked_files(&scope("ann/first"), &[sha256(&data)]).await.unwrap();
         // With the bytes gone only what is known can be used.
-        let row = house.catalog.xorbs(&[upload.xorbs[0].info.hash()]).await.unwrap().remove(0);
+        let row = testing::xorbs(&house.catalog, &[upload.xorbs[0].info.hash()]).await.unwrap().remove(0);
         house.store.objects().delete(&ObjectKey::Xorb(row.key)).await.unwrap();
         for (name, is_known) in [("ann/second", namespace), ("bob/third", elsewhere)] {
-            let found = house.store.linked_files(&scope(name), &[sha256(&data)]).await.unwrap();
+            let found = house.store.content().linked_files(&scope(name), &[sha256(&data)]).await.unwrap();
             assert_eq!(found.len(), usize::from(is_known), "{policy:?} {name}");
         }
     }
@@ -169,19 +180,21 @@ async fn an_upload_in_other_xorbs_heals_a_damaged_file() {
         let upload = Upload::of(&[&data], 7, Policy::Auto);
         house.upload(&one, &upload).await.unwrap();
         let digests = [sha256(&data)];
-        assert_eq!(house.store.stored_files(one.scope(), &digests, None).await.unwrap().len(), 1);
-        let row = house.catalog.xorbs(&[upload.xorbs[1].info.hash()]).await.unwrap().remove(0);
+        assert_eq!(house.store.content().stored_files(one.scope(), &digests, None).await.unwrap().len(), 1);
+        let row = testing::xorbs(&house.catalog, &[upload.xorbs[1].info.hash()]).await.unwrap().remove(0);
         let key = ObjectKey::Xorb(row.key);
         let mut bytes = house.store.objects().whole(&key).await.unwrap().to_vec();
         bytes[1000] ^= 4;
         house.store.objects().put(&key, vec![bytes.into()]).await.unwrap();
         let found = verify(&house, true, Some(Repair::Mark)).await;
         assert_eq!(found.damages.iter().map(|damage| damage.mended).collect::<Vec<_>>(), [Mended::Marked]);
-        assert_eq!(house.store.stored_files(one.scope(), &digests, None).await.unwrap(), []);
-        assert_eq!(house.store.linked_files(one.scope(), &digests).await.unwrap().len(), 1);
+        assert_eq!(house.store.content().stored_files(one.scope(), &digests, None).await.unwrap(), []);
+        assert_eq!(house.store.content().linked_files(one.scope(), &digests).await.unwrap().len(), 1);
         let body = stream::iter([Ok(Bytes::from(data.clone()))]);
         match whole_file {
-            true => _ = house.store.take_in(&two, digests[0], data.len() as u64, body).await.unwrap(),
+            true => {
+                _ = house.store.content().take_in(&two, digests[0], data.len() as u64, body).await.unwrap()
+            }
             false => {
                 let again = Upload::of(&[&data], 1000, Policy::Auto);
                 for xorb in &again.xorbs {
@@ -191,7 +204,10 @@ async fn an_upload_in_other_xorbs_heals_a_damaged_file() {
             }
         }
         for grant in [&one, &two] {
-            assert_eq!(house.store.stored_files(grant.scope(), &digests, None).await.unwrap().len(), 1);
+            assert_eq!(
+                house.store.content().stored_files(grant.scope(), &digests, None).await.unwrap().len(),
+                1
+            );
             assert!(house.read(grant, upload.files[0].hash, None).await.unwrap() == data);
         }
         let clean = verify(&house, true, None).await;
@@ -215,6 +231,6 @@ async fn a_deep_verification_computes_claims() {
         (Mended::Removed, vec!["ann/m".into()])
     );
     assert!(verify(&house, true, None).await.damages.is_empty());
-    let known = house.catalog.hub().linked_files(&scope("ann/true"), &[sha256(&data)]).await.unwrap();
+    let known = testing::linked_files(&house.catalog, &scope("ann/true"), &[sha256(&data)]).await.unwrap();
     assert_eq!(known.len(), 1);
 }

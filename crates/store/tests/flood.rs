@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use house::{House, Upload, pieces, writer};
 use store::ErrorKind;
-use store::catalog::keep::{Limit, QuotaOf, QuotaRow};
-use store::repo::commit::{Operation, Request};
-use store::repo::{Kind, RepoName};
+use store::content::{Limit, QuotaOf, QuotaRow};
+use store::hub::{Operation, Request};
+use store::names::{Kind, RepoName};
 use testkit::corpus;
 use testkit::upload::shard;
 use xet::compress::{Policy, Scheme};
@@ -21,7 +21,7 @@ use xet::{FileHash, RangeHash, XorbHash};
 async fn set_quota(house: &House, physical_bytes: u64) {
     let of = QuotaOf::Namespace("ann".into());
     let physical = Limit { soft: None, hard: Some(physical_bytes) };
-    house.store.set_quota(&QuotaRow { of, logical: Limit::default(), physical }).await.unwrap();
+    house.store.hub().set_quota(&QuotaRow { of, logical: Limit::default(), physical }).await.unwrap();
 }
 
 /// A sender chooses how each chunk is compressed, so one hash has many objects. All but the first would be stored and not counted.
@@ -61,7 +61,7 @@ async fn bodies_of_unknown_length_are_held_against_the_quota_when_they_are_here(
     let grant = writer("ann/a");
     let sent = uploads.iter().map(|upload| {
         let xorb = &upload.xorbs[0];
-        house.store.ingest(&grant, xorb.info.hash(), None, pieces(&xorb.bytes, 10_000))
+        house.store.content().ingest(&grant, xorb.info.hash(), None, pieces(&xorb.bytes, 10_000))
     });
     let mut taken = 0;
     for ingested in join_all(sent).await {
@@ -102,7 +102,12 @@ async fn shards_and_commits_at_once_stay_below_a_hard_quota() {
     let limit = Limit { soft: None, hard: Some(500_000) };
     for namespace in ["ann", "bob"] {
         let of = QuotaOf::Namespace(namespace.into());
-        house.store.set_quota(&QuotaRow { of, logical: limit, physical: Limit::default() }).await.unwrap();
+        house
+            .store
+            .hub()
+            .set_quota(&QuotaRow { of, logical: limit, physical: Limit::default() })
+            .await
+            .unwrap();
     }
     let uploads: Vec<_> =
         (0..10).map(|seed| Upload::of(&[&corpus::noise(seed, 200_000)], 100, Policy::Auto)).collect();
@@ -118,7 +123,7 @@ async fn shards_and_commits_at_once_stay_below_a_hard_quota() {
     let mut repos = Vec::new();
     for n in 0..10 {
         let name = RepoName::new(Kind::Model, "bob", &format!("r{n}")).unwrap();
-        repos.push(house.store.create_repo(&name, false, "bob").await.unwrap());
+        repos.push(house.store.hub().create_repo(&name, false, "bob").await.unwrap());
     }
     let requests = (0..10).map(|seed| Request {
         ref_name: "refs/heads/main".into(),
@@ -128,7 +133,7 @@ async fn shards_and_commits_at_once_stay_below_a_hard_quota() {
         operations: vec![Operation::Put { path: "a".into(), content: corpus::noise(seed, 200_000).into() }],
     });
     let requests: Vec<_> = requests.collect();
-    let commits = repos.iter().zip(&requests).map(|(repo, request)| house.store.commit(repo, request));
+    let commits = repos.iter().zip(&requests).map(|(repo, request)| house.store.hub().commit(repo, request));
     let taken = join_all(commits).await.iter().filter(|committed| committed.is_ok()).count();
     assert!((1..=2).contains(&taken), "{taken} commits of 200,000 bytes each fit into 500,000");
 }

@@ -8,10 +8,10 @@ const CATALOG: &str = include_str!("../../../docs/format/catalog.md");
 fn the_tables_of_the_pages_are_those_of_the_modules() {
     let objects = tables(&docs(include_str!("../src/objects.rs")));
     assert_eq!(objects.len(), 1);
-    let bundle = tables(&docs(include_str!("../src/repo/bundle.rs")));
+    let bundle = tables(&docs(include_str!("../src/hub/bundle.rs")));
     assert_eq!(bundle.len(), 2);
     assert_eq!(tables(OBJECTS), [objects, bundle].concat());
-    let layout = tables(&docs(include_str!("../src/layout.rs")));
+    let layout = tables(&docs(include_str!("../src/content/recipe.rs")));
     assert_eq!(layout.len(), 3);
     let page: Vec<_> = tables(CATALOG).into_iter().filter(|table| table[0].contains("offset")).collect();
     assert_eq!(page, layout);

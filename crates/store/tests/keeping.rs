@@ -7,19 +7,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use house::{House, Upload, writer};
-use store::audit::{self, Actor};
-use store::catalog::Catalog;
-use store::catalog::keep::{DeedQuery, Limit, QuotaOf, QuotaRow, Usage};
-use store::catalog::migrate::{MigrateProgress, migrate};
-use store::catalog::repo::RepoRow;
+use store::audit::{self, Actor, DeedQuery};
 use store::clock::ManualClock;
-use store::rebuild::RebuildProgress;
-use store::repo::commit::{Operation, Request};
-use store::repo::refs::{HEADS, MAIN};
-use store::repo::{Kind, RepoName};
-use store::sweep::{GRACE_S, SweepOptions, SweepProgress, Swept};
-use store::verify::{VerifyOptions, VerifyProgress};
-use store::{ErrorKind, Grant, Options, Result, Store};
+use store::content::{Limit, QuotaOf, QuotaRow, Usage};
+use store::hub::refs::{HEADS, MAIN};
+use store::hub::{Operation, RepoRow, Request};
+use store::names::{Kind, RepoName};
+use store::upkeep::{
+    GRACE_S, MigrateProgress, RebuildProgress, SweepOptions, SweepProgress, Swept, VerifyOptions,
+    VerifyProgress, migrate,
+};
+use store::{Catalog, ErrorKind, Grant, Options, Result, Store, testing};
 use testkit::corpus;
 use xet::compress::Policy;
 
@@ -49,7 +47,7 @@ async fn commit(house: &House, repo: &RepoRow, branch: &str, operation: Operatio
         message: "change".into(),
         operations: vec![operation],
     };
-    house.store.commit(repo, &request).await.map(|_| ())
+    house.store.hub().commit(repo, &request).await.map(|_| ())
 }
 
 async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &Upload) {
@@ -60,7 +58,7 @@ async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &U
 }
 
 async fn sweep(house: &House) -> Swept {
-    house.store.sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+    house.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
 }
 
 fn quota(of: QuotaOf, logical: Option<u64>, physical: Option<u64>) -> QuotaRow {
@@ -74,19 +72,22 @@ fn quota(of: QuotaOf, logical: Option<u64>, physical: Option<u64>) -> QuotaRow {
 #[tokio::test]
 async fn a_hard_quota_refuses_before_bytes_are_taken_in_and_says_how_much() {
     let house = house().await;
-    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let of = QuotaOf::Repo(name().scope().unwrap());
     let first = upload(1);
     house.upload(&grant(), &first).await.unwrap();
     let before = house.state().await;
 
     // Stored bytes: the xorb is refused by the length it announces.
-    house.store.set_quota(&quota(of.clone(), None, Some(150_000))).await.unwrap();
+    house.store.hub().set_quota(&quota(of.clone(), None, Some(150_000))).await.unwrap();
     let second = upload(2);
     let xorb = &second.xorbs[0];
     let endless = futures::stream::pending();
-    let refused =
-        house.store.ingest(&grant(), xorb.info.hash(), Some(xorb.bytes.len() as u64), endless).await;
+    let refused = house
+        .store
+        .content()
+        .ingest(&grant(), xorb.info.hash(), Some(xorb.bytes.len() as u64), endless)
+        .await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Full);
     let text = refused.to_string();
@@ -94,8 +95,8 @@ async fn a_hard_quota_refuses_before_bytes_are_taken_in_and_says_how_much() {
     assert_eq!(house.state().await, before);
 
     // Bytes of files: the shard is refused, and by the namespace's quota just so.
-    house.store.remove_quota(&of).await.unwrap();
-    house.store.set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(150_000), None)).await.unwrap();
+    house.store.hub().remove_quota(&of).await.unwrap();
+    house.store.hub().set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(150_000), None)).await.unwrap();
     let refused = house.upload(&grant(), &second).await.unwrap_err();
     assert!(refused.to_string().contains("quota of ann: 150000 logical bytes"), "{refused}");
     assert_eq!(house.state().await.0.files, 1);
@@ -104,27 +105,28 @@ async fn a_hard_quota_refuses_before_bytes_are_taken_in_and_says_how_much() {
     house.upload(&writer("bob/models/x"), &second).await.unwrap();
     // A whole file is refused by its length.
     let ann = grant();
-    let whole = house.store.take_in(&ann, xet::Sha256::new([1; 32]), 100_000, futures::stream::pending());
+    let whole =
+        house.store.content().take_in(&ann, xet::Sha256::new([1; 32]), 100_000, futures::stream::pending());
     assert_eq!(whole.await.unwrap_err().kind(), ErrorKind::Full);
     // So is a commit that brings bytes; one that deletes is not.
     let bytes = Bytes::from(vec![1; 80_000]);
     let small = Operation::Put { path: "a".into(), content: bytes.clone() };
     assert_eq!(commit(&house, &repo, MAIN, small).await.unwrap_err().kind(), ErrorKind::Full);
-    house.store.set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(1), Some(1))).await.unwrap();
+    house.store.hub().set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(1), Some(1))).await.unwrap();
     commit(&house, &repo, MAIN, Operation::Delete { path: ".gitattributes".into() }).await.unwrap();
 
-    house.store.remove_quota(&QuotaOf::Namespace("ann".into())).await.unwrap();
+    house.store.hub().remove_quota(&QuotaOf::Namespace("ann".into())).await.unwrap();
     house.upload(&grant(), &second).await.unwrap();
-    assert_eq!(house.store.remove_quota(&of).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(house.store.hub().remove_quota(&of).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]
 async fn above_a_soft_quota_there_is_a_warning_and_nothing_is_refused() {
     let house = house().await;
-    house.store.create_repo(&name(), false, "ann").await.unwrap();
+    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let limit = Limit { soft: Some(50_000), hard: None };
     let row = QuotaRow { of: QuotaOf::Namespace("ann".into()), logical: limit, physical: Limit::default() };
-    house.store.set_quota(&row).await.unwrap();
+    house.store.hub().set_quota(&row).await.unwrap();
     let scope = name().scope().unwrap();
     house.upload(&grant(), &upload(1)).await.unwrap();
     let fresh = Store::new(
@@ -133,59 +135,59 @@ async fn above_a_soft_quota_there_is_a_warning_and_nothing_is_refused() {
         house.clock.clone(),
         &Options::default(),
     );
-    let warning = fresh.quota_warning(&scope).await.unwrap().unwrap();
+    let warning = fresh.content().quota_warning(&scope).await.unwrap().unwrap();
     assert!(warning.starts_with("ann takes 10") && warning.contains("more than the 50000"), "{warning}");
-    assert_eq!(fresh.quota_warning(writer("bob/models/x").scope()).await.unwrap(), None);
-    let [(_, usage)] = fresh.quota_usage().await.unwrap().try_into().unwrap();
+    assert_eq!(fresh.content().quota_warning(writer("bob/models/x").scope()).await.unwrap(), None);
+    let [(_, usage)] = fresh.content().quota_usage().await.unwrap().try_into().unwrap();
     assert!(usage.logical_bytes > 100_000 && usage.physical_bytes > 100_000, "{usage:?}");
 }
 
 #[tokio::test]
 async fn a_branch_that_was_deleted_comes_back_with_its_files_until_its_time_is_up() {
     let house = house().await;
-    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (first, second) = (upload(1), upload(2));
     for upload in [&first, &second] {
         house.upload(&grant(), upload).await.unwrap();
     }
     put(&house, &repo, MAIN, "kept.bin", &first).await;
-    let at = house.store.ref_target(repo.id, MAIN).await.unwrap().unwrap();
-    house.store.create_ref(repo.id, HEADS, "side", at).await.unwrap();
+    let at = house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
+    house.store.hub().create_ref(repo.id, HEADS, "side", at).await.unwrap();
     put(&house, &repo, "refs/heads/side", "lost.bin", &second).await;
-    let lost = house.store.ref_target(repo.id, "refs/heads/side").await.unwrap().unwrap();
-    assert!(house.store.left_revisions(repo.id).await.unwrap().is_empty(), "every commit led on");
-    house.store.delete_ref(repo.id, HEADS, "side").await.unwrap();
-    let [left] = house.store.left_revisions(repo.id).await.unwrap().try_into().unwrap();
+    let lost = house.store.hub().ref_target(repo.id, "refs/heads/side").await.unwrap().unwrap();
+    assert!(house.store.hub().left_revisions(repo.id).await.unwrap().is_empty(), "every commit led on");
+    house.store.hub().delete_ref(repo.id, HEADS, "side").await.unwrap();
+    let [left] = house.store.hub().left_revisions(repo.id).await.unwrap().try_into().unwrap();
     assert_eq!((left.oid, left.name.as_str()), (lost, "refs/heads/side"));
     assert_eq!(left.reclaim_s, left.left_s + TRASH_S);
 
     house.clock.advance(TRASH_S - 86_400);
     assert_eq!(sweep(&house).await.files, 0, "it can still be had back");
-    let error = house.store.undelete_revision(&repo, at, None).await.unwrap_err();
+    let error = house.store.hub().undelete_revision(&repo, at, None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "no ref has left that one");
-    assert_eq!(house.store.undelete_revision(&repo, lost, None).await.unwrap(), "refs/heads/side");
-    assert_eq!(house.store.ref_target(repo.id, "refs/heads/side").await.unwrap(), Some(lost));
+    assert_eq!(house.store.hub().undelete_revision(&repo, lost, None).await.unwrap(), "refs/heads/side");
+    assert_eq!(house.store.hub().ref_target(repo.id, "refs/heads/side").await.unwrap(), Some(lost));
     assert_eq!(house.read(&grant(), second.files[0].hash, None).await.unwrap(), corpus::noise(2, 100_000));
 
     // Squashed away, its history is had back under another name.
     put(&house, &repo, MAIN, "more.bin", &second).await;
-    let old = house.store.ref_target(repo.id, MAIN).await.unwrap().unwrap();
-    house.store.squash(&repo, MAIN, "ann", "one").await.unwrap();
-    let name = house.store.undelete_revision(&repo, old, Some("before")).await.unwrap();
+    let old = house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
+    house.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
+    let name = house.store.hub().undelete_revision(&repo, old, Some("before")).await.unwrap();
     assert_eq!(name, "refs/heads/before");
-    assert_eq!(house.store.history(repo.id, old, 0, 10).await.unwrap().1, 3);
-    let bad = house.store.undelete_revision(&repo, old, Some("a..b")).await.unwrap_err();
+    assert_eq!(house.store.hub().history(repo.id, old, 0, 10).await.unwrap().1, 3);
+    let bad = house.store.hub().undelete_revision(&repo, old, Some("a..b")).await.unwrap_err();
     assert_eq!(bad.kind(), ErrorKind::Invalid);
 
     // Deleted again and left alone it goes.
     for branch in ["side", "before"] {
-        house.store.delete_ref(repo.id, HEADS, branch).await.unwrap();
+        house.store.hub().delete_ref(repo.id, HEADS, branch).await.unwrap();
     }
     house.clock.advance(TRASH_S + 86_401);
     assert!(sweep(&house).await.git_objects > 0);
-    assert!(house.store.left_revisions(repo.id).await.unwrap().is_empty());
+    assert!(house.store.hub().left_revisions(repo.id).await.unwrap().is_empty());
     assert_eq!(
-        house.store.undelete_revision(&repo, lost, None).await.unwrap_err().kind(),
+        house.store.hub().undelete_revision(&repo, lost, None).await.unwrap_err().kind(),
         ErrorKind::NotFound
     );
     house.clock.advance(GRACE_S);
@@ -195,66 +197,68 @@ async fn a_branch_that_was_deleted_comes_back_with_its_files_until_its_time_is_u
 #[tokio::test]
 async fn a_deleted_file_is_committed_back_from_the_last_revision_that_had_it() {
     let house = house().await;
-    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (first, second) = (upload(1), upload(2));
     for upload in [&first, &second] {
         house.upload(&grant(), upload).await.unwrap();
         put(&house, &repo, MAIN, "a/weights.bin", upload).await;
     }
-    let there = house.store.undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap_err();
+    let there = house.store.hub().undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap_err();
     assert_eq!(there.kind(), ErrorKind::Conflict);
-    let had = house.store.ref_target(repo.id, MAIN).await.unwrap().unwrap();
+    let had = house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
     commit(&house, &repo, MAIN, Operation::DeleteFolder { path: "a".into() }).await.unwrap();
-    let (committed, from) = house.store.undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap();
+    let (committed, from) =
+        house.store.hub().undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap();
     assert_eq!((from, committed.was_made), (had, true));
-    let found = |commit| house.store.find_path(repo.id, commit, "a/weights.bin");
+    let found = |commit| house.store.hub().find_path(repo.id, commit, "a/weights.bin");
     let (is, was) = (found(committed.oid).await.unwrap().unwrap(), found(had).await.unwrap().unwrap());
     assert_eq!(is.oid, was.oid, "the later of the two");
 
     // Also when the history was squashed after it was deleted.
     commit(&house, &repo, MAIN, Operation::Delete { path: "a/weights.bin".into() }).await.unwrap();
-    house.store.squash(&repo, MAIN, "ann", "one").await.unwrap();
-    let (committed, _) = house.store.undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap();
+    house.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
+    let (committed, _) =
+        house.store.hub().undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap();
     assert_eq!(found(committed.oid).await.unwrap().unwrap().oid, was.oid);
-    let nothing = house.store.undelete_file(&repo, "main", "nothing", "ann").await.unwrap_err();
+    let nothing = house.store.hub().undelete_file(&repo, "main", "nothing", "ann").await.unwrap_err();
     assert_eq!(nothing.kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]
 async fn what_can_be_had_back_and_what_is_taken_survive_a_lost_catalog() {
     let house = house().await;
-    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     house.upload(&grant(), &upload(1)).await.unwrap();
     put(&house, &repo, MAIN, "a.bin", &upload(1)).await;
-    house.store.squash(&repo, MAIN, "ann", "one").await.unwrap();
-    let left = house.store.left_revisions(repo.id).await.unwrap();
+    house.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
+    let left = house.store.hub().left_revisions(repo.id).await.unwrap();
     assert_eq!(left.len(), 1);
     let of = QuotaOf::Namespace("ann".into());
-    let usage = house.catalog.keep().usage(&of).await.unwrap();
+    let usage = testing::usage(&house.catalog, &of).await.unwrap();
     assert_ne!(usage, Usage::default());
 
     let folder = tempfile::tempdir().unwrap();
     let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let store = Store::new(house.store.objects().clone(), catalog, clock, &Options::default());
-    store.rebuild(&RebuildProgress::default()).await.unwrap();
-    assert_eq!(store.left_revisions(repo.id).await.unwrap(), left);
-    assert_eq!(store.catalog().keep().usage(&of).await.unwrap(), usage);
+    store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap();
+    assert_eq!(store.hub().left_revisions(repo.id).await.unwrap(), left);
+    assert_eq!(store.hub().usage(&of).await.unwrap(), usage);
     let old = left[0].oid;
-    store.undelete_revision(&repo, old, Some("old")).await.unwrap();
-    assert_eq!(store.ref_target(repo.id, "refs/heads/old").await.unwrap(), Some(old));
+    store.hub().undelete_revision(&repo, old, Some("old")).await.unwrap();
+    assert_eq!(store.hub().ref_target(repo.id, "refs/heads/old").await.unwrap(), Some(old));
 }
 
 #[tokio::test]
 async fn a_verification_that_was_cut_goes_on_where_it_was_and_never_past_damage() {
     let house = house().await;
-    house.store.create_repo(&name(), false, "ann").await.unwrap();
+    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     for seed in 0..4 {
         house.upload(&grant(), &upload(seed)).await.unwrap();
     }
     let run = |resume| {
         let (store, options) = (house.store.clone(), VerifyOptions { resume, ..VerifyOptions::default() });
-        async move { store.verify(&options, &VerifyProgress::default()).await }
+        async move { store.upkeep().verify(&options, &VerifyProgress::default()).await }
     };
     let whole = run(false).await.unwrap().objects;
     assert_eq!(run(true).await.unwrap().objects, whole, "one that ended leaves no place");
@@ -273,7 +277,7 @@ async fn a_verification_that_was_cut_goes_on_where_it_was_and_never_past_damage(
     assert!(rest < whole, "the last part alone: {rest} of {whole}");
     assert_eq!(run(true).await.unwrap().objects, whole, "and then from the beginning");
 
-    let key = house.catalog.xorbs(&[upload(3).xorbs[0].info.hash()]).await.unwrap()[0].key;
+    let key = testing::xorbs(&house.catalog, &[upload(3).xorbs[0].info.hash()]).await.unwrap()[0].key;
     house.store.objects().delete(&store::ObjectKey::Xorb(key)).await.unwrap();
     assert_eq!(cut_until_done().await.damages.len(), 1, "whoever goes on hears of it");
 }
@@ -300,14 +304,24 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
     let Some(server) = testkit::postgres::Postgres::start() else { return };
     let house = house().await;
     let work = async {
-        let repo = house.store.create_repo(&name(), true, "ann").await.unwrap();
+        let repo = house.store.hub().create_repo(&name(), true, "ann").await.unwrap();
         house.upload(&grant(), &upload(1)).await.unwrap();
         put(&house, &repo, MAIN, "a.bin", &upload(1)).await;
-        house.store.squash(&repo, MAIN, "ann", "one").await.unwrap();
-        house.store.add_namespace("team", true).await.unwrap();
-        house.store.set_member("team", "bob", true).await.unwrap();
-        house.store.open_pull(&repo, repo_head(&house, &repo).await, "bob", "a title", "more").await.unwrap();
-        house.store.set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(1 << 40), None)).await.unwrap();
+        house.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
+        house.store.hub().add_namespace("team", true).await.unwrap();
+        house.store.hub().set_member("team", "bob", true).await.unwrap();
+        house
+            .store
+            .hub()
+            .open_pull(&repo, repo_head(&house, &repo).await, "bob", "a title", "more")
+            .await
+            .unwrap();
+        house
+            .store
+            .hub()
+            .set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(1 << 40), None))
+            .await
+            .unwrap();
         house.catalog.agree("key", &[0, 1, 255]).await.unwrap();
     };
     audit::by(Actor::named("ann"), work).await;
@@ -354,25 +368,25 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
     }
 
     // It works on: numbers go on where they were, and what was there is found.
-    let catalog = store::catalog::open(&to).await.unwrap();
+    let catalog = store::Catalog::open(&to).await.unwrap();
     let store = Store::new(house.store.objects().clone(), catalog, house.clock.clone(), &Options::default());
-    let found = store.catalog().files(grant().scope(), &[upload(1).files[0].hash]).await.unwrap();
+    let found = testing::files(&store.catalog(), grant().scope(), &[upload(1).files[0].hash]).await.unwrap();
     assert_eq!(found[0].layout.file_bytes(), 100_000);
-    assert!(store.repo(&name()).await.unwrap().unwrap().private);
+    assert!(store.hub().repo(&name()).await.unwrap().unwrap().private);
     let deeds = || async {
         let query = DeedQuery { limit: 100, ..DeedQuery::default() };
-        store.catalog().keep().deeds(&query).await.unwrap()
+        store.hub().deeds(&query).await.unwrap()
     };
     let before = deeds().await;
-    store.add_namespace("eve", false).await.unwrap();
+    store.hub().add_namespace("eve", false).await.unwrap();
     let after = deeds().await;
     assert_eq!((after.len(), &after[1..]), (before.len() + 1, before.as_slice()));
     let again = migrate(&from, &to, false, &progress).await.unwrap_err();
     assert!(again.to_string().contains("no server has used"), "{again}");
 }
 
-async fn repo_head(house: &House, repo: &RepoRow) -> store::repo::oid::Oid {
-    house.store.ref_target(repo.id, MAIN).await.unwrap().unwrap()
+async fn repo_head(house: &House, repo: &RepoRow) -> store::ids::Oid {
+    house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap()
 }
 
 /// Two servers whose clocks differ: by less than the grace nothing is noticed, and by more whoever is late is refused and
@@ -384,13 +398,14 @@ async fn clocks_of_two_servers_may_differ() {
         let ahead = Arc::new(ManualClock::at(house::NOW_S + skew_s));
         let options = Options { trash_s: TRASH_S, ..Options::default() };
         let other = Store::new(house.store.objects().clone(), house.catalog.clone(), ahead.clone(), &options);
-        let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+        let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
         let (first, second) = (upload(1), upload(2));
         house.upload(&grant(), &first).await.unwrap();
         put(&house, &repo, MAIN, "first.bin", &first).await;
         house.upload(&grant(), &second).await.unwrap();
         // The other sweeps before the commit, and once more when its grace is over by its own clock.
-        let sweep = async || other.sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
+        let sweep =
+            async || other.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
         let swept = sweep().await;
         assert_eq!(swept.files, u64::from(is_noticed), "{skew_s}");
         let sha256 = second.files[0].sha256.unwrap();
@@ -404,7 +419,7 @@ async fn clocks_of_two_servers_may_differ() {
         house.clock.advance(60);
         ahead.advance(60);
         sweep().await;
-        house.store.sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
+        house.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
         for (seed, upload) in [(1, &first), (2, &second)] {
             let found = house.read(&grant(), upload.files[0].hash, None).await.unwrap();
             assert_eq!(found, corpus::noise(seed, 100_000), "{skew_s}");

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use house::{House, Upload, writer};
-use store::catalog::keep::QuotaOf;
-use store::{DedupOptions, DedupPolicy, ErrorKind, Options};
+use store::content::QuotaOf;
+use store::{DedupOptions, DedupPolicy, ErrorKind, Options, testing};
 use testkit::corpus;
 use testkit::upload::shard;
 use xet::compress::Policy;
@@ -56,8 +56,8 @@ async fn a_guess_gets_one_answer_whether_the_xorb_is_stored_or_not() {
             .await
             .unwrap();
         house.upload(&writer("ann/secret"), &damaged).await.unwrap();
-        let key = house.catalog.xorbs(&[damaged.xorbs[0].info.hash()]).await.unwrap()[0].key;
-        house.catalog.care().mark_damaged(&[key], house::NOW_S).await.unwrap();
+        let key = testing::xorbs(&house.catalog, &[damaged.xorbs[0].info.hash()]).await.unwrap()[0].key;
+        testing::mark_damaged(&house.catalog, &[key], house::NOW_S).await.unwrap();
         let count = long.xorbs[0].info.chunk_count();
         for caller in ["bob/own", "ann/sibling"] {
             for (chunks, raw_bytes) in
@@ -220,9 +220,9 @@ async fn a_file_sent_whole_refers_only_to_what_its_own_policy_reaches() {
     ] {
         let grant = writer(scope);
         let of = QuotaOf::Repo(grant.scope().clone());
-        house.store.set_dedup_policy(&of, Some(policy)).await.unwrap();
+        house.store.hub().set_dedup_policy(&of, Some(policy)).await.unwrap();
         let body = house::pieces(&data, 70_001);
-        let taken = house.store.take_in(&grant, sha256, data.len() as u64, body).await;
+        let taken = house.store.content().take_in(&grant, sha256, data.len() as u64, body).await;
         let taken = taken.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
         // Nothing was found that others have: all of it counts as new.
         assert_eq!(taken.new_bytes, data.len() as u64, "{policy:?}");
@@ -243,11 +243,11 @@ async fn computed_digests_are_taken_over_within_the_policy_of_the_repository() {
     house.upload(&ann, &upload).await.unwrap();
     house.upload(&bob, &upload).await.unwrap();
     let of = QuotaOf::Repo(bob.scope().clone());
-    house.store.set_dedup_policy(&of, Some(DedupPolicy::Off)).await.unwrap();
+    house.store.hub().set_dedup_policy(&of, Some(DedupPolicy::Off)).await.unwrap();
     // What ann's repository is said to have had computed is false, to see whose answer bob's gets.
     let wrong = xet::Sha256::new([7; 32]);
-    house.catalog.care().settle_claims(ann.scope(), &[(upload.files[0].hash, wrong)], &[]).await.unwrap();
-    let found = house.store.linked_files(bob.scope(), &[sha256]).await.unwrap();
+    testing::add_digest(&house.catalog, ann.scope(), upload.files[0].hash, wrong).await.unwrap();
+    let found = house.store.content().linked_files(bob.scope(), &[sha256]).await.unwrap();
     assert_eq!(found.len(), 1, "it was computed from the bytes");
 }
 
@@ -267,11 +267,11 @@ async fn the_progress_of_a_refused_shard_does_not_tell_what_is_stored() {
         for xorb in [ABSENT, long.xorbs[0].info.hash()] {
             let mut file = own.files[0].clone();
             file.terms[at].xorb = xorb;
-            let progress = store::register::Progress::default();
+            let progress = store::content::Progress::default();
             let body = shard(&[file], &[]);
             let declared = Some(body.len() as u64);
             let pieces = house::pieces(&body, 1000);
-            house.store.register(&grant, declared, pieces, &progress).await.unwrap_err();
+            house.store.content().register(&grant, declared, pieces, &progress).await.unwrap_err();
             shown.push(progress.terms());
         }
         assert_eq!(shown[0], shown[1], "term {at}");
@@ -287,7 +287,7 @@ async fn an_upload_of_what_others_have_does_the_work_of_a_new_one() {
         let bob = writer("bob/own");
         let operations = async |upload: &Upload| {
             let xorb = &upload.xorbs[0];
-            house.store.dedup_policy(bob.scope()).await.unwrap();
+            house.store.content().dedup_policy(bob.scope()).await.unwrap();
             house.faults.disarm();
             house.ingest(&bob, xorb.info.hash(), &xorb.bytes).await.unwrap();
             house.faults.operations()

@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use house::House;
-use store::catalog::Catalog;
-use store::catalog::keep::{Limit, QuotaRow};
-use store::catalog::repo::{RefRow, RepoRow};
 use store::clock::ManualClock;
+use store::content::{Limit, QuotaRow};
+use store::hub::refs::{HEADS, MAIN, TAGS};
+use store::hub::{MemberRow, PullQuery, PullRow, PullState, RefRow, RepoRow};
+use store::ids::RepoId;
+use store::names::RepoName;
 use store::objects::Folder;
-use store::rebuild::RebuildProgress;
-use store::repo::refs::{HEADS, MAIN, TAGS};
-use store::repo::{MemberRow, PullQuery, PullRow, PullState, RepoId, RepoName};
-use store::{Options, Store};
+use store::upkeep::RebuildProgress;
+use store::{Catalog, Options, Store, testing};
 
 fn name(text: &str) -> RepoName {
     RepoName::parse(text).unwrap()
 }
 
 async fn repo(house: &House, text: &str) -> RepoRow {
-    house.store.create_repo(&name(text), false, "ann").await.unwrap()
+    house.store.hub().create_repo(&name(text), false, "ann").await.unwrap()
 }
 
 #[tokio::test]
@@ -30,37 +30,37 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
     let house = House::new().await;
     let store = &house.store;
     let one = repo(&house, "ann/one").await;
-    let main = store.ref_target(one.id, MAIN).await.unwrap().unwrap();
-    store.create_ref(one.id, TAGS, "v1", main).await.unwrap();
-    store.create_ref(one.id, HEADS, "feat/x", main).await.unwrap();
-    store.create_ref(one.id, HEADS, "gone", main).await.unwrap();
-    store.delete_ref(one.id, HEADS, "gone").await.unwrap();
-    let pull = store.open_pull(&one, main, "bob", "title", "why").await.unwrap();
-    store.set_pull(one.id, pull.number, PullState::Closed).await.unwrap();
-    store.set_private(&one, true).await.unwrap();
-    let one = store.repo(&one.name).await.unwrap().unwrap();
-    store.rename_repo(&one, &name("team/one")).await.unwrap();
+    let main = store.hub().ref_target(one.id, MAIN).await.unwrap().unwrap();
+    store.hub().create_ref(one.id, TAGS, "v1", main).await.unwrap();
+    store.hub().create_ref(one.id, HEADS, "feat/x", main).await.unwrap();
+    store.hub().create_ref(one.id, HEADS, "gone", main).await.unwrap();
+    store.hub().delete_ref(one.id, HEADS, "gone").await.unwrap();
+    let pull = store.hub().open_pull(&one, main, "bob", "title", "why").await.unwrap();
+    store.hub().set_pull(one.id, pull.number, PullState::Closed).await.unwrap();
+    store.hub().set_private(&one, true).await.unwrap();
+    let one = store.hub().repo(&one.name).await.unwrap().unwrap();
+    store.hub().rename_repo(&one, &name("team/one")).await.unwrap();
     let two = repo(&house, "ann/two").await;
-    store.trash_repo(&two, 1000).await.unwrap();
-    store.add_namespace("team", true).await.unwrap();
-    store.add_namespace("cleo", false).await.unwrap();
-    store.set_member("team", "cleo", true).await.unwrap();
-    store.set_member("team", "dan", false).await.unwrap();
-    store.remove_member("team", "dan").await.unwrap();
+    store.hub().trash_repo(&two, 1000).await.unwrap();
+    store.hub().add_namespace("team", true).await.unwrap();
+    store.hub().add_namespace("cleo", false).await.unwrap();
+    store.hub().set_member("team", "cleo", true).await.unwrap();
+    store.hub().set_member("team", "dan", false).await.unwrap();
+    store.hub().remove_member("team", "dan").await.unwrap();
     for user in ["eve", "fay"] {
-        store.add_namespace(user, false).await.unwrap();
+        store.hub().add_namespace(user, false).await.unwrap();
     }
-    store.disable_user("eve").await.unwrap();
-    store.delete_namespace("fay", false).await.unwrap();
+    store.hub().disable_user("eve").await.unwrap();
+    store.hub().delete_namespace("fay", false).await.unwrap();
     let limit = |soft, hard| Limit { soft, hard };
     for (of, logical, physical) in [
         ("team", limit(Some(1), Some(u64::MAX >> 1)), limit(None, None)),
         ("datasets/team/later", limit(None, Some(7)), limit(Some(0), None)),
         ("ann", limit(None, None), limit(None, Some(9))),
     ] {
-        store.set_quota(&QuotaRow { of: of.parse().unwrap(), logical, physical }).await.unwrap();
+        store.hub().set_quota(&QuotaRow { of: of.parse().unwrap(), logical, physical }).await.unwrap();
     }
-    store.remove_quota(&"ann".parse().unwrap()).await.unwrap();
+    store.hub().remove_quota(&"ann".parse().unwrap()).await.unwrap();
 
     let before = state(store, [one.id, two.id]).await;
     assert_eq!(before.0[0].as_ref().unwrap().name, name("team/one"));
@@ -68,37 +68,37 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
 
     // Two that changed their names with each other.
     for (from, to) in [("ann/x", "ann/z"), ("ann/y", "ann/x"), ("ann/z", "ann/y")] {
-        let row = match store.repo(&name(from)).await.unwrap() {
+        let row = match store.hub().repo(&name(from)).await.unwrap() {
             Some(row) => row,
             None => repo(&house, from).await,
         };
-        store.rename_repo(&row, &name(to)).await.unwrap();
+        store.hub().rename_repo(&row, &name(to)).await.unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
     let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
     let clock = Arc::new(ManualClock::at(house::NOW_S));
     let again = Store::new(store.objects().clone(), catalog, clock, &Options::default());
-    let rebuilt = again.rebuild(&RebuildProgress::default()).await.unwrap();
+    let rebuilt = again.upkeep().rebuild(&RebuildProgress::default()).await.unwrap();
     assert_eq!((rebuilt.repos, rebuilt.skipped), (4, Vec::new()));
     assert_eq!(state(&again, [one.id, two.id]).await, before);
-    let people = again.hub().namespaces().await.unwrap();
-    assert_eq!(people, store.hub().namespaces().await.unwrap());
+    let people = testing::namespaces(again.catalog()).await.unwrap();
+    assert_eq!(people, testing::namespaces(store.catalog()).await.unwrap());
     let states: Vec<_> = people.iter().map(|row| (row.name.as_str(), row.state.as_str())).collect();
     let expected = [("cleo", "active"), ("eve", "disabled"), ("fay", "deleted"), ("team", "active")];
     assert_eq!(states, expected, "a disabled user stays disabled, a deleted name reserved");
     for swapped in ["ann/x", "ann/y"] {
         let id = |row: Option<RepoRow>| row.unwrap().id;
         assert_eq!(
-            id(again.repo(&name(swapped)).await.unwrap()),
-            id(store.repo(&name(swapped)).await.unwrap())
+            id(again.hub().repo(&name(swapped)).await.unwrap()),
+            id(store.hub().repo(&name(swapped)).await.unwrap())
         );
     }
     // The next record counts, whichever catalog wrote it.
-    let one = again.repo(&name("team/one")).await.unwrap().unwrap();
-    again.set_private(&one, false).await.unwrap();
+    let one = again.hub().repo(&name("team/one")).await.unwrap().unwrap();
+    again.hub().set_private(&one, false).await.unwrap();
     let records = store.objects().list(Folder::Repos).count().await;
     assert_eq!(records, 4, "one for each: older ones are removed");
-    again.delete_repo(&again.trashed_repo(two.id).await.unwrap()).await.unwrap();
+    again.hub().delete_repo(&again.hub().trashed_repo(two.id).await.unwrap()).await.unwrap();
     assert_eq!(store.objects().list(Folder::Repos).count().await, 3);
 }
 
@@ -108,7 +108,7 @@ async fn state(store: &Store, [one, two]: [RepoId; 2]) -> State {
     let hub = store.hub();
     let repos = [hub.repo_of(one).await.unwrap(), hub.repo_of(two).await.unwrap()];
     let refs = [hub.refs(one, "").await.unwrap(), hub.refs(two, "").await.unwrap()];
-    let quotas = store.quota_usage().await.unwrap().into_iter().map(|(quota, _)| quota).collect();
+    let quotas = store.content().quota_usage().await.unwrap().into_iter().map(|(quota, _)| quota).collect();
     (
         repos,
         refs,

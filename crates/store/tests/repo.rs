@@ -12,17 +12,12 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use house::House;
 use sha2::Digest as _;
-use store::catalog::Catalog;
-use store::catalog::repo::{RepoQuery, RepoRow};
+use store::hub::refs::{HEADS, MAIN, TAGS};
+use store::hub::{Bundle, Entry, Mode, Operation, Page, RepoQuery, RepoRow, Request, Tree};
+use store::ids::{ObjectKind, Oid};
+use store::names::{Kind, RepoName};
 use store::objects::Folder;
-use store::repo::bundle::Bundle;
-use store::repo::commit::{Operation, Request};
-use store::repo::listing::Page;
-use store::repo::oid::{ObjectKind, Oid};
-use store::repo::refs::{HEADS, MAIN, TAGS};
-use store::repo::tree::{Entry, Mode, Tree};
-use store::repo::{Kind, RepoName};
-use store::{ErrorKind, Grant, Options, Store};
+use store::{Catalog, ErrorKind, Grant, Options, Store};
 use xet::Sha256;
 
 fn name(text: &str) -> RepoName {
@@ -31,7 +26,7 @@ fn name(text: &str) -> RepoName {
 }
 
 async fn repo(house: &House, text: &str) -> RepoRow {
-    house.store.create_repo(&name(text), false, "ann").await.unwrap()
+    house.store.hub().create_repo(&name(text), false, "ann").await.unwrap()
 }
 
 fn put(path: &str, content: &str) -> Operation {
@@ -43,16 +38,16 @@ fn request(message: &str, operations: Vec<Operation>) -> Request {
 }
 
 async fn commit(house: &House, repo: &RepoRow, operations: Vec<Operation>) -> Oid {
-    house.store.commit(repo, &request("a commit", operations)).await.unwrap().oid
+    house.store.hub().commit(repo, &request("a commit", operations)).await.unwrap().oid
 }
 
 async fn main_of(house: &House, repo: &RepoRow) -> Oid {
-    house.store.ref_target(repo.id, MAIN).await.unwrap().unwrap()
+    house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap()
 }
 
 async fn paths(house: &House, repo: &RepoRow, at: Oid) -> Vec<String> {
     let page = Page { recursive: true, after: None, limit: 1000 };
-    let listing = house.store.list_folder(repo.id, at, "", &page).await.unwrap().unwrap();
+    let listing = house.store.hub().list_folder(repo.id, at, "", &page).await.unwrap().unwrap();
     assert_eq!(listing.next, None);
     listing.items.into_iter().filter(|item| !item.is_folder()).map(|item| item.path).collect()
 }
@@ -99,10 +94,11 @@ async fn blobs_trees_and_commits_have_the_ids_git_gives_them() {
     let repo = repo(&house, "ann/model").await;
     let first = main_of(&house, &repo).await;
     let operations = vec![put("a/z", "some text\n"), put("a.txt", "some text\n")];
-    let second = house.store.commit(&repo, &request("a title\n\nand why", operations)).await.unwrap().oid;
+    let second =
+        house.store.hub().commit(&repo, &request("a title\n\nand why", operations)).await.unwrap().oid;
     // The same by git, from the same beginning.
-    let attributes = house.store.find_path(repo.id, first, ".gitattributes").await.unwrap().unwrap();
-    let text = house.store.git_body(repo.id, attributes.row.as_ref().unwrap()).await.unwrap();
+    let attributes = house.store.hub().find_path(repo.id, first, ".gitattributes").await.unwrap().unwrap();
+    let text = house.store.hub().git_body(repo.id, attributes.row.as_ref().unwrap()).await.unwrap();
     let attributes = git(folder.path(), &["hash-object", "-w", "--stdin"], &text);
     let tree =
         git(folder.path(), &["mktree"], format!("100644 blob {attributes}\t.gitattributes\n").as_bytes());
@@ -124,7 +120,7 @@ async fn bundles_hold_everything_git_needs() {
     let large = "x".repeat(100_000);
     commit(&house, &repo, vec![put("a/b/c.txt", "1"), put("large.txt", &large)]).await;
     commit(&house, &repo, vec![put("a/b/c.txt", "2"), Operation::Delete { path: "large.txt".into() }]).await;
-    let head = house.store.squash(&repo, MAIN, "ann", "squashed").await.unwrap();
+    let head = house.store.hub().squash(&repo, MAIN, "ann", "squashed").await.unwrap();
 
     let folder = tempfile::tempdir().unwrap();
     git(folder.path(), &["init", "-q"], b"");
@@ -183,7 +179,7 @@ async fn a_commit_puts_copies_and_deletes() {
         (put("../up", "5"), ErrorKind::Invalid),
         (put(".git/config", "5"), ErrorKind::Invalid),
     ] {
-        let error = house.store.commit(&repo, &request("no", vec![operation])).await.unwrap_err();
+        let error = house.store.hub().commit(&repo, &request("no", vec![operation])).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
     }
     assert_eq!(main_of(&house, &repo).await, third);
@@ -198,17 +194,17 @@ async fn a_commit_can_be_repeated() {
     let repo = repo(&house, "ann/model").await;
     let parent = main_of(&house, &repo).await;
     let same = request("once", vec![put("a", "1")]);
-    let made = house.store.commit(&repo, &same).await.unwrap();
+    let made = house.store.hub().commit(&repo, &same).await.unwrap();
     house.clock.advance(60);
-    let again = house.store.commit(&repo, &same).await.unwrap();
+    let again = house.store.hub().commit(&repo, &same).await.unwrap();
     assert_eq!((made.was_made, again.was_made, again.oid), (true, false, made.oid));
     // Also where the answer to a commit with a parent got lost.
     let with_parent = Request { parent: Some(parent), ..same.clone() };
-    assert_eq!(house.store.commit(&repo, &with_parent).await.unwrap().oid, made.oid);
+    assert_eq!(house.store.hub().commit(&repo, &with_parent).await.unwrap().oid, made.oid);
     let other = Request { parent: Some(parent), ..request("another", vec![put("a", "2")]) };
-    let error = house.store.commit(&repo, &other).await.unwrap_err();
+    let error = house.store.hub().commit(&repo, &other).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert_eq!(house.store.history(repo.id, made.oid, 0, 10).await.unwrap().1, 2);
+    assert_eq!(house.store.hub().history(repo.id, made.oid, 0, 10).await.unwrap().1, 2);
 }
 
 /// What is remembered of a branch is never older than what anyone wrote, through this store or past it.
@@ -220,19 +216,19 @@ async fn where_a_branch_leads_is_remembered_until_somebody_writes() {
     let (objects, clock) = (house.store.objects().clone(), house.clock.clone());
     let other = Store::new(objects, Arc::new(other), clock, &Options::default());
     let head = async || {
-        let (row, resolved) = house.store.repo_at(&repo.name, "main").await.unwrap().unwrap();
+        let (row, resolved) = house.store.hub().repo_at(&repo.name, "main").await.unwrap().unwrap();
         (row.private, resolved.map(|resolved| resolved.commit))
     };
     for n in 0..20 {
         let one = request("a commit", vec![put("a", &n.to_string())]);
         let store = if n % 2 == 0 { &house.store } else { &other };
-        let made = store.commit(&repo, &one).await.unwrap().oid;
+        let made = store.hub().commit(&repo, &one).await.unwrap().oid;
         assert_eq!(head().await, (false, Some(made)), "commit {n}");
         let asked = house.faults.operations();
         assert_eq!(head().await, (false, Some(made)), "commit {n}, asked again");
         assert_eq!(house.faults.operations(), asked, "commit {n} is remembered");
     }
-    other.set_private(&repo, true).await.unwrap();
+    other.hub().set_private(&repo, true).await.unwrap();
     assert!(head().await.0, "somebody else made it private");
 }
 
@@ -246,7 +242,7 @@ async fn commits_at_once_follow_each_other() {
         tokio::spawn(async move {
             let parent = if n == 0 { Some(start) } else { None };
             let one = Request { parent, ..request(&n.to_string(), vec![put(&format!("f/{n}"), "x")]) };
-            house.store.commit(&repo, &one).await.map(|made| made.oid)
+            house.store.hub().commit(&repo, &one).await.map(|made| made.oid)
         })
     });
     let done = futures::future::join_all(tasks).await;
@@ -256,7 +252,7 @@ async fn commits_at_once_follow_each_other() {
     let head = main_of(&house, &repo).await;
     let made = 8 - failed.len();
     assert_eq!(paths(&house, &repo, head).await.len(), made + 1);
-    let (past, total) = house.store.history(repo.id, head, 0, 100).await.unwrap();
+    let (past, total) = house.store.hub().history(repo.id, head, 0, 100).await.unwrap();
     assert_eq!((past.len(), total), (made + 1, made as u64 + 1));
 }
 
@@ -273,8 +269,8 @@ async fn the_same_commit_at_once_is_one_commit() {
     let made: Vec<_> = futures::future::join_all(tasks).await.into_iter().map(Result::unwrap).collect();
     let head = main_of(&house, &repo).await;
     assert!(made.iter().all(|oid| *oid == head), "{made:?}");
-    let item = house.store.find_path(repo.id, head, "large").await.unwrap().unwrap();
-    let body = house.store.git_body(repo.id, item.row.as_ref().unwrap()).await.unwrap();
+    let item = house.store.hub().find_path(repo.id, head, "large").await.unwrap().unwrap();
+    let body = house.store.hub().git_body(repo.id, item.row.as_ref().unwrap()).await.unwrap();
     assert!(body == large.as_bytes());
 }
 
@@ -286,35 +282,35 @@ async fn a_file_that_was_not_uploaded_here_cannot_be_committed() {
     let sha256 = Sha256::new(sha2::Sha256::digest(&data).into());
     let grant = Grant::write(one.name.scope().unwrap());
     let pieces = data.chunks(70_001).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect::<Vec<_>>();
-    let taken = house.store.take_in(&grant, sha256, 300_000, stream::iter(pieces)).await.unwrap();
+    let taken = house.store.content().take_in(&grant, sha256, 300_000, stream::iter(pieces)).await.unwrap();
     let linked = |bytes| Operation::PutLinked { path: "w.bin".into(), sha256, bytes };
-    let error = house.store.commit(&two, &request("no", vec![linked(None)])).await.unwrap_err();
+    let error = house.store.hub().commit(&two, &request("no", vec![linked(None)])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    let error = house.store.commit(&one, &request("no", vec![linked(Some(5))])).await.unwrap_err();
+    let error = house.store.hub().commit(&one, &request("no", vec![linked(Some(5))])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let at = commit(&house, &one, vec![linked(None)]).await;
-    let item = house.store.find_path(one.id, at, "w.bin").await.unwrap().unwrap();
+    let item = house.store.hub().find_path(one.id, at, "w.bin").await.unwrap().unwrap();
     assert_eq!((item.bytes, item.linked.unwrap().file), (300_000, taken.file));
 
     let read = Grant::read(one.name.scope().unwrap());
     for range in [0..300_000_u64, 0..0, 0..1, 299_999..300_000, 123_456..234_567, 65_536..131_072] {
-        let pieces = house.store.content(&read, taken.file, range.clone()).await.unwrap();
+        let pieces = house.store.content().read_file(&read, taken.file, range.clone()).await.unwrap();
         let bytes: Vec<Bytes> = pieces.try_collect().await.unwrap();
         assert!(bytes.concat() == data[range.start as usize..range.end as usize], "{range:?}");
     }
     let elsewhere = Grant::read(two.name.scope().unwrap());
-    let error = house.store.content(&elsewhere, taken.file, 0..1).await.map(|_| ()).unwrap_err();
+    let error = house.store.content().read_file(&elsewhere, taken.file, 0..1).await.map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 
     // Renamed, it takes what it may read with it; deleted, it leaves nothing to whoever gets the name.
-    house.store.rename_repo(&one, &name("bob/one")).await.unwrap();
-    let moved = house.store.repo(&name("bob/one")).await.unwrap().unwrap();
+    house.store.hub().rename_repo(&one, &name("bob/one")).await.unwrap();
+    let moved = house.store.hub().repo(&name("bob/one")).await.unwrap().unwrap();
     let scope = moved.name.scope().unwrap();
-    assert!(house.store.content(&Grant::read(scope.clone()), taken.file, 0..1).await.is_ok());
-    assert!(house.store.content(&read, taken.file, 0..1).await.is_err());
-    house.store.delete_repo(&moved).await.unwrap();
-    assert!(house.store.repo(&name("bob/one")).await.unwrap().is_none());
-    assert!(house.store.content(&Grant::read(scope), taken.file, 0..1).await.is_err());
+    assert!(house.store.content().read_file(&Grant::read(scope.clone()), taken.file, 0..1).await.is_ok());
+    assert!(house.store.content().read_file(&read, taken.file, 0..1).await.is_err());
+    house.store.hub().delete_repo(&moved).await.unwrap();
+    assert!(house.store.hub().repo(&name("bob/one")).await.unwrap().is_none());
+    assert!(house.store.content().read_file(&Grant::read(scope), taken.file, 0..1).await.is_err());
 }
 
 #[tokio::test]
@@ -327,7 +323,7 @@ async fn what_is_taken_in_is_cut_proven_and_deduplicated() {
         async move {
             let pieces: Vec<_> =
                 data.chunks(1 << 20).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-            store.take_in(&grant, sha256, data.len() as u64, stream::iter(pieces)).await
+            store.content().take_in(&grant, sha256, data.len() as u64, stream::iter(pieces)).await
         }
     };
     let digest = |data: &[u8]| Sha256::new(sha2::Sha256::digest(data).into());
@@ -339,7 +335,7 @@ async fn what_is_taken_in_is_cut_proven_and_deduplicated() {
     edited.splice(20_000_000..20_000_010, *b"an insertion");
     let changed = take(edited.clone(), digest(&edited)).await.unwrap();
     assert!(changed.new_bytes < 1_000_000, "{}", changed.new_bytes);
-    let pieces = house.store.content(&grant, changed.file, 0..edited.len() as u64).await.unwrap();
+    let pieces = house.store.content().read_file(&grant, changed.file, 0..edited.len() as u64).await.unwrap();
     let bytes: Vec<Bytes> = pieces.try_collect().await.unwrap();
     assert!(bytes.concat() == edited);
 
@@ -347,10 +343,11 @@ async fn what_is_taken_in_is_cut_proven_and_deduplicated() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let empty = take(Vec::new(), digest(b"")).await.unwrap();
     let read: Vec<Bytes> =
-        house.store.content(&grant, empty.file, 0..0).await.unwrap().try_collect().await.unwrap();
+        house.store.content().read_file(&grant, empty.file, 0..0).await.unwrap().try_collect().await.unwrap();
     assert!(read.is_empty());
     let reader = Grant::read("ann/models/a".parse().unwrap());
-    let error = house.store.take_in(&reader, digest(b""), 0, stream::empty().boxed()).await.unwrap_err();
+    let error =
+        house.store.content().take_in(&reader, digest(b""), 0, stream::empty().boxed()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied);
 }
 
@@ -362,12 +359,13 @@ async fn listings_come_in_pages_of_any_size() {
     let at = commit(&house, &repo, names.iter().map(|name| put(name, name)).collect()).await;
     let whole = Page { recursive: true, after: None, limit: 1000 };
     for folder in ["", "b", "b/c"] {
-        let all = house.store.list_folder(repo.id, at, folder, &whole).await.unwrap().unwrap().items;
+        let all = house.store.hub().list_folder(repo.id, at, folder, &whole).await.unwrap().unwrap().items;
         for limit in 1..=all.len() + 1 {
             let mut page = Page { recursive: true, after: None, limit };
             let mut found = Vec::new();
             loop {
-                let listing = house.store.list_folder(repo.id, at, folder, &page).await.unwrap().unwrap();
+                let listing =
+                    house.store.hub().list_folder(repo.id, at, folder, &page).await.unwrap().unwrap();
                 assert!(listing.items.len() <= limit);
                 found.extend(listing.items);
                 page.after = listing.next;
@@ -379,11 +377,14 @@ async fn listings_come_in_pages_of_any_size() {
         }
     }
     let flat = Page { recursive: false, after: None, limit: 100 };
-    let items = house.store.list_folder(repo.id, at, "b", &flat).await.unwrap().unwrap().items;
+    let items = house.store.hub().list_folder(repo.id, at, "b", &flat).await.unwrap().unwrap().items;
     let found: Vec<_> = items.iter().map(|item| (item.path.as_str(), item.is_folder())).collect();
     assert_eq!(found, [("b/c-d", false), ("b/c", true)]);
-    assert!(house.store.list_folder(repo.id, at, "a", &flat).await.unwrap().is_none(), "a file is no folder");
-    assert!(house.store.list_folder(repo.id, at, "none", &flat).await.unwrap().is_none());
+    assert!(
+        house.store.hub().list_folder(repo.id, at, "a", &flat).await.unwrap().is_none(),
+        "a file is no folder"
+    );
+    assert!(house.store.hub().list_folder(repo.id, at, "none", &flat).await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -394,14 +395,14 @@ async fn the_history_tells_who_changed_what_last() {
     for n in 0..7 {
         house.clock.advance(1);
         let one = request(&format!("commit {n}"), vec![put(&format!("f{}", n % 3), &n.to_string())]);
-        made.insert(n, house.store.commit(&repo, &one).await.unwrap().oid);
+        made.insert(n, house.store.hub().commit(&repo, &one).await.unwrap().oid);
     }
-    let (past, total) = house.store.history(repo.id, made[&6], 2, 3).await.unwrap();
+    let (past, total) = house.store.hub().history(repo.id, made[&6], 2, 3).await.unwrap();
     assert_eq!(total, 8);
     let titles: Vec<_> = past.iter().map(|past| past.commit.title()).collect();
     assert_eq!(titles, ["commit 4", "commit 3", "commit 2"]);
     let asked: Vec<String> = ["f0", "f1", "f2", ".gitattributes"].map(str::to_owned).to_vec();
-    let changes = house.store.last_changes(repo.id, made[&6], &asked).await.unwrap();
+    let changes = house.store.hub().last_changes(repo.id, made[&6], &asked).await.unwrap();
     let title = |path: &str| changes[path].commit.title().to_owned();
     assert_eq!(
         [title("f0"), title("f1"), title("f2"), title(".gitattributes")],
@@ -414,15 +415,15 @@ async fn branches_and_tags_point_at_commits() {
     let house = House::new().await;
     let repo = repo(&house, "ann/model").await;
     let first = main_of(&house, &repo).await;
-    house.store.create_ref(repo.id, HEADS, "feat/x", first).await.unwrap();
-    house.store.create_ref(repo.id, TAGS, "v1", first).await.unwrap();
-    let error = house.store.create_ref(repo.id, TAGS, "v1", first).await.unwrap_err();
+    house.store.hub().create_ref(repo.id, HEADS, "feat/x", first).await.unwrap();
+    house.store.hub().create_ref(repo.id, TAGS, "v1", first).await.unwrap();
+    let error = house.store.hub().create_ref(repo.id, TAGS, "v1", first).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     let on_branch = Request { ref_name: format!("{HEADS}feat/x"), ..request("x", vec![put("a", "1")]) };
-    let second = house.store.commit(&repo, &on_branch).await.unwrap().oid;
+    let second = house.store.hub().commit(&repo, &on_branch).await.unwrap().oid;
     let resolve = |text: &'static str| {
         let (store, id) = (house.store.clone(), repo.id);
-        async move { store.resolve(id, text).await.unwrap().map(|found| found.commit) }
+        async move { store.hub().resolve(id, text).await.unwrap().map(|found| found.commit) }
     };
     assert_eq!(resolve("feat/x").await, Some(second));
     assert_eq!(
@@ -430,12 +431,18 @@ async fn branches_and_tags_point_at_commits() {
         (Some(first), Some(first), Some(first))
     );
     assert_eq!((resolve("refs/tags/v1").await, resolve("none").await), (Some(first), None));
-    assert_eq!(house.store.resolve(repo.id, &second.to_string()).await.unwrap().unwrap().commit, second);
-    house.store.delete_ref(repo.id, HEADS, "feat/x").await.unwrap();
+    assert_eq!(
+        house.store.hub().resolve(repo.id, &second.to_string()).await.unwrap().unwrap().commit,
+        second
+    );
+    house.store.hub().delete_ref(repo.id, HEADS, "feat/x").await.unwrap();
     assert_eq!(resolve("feat/x").await, None);
-    assert_eq!(house.store.delete_ref(repo.id, HEADS, "main").await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(
+        house.store.hub().delete_ref(repo.id, HEADS, "main").await.unwrap_err().kind(),
+        ErrorKind::Denied
+    );
     for bad in ["", "a b", "a..b", "/a", "a/", "-a", "a.lock", "refs/heads/a", "HEAD", &first.to_string()] {
-        let error = house.store.create_ref(repo.id, TAGS, bad, first).await.unwrap_err();
+        let error = house.store.hub().create_ref(repo.id, TAGS, bad, first).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{bad:?}");
     }
 }
@@ -444,13 +451,13 @@ async fn branches_and_tags_point_at_commits() {
 async fn a_name_is_taken_once() {
     let house = House::new().await;
     let one = repo(&house, "ann/model").await;
-    let error = house.store.create_repo(&one.name, false, "ann").await.unwrap_err();
+    let error = house.store.hub().create_repo(&one.name, false, "ann").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     let two = repo(&house, "ann/other").await;
-    let error = house.store.rename_repo(&two, &one.name).await.unwrap_err();
+    let error = house.store.hub().rename_repo(&two, &one.name).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     let dataset = RepoName::new(Kind::Dataset, "ann", "model").unwrap();
-    house.store.create_repo(&dataset, true, "ann").await.unwrap();
+    house.store.hub().create_repo(&dataset, true, "ann").await.unwrap();
     let query = RepoQuery {
         kind: Kind::Dataset,
         namespace: None,
@@ -459,9 +466,9 @@ async fn a_name_is_taken_once() {
         after: None,
         limit: 10,
     };
-    assert!(house.store.list_repos(&query).await.unwrap().is_empty(), "private");
+    assert!(house.store.hub().list_repos(&query).await.unwrap().is_empty(), "private");
     let mine = RepoQuery { private_of: Some(vec!["ann".into()]), ..query };
-    assert_eq!(house.store.list_repos(&mine).await.unwrap().len(), 1);
+    assert_eq!(house.store.hub().list_repos(&mine).await.unwrap().len(), 1);
     for (namespace, name) in
         [("datasets", "a"), ("API", "a"), ("ann", "a.git"), ("", "a"), ("ann", "-a"), ("a/b", "c")]
     {
@@ -482,7 +489,7 @@ async fn a_commit_that_fails_anywhere_can_be_tried_again() {
                 true => house.faults.fail_after(step),
                 false => house.faults.fail_before(step),
             }
-            let result = house.store.commit(&repo, &request("new", vec![put("a/new", "2")])).await;
+            let result = house.store.hub().commit(&repo, &request("new", vec![put("a/new", "2")])).await;
             let met = house.faults.operations() >= step;
             house.faults.disarm();
             if !met {
@@ -507,7 +514,7 @@ async fn a_commit_that_fails_anywhere_can_be_tried_again() {
             }
             let at = commit(&house, &repo, vec![put("a/new", "2")]).await;
             assert_eq!(paths(&house, &repo, at).await, [".gitattributes", "a/new", "kept"]);
-            assert_eq!(house.store.history(repo.id, at, 0, 9).await.unwrap().1, 3, "made once");
+            assert_eq!(house.store.hub().history(repo.id, at, 0, 9).await.unwrap().1, 3, "made once");
         }
     }
 }
@@ -519,16 +526,16 @@ async fn a_hundred_thousand_files_are_one_commit() {
     let grant = Grant::write(repo.name.scope().unwrap());
     let sha256 = Sha256::new(sha2::Sha256::digest(b"content").into());
     let pieces = stream::iter([Ok(Bytes::from_static(b"content"))]);
-    house.store.take_in(&grant, sha256, 7, pieces).await.unwrap();
+    house.store.content().take_in(&grant, sha256, 7, pieces).await.unwrap();
     let operation = |n: u32| match n % 2 {
         0 => put(&format!("folder-{}/{n:06}.txt", n % 100), &n.to_string()),
         _ => Operation::PutLinked { path: format!("flat/{n:06}.bin"), sha256, bytes: Some(7) },
     };
     let at = commit(&house, &repo, (0..100_000).map(operation).collect()).await;
     let page = Page { recursive: true, after: Some("flat/099990.bin".into()), limit: 1000 };
-    let listing = house.store.list_folder(repo.id, at, "", &page).await.unwrap().unwrap();
+    let listing = house.store.hub().list_folder(repo.id, at, "", &page).await.unwrap().unwrap();
     assert_eq!(listing.items[0].path, "flat/099991.bin");
     let next = commit(&house, &repo, vec![put("flat/000001.bin", "changed")]).await;
-    let item = house.store.find_path(repo.id, next, "flat/000001.bin").await.unwrap().unwrap();
+    let item = house.store.hub().find_path(repo.id, next, "flat/000001.bin").await.unwrap().unwrap();
     assert_eq!((item.bytes, item.linked), (7, None));
 }

@@ -14,14 +14,13 @@ use bytes::Bytes;
 use futures::{TryStreamExt as _, stream};
 use object_store::local::LocalFileSystem;
 use sha2::Digest as _;
-use store::catalog::repo::RepoRow;
-use store::compact::{CompactOptions, CompactProgress};
-use store::register::Progress;
-use store::repo::commit::{Operation, Request};
-use store::repo::refs::MAIN;
-use store::repo::{Kind, RepoName};
-use store::sweep::{SweepOptions, SweepProgress};
-use store::verify::{VerifyOptions, VerifyProgress};
+use store::content::Progress;
+use store::hub::refs::MAIN;
+use store::hub::{Operation, RepoRow, Request};
+use store::names::{Kind, RepoName};
+use store::upkeep::{
+    CompactOptions, CompactProgress, SweepOptions, SweepProgress, VerifyOptions, VerifyProgress,
+};
 use store::{Clock, DedupOptions, ErrorKind, Grant, Objects, Options, Store};
 use testkit::corpus::{self, SplitMix64};
 use testkit::faulty::{Dates, Faults, FaultyObjects};
@@ -85,11 +84,11 @@ async fn run(catalog: &str, length: Duration) {
         let objects = FaultyObjects::dated(local.clone(), Faults::default(), dates.clone());
         let dedup = DedupOptions { answer_s: 60, ..DedupOptions::default() };
         let options = Options { dedup, threads: 2, ..Options::default() };
-        let catalog = store::catalog::open_or_create(catalog).await.unwrap();
+        let catalog = store::Catalog::open_or_create(catalog).await.unwrap();
         stores.push(Store::new(Objects::new(Arc::new(objects)), catalog, clock.clone(), &options));
     }
     for n in 0..WRITERS {
-        stores[0].create_repo(&name(n), false, "ann").await.unwrap();
+        stores[0].hub().create_repo(&name(n), false, "ann").await.unwrap();
     }
     let world = Arc::new(World {
         stores,
@@ -122,7 +121,7 @@ async fn run(catalog: &str, length: Duration) {
         assert!(look(last, *n, path, *sha256).await, "{path} of {n} is gone");
     }
     let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
-    let verified = last.verify(&options, &VerifyProgress::default()).await.unwrap();
+    let verified = last.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
     assert_eq!(verified.damages, []);
     let count = |count: &AtomicU64| count.load(Ordering::SeqCst);
     let (commits, reads) = (count(&world.commits), count(&world.reads));
@@ -141,7 +140,7 @@ fn name(n: u64) -> RepoName {
 /// Pushes new and old content, commits some of it, forgets history.
 async fn writer(world: Arc<World>, n: u64) {
     let mut random = SplitMix64::new(n);
-    let repo = world.stores[0].repo(&name(n)).await.unwrap().unwrap();
+    let repo = world.stores[0].hub().repo(&name(n)).await.unwrap().unwrap();
     let grant = Grant::write(repo.name.scope().unwrap());
     while !world.is_over.load(Ordering::SeqCst) {
         let store = &world.stores[random.below(3) as usize];
@@ -158,7 +157,7 @@ async fn writer(world: Arc<World>, n: u64) {
         let sha256 = upload.files[0].sha256.unwrap();
         match random.below(8) {
             0 => continue,
-            1 => match store.squash(&repo, MAIN, "ann", "all at once").await {
+            1 => match store.hub().squash(&repo, MAIN, "ann", "all at once").await {
                 Ok(_) => {}
                 Err(error) => assert!(is_fair(&error), "squash: {error}"),
             },
@@ -193,18 +192,18 @@ async fn push(store: &Store, grant: &Grant, upload: &Upload) -> store::Result<()
     for xorb in &upload.xorbs {
         let bytes = Bytes::from(xorb.bytes.clone());
         let declared = Some(bytes.len() as u64);
-        store.ingest(grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
+        store.content().ingest(grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
     }
     let shard = Bytes::from(upload.shard());
     let (declared, progress) = (Some(shard.len() as u64), Progress::default());
-    store.register(grant, declared, stream::iter([Ok(shard)]), &progress).await.map(|_| ())
+    store.content().register(grant, declared, stream::iter([Ok(shard)]), &progress).await.map(|_| ())
 }
 
 async fn commit(store: &Store, repo: &RepoRow, operation: Operation) -> store::Result<()> {
     let (author, message) = ("ann".into(), "a commit".into());
     let request =
         Request { ref_name: MAIN.into(), parent: None, author, message, operations: vec![operation] };
-    store.commit(repo, &request).await.map(|_| ())
+    store.hub().commit(repo, &request).await.map(|_| ())
 }
 
 async fn reader(world: Arc<World>, n: u64) {
@@ -216,10 +215,12 @@ async fn reader(world: Arc<World>, n: u64) {
             continue;
         };
         let store = &world.stores[random.below(3) as usize];
-        let row = store.repo(&name(repo)).await.unwrap().unwrap();
-        let at = store.ref_target(row.id, MAIN).await.unwrap().unwrap();
+        let row = store.hub().repo(&name(repo)).await.unwrap().unwrap();
+        let at = store.hub().ref_target(row.id, MAIN).await.unwrap().unwrap();
         // A squash may have taken the commit since: what it leads to stays for a grace.
-        let Some(item) = store.find_path(row.id, at, &path).await.unwrap() else { panic!("{path} is gone") };
+        let Some(item) = store.hub().find_path(row.id, at, &path).await.unwrap() else {
+            panic!("{path} is gone")
+        };
         let linked = item.linked.unwrap();
         let bytes = read(store, repo, linked.file).await;
         assert!(digest(&bytes) == linked.sha256, "{path} of {repo} has other bytes");
@@ -228,25 +229,25 @@ async fn reader(world: Arc<World>, n: u64) {
 }
 
 async fn look(store: &Store, repo: u64, path: &str, sha256: Sha256) -> bool {
-    let row = store.repo(&name(repo)).await.unwrap().unwrap();
-    let at = store.ref_target(row.id, MAIN).await.unwrap().unwrap();
-    let Some(item) = store.find_path(row.id, at, path).await.unwrap() else { return false };
+    let row = store.hub().repo(&name(repo)).await.unwrap().unwrap();
+    let at = store.hub().ref_target(row.id, MAIN).await.unwrap().unwrap();
+    let Some(item) = store.hub().find_path(row.id, at, path).await.unwrap() else { return false };
     let linked = item.linked.unwrap();
     linked.sha256 == sha256 && digest(&read(store, repo, linked.file).await) == sha256
 }
 
 async fn read(store: &Store, repo: u64, file: FileHash) -> Vec<u8> {
     let grant = Grant::read(name(repo).scope().unwrap());
-    let bytes = store.file_bytes(&grant, file).await.unwrap();
+    let bytes = store.content().file_bytes(&grant, file).await.unwrap();
     let pieces: Vec<Bytes> =
-        store.content(&grant, file, 0..bytes).await.unwrap().try_collect().await.unwrap();
+        store.content().read_file(&grant, file, 0..bytes).await.unwrap().try_collect().await.unwrap();
     pieces.concat()
 }
 
 async fn sweeper(world: Arc<World>, n: usize) {
     let options = SweepOptions { grace_s: GRACE_S, allow_large_deletion: true, ..SweepOptions::default() };
     while !world.is_over.load(Ordering::SeqCst) {
-        match world.stores[n].sweep(&options, &SweepProgress::default()).await {
+        match world.stores[n].upkeep().sweep(&options, &SweepProgress::default()).await {
             Ok(swept) => {
                 assert_eq!(swept.skipped, [""; 0]);
                 world.deleted.fetch_add(swept.deleted, Ordering::SeqCst);
@@ -254,7 +255,7 @@ async fn sweeper(world: Arc<World>, n: usize) {
             Err(error) => assert!(is_fair(&error), "sweep: {error}"),
         }
         let compact = CompactOptions { live_share_max: 0.9, dry_run: false };
-        if let Err(error) = world.stores[n].compact(&compact, &CompactProgress::default()).await {
+        if let Err(error) = world.stores[n].upkeep().compact(&compact, &CompactProgress::default()).await {
             // What it looks at may be swept under its hands.
             assert!(is_fair(&error) || error.kind() == ErrorKind::Corrupt, "compact: {error}");
         }

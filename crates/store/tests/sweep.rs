@@ -5,13 +5,12 @@ mod house;
 
 use bytes::Bytes;
 use house::{House, NOW_S, Upload, writer};
-use store::catalog::repo::RepoRow;
-use store::catalog::rows::XorbState;
-use store::repo::commit::{Operation, Request};
-use store::repo::refs::{HEADS, MAIN};
-use store::repo::{Kind, RepoName};
-use store::sweep::{Estimate, GRACE_S, SweepOptions, SweepProgress, Swept};
-use store::{ErrorKind, Grant};
+use store::content::XorbState;
+use store::hub::refs::{HEADS, MAIN};
+use store::hub::{Operation, RepoRow, Request};
+use store::names::{Kind, RepoName};
+use store::upkeep::{Estimate, GRACE_S, SweepOptions, SweepProgress, Swept};
+use store::{ErrorKind, Grant, testing};
 use testkit::corpus;
 use xet::compress::Policy;
 
@@ -31,11 +30,11 @@ fn upload(seed: u64) -> (Vec<u8>, Upload) {
 
 async fn sweep(house: &House) -> Swept {
     // Objects are dated by the real clock, far before the house's: grace of objects is not tried here.
-    house.store.sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+    house.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
 }
 
 async fn estimated(house: &House) -> Estimate {
-    house.store.estimate_sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+    house.store.upkeep().estimate_sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
 }
 
 async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &Upload) {
@@ -48,25 +47,25 @@ async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &U
         message: format!("put {path}"),
         operations: vec![put],
     };
-    house.store.commit(repo, &request).await.unwrap();
+    house.store.hub().commit(repo, &request).await.unwrap();
 }
 
 #[tokio::test]
 async fn what_no_ref_leads_to_goes_when_its_grace_is_over_and_everything_else_stays() {
     let house = House::new().await;
-    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let ((kept, kept_upload), (lost, lost_upload)) = (upload(1), upload(2));
     house.upload(&grant(), &kept_upload).await.unwrap();
     house.upload(&grant(), &lost_upload).await.unwrap();
     put(&house, &repo, MAIN, "kept.bin", &kept_upload).await;
-    let at = house.store.ref_target(repo.id, MAIN).await.unwrap().unwrap();
-    house.store.create_ref(repo.id, HEADS, "side", at).await.unwrap();
+    let at = house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
+    house.store.hub().create_ref(repo.id, HEADS, "side", at).await.unwrap();
     put(&house, &repo, "refs/heads/side", "lost.bin", &lost_upload).await;
     let (kept_file, lost_file) = (kept_upload.files[0].hash, lost_upload.files[0].hash);
 
     house.clock.advance(2 * GRACE_S);
     assert_eq!(sweep(&house).await, Swept::default(), "two refs lead to everything");
-    house.store.delete_ref(repo.id, HEADS, "side").await.unwrap();
+    house.store.hub().delete_ref(repo.id, HEADS, "side").await.unwrap();
     assert_eq!(sweep(&house).await, Swept::default(), "somebody may still read the commit");
     house.clock.advance(86_400 + 1);
     let estimate = estimated(&house).await;
@@ -91,14 +90,14 @@ async fn what_no_ref_leads_to_goes_when_its_grace_is_over_and_everything_else_st
     // It may come again at once, under another key than the one that was deleted.
     house.upload(&grant(), &lost_upload).await.unwrap();
     assert_eq!(house.read(&grant(), lost_file, None).await.unwrap(), lost);
-    let rows = house.catalog.xorbs(&[lost_upload.xorbs[0].info.hash()]).await.unwrap();
+    let rows = testing::xorbs(&house.catalog, &[lost_upload.xorbs[0].info.hash()]).await.unwrap();
     assert_eq!(rows[0].state, XorbState::Live);
 }
 
 #[tokio::test]
 async fn a_push_finds_its_xorbs_again_within_the_grace_and_is_refused_whole_after_it() {
     let house = House::new().await;
-    house.store.create_repo(&name(), false, "ann").await.unwrap();
+    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (data, upload) = upload(1);
     house.upload(&grant(), &upload).await.unwrap();
     // Nobody commits it.
@@ -115,7 +114,7 @@ async fn a_push_finds_its_xorbs_again_within_the_grace_and_is_refused_whole_afte
     assert_eq!(sweep(&house).await.deleted, 2);
     let error = house.register(&grant(), &upload.shard()).await.unwrap_err();
     assert!(error.to_string().contains("is not stored"), "{error}");
-    assert_eq!(house.catalog.counts().await.unwrap().files, 0);
+    assert_eq!(testing::counts(&house.catalog).await.unwrap().files, 0);
     house.upload(&grant(), &upload).await.unwrap();
     assert_eq!(house.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
 }
@@ -128,18 +127,16 @@ async fn a_deletion_that_is_late_finds_nothing_of_what_came_again() {
     let (data, upload) = upload(1);
     let xorb = &upload.xorbs[0];
     house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
-    let old = house.catalog.xorbs(&[xorb.info.hash()]).await.unwrap().remove(0);
+    let old = testing::xorbs(&house.catalog, &[xorb.info.hash()]).await.unwrap().remove(0);
     let hash = [*xorb.info.hash().as_bytes()];
-    let sweep = house.catalog.sweep();
-    let of = store::catalog::sweep::Kept::Xorbs;
-    sweep.condemn(of, &hash, u64::MAX >> 1, 5).await.unwrap();
-    sweep.doom(of, &hash, u64::MAX >> 1, 6).await.unwrap();
+    testing::condemn_xorbs(&house.catalog, &hash, u64::MAX >> 1, 5).await.unwrap();
+    testing::doom_xorbs(&house.catalog, &hash, u64::MAX >> 1, 6).await.unwrap();
 
     house.upload(&grant, &upload).await.unwrap();
-    let new = house.catalog.xorbs(&[xorb.info.hash()]).await.unwrap().remove(0);
+    let new = testing::xorbs(&house.catalog, &[xorb.info.hash()]).await.unwrap().remove(0);
     assert_ne!(old.key, new.key);
     house.store.objects().delete(&store::ObjectKey::Xorb(old.key)).await.unwrap();
-    sweep.bury(of, &hash, 7).await.unwrap();
+    testing::bury_xorbs(&house.catalog, &hash, 7).await.unwrap();
     assert_eq!(house.read(&grant, upload.files[0].hash, None).await.unwrap(), data);
     let stored = house.store.objects().whole(&store::ObjectKey::Xorb(new.key)).await.unwrap();
     let scanned = xet::xorb::verify(&stored, Some(new.key.hash), true).unwrap();
@@ -153,13 +150,13 @@ async fn a_grace_shorter_than_dedup_answers_live_is_refused_beside_servers() {
     let sweep = async |grace_s, offline| {
         let options =
             SweepOptions { grace_s, offline, allow_large_deletion: true, ..SweepOptions::default() };
-        house.store.sweep(&options, &SweepProgress::default()).await.map_err(|error| error.kind())
+        house.store.upkeep().sweep(&options, &SweepProgress::default()).await.map_err(|error| error.kind())
     };
     assert_eq!(sweep(86_400, false).await, Err(ErrorKind::Invalid));
     assert_eq!(sweep(0, false).await, Err(ErrorKind::Invalid));
     assert!(sweep(86_400 + 3600, false).await.is_ok());
     let (_, upload) = upload(1);
-    house.store.create_repo(&name(), false, "ann").await.unwrap();
+    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     house.upload(&grant(), &upload).await.unwrap();
     // Nobody else is there: all goes at once, with nothing left to wait for.
     let swept = sweep(0, true).await.unwrap();
@@ -173,22 +170,22 @@ async fn a_grace_shorter_than_dedup_answers_live_is_refused_beside_servers() {
 async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
     let house = House::new().await;
     let (_, upload) = upload(1);
-    house.store.create_repo(&name(), false, "ann").await.unwrap();
+    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     house.upload(&grant(), &upload).await.unwrap();
     house.clock.advance(2 * GRACE_S);
     let options = SweepOptions::default();
     for n in 1..100 {
         house.faults.fail_before(n);
-        let broken = house.store.sweep(&options, &SweepProgress::default()).await;
+        let broken = house.store.upkeep().sweep(&options, &SweepProgress::default()).await;
         house.faults.disarm();
         if broken.is_ok() {
             return;
         }
-        let busy = house.store.sweep(&options, &SweepProgress::default()).await;
+        let busy = house.store.upkeep().sweep(&options, &SweepProgress::default()).await;
         // The first three begin, take and commit the lease.
         assert!(n <= 3 || busy.is_err_and(|error| error.kind() == ErrorKind::Conflict), "after {n}");
         house.clock.advance(601);
-        house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
+        house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
     }
     panic!("a sweep of so little takes so many operations");
 }
@@ -198,34 +195,34 @@ async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
 async fn a_clock_that_is_years_ahead_deletes_nothing_and_holds_no_lease() {
     const YEARS_S: u64 = 10 * 365 * 86_400;
     let house = House::new().await;
-    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     sweep(&house).await;
-    house.store.trash_repo(&repo, 7 * 86_400).await.unwrap();
+    house.store.hub().trash_repo(&repo, 7 * 86_400).await.unwrap();
     let options = SweepOptions::default();
     house.clock.advance(YEARS_S);
-    let refused = house.store.sweep(&options, &SweepProgress::default()).await.unwrap_err();
+    let refused = house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap_err();
     assert!(
         refused.kind() == ErrorKind::Denied && refused.to_string().contains("3650 days ago"),
         "{refused}"
     );
-    assert!(house.store.sweep_refusal(&options).await.unwrap().is_some());
+    assert!(house.store.upkeep().sweep_refusal(&options).await.unwrap().is_some());
     house.faults.fail_before(3);
-    house.store.sweep(&options, &SweepProgress::default()).await.unwrap_err();
+    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap_err();
     house.faults.disarm();
 
     house.clock.set(NOW_S + 60);
-    house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
-    let trashed = house.store.trashed_repo(repo.id).await.unwrap();
-    house.store.restore_repo(&trashed, &name()).await.unwrap();
+    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+    let trashed = house.store.hub().trashed_repo(repo.id).await.unwrap();
+    house.store.hub().restore_repo(&trashed, &name()).await.unwrap();
     // A clock at its zero is no reason to refuse when it is right again.
     house.clock.set(100);
-    house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
+    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
     house.clock.set(NOW_S + 120);
-    house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
+    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
     house.clock.advance(YEARS_S);
     let allowed = SweepOptions { allow_large_deletion: true, ..options.clone() };
-    house.store.sweep(&allowed, &SweepProgress::default()).await.unwrap();
-    house.store.sweep(&options, &SweepProgress::default()).await.unwrap();
+    house.store.upkeep().sweep(&allowed, &SweepProgress::default()).await.unwrap();
+    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
 }
 
 /// What no repository ever registers is kept while its sender goes on sending, and two days.
@@ -239,7 +236,7 @@ async fn a_xorb_that_was_never_registered_goes_two_days_after_its_repository_sen
         house.ingest(grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
     };
     let state = async |upload: &Upload| {
-        let rows = house.catalog.xorbs(&[upload.xorbs[0].info.hash()]).await.unwrap();
+        let rows = testing::xorbs(&house.catalog, &[upload.xorbs[0].info.hash()]).await.unwrap();
         rows.first().map(|row| row.state)
     };
     ingest(&grant(), &sent).await;
@@ -300,7 +297,7 @@ async fn what_a_race_and_a_broken_upload_leave_is_removed() {
 #[tokio::test]
 async fn a_repository_that_cannot_be_read_keeps_all_it_has() {
     let house = House::new().await;
-    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (_, upload) = upload(1);
     house.upload(&grant(), &upload).await.unwrap();
     put(&house, &repo, MAIN, "a.bin", &upload).await;
@@ -314,12 +311,12 @@ async fn a_repository_that_cannot_be_read_keeps_all_it_has() {
 #[tokio::test]
 async fn a_commit_whose_file_was_swept_is_refused() {
     let house = House::new().await;
-    let repo = house.store.create_repo(&name(), false, "ann").await.unwrap();
+    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (_, upload) = upload(1);
     house.upload(&grant(), &upload).await.unwrap();
     // The digest is computed already, so that the commit's operations can be counted.
     let digests = [upload.files[0].sha256.unwrap()];
-    assert_eq!(house.store.linked_files(&repo.scope().unwrap(), &digests).await.unwrap().len(), 1);
+    assert_eq!(house.store.content().linked_files(&repo.scope().unwrap(), &digests).await.unwrap().len(), 1);
     house.clock.advance(GRACE_S + 10);
     // The commit has found the file, and waits; meanwhile the file goes.
     house.faults.hold_from(8);
@@ -331,15 +328,14 @@ async fn a_commit_whose_file_was_swept_is_refused() {
             let (author, message) = ("ann".into(), "late".into());
             let request =
                 Request { ref_name: MAIN.into(), parent: None, author, message, operations: vec![put] };
-            store.commit(&repo, &request).await
+            store.hub().commit(&repo, &request).await
         }
     });
     while house.faults.waiting() == 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let swept = house.catalog.sweep().all_repos(&[], 1).await.unwrap().remove(0);
     let file = [upload.files[0].hash];
-    assert_eq!(house.catalog.sweep().drop_repo_files(&swept, &file, u64::MAX >> 1).await.unwrap(), 1);
+    assert_eq!(testing::drop_repo_files(&house.catalog, &file, u64::MAX >> 1).await.unwrap(), 1);
     house.faults.release();
     assert_eq!(commit.await.unwrap().unwrap_err().kind(), ErrorKind::Conflict);
 }

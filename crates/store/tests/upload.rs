@@ -7,10 +7,8 @@ use std::sync::Arc;
 
 use futures::stream;
 use house::{House, Upload, pieces, writer};
-use store::catalog::rows::XorbState;
-use store::catalog::sweep::Kept;
-use store::plan::Planned;
-use store::{ErrorKind, Grant, Options};
+use store::content::{Planned, XorbState};
+use store::{ErrorKind, Grant, Options, testing};
 use testkit::corpus;
 use testkit::postgres::Postgres;
 use testkit::upload::shard;
@@ -40,7 +38,7 @@ async fn what_goes_in_comes_out_of_postgres_too() {
     let Some(server) = Postgres::start() else { return };
     let url = server.fresh_database();
     // Servers that start together bring the tables up to date together.
-    let opened = futures::future::join_all((0..4).map(|_| store::catalog::open_or_create(&url))).await;
+    let opened = futures::future::join_all((0..4).map(|_| store::Catalog::open_or_create(&url))).await;
     let catalog = opened.into_iter().map(Result::unwrap).next().unwrap();
     comes_out(House::over(tempfile::tempdir().unwrap(), catalog, &Options::default())).await;
 }
@@ -53,7 +51,7 @@ async fn comes_out(house: House) {
     assert_eq!((done.was_inserted, done.files), (true, data.len() as u64));
     for (data, file) in data.iter().zip(&upload.files) {
         let len = data.len() as u64;
-        assert_eq!(house.store.file_bytes(&grant, file.hash).await.unwrap(), len);
+        assert_eq!(house.store.content().file_bytes(&grant, file.hash).await.unwrap(), len);
         assert!(house.read(&grant, file.hash, None).await.unwrap() == *data);
         let cuts = [0, 1, 8192, len / 3, len / 2, len.saturating_sub(1), len];
         for start in cuts.into_iter().filter(|start| *start < len) {
@@ -63,12 +61,12 @@ async fn comes_out(house: House) {
             }
         }
         for start in [len.max(1), len + 1, u64::MAX] {
-            let planned = house.store.plan(&grant, file.hash, Some(start..u64::MAX)).await.unwrap();
+            let planned = house.store.content().plan(&grant, file.hash, Some(start..u64::MAX)).await.unwrap();
             assert_eq!(planned, Planned::PastEnd { file_bytes: len });
         }
     }
     let hashes: Vec<_> = upload.files.iter().map(|file| file.hash).collect();
-    let batch = house.store.plan_batch(&grant, &hashes).await.unwrap();
+    let batch = house.store.content().plan_batch(&grant, &hashes).await.unwrap();
     assert_eq!(batch.plan.files.len(), hashes.len());
     assert_eq!(batch.plan.fetches.len(), upload.xorbs.len());
     for fetch in &batch.plan.fetches {
@@ -108,7 +106,7 @@ async fn plans_are_those_of_the_protocol() {
             let start = random.below(data.len() as u64 + 1);
             let range = Some(start..start + 1 + random.below(data.len() as u64 + 1));
             let expected = xet::plan::plan(&terms, range.clone(), ends).unwrap();
-            match (house.store.plan(&grant, file.hash, range).await.unwrap(), expected) {
+            match (house.store.content().plan(&grant, file.hash, range).await.unwrap(), expected) {
                 (Planned::Covered(found), xet::plan::Planned::Covered(plan)) => assert_eq!(found.plan, plan),
                 (Planned::PastEnd { file_bytes }, xet::plan::Planned::PastEnd { file_bytes: expected }) => {
                     assert_eq!(file_bytes, expected);
@@ -126,7 +124,7 @@ async fn a_whole_file_is_one_look_into_the_catalog() {
     let (_, upload) = sample();
     house.upload(&grant, &upload).await.unwrap();
     house.faults.disarm();
-    house.store.plan(&grant, upload.files[0].hash, None).await.unwrap();
+    house.store.content().plan(&grant, upload.files[0].hash, None).await.unwrap();
     assert_eq!(house.faults.operations(), 1);
 }
 
@@ -154,15 +152,15 @@ async fn a_reader_may_not_write_and_a_stranger_may_not_read() {
     house.upload(&ann, &upload).await.unwrap();
 
     let file = upload.files[0].hash;
-    house.store.plan(&reader, file, None).await.unwrap();
-    let error = house.store.plan(&bob, file, None).await.unwrap_err();
+    house.store.content().plan(&reader, file, None).await.unwrap();
+    let error = house.store.content().plan(&bob, file, None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(error.to_string(), format!("no file {file}"));
-    let batch = house.store.plan_batch(&bob, &[file]).await;
+    let batch = house.store.content().plan_batch(&bob, &[file]).await;
     assert_eq!(batch.unwrap_err().kind(), ErrorKind::NotFound);
     // Who has the file registers it, without sending a byte of it again, and then may.
     house.register(&bob, &shard(&upload.files, &[])).await.unwrap();
-    house.store.plan(&bob, file, None).await.unwrap();
+    house.store.content().plan(&bob, file, None).await.unwrap();
 }
 
 /// One hash, two compressions, at once: one wins, and everything read later is the winner's.
@@ -243,7 +241,7 @@ async fn a_body_that_lies_about_its_length_or_breaks_off_leaves_nothing() {
     let (hash, bytes) = (upload.xorbs[0].info.hash(), &upload.xorbs[0].bytes);
     let empty = house.state().await;
     let ingest = async |declared, body: Vec<_>| {
-        house.store.ingest(&grant, hash, declared, stream::iter(body)).await.unwrap_err().kind()
+        house.store.content().ingest(&grant, hash, declared, stream::iter(body)).await.unwrap_err().kind()
     };
     let whole = || vec![Ok(bytes.clone().into())];
     assert_eq!(ingest(Some(5), whole()).await, ErrorKind::Invalid);
@@ -251,7 +249,7 @@ async fn a_body_that_lies_about_its_length_or_breaks_off_leaves_nothing() {
     let broken = vec![Ok(bytes[..100].to_vec().into()), Err("the line went dead".into())];
     assert_eq!(ingest(None, broken).await, ErrorKind::Unavailable);
     assert_eq!(house.state().await, empty);
-    house.store.ingest(&grant, hash, None, pieces(bytes, 1)).await.unwrap();
+    house.store.content().ingest(&grant, hash, None, pieces(bytes, 1)).await.unwrap();
 }
 
 #[tokio::test]
@@ -318,15 +316,17 @@ async fn a_shard_that_refers_to_a_condemned_xorb_revives_it() {
     let hash = xorb.info.hash();
     house.ingest(&grant, hash, &xorb.bytes).await.unwrap();
     let condemn = async || {
-        let sweep = house.catalog.sweep();
-        assert_eq!(sweep.condemn(Kept::Xorbs, &[*hash.as_bytes()], u64::MAX >> 1, 1).await.unwrap(), 1);
+        assert_eq!(
+            testing::condemn_xorbs(&house.catalog, &[*hash.as_bytes()], u64::MAX >> 1, 1).await.unwrap(),
+            1
+        );
     };
     condemn().await;
     assert!(!house.ingest(&grant, hash, &xorb.bytes).await.unwrap().was_inserted);
-    assert_eq!(house.catalog.xorbs(&[hash]).await.unwrap()[0].state, XorbState::Live);
+    assert_eq!(testing::xorbs(&house.catalog, &[hash]).await.unwrap()[0].state, XorbState::Live);
     condemn().await;
     house.register(&grant, &upload.shard()).await.unwrap();
-    assert_eq!(house.catalog.xorbs(&[hash]).await.unwrap()[0].state, XorbState::Live);
+    assert_eq!(testing::xorbs(&house.catalog, &[hash]).await.unwrap()[0].state, XorbState::Live);
 }
 
 /// A small term may name a whole xorb and be repeated; a shard cannot buy endless work with that.
@@ -428,7 +428,8 @@ async fn the_empty_file_is_found_by_its_true_digest() {
     let mut upload = Upload::of(&[b""], 100, Policy::Auto);
     let truth = upload.files[0].sha256.replace(Sha256::default()).unwrap();
     house.upload(&grant, &upload).await.unwrap();
-    let found = house.catalog.files_by_sha256(grant.scope(), &[truth, Sha256::default()]).await.unwrap();
+    let found =
+        testing::files_by_sha256(&house.catalog, grant.scope(), &[truth, Sha256::default()]).await.unwrap();
     assert_eq!(found, [(truth, FileHash::ZERO)]);
     assert!(house.read(&grant, FileHash::ZERO, None).await.unwrap().is_empty());
 }
@@ -471,7 +472,7 @@ async fn an_upload_survives_a_failure_at_every_step() {
             assert!(visible == 0 || visible == data.len(), "{n}: {visible} of {} files", data.len());
             // Every row has its object.
             let hashes: Vec<_> = upload.xorbs.iter().map(|xorb| xorb.info.hash()).collect();
-            for row in house.catalog.xorbs(&hashes).await.unwrap() {
+            for row in testing::xorbs(&house.catalog, &hashes).await.unwrap() {
                 let key = store::ObjectKey::Xorb(row.key);
                 assert_eq!(house.store.objects().head(&key).await.unwrap(), Some(row.object_bytes));
             }
@@ -498,7 +499,7 @@ async fn damage_in_the_store_is_corrupt_not_invalid() {
     let upload = Upload::of(&[&data], 100, Policy::Auto);
     house.upload(&grant, &upload).await.unwrap();
     let hash = upload.xorbs[0].info.hash();
-    let row = house.catalog.xorbs(&[hash]).await.unwrap().remove(0);
+    let row = testing::xorbs(&house.catalog, &[hash]).await.unwrap().remove(0);
     let key = store::ObjectKey::Xorb(row.key);
 
     // A store that has not seen the footer yet.
@@ -512,14 +513,14 @@ async fn damage_in_the_store_is_corrupt_not_invalid() {
         )
     };
     let range = Some(100_000..200_000);
-    fresh().plan(&grant, upload.files[0].hash, range.clone()).await.unwrap();
+    fresh().content().plan(&grant, upload.files[0].hash, range.clone()).await.unwrap();
     let mut bytes = house.store.objects().whole(&key).await.unwrap().to_vec();
     let at = bytes.len() - 200;
     bytes[at] ^= 1;
     house.store.objects().put(&key, vec![bytes.into()]).await.unwrap();
-    let error = fresh().plan(&grant, upload.files[0].hash, range.clone()).await.unwrap_err();
+    let error = fresh().content().plan(&grant, upload.files[0].hash, range.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     house.store.objects().delete(&key).await.unwrap();
-    let error = fresh().plan(&grant, upload.files[0].hash, range).await.unwrap_err();
+    let error = fresh().content().plan(&grant, upload.files[0].hash, range).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }

@@ -6,7 +6,7 @@ mod house;
 use std::collections::HashMap;
 
 use house::{House, Upload, writer};
-use store::ErrorKind;
+use store::{ErrorKind, testing};
 use testkit::Vectors;
 use testkit::vectors::model::{AdversarialKind, Expect};
 use xet::compress::Policy;
@@ -27,9 +27,9 @@ async fn every_xorb_is_taken_in_every_form() {
             let ingested = house.ingest(&grant, hash, &vectors.read(&file.file)).await.unwrap();
             assert_eq!(ingested.was_inserted, n == 0);
         }
-        let row = house.catalog.xorbs(&[hash]).await.unwrap().remove(0);
+        let row = testing::xorbs(&house.catalog, &[hash]).await.unwrap().remove(0);
         assert_eq!((row.raw_bytes, row.chunk_count as usize), (xorb.raw_size, xorb.chunks.len()));
-        let object = house.store.read(row.key, 0..row.object_bytes).await.unwrap();
+        let object = house.store.content().read(row.key, 0..row.object_bytes).await.unwrap();
         let scanned = xet::xorb::verify(&object, Some(hash), true).unwrap();
         assert_eq!((scanned.form, scanned.nonce), (Form::V1, [0; 4]));
     }
@@ -77,7 +77,7 @@ async fn every_shard_brings_its_files_back_byte_for_byte() {
             let read = house.read(&grant, file.hash, None).await.unwrap();
             assert!(read == files[&file.hash], "{}", file.hash);
             if let Some(sha256) = file.sha256 {
-                let found = house.catalog.files_by_sha256(grant.scope(), &[sha256]).await.unwrap();
+                let found = testing::files_by_sha256(&house.catalog, grant.scope(), &[sha256]).await.unwrap();
                 assert!(found.contains(&(sha256, file.hash)));
             }
         }

@@ -1,7 +1,7 @@
 //! A token in the catalog that CAS tokens of tests are issued for.
 
 use store::Catalog;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
+use store::hub::{Bound, Rights, TokenRow, Tokens};
 
 /// Id of the token that [`add_origin`] adds.
 pub const ORIGIN: &str = "origin";
@@ -37,5 +37,8 @@ pub async fn add_origin_named(catalog: &Catalog, id: &str) {
         repo_id: None,
         session: None,
     };
-    assert!(catalog.tokens().add(&row).await.expect("the catalog answers"), "the origin is there already");
+    assert!(
+        Tokens::new(catalog).add(&row).await.expect("the catalog answers"),
+        "the origin is there already"
+    );
 }

@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use store::repo::{RepoId, RepoName};
+use store::ids::RepoId;
+use store::names::RepoName;
 
 use super::store_args::{StoreArgs, local_operator};
 use crate::output::{CliError, block_on, print_result};

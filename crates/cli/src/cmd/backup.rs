@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use folder::{BackupFolder, Manifest};
 use serde_json::json;
 use server::{DataDir, ServeConfig};
 use store::Objects;
-use store::backup::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
+use store::upkeep::{BackedUp, BackupProgress, BackupSource, BackupTarget, Prune, backup, expect_unused};
 
 use super::store_args::{StoreArgs, human, leftover_lines, with_spinner};
 use crate::clock::now_s;
 use crate::output::{CliError, exit_code, fail, print_result};
-use folder::{BackupFolder, Manifest};
 
 /// Copy a store to a directory, beside running servers, so that it can be restored
 ///

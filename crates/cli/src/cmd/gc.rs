@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use store::compact::{CompactOptions, CompactProgress, Compacted};
-use store::sweep::{Estimate, SweepOptions, SweepProgress, Swept};
+use store::upkeep::{
+    CompactOptions, CompactProgress, Compacted, Estimate, SweepOptions, SweepProgress, Swept,
+};
 
 use super::store_args::{StoreArgs, human, leftover_lines, seconds, with_spinner};
 use crate::output::{CliError, exit_code, fail, print_result};
@@ -78,8 +79,8 @@ impl Gc {
             let (estimate, refusal) = with_spinner(
                 async {
                     let store = self.place.open().await?;
-                    let estimate = store.estimate_sweep(&options, &progress).await?;
-                    Ok((estimate, store.sweep_refusal(&options).await?))
+                    let estimate = store.upkeep().estimate_sweep(&options, &progress).await?;
+                    Ok((estimate, store.upkeep().sweep_refusal(&options).await?))
                 },
                 now,
             )?;
@@ -93,8 +94,8 @@ impl Gc {
                         "gc --offline needs the store alone, and another process uses it: stop that, or leave out --offline",
                     );
                 }
-                let mut swept = store.sweep(&options, &progress).await?;
-                swept.drafts.append(&mut store.remove_drafts().await?);
+                let mut swept = store.upkeep().sweep(&options, &progress).await?;
+                swept.drafts.append(&mut store.upkeep().remove_drafts().await?);
                 Ok(swept)
             },
             now,
@@ -105,10 +106,10 @@ impl Gc {
     fn compact(&self) -> Result<(), CliError> {
         let options = CompactOptions { live_share_max: self.live_share, dry_run: self.dry_run };
         let progress = CompactProgress::default();
-        let compacted =
-            with_spinner(async { Ok(self.place.open().await?.compact(&options, &progress).await?) }, || {
-                format!("{} xorbs examined", progress.looked_at())
-            })?;
+        let compacted = with_spinner(
+            async { Ok(self.place.open().await?.upkeep().compact(&options, &progress).await?) },
+            || format!("{} xorbs examined", progress.looked_at()),
+        )?;
         let Compacted { looked_at, rewritten, files, freed_bytes, busy } = compacted;
         let verb = if self.dry_run { "would move" } else { "moved" };
         let freed = human(freed_bytes);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use store::rebuild::{RebuildProgress, Rebuilt};
+use store::upkeep::{RebuildProgress, Rebuilt};
 
 use super::store_args::{StoreArgs, with_spinner};
 use crate::output::{CliError, exit_code, print_result};
@@ -32,7 +32,7 @@ impl Rebuild {
         let rebuilt = with_spinner(
             async {
                 let store = self.place.open_for_rebuild().await?;
-                store.rebuild(&progress).await.map_err(CliError::message)
+                store.upkeep().rebuild(&progress).await.map_err(CliError::message)
             },
             || format!("{} objects", progress.objects()),
         )?;
@@ -44,7 +44,7 @@ impl Rebuild {
         let contents = format!("{files} files in {xorbs} xorbs, {shards} shards");
         let mut lines = vec![format!("{repos} repositories with {commits} commits, {contents}")];
         if *lost_files > 0 {
-            let (namespace, repo) = store::rebuild::LOST;
+            let (namespace, repo) = store::upkeep::LOST;
             lines.push(format!("{lost_files} files that no commit refers to are kept as {namespace}/{repo}"));
         }
         lines.extend(skipped.iter().map(|skipped| format!("not used: {skipped}")));

@@ -8,8 +8,7 @@ use clap::Args;
 use serde_json::json;
 use server::{DataDir, ServeConfig};
 use store::Objects;
-use store::backup::BackupProgress;
-use store::restore::{CatalogTarget, RestoreTarget, Restored, restore};
+use store::upkeep::{BackupProgress, CatalogTarget, RestoreTarget, Restored, restore};
 
 use super::backup::folder::{self, BackupFolder, Manifest};
 use super::backup::progress_line;
@@ -68,7 +67,7 @@ impl Restore {
         let restored = with_spinner(
             async {
                 if let (false, CatalogTarget::Postgres { url, .. }) = (is_resumed, &catalog)
-                    && store::catalog::exists(url).await?
+                    && store::Catalog::exists(url).await?
                 {
                     return fail("the database is not empty: restore to an empty one");
                 }
@@ -121,7 +120,7 @@ fn catalog_target(config: &ServeConfig) -> Result<CatalogTarget, CliError> {
     let Some(url) = &config.catalog else { return Ok(CatalogTarget::File(file)) };
     let url = url.expose();
     match url.split(':').next() {
-        Some("sqlite") => Ok(CatalogTarget::File(store::backup::sqlite_file(url)?)),
+        Some("sqlite") => Ok(CatalogTarget::File(store::upkeep::sqlite_file(url)?)),
         Some("postgres" | "postgresql") => {
             Ok(CatalogTarget::Postgres { url: url.clone(), draft: file.with_extension("restoring") })
         }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use server::collect_at_intervals;
-use server::{AppState, DataDir, DataUrls, Layers, Metrics, ServeConfig, Tls};
-use server::{OpenStore, Opening};
-use server::{Stopped, reload_on_hangup, serve, stop_signal};
+use server::{
+    AppState, DataDir, DataUrls, Layers, Metrics, OpenStore, Opening, ServeConfig, Stopped, Tls,
+    collect_at_intervals, reload_on_hangup, serve, stop_signal,
+};
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::store_args::layers;
@@ -85,9 +85,9 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     let OpenStore { objects, catalog, .. } = data_dir.open_parts(&config, Opening::Create).await?;
     let keys = data_dir.shared_keys(&config, &catalog).await?;
     let store = DataDir::store(&config, &keys, objects, catalog);
-    let mut drafts = store.remove_drafts().await?;
+    let mut drafts = store.upkeep().remove_drafts().await?;
     drafts.append(&mut data_dir.remove_leftovers().unwrap_or_default());
-    store.compute_digests_early();
+    store.content().compute_digests_early();
     let is_first = data_dir.bootstrap_admin_token(&config, &keys, &store, crate::clock::now_s()).await?;
     let data_urls = DataUrls::choose(&config, &store).await?;
     let tls = config.tls().as_ref().map(Tls::open).transpose().map_err(CliError::message)?;

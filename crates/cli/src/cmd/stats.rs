@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use store::Scope;
-use store::sweep::{SweepOptions, SweepProgress};
+use store::upkeep::{SweepOptions, SweepProgress};
 
 use super::store_args::{StoreArgs, human, with_spinner};
 use crate::output::{CliError, print_result};
@@ -38,12 +38,12 @@ impl Stats {
         let (counts, logical, top, estimate, quotas) = with_spinner(
             async {
                 let store = self.place.open().await?;
-                let counts = store.catalog().counts().await?;
-                let top = store.catalog().care().top_repos(self.top).await?;
+                let counts = store.upkeep().counts().await?;
+                let top = store.upkeep().top_repos(self.top).await?;
                 let options = SweepOptions::default();
-                let estimate = store.estimate_sweep(&options, &progress).await?;
-                let logical = store.catalog().care().logical_bytes().await?;
-                let quotas = store.quota_usage().await?;
+                let estimate = store.upkeep().estimate_sweep(&options, &progress).await?;
+                let logical = store.upkeep().logical_bytes().await?;
+                let quotas = store.content().quota_usage().await?;
                 Ok((counts, logical, top, estimate, quotas))
             },
             || format!("{} examined", progress.now().1),

@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use store::catalog::migrate::{MigrateProgress, Migrated, migrate};
-use store::copy::{Copied, CopyOptions, CopyProgress, copy};
+use store::upkeep::{Copied, CopyOptions, CopyProgress, MigrateProgress, Migrated, copy, migrate};
 
 use super::store_args::{human, with_spinner};
 use crate::output::{CliError, exit_code, print_result};

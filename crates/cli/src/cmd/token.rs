@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use store::catalog::tokens::{Bound, TokenRow};
+use store::hub::{Bound, TokenRow};
 
 use super::store_args::{StoreArgs, local_operator};
 use crate::clock::now_s;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use store::verify::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
+use store::upkeep::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
 
 use super::backup::folder::SnapshotCopy;
 use super::store_args::{StoreArgs, human, seconds, with_spinner};
@@ -93,7 +93,7 @@ impl Verify {
         let verified = with_spinner(
             async {
                 let store = place.open().await?;
-                store.verify(&options, &progress).await.map_err(CliError::message)
+                store.upkeep().verify(&options, &progress).await.map_err(CliError::message)
             },
             now,
         )?;

@@ -1,7 +1,7 @@
 //! Access of CAS tokens: what the access that a token was issued for allows now.
 
-use store::catalog::tokens::Rights;
-use store::repo::RepoId;
+use store::hub::Rights;
+use store::ids::RepoId;
 use store::{Scope, Store};
 use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
@@ -75,7 +75,7 @@ impl Access {
         if !is_covered {
             return Ok(None);
         }
-        if store.catalog().tokens().repo_of_scope(&scope).await?.is_some() {
+        if store.hub().tokens().repo_of_scope(&scope).await?.is_some() {
             return Ok(None);
         }
         let may = |needed| principal.require(needed).is_ok() && principal.owner_may(needed, &name.namespace);

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use store::catalog::tokens::Rights;
-use store::repo::NamespaceState;
+use store::hub::{NamespaceState, Rights};
 use store::{Scope, Store};
 use xet::wire::routes::TokenScope;
 
@@ -217,7 +216,7 @@ impl Authenticator {
         let attempt = self.sign_ins.begin(address, name, self.started.elapsed());
         let message = "too many attempts to sign in from this address: wait a minute";
         let attempt = attempt.map_err(|wait| AuthError::TooMany { message, wait })?;
-        let found = store.catalog().tokens().password(name).await?;
+        let found = store.hub().tokens().password(name).await?;
         let user = store.hub().namespace(name).await?;
         let is_active =
             user.is_some_and(|user| user.state == NamespaceState::Active && !user.is_organisation);

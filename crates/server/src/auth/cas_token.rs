@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
-use store::repo::RepoId;
+use store::ids::RepoId;
 use xet::wire::repo::RepoName;
 use xet::wire::routes::TokenScope;
 
@@ -198,7 +198,7 @@ mod repo_name {
 mod repo_id {
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
-    use store::repo::RepoId;
+    use store::ids::RepoId;
 
     pub(crate) fn serialize<S: Serializer>(id: &Option<RepoId>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&id.map(|id| id.to_string()).unwrap_or_default())

@@ -5,8 +5,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
-
-use store::catalog::tokens::{Bound, Rights, TokenRow};
+use store::hub::{Bound, Rights, TokenRow};
 
 use crate::secret::{Secret, hex, random};
 

@@ -1,8 +1,9 @@
 //! A caller with a personal token or a session, and what it may do.
 
 use store::Scope;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::{MemberRow, RepoId, RepoName};
+use store::hub::{Bound, MemberRow, Rights, TokenRow};
+use store::ids::RepoId;
+use store::names::RepoName;
 
 use crate::auth::{Origin, Refusal};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use moka::future::Cache;
 use store::Store;
-use store::catalog::tokens::{Bound, TokenRow};
-use store::repo::{NamespaceState, RepoId};
+use store::hub::{Bound, NamespaceState, TokenRow};
+use store::ids::RepoId;
 use xet::wire::repo::RepoName;
 use xet::wire::routes::TokenScope;
 
@@ -150,7 +150,7 @@ impl TokenStore {
             Origin::Anonymous => None,
             Origin::Open => return Ok(nothing),
             Origin::Token(id) => {
-                let Some(row) = self.store.catalog().tokens().by_id(&id).await? else { return Ok(nothing) };
+                let Some(row) = self.store.hub().tokens().by_id(&id).await? else { return Ok(nothing) };
                 let holder = self.load_holder(row).await?;
                 match holder.require_live(now_s) {
                     Ok(()) => Some(holder.principal),
@@ -163,7 +163,7 @@ impl TokenStore {
     }
 
     async fn load_token(&self, hash: TokenHash, now_s: u64) -> store::Result<Option<Arc<TokenHolder>>> {
-        let tokens = self.store.catalog().tokens();
+        let tokens = self.store.hub().tokens();
         let Some(row) = tokens.by_digest(hash.as_bytes()).await? else { return Ok(None) };
         let is_noted = row.used_s.is_some_and(|used_s| now_s < used_s.saturating_add(USE_INTERVAL_S));
         // A use that could not be noted must not lock the caller out.
@@ -200,7 +200,7 @@ impl TokenStore {
                 }
             }
             (Bound::Repo(scope), None) => {
-                match self.store.catalog().tokens().repo_of_scope(scope).await? {
+                match self.store.hub().tokens().repo_of_scope(scope).await? {
                     // It came by its name otherwise than by creation.
                     Some(_) => TokenReach::Nothing,
                     None => TokenReach::Unbound(scope.clone()),
@@ -210,7 +210,7 @@ impl TokenStore {
         // A session acts in the name of the token that opened it.
         let opened_by = match token.id.rsplit_once('.') {
             Some((by, _)) if token.session.is_some() => {
-                self.store.catalog().tokens().by_id(by).await?.map(|row| row.label)
+                self.store.hub().tokens().by_id(by).await?.map(|row| row.label)
             }
             _ => None,
         };

@@ -46,7 +46,7 @@ impl Caller {
     /// Whether what the caller reads is for its repository alone: caches that serve others must not keep it.
     pub(crate) async fn is_private(&self, state: &AppState) -> Result<bool, ApiError> {
         match state.config.auth {
-            true => Ok(!self.store.is_public(self.grant.scope()).await?),
+            true => Ok(!self.store.hub().is_public(self.grant.scope()).await?),
             false => Ok(false),
         }
     }

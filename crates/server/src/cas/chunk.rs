@@ -20,7 +20,7 @@ pub(crate) async fn find(
     let (request, _) = request.into_parts();
     let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Write).await?;
     let chunk: ChunkHash = prefixed_hash_in(&request.uri)?;
-    let shard = store.dedup(&grant, chunk).await?;
+    let shard = store.content().dedup(&grant, chunk).await?;
     let found = if shard.is_some() { "hit" } else { "miss" };
     metrics::counter!("drystone_dedup_queries_total", "found" => found).increment(1);
     let shard = shard.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("no chunk {chunk}")))?;

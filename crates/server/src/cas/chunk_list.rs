@@ -23,7 +23,7 @@ pub(crate) async fn list(
     let file: FileHash = hash_in(&request.uri)?;
     let from = parse_query(request.uri.query().unwrap_or_default())
         .map_err(|error| ApiError::new(ErrorCode::Invalid, format!("the query: {error}")))?;
-    let chunks = store.chunk_list(&grant, file, from, PAGE_CHUNKS_MAX).await?;
+    let chunks = store.content().chunk_list(&grant, file, from, PAGE_CHUNKS_MAX).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(content_type::BYTES)),
         (header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600")),

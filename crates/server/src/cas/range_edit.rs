@@ -5,7 +5,7 @@ use std::ops::Range;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use store::edits::EDIT_CHUNKS_MAX;
+use store::content::EDIT_CHUNKS_MAX;
 use xet::FileHash;
 use xet::wire::ErrorCode;
 use xet::wire::range::parse_bounded_ranges;
@@ -31,7 +31,7 @@ pub(crate) async fn windows(
     })?;
     let ranges = parse_bounded_ranges(header, DIRTY_RANGES_MAX)
         .map_err(|error| invalid(format!("{}: {error}", names::RANGE_DIRTY)))?;
-    let file_bytes = store.file_bytes(&grant, file).await?;
+    let file_bytes = store.content().file_bytes(&grant, file).await?;
     let dirty: Option<Vec<_>> = ranges.iter().map(|range| range.clip_to(file_bytes)).collect();
     let dirty = dirty.ok_or_else(|| {
         invalid(format!("{}: a range begins at or after the end, {file_bytes}", names::RANGE_DIRTY))
@@ -39,7 +39,7 @@ pub(crate) async fn windows(
     // Each chunk takes memory until its gap is summed up.
     let chunks = (file_bytes / CHUNK_BYTES_FEW + 1).min(EDIT_CHUNKS_MAX);
     let _permit = state.answers.acquire(chunks * CHUNK_MEMORY_BYTES).await?;
-    let found = store.edit_windows(&grant, file, &joined(dirty)).await?;
+    let found = store.content().edit_windows(&grant, file, &joined(dirty)).await?;
     let found = found.ok_or_else(|| {
         ApiError::new(ErrorCode::NotFound, "the file has too many chunks to plan edits of it: send it whole")
     })?;

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use axum::response::IntoResponse;
 use serde::Deserialize;
-use store::plan::{Planned, Reconstruction};
+use store::content::{Planned, Reconstruction};
 use xet::wire::range::parse_ranges;
 use xet::wire::routes::{TokenScope, parse_batch_query};
 use xet::wire::{Batch, ContentRange, ErrorCode, RangeSpec, ReconstructionV1, ReconstructionV2, parse_json};
@@ -83,7 +83,7 @@ async fn batch(state: &AppState, caller: &Caller, files: &[FileHash]) -> Result<
     // A file that is named again is in the answer already.
     let mut seen = HashSet::new();
     let files: Vec<FileHash> = files.iter().copied().filter(|file| seen.insert(*file)).collect();
-    let found = caller.store.plan_batch(&caller.grant, &files).await?;
+    let found = caller.store.content().plan_batch(&caller.grant, &files).await?;
     let is_private = caller.is_private(state).await?;
     let urls =
         state.data_urls.url_for(state.server_urls(), &found.plan.fetches, &found.keys, is_private).await?;
@@ -98,7 +98,7 @@ pub(crate) async fn head(
     let (request, _) = request.into_parts();
     let caller = Caller::check(&state, &request.headers, TokenScope::Read).await?;
     let file: FileHash = hash_in(&request.uri)?;
-    Ok(length_only(caller.store.file_bytes(&caller.grant, file).await?))
+    Ok(length_only(caller.store.content().file_bytes(&caller.grant, file).await?))
 }
 
 /// The plan, and whether the repository is private.
@@ -110,10 +110,10 @@ async fn plan(state: &AppState, request: &Parts) -> Result<(Reconstruction, bool
         None => None,
         Some(spec) => Some(match spec.half_open() {
             Some(range) => range,
-            None => last_bytes(&spec, store.file_bytes(grant, file).await?)?,
+            None => last_bytes(&spec, store.content().file_bytes(grant, file).await?)?,
         }),
     };
-    match store.plan(grant, file, range).await? {
+    match store.content().plan(grant, file, range).await? {
         Planned::Covered(found) => Ok((found, caller.is_private(state).await?)),
         Planned::PastEnd { file_bytes } => Err(Answer::PastEnd { file_bytes }),
     }

@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, Response, header};
 use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use futures::stream::{self, Stream};
-use store::register::{Progress, Registered};
+use store::content::{Progress, Registered};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use xet::wire::routes::{TokenScope, content_type};
@@ -89,7 +89,7 @@ async fn begin(state: &AppState, request: Request) -> Result<Work, ApiError> {
         async move {
             let _permit = upload.permit;
             let pieces = stream::iter(upload.pieces.into_iter().map(Ok));
-            store.register(&grant, Some(upload.len_bytes), pieces, &progress).await
+            store.content().register(&grant, Some(upload.len_bytes), pieces, &progress).await
         }
     });
     Ok(Work { registering, progress })

@@ -28,12 +28,12 @@ pub(crate) async fn receive(
     let bounds = upload::Bounds {
         bytes_max: state.config.limits.xorb_body_bytes_max,
         memory_factor: 1,
-        held_bytes_max: store.ingest_bytes(state.config.limits.xorb_body_bytes_max),
+        held_bytes_max: store.content().ingest_bytes(state.config.limits.xorb_body_bytes_max),
         silence: state.body_timeout(),
     };
     let arriving = upload::arriving(&parts.headers, body, &state.budget, bounds).await?;
     let declared_bytes = arriving.announced_bytes;
-    let ingested = store.ingest(&grant, hash, declared_bytes, arriving.pieces).await?;
+    let ingested = store.content().ingest(&grant, hash, declared_bytes, arriving.pieces).await?;
     drop(arriving.permit);
     metrics::counter!("drystone_xorbs_received_total", "new" => ingested.was_inserted.to_string())
         .increment(1);
@@ -50,7 +50,7 @@ pub(crate) async fn head(
     let Caller { store, grant } = Caller::check(&state, &request.headers, TokenScope::Write).await?;
     let hash: XorbHash = prefixed_hash_in(&request.uri)?;
     let begin = tokio::time::Instant::now();
-    match store.xorb_bytes(&grant, hash).await? {
+    match store.content().xorb_bytes(&grant, hash).await? {
         Some(bytes) => Ok(length_only(bytes)),
         None => {
             refusal_time::wait(begin).await;

@@ -3,12 +3,11 @@
 //! It is derived from the signing key and from random bytes in the catalog, so servers that share both make the same one, and
 //! a catalog that was rebuilt gets another than the lost one had: a token that was revoked stays revoked.
 
-use std::fs;
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use store::Store;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
+use store::hub::{Bound, Rights, TokenRow};
 
 use crate::auth::personal_token::{self, NewToken, TokenHash};
 use crate::config::ServeConfig;
@@ -25,7 +24,7 @@ impl DataDir {
         store: &Store,
         now_s: u64,
     ) -> store::Result<bool> {
-        let tokens = store.catalog().tokens();
+        let tokens = store.hub().tokens();
         let rows = tokens.all().await?;
         let has_admin = rows.iter().any(|row| row.rights == Rights::Admin);
         let failed = |source: io::Error| {

@@ -10,8 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use store::catalog;
-use store::identity::{self, Names};
+use store::upkeep::identity::{self, Names};
 use store::{Catalog, Error, ErrorKind, Objects, Result, Store, StoreId};
 
 use crate::config::ServeConfig;
@@ -135,7 +134,7 @@ impl DataDir {
     /// Whether there is a catalog; changes nothing.
     pub(crate) async fn is_catalog_there(&self, config: &ServeConfig) -> Result<bool> {
         match &config.catalog {
-            Some(url) => catalog::exists(url.expose()).await,
+            Some(url) => Catalog::exists(url.expose()).await,
             None => Catalog::is_in_file(&self.catalog_file()),
         }
     }
@@ -165,7 +164,7 @@ impl DataDir {
 
     async fn open_catalog(&self, config: &ServeConfig) -> Result<Arc<Catalog>> {
         if let Some(url) = &config.catalog {
-            return catalog::open_or_create(url.expose()).await;
+            return Catalog::open_or_create(url.expose()).await;
         }
         fs::create_dir_all(&self.folder).map_err(|source| {
             Error::caused(ErrorKind::Internal, self.folder.display().to_string(), source)

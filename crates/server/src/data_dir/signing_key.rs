@@ -61,7 +61,7 @@ mod tests {
     use std::fs;
     use std::sync::Arc;
 
-    use store::catalog::Catalog;
+    use store::Catalog;
 
     use super::*;
 

@@ -5,11 +5,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use axum::response::IntoResponse;
 use axum::routing::{any, get};
-use store::ObjectKey;
-use store::catalog::tokens::Rights;
+use store::hub::Rights;
 use xet::wire::routes::content_type;
 use xet::wire::{ErrorCode, encode_json};
-use xet::{ShardHash, XorbHash};
 
 use crate::http::error::ApiError;
 use crate::http::router::{Route, not_found};
@@ -33,8 +31,7 @@ async fn health(State(state): State<AppState>) -> Result<Response<Body>, ApiErro
 /// Whether the catalog and the objects answer. Queries both for a hash that does not exist: the answer is cheap.
 async fn ready(State(state): State<AppState>) -> Result<Response<Body>, ApiError> {
     let store = state.store.as_ref().ok_or_else(ApiError::no_store)?;
-    store.catalog().xorbs(&[XorbHash::ZERO]).await?;
-    store.objects().head(&ObjectKey::Shard(ShardHash::ZERO)).await?;
+    store.ping().await?;
     health(State(state)).await
 }
 

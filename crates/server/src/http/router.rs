@@ -13,7 +13,7 @@ use axum::response::IntoResponse as _;
 use axum::routing::MethodRouter;
 use axum::{Extension, Router};
 use futures::FutureExt as _;
-use store::repo::{Kind, RepoName};
+use store::names::{Kind, RepoName};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use xet::wire::ErrorCode;
 use xet::wire::routes::header as names;

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use store::body::BodyError;
+use store::content::BodyError;
 use xet::wire::ErrorCode;
 
 use crate::budget::{Budget, Permit};

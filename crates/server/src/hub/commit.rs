@@ -11,15 +11,11 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 use store::ErrorKind;
-use store::catalog::repo::RepoRow;
-use store::repo::blob::BLOB_BYTES_MAX;
-use store::repo::commit::{Operation, Request as Commit};
-use store::repo::oid::Oid;
-use store::repo::{pointer, refs};
+use store::hub::{BLOB_BYTES_MAX, Operation, RepoRow, Request as Commit, pointer, refs};
+use store::ids::Oid;
 
 use crate::http::error::ApiError;
-use crate::http::json as answer;
-use crate::http::upload;
+use crate::http::{json as answer, upload};
 use crate::hub::json::{is_object, set};
 use crate::hub::request::HubRequest;
 
@@ -100,7 +96,7 @@ pub(crate) async fn receive(request: HubRequest, incoming: Request) -> Result<Re
     let parent = header.parent_commit.as_deref().filter(|parent| !parent.is_empty());
     let parent = parent.map(str::parse::<Oid>).transpose()?;
     let commit = Commit { ref_name, parent, author, message, operations };
-    let committed = request.store.commit(&repo, &commit).await.map_err(|error| match error.kind() {
+    let committed = request.store.hub().commit(&repo, &commit).await.map_err(|error| match error.kind() {
         // Clients wait and try again on other statuses; here a user must decide first.
         ErrorKind::Conflict => ApiError::from(error).with_status(StatusCode::PRECONDITION_FAILED),
         _ => error.into(),
@@ -129,8 +125,13 @@ async fn target(
 ) -> Result<(String, Option<u64>), ApiError> {
     let resolved = request.resolved(repo).await?;
     if request.query.is_set("create_pr") {
-        let pull =
-            request.store.open_pull(repo, resolved.commit, author, &header.summary, &header.description);
+        let pull = request.store.hub().open_pull(
+            repo,
+            resolved.commit,
+            author,
+            &header.summary,
+            &header.description,
+        );
         let number = pull.await?.number;
         return Ok((refs::pull_ref(number), Some(number)));
     }

@@ -4,8 +4,7 @@ use axum::body::Body;
 use axum::http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::catalog::repo::RepoRow;
-use store::repo::{PullQuery, PullRow, PullState, refs};
+use store::hub::{PullQuery, PullRow, PullState, RepoRow, refs};
 use xet::wire::ErrorCode;
 
 use crate::http::error::ApiError;
@@ -34,7 +33,8 @@ pub(crate) async fn open(request: HubRequest, body: Body) -> Result<Response<Bod
     }
     let main = request.resolved_revision(&repo, "main").await?.commit;
     let description = open.description.unwrap_or_default();
-    let pull = request.store.open_pull(&repo, main, &request.author()?, &open.title, &description).await?;
+    let pull =
+        request.store.hub().open_pull(&repo, main, &request.author()?, &open.title, &description).await?;
     let url = format!("{}/discussions/{}", request.web_url(&repo.name), pull.number);
     Ok(answer(&json!({"num": pull.number, "url": url, "pullRequest": true})))
 }
@@ -75,7 +75,7 @@ pub(crate) async fn merge(request: HubRequest, body: Body) -> Result<Response<Bo
     let merge: Merge = small_json(body).await?;
     unsupported::refuse(&[("comment", &merge.comment, COMMENTS)])?;
     let pull = find(&request, &repo).await?;
-    let merged = request.store.merge_pull(&repo, &pull, &request.author()?).await?;
+    let merged = request.store.hub().merge_pull(&repo, &pull, &request.author()?).await?;
     Ok(answer(&json!({"success": true, "commitOid": merged.oid.to_string()})))
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn set_status(request: HubRequest, body: Body) -> Result<Respon
         "closed" => PullState::Closed,
         _ => return Err(ApiError::invalid("status should be open or closed")),
     };
-    if !request.store.set_pull(repo.id, pull.number, state).await? {
+    if !request.store.hub().set_pull(repo.id, pull.number, state).await? {
         return Err(ApiError::new(ErrorCode::Conflict, "the pull request is merged"));
     }
     let now = iso(request.state.now_s());

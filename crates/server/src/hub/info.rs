@@ -3,10 +3,8 @@
 use axum::body::Body;
 use axum::http::Response;
 use serde_json::{Value, json};
-use store::catalog::repo::{RepoQuery, RepoRow};
-use store::repo::listing::{Item, Page};
-use store::repo::oid::Oid;
-use store::repo::pointer;
+use store::hub::{Item, Page, RepoQuery, RepoRow, pointer};
+use store::ids::Oid;
 
 use crate::http::error::ApiError;
 use crate::http::json as answer;
@@ -19,7 +17,7 @@ pub(crate) async fn info(request: HubRequest) -> Result<Response<Body>, ApiError
     let repo = request.require_read().await?;
     let commit = request.resolved(&repo).await?.commit;
     let mut info = describe(&repo);
-    let time_s = request.store.commit_object(repo.id, commit).await?.author.time_s;
+    let time_s = request.store.hub().commit_object(repo.id, commit).await?.author.time_s;
     set(&mut info, "sha", json!(commit.to_string()));
     set(&mut info, "lastModified", json!(iso(time_s)));
     // Who names what they want need not get the files.
@@ -65,7 +63,7 @@ pub(crate) async fn list(request: HubRequest) -> Result<Response<Body>, ApiError
     let after = cursor(&request)?;
     let expands: Vec<_> = request.query.words("expand").collect();
     let namespace = match request.query.value("author").map(plain) {
-        Some(author) => Some(request.store.spelled_namespace(&author).await?),
+        Some(author) => Some(request.store.hub().spelled_namespace(&author).await?),
         None => None,
     };
     let query = RepoQuery {
@@ -76,7 +74,7 @@ pub(crate) async fn list(request: HubRequest) -> Result<Response<Body>, ApiError
         after,
         limit: limit as u64 + 1,
     };
-    let mut rows = request.store.list_repos(&query).await?;
+    let mut rows = request.store.hub().list_repos(&query).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
     let mut infos = Vec::with_capacity(rows.len());
@@ -86,7 +84,7 @@ pub(crate) async fn list(request: HubRequest) -> Result<Response<Body>, ApiError
             set(&mut info, "xetEnabled", json!(true));
         }
         if expands.contains(&"sha") {
-            let main = request.store.ref_target(row.id, store::repo::refs::MAIN).await?;
+            let main = request.store.hub().ref_target(row.id, store::hub::refs::MAIN).await?;
             set(&mut info, "sha", json!(main.map(|commit| commit.to_string())));
         }
         infos.push(info);
@@ -123,7 +121,7 @@ fn describe(repo: &RepoRow) -> Value {
         "createdAt": iso(repo.created_s),
         "lastModified": iso(repo.updated_s),
     });
-    if repo.name.kind == store::repo::Kind::Model {
+    if repo.name.kind == store::names::Kind::Model {
         set(&mut info, "modelId", json!(id));
     }
     info
@@ -135,7 +133,7 @@ async fn files(request: &HubRequest, repo: &RepoRow, commit: Oid) -> Result<Vec<
     let mut page = Page { recursive: true, after: None, limit: SIBLINGS_STEP };
     let mut path_bytes = 0;
     loop {
-        let listing = request.store.list_folder(repo.id, commit, "", &page).await?;
+        let listing = request.store.hub().list_folder(repo.id, commit, "", &page).await?;
         let Some(listing) = listing else { break };
         path_bytes += listing.items.iter().map(|item| item.path.len()).sum::<usize>();
         files.extend(listing.items.into_iter().filter(|item| item.mode.is_blob()));

@@ -9,10 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use store::quota::Need;
-use store::repo::listing::Item;
-use store::repo::oid::Oid;
-use store::repo::{RepoId, large_endings, pointer};
+use store::content::Need;
+use store::hub::{Item, large_endings, pointer};
+use store::ids::{Oid, RepoId};
 use xet::wire::ErrorCode;
 
 use crate::http::error::ApiError;
@@ -82,12 +81,12 @@ async fn decided(request: HubRequest, body: Body, is_page: bool) -> Result<Respo
     }
     let commit = request.resolved(&repo).await?.commit;
     let paths: Vec<_> = upload.files.iter().map(|file| file.path.clone()).collect();
-    let items = request.store.find_paths(repo.id, commit, &paths).await?;
+    let items = request.store.hub().find_paths(repo.id, commit, &paths).await?;
     let current: HashMap<_, _> =
         items.iter().filter(|item| item.mode.is_blob()).map(|item| (item.path.as_str(), item)).collect();
     // Clients leave out what has not changed, but what is damaged must be uploaded again.
     let linked: Vec<_> = items.iter().filter_map(|item| Some(item.linked.as_ref()?.file)).collect();
-    let broken = request.store.broken_files(&linked).await?;
+    let broken = request.store.content().broken_files(&linked).await?;
     // What seems new must fit: here clients show people why, and the content store's clients do not.
     let is_there = |file: &&Candidate| {
         let current = current.get(file.path.as_str());
@@ -95,7 +94,11 @@ async fn decided(request: HubRequest, body: Body, is_page: bool) -> Result<Respo
     };
     let new = upload.files.iter().filter(|file| !is_there(file));
     let logical_bytes = new.fold(0, |sum: u64, file| sum.saturating_add(file.size));
-    request.store.expect_quota(&repo.name.scope()?, Need { logical_bytes, ..Need::default() }).await?;
+    request
+        .store
+        .content()
+        .expect_quota(&repo.name.scope()?, Need { logical_bytes, ..Need::default() })
+        .await?;
     let ignore = match &upload.git_ignore {
         Some(text) => Ignore::parse(text),
         None => stored_ignore(&request, repo.id, commit).await?,
@@ -133,11 +136,11 @@ async fn decided(request: HubRequest, body: Body, is_page: bool) -> Result<Respo
 
 /// The `.gitignore` of a commit.
 async fn stored_ignore(request: &HubRequest, repo: RepoId, commit: Oid) -> Result<Ignore, ApiError> {
-    let item = request.store.find_path(repo, commit, ".gitignore").await?;
+    let item = request.store.hub().find_path(repo, commit, ".gitignore").await?;
     let row =
         item.and_then(|item| item.row).filter(|row| row.linked.is_none() && row.bytes <= REGULAR_BYTES_MAX);
     let Some(row) = row else { return Ok(Ignore::default()) };
-    Ok(Ignore::parse(&String::from_utf8_lossy(&request.store.git_body(repo, &row).await?)))
+    Ok(Ignore::parse(&String::from_utf8_lossy(&request.store.hub().git_body(repo, &row).await?)))
 }
 
 /// Small text goes into git, where people can read it; everything else where it is deduplicated.

@@ -5,8 +5,9 @@ use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::audit::Deed;
-use store::catalog::repo::RefRow;
-use store::repo::refs::{self, HEADS, MESSAGE_BYTES_MAX, PULLS, TAGS};
+use store::hub::RefRow;
+use store::hub::refs::MESSAGE_BYTES_MAX;
+use store::hub::refs::{self, HEADS, PULLS, TAGS};
 use xet::wire::routes::segment;
 
 use crate::http::error::ApiError;
@@ -21,7 +22,7 @@ pub(crate) async fn list(request: HubRequest) -> Result<Response<Body>, ApiError
     let repo = request.require_read().await?;
     let describe = |row: &RefRow| json!({"name": refs::short(&row.name), "ref": row.name, "targetCommit": row.target.to_string()});
     let all = |prefix: &'static str| async {
-        let rows = request.store.refs(repo.id, prefix).await?;
+        let rows = request.store.hub().refs(repo.id, prefix).await?;
         Ok::<_, ApiError>(rows.iter().map(describe).collect::<Vec<Value>>())
     };
     let mut body = json!({"branches": all(HEADS).await?, "converts": [], "tags": all(TAGS).await?});
@@ -49,10 +50,10 @@ pub(crate) async fn create_branch(request: HubRequest, body: Body) -> Result<Res
     let start = new.starting_point.as_deref().unwrap_or("main");
     let commit = request.resolved_revision(&repo, start).await?.commit;
     let name = request.param("branch");
-    if new.overwrite && request.store.ref_target(repo.id, &format!("{HEADS}{name}")).await?.is_some() {
-        request.store.delete_ref(repo.id, HEADS, name).await?;
+    if new.overwrite && request.store.hub().ref_target(repo.id, &format!("{HEADS}{name}")).await?.is_some() {
+        request.store.hub().delete_ref(repo.id, HEADS, name).await?;
     }
-    request.store.create_ref(repo.id, HEADS, name, commit).await?;
+    request.store.hub().create_ref(repo.id, HEADS, name, commit).await?;
     Ok(created())
 }
 
@@ -79,11 +80,11 @@ pub(crate) async fn create_tag(request: HubRequest, body: Body) -> Result<Respon
     if message.as_ref().is_some_and(|message| message.len() > TAG_MESSAGE_BYTES_MAX) {
         return Err(ApiError::invalid(format!("message: at most {TAG_MESSAGE_BYTES_MAX} bytes for a tag")));
     }
-    request.store.create_ref(repo.id, TAGS, &new.tag, commit).await?;
+    request.store.hub().create_ref(repo.id, TAGS, &new.tag, commit).await?;
     if let Some(message) = message {
         // Tags are plain refs: the message of one is in the audit log.
         let target = format!("{} {TAGS}{}", repo.name, new.tag);
-        request.store.catalog().keep().note_deed(&Deed::new("tag.message", target, message)).await?;
+        request.store.hub().note_deed(&Deed::new("tag.message", target, message)).await?;
     }
     Ok(created())
 }
@@ -97,14 +98,14 @@ pub(crate) async fn delete_tag(request: HubRequest, body: Body) -> Result<Respon
 
 async fn delete(
     request: &HubRequest,
-    repo: store::repo::RepoId,
+    repo: store::ids::RepoId,
     prefix: &str,
     name: &str,
 ) -> Result<Response<Body>, ApiError> {
-    if request.store.ref_target(repo, &format!("{prefix}{name}")).await?.is_none() {
+    if request.store.hub().ref_target(repo, &format!("{prefix}{name}")).await?.is_none() {
         return Err(ApiError::revision_not_found(name));
     }
-    request.store.delete_ref(repo, prefix, name).await?;
+    request.store.hub().delete_ref(repo, prefix, name).await?;
     Ok(answer(&json!({})))
 }
 
@@ -119,8 +120,8 @@ pub(crate) async fn history(request: HubRequest) -> Result<Response<Body>, ApiEr
     let answers = &request.state.answers;
     let bytes = limit.saturating_mul(2 * MESSAGE_BYTES_MAX as u64).min(answers.usage().total_bytes);
     let _permit = answers.acquire(bytes).await?;
-    let (past, total) = request.store.history(repo.id, commit, skip, limit).await?;
-    let describe = |past: &store::repo::history::Past| {
+    let (past, total) = request.store.hub().history(repo.id, commit, skip, limit).await?;
+    let describe = |past: &store::hub::Past| {
         json!({
             "id": past.oid.to_string(),
             "title": past.commit.title(),
@@ -157,7 +158,7 @@ pub(crate) async fn squash(request: HubRequest, body: Body) -> Result<Response<B
     let ref_name = ref_name.ok_or_else(|| ApiError::revision_not_found(branch))?;
     let message = squash.message.filter(|message| !message.trim().is_empty());
     let message = message.unwrap_or_else(|| format!("Super-squash branch '{branch}'"));
-    let oid = request.store.squash(&repo, &ref_name, &request.author()?, &message).await?;
+    let oid = request.store.hub().squash(&repo, &ref_name, &request.author()?, &message).await?;
     Ok(answer(&json!({"commitOid": oid.to_string()})))
 }
 

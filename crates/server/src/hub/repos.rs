@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use store::ErrorKind;
-use store::catalog::tokens::Rights;
-use store::repo::{Kind, RepoName};
+use store::hub::Rights;
+use store::names::{Kind, RepoName};
 
 use crate::http::error::ApiError;
 use crate::http::json as answer;
@@ -27,7 +27,7 @@ pub(crate) async fn whoami(request: HubRequest) -> Result<Response<Body>, ApiErr
     let full_name = request.author()?;
     let writes = request.who.as_ref().is_some_and(|who| who.rights >= Rights::Write);
     let role = if writes { "write" } else { "read" };
-    let org = |row: &store::repo::MemberRow| {
+    let org = |row: &store::hub::MemberRow| {
         let role = if row.writes { "write" } else { "read" };
         json!({"type": "org", "id": row.namespace, "name": row.namespace, "fullname": row.namespace,
                "isEnterprise": false, "canPay": false, "roleInOrg": role})
@@ -137,11 +137,11 @@ pub(crate) async fn create(request: HubRequest, body: Body) -> Result<Response<B
     let private = is_private(create.private, create.visibility.as_deref())?.unwrap_or(false);
     let url = request.web_url(&name);
     let body = json!({"url": url, "name": name.id(), "id": name.id(), "private": private});
-    match request.store.create_repo(&name, private, &own).await {
+    match request.store.hub().create_repo(&name, private, &own).await {
         Ok(_) => Ok(answer(&body)),
         Err(error) if error.kind() == ErrorKind::Conflict => {
             // As it was created: clients go on with this name.
-            let taken = request.store.repo(&name).await?.filter(|repo| request.may_read(repo));
+            let taken = request.store.hub().repo(&name).await?.filter(|repo| request.may_read(repo));
             let name = taken.map_or(name, |repo| repo.name);
             let (url, message) = (request.web_url(&name), format!("{name} is there already"));
             let mut response =
@@ -183,7 +183,7 @@ pub(crate) async fn delete(request: HubRequest, body: Body) -> Result<Response<B
     let (namespace, name) = full_name(&request, &delete.name, delete.organization.as_deref())?;
     let name = RepoName::new(kind_of(delete.kind.as_deref())?, namespace, name)?;
     let repo = request.require_write_repo(&name).await?;
-    request.store.trash_repo(&repo, request.state.config.trash_s).await?;
+    request.store.hub().trash_repo(&repo, request.state.config.trash_s).await?;
     Ok(answer(&json!({})))
 }
 
@@ -207,7 +207,7 @@ pub(crate) async fn rename(request: HubRequest, body: Body) -> Result<Response<B
     let repo = request.require_write_repo(&from).await?;
     let to = request.new_name(&to).await?;
     request.require_create(&to)?;
-    let to = request.store.rename_repo(&repo, &to).await?;
+    let to = request.store.hub().rename_repo(&repo, &to).await?;
     Ok(answer(&json!({"url": request.web_url(&to), "id": to.id()})))
 }
 
@@ -231,7 +231,7 @@ pub(crate) async fn settings(request: HubRequest, body: Body) -> Result<Response
     }
     let private = is_private(settings.private, settings.visibility.as_deref())?;
     if let Some(private) = private {
-        request.store.set_private(&repo, private).await?;
+        request.store.hub().set_private(&repo, private).await?;
     }
     Ok(answer(&json!({"private": private.unwrap_or(repo.private)})))
 }

@@ -8,15 +8,13 @@ use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Response};
-use store::catalog::repo::RepoRow;
-use store::catalog::tokens::Rights;
-use store::repo::oid::Oid;
-use store::repo::refs::Resolved;
-use store::repo::{Kind, MemberRow, RepoId, RepoName};
+use store::hub::refs::Resolved;
+use store::hub::{MemberRow, RepoRow, Rights};
+use store::ids::{Oid, RepoId};
+use store::names::{Kind, RepoName};
 use store::{Grant, Scope, Store};
 use tokio::time::Instant;
-use xet::wire::ErrorCode;
-use xet::wire::repo;
+use xet::wire::{ErrorCode, repo};
 
 use crate::auth::principal::{Owner, TokenReach};
 use crate::auth::{Principal, Refusal};
@@ -112,7 +110,7 @@ impl HubRequest {
     /// caller's token has it.
     pub(crate) async fn new_name(&self, name: &RepoName) -> Result<RepoName, ApiError> {
         if !self.store.hub().spellings(&name.namespace).await?.is_empty() {
-            return Ok(self.store.spelled(name).await?);
+            return Ok(self.store.hub().spelled(name).await?);
         }
         let own = self.own_namespace().ok().filter(|own| own.eq_ignore_ascii_case(&name.namespace));
         let namespace = own.unwrap_or(&name.namespace).to_owned();
@@ -153,7 +151,7 @@ impl HubRequest {
     /// The repository of the path and its commit of the path's revision; refuses callers who may not read it.
     pub(crate) async fn require_read_at(&self) -> Result<(RepoRow, Oid), ApiError> {
         let (revision, begin) = (self.revision(), Instant::now());
-        let found = self.store.repo_at(&self.repo_name()?, revision).await?;
+        let found = self.store.hub().repo_at(&self.repo_name()?, revision).await?;
         let Some((repo, resolved)) = found.filter(|(repo, _)| self.may_read(repo)) else {
             refusal_time::wait(begin).await;
             return Err(ApiError::repo_not_found(self.who.is_none()));
@@ -165,7 +163,7 @@ impl HubRequest {
     /// A repository; refuses callers who may not read it.
     pub(crate) async fn require_read_repo(&self, name: &RepoName) -> Result<RepoRow, ApiError> {
         let begin = Instant::now();
-        match self.store.repo(name).await?.filter(|repo| self.may_read(repo)) {
+        match self.store.hub().repo(name).await?.filter(|repo| self.may_read(repo)) {
             Some(repo) => Ok(repo),
             None => {
                 refusal_time::wait(begin).await;
@@ -225,7 +223,7 @@ impl HubRequest {
         scope: &Scope,
         response: &mut Response<Body>,
     ) -> Result<(), ApiError> {
-        if let Some(warning) = self.store.quota_warning(scope).await? {
+        if let Some(warning) = self.store.content().quota_warning(scope).await? {
             tracing::warn!(warning, "a soft quota is passed");
             if let Ok(value) = HeaderValue::from_str(&format!("quota; {warning}")) {
                 response.headers_mut().insert(HeaderName::from_static("x-hf-warning"), value);
@@ -274,7 +272,7 @@ impl HubRequest {
         repo: &RepoRow,
         revision: &str,
     ) -> Result<Resolved, ApiError> {
-        let found = self.store.resolve(repo.id, revision).await?;
+        let found = self.store.hub().resolve(repo.id, revision).await?;
         found.ok_or_else(|| ApiError::revision_not_found(revision))
     }
 

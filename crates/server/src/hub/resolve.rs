@@ -13,12 +13,9 @@ use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
 use serde_json::json;
-use store::catalog::repo::RepoRow;
-use store::content::stream_bytes;
-use store::repo::LinkedFile;
-use store::repo::listing::Item;
-use store::repo::oid::Oid;
-use store::repo::pointer;
+use store::content::{LinkedFile, stream_bytes};
+use store::hub::{Item, RepoRow, pointer};
+use store::ids::Oid;
 use store::{Grant, Store};
 use xet::wire::ErrorCode;
 use xet::wire::routes::{TokenScope, content_type, header as names, reconstruction_v1, segment};
@@ -67,7 +64,7 @@ pub(crate) async fn raw(request: HubRequest, incoming: Request) -> Result<Respon
 async fn find(request: &HubRequest) -> Result<(RepoRow, Oid, Item), ApiError> {
     let (repo, commit) = request.require_read_at().await?;
     let path = request.param("path");
-    let item = request.store.find_path(repo.id, commit, path).await?.filter(|item| item.mode.is_blob());
+    let item = request.store.hub().find_path(repo.id, commit, path).await?.filter(|item| item.mode.is_blob());
     let item = item.ok_or_else(|| ApiError::entry_not_found(path).at(commit))?;
     Ok((repo, commit, item))
 }
@@ -93,7 +90,7 @@ pub(crate) fn linked_file(
         let (store, grant) = (store.clone(), grant.clone());
         let bytes = range.end.saturating_sub(range.start);
         metrics::counter!("drystone_sent_bytes_total").increment(bytes);
-        let pieces = async move { store.content(&grant, file, range).await };
+        let pieces = async move { store.content().read_file(&grant, file, range).await };
         pieces.try_flatten_stream().map_err(broken).boxed()
     })
 }
@@ -111,7 +108,7 @@ async fn blob(
     let permit = permit(&request.state.answers, method, 2 * row.bytes).await?;
     let body = match *method == Method::HEAD {
         true => Bytes::new(),
-        false => request.store.git_body(repo.id, row).await?,
+        false => request.store.hub().git_body(repo.id, row).await?,
     };
     let representation = Representation {
         total_bytes: row.bytes,

@@ -6,11 +6,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::catalog::repo::RepoRow;
-use store::repo::history::Past;
-use store::repo::listing::{Item, Page};
-use store::repo::oid::Oid;
-use store::repo::pointer;
+use store::hub::{Item, Page, Past, RepoRow, pointer};
+use store::ids::Oid;
 use xet::wire::routes::segment;
 
 use crate::http::error::ApiError;
@@ -34,7 +31,7 @@ pub(crate) async fn list(request: HubRequest) -> Result<Response<Body>, ApiError
         after: request.query.value("cursor").map(str::to_owned),
         limit: request.query.limit("limit", most, most),
     };
-    let listing = request.store.list_folder(repo.id, commit, folder, &page).await?;
+    let listing = request.store.hub().list_folder(repo.id, commit, folder, &page).await?;
     let listing = listing.ok_or_else(|| ApiError::entry_not_found(folder).at(commit))?;
     let items = described(&request, &repo, commit, &listing.items, expand).await?;
     let mut response = answer(&items);
@@ -79,7 +76,7 @@ pub(crate) async fn paths_info(
         );
         return Err(ApiError::invalid(message));
     }
-    let items = request.store.find_paths(repo.id, commit, &paths.paths).await?;
+    let items = request.store.hub().find_paths(repo.id, commit, &paths.paths).await?;
     Ok(answer(&described(&request, &repo, commit, &items, paths.expand).await?))
 }
 
@@ -109,7 +106,7 @@ async fn described(
     let mut changes = HashMap::new();
     if expand {
         let paths: Vec<_> = items.iter().map(|item| item.path.clone()).collect();
-        changes = request.store.last_changes(repo.id, commit, &paths).await?;
+        changes = request.store.hub().last_changes(repo.id, commit, &paths).await?;
     }
     Ok(items.iter().map(|item| describe(item, changes.get(&item.path))).collect())
 }

@@ -11,17 +11,13 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use store::Grant;
-use store::catalog::repo::RepoRow;
-use store::content::stream_bytes;
-use store::intake::{FILE_BYTES_MAX, intake_bytes};
-use store::quota::Need;
-use store::repo::{LinkedFile, pointer};
+use store::content::{FILE_BYTES_MAX, LinkedFile, Need, intake_bytes, stream_bytes};
+use store::hub::{RepoRow, pointer};
 use xet::wire::ErrorCode;
 use xet::wire::routes::{TokenScope, header as names};
 
 use crate::http::error::ApiError;
-use crate::http::ranges;
-use crate::http::{json as answer, upload};
+use crate::http::{json as answer, ranges, upload};
 use crate::hub::claims_for;
 use crate::hub::json::{set, small_json};
 use crate::hub::request::{HubRequest, wire_name};
@@ -122,7 +118,7 @@ pub(crate) async fn batch(request: HubRequest, body: Body) -> Result<Response<Bo
         let new = batch.objects.iter().zip(&replies);
         let new = new.filter(|(_, reply)| !matches!(reply, Reply::Stored | Reply::Refused(..)));
         let logical_bytes = new.fold(0, |sum: u64, (object, _)| sum.saturating_add(object.size));
-        request.store.expect_quota(&scope, Need { logical_bytes, ..Need::default() }).await?;
+        request.store.content().expect_quota(&scope, Need { logical_bytes, ..Need::default() }).await?;
     }
     let answer_bytes = (batch.objects.len() as u64 + parts).saturating_mul(ENTRY_BYTES);
     let answers = &request.state.answers;
@@ -175,7 +171,8 @@ pub(crate) async fn upload(request: HubRequest, incoming: Request) -> Result<Res
     let memory = intake_bytes(signed.bytes).min(request.state.budget.usage().total_bytes);
     let permit = request.state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, signed.bytes, request.state.body_timeout());
-    let taken = request.store.take_in(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
+    let taken =
+        request.store.content().take_in(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let mut response = StatusCode::OK.into_response();
@@ -189,7 +186,8 @@ pub(crate) async fn upload(request: HubRequest, incoming: Request) -> Result<Res
 pub(crate) async fn verify(request: HubRequest, body: Body) -> Result<Response<Body>, ApiError> {
     let object: Object = small_json(body).await?;
     let signed = checked(&request, Action::Verify).await?;
-    let found = request.store.stored_files(&scope_of(&request).await?, &[signed.sha256], None).await?;
+    let found =
+        request.store.content().stored_files(&scope_of(&request).await?, &[signed.sha256], None).await?;
     let is_here = found.iter().any(|found| found.bytes == signed.bytes);
     match is_here && object.oid == request.param("oid") && object.size == signed.bytes {
         true => Ok(answer(&json!({}))),
@@ -202,7 +200,7 @@ pub(crate) async fn download(request: HubRequest, incoming: Request) -> Result<R
     let (parts, _) = incoming.into_parts();
     let signed = checked(&request, Action::Download).await?;
     let scope = scope_of(&request).await?;
-    let found = request.store.linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
+    let found = request.store.content().linked_files(&scope, &[signed.sha256]).await?.into_iter().next();
     let found = found.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "no such object"))?;
     let bytes = stream_bytes(ranges::longest_bytes(&parts.headers, found.bytes));
     let permit = request.state.answers.acquire(bytes).await?;
@@ -244,8 +242,8 @@ async fn stored(
     let digests: Vec<_> = objects.iter().filter_map(|object| pointer::parse_sha256(&object.oid)).collect();
     let scope = repo.name.scope()?;
     let found = match is_upload {
-        true => request.store.stored_files(&scope, &digests, Some(DIGEST_PATIENCE)).await?,
-        false => request.store.linked_files(&scope, &digests).await?,
+        true => request.store.content().stored_files(&scope, &digests, Some(DIGEST_PATIENCE)).await?,
+        false => request.store.content().linked_files(&scope, &digests).await?,
     };
     Ok(found.into_iter().map(|file| (pointer::hex(&file.sha256), file)).collect())
 }

@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use store::repo::{LockQuery, LockRow};
+use store::hub::{LockQuery, LockRow};
 use xet::wire::ErrorCode;
 
 use crate::http::error::ApiError;
@@ -30,7 +30,7 @@ struct Create {
 pub(crate) async fn create(request: HubRequest, body: Body) -> Answer {
     let repo = request.require_write().await?;
     let create: Create = small_json(body).await?;
-    let (lock, is_new) = request.store.lock_path(repo.id, &create.path, request.name()?).await?;
+    let (lock, is_new) = request.store.hub().lock_path(repo.id, &create.path, request.name()?).await?;
     let mut body = json!({"lock": describe(&lock)});
     if is_new {
         return Ok(answer(StatusCode::CREATED, &body));

@@ -7,10 +7,8 @@ use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Grant;
-use store::catalog::repo::RepoRow;
-use store::intake::intake_bytes;
-use store::parts::Parted;
-use store::quota::Need;
+use store::content::{Need, Parted, intake_bytes};
+use store::hub::RepoRow;
 
 use crate::http::error::ApiError;
 use crate::http::{json as answer, upload};
@@ -65,7 +63,7 @@ pub(crate) async fn receive(request: HubRequest, incoming: Request) -> Result<Re
     let bytes_max = file.bytes_of(number).unwrap_or_default();
     request.state.require_disk_space(bytes_max)?;
     let need = Need { logical_bytes: signed.bytes, physical_bytes: bytes_max };
-    request.store.expect_quota(&repo.name.scope()?, need).await?;
+    request.store.content().expect_quota(&repo.name.scope()?, need).await?;
     let bounds = upload::Bounds {
         bytes_max,
         memory_factor: 1,
@@ -74,7 +72,7 @@ pub(crate) async fn receive(request: HubRequest, incoming: Request) -> Result<Re
     };
     let upload::Upload { pieces, permit, .. } =
         upload::read(&parts.headers, body, &request.state.budget, bounds).await?;
-    request.store.put_part(&repo, &file, number, pieces).await?;
+    request.store.content().put_part(repo.id, &repo.name.scope()?, &file, number, pieces).await?;
     drop(permit);
     let mut response = StatusCode::OK.into_response();
     // Clients give it back with the list of parts; the digest of the whole is what counts.
@@ -114,13 +112,13 @@ pub(crate) async fn join(request: HubRequest, body: Body) -> Result<Response<Bod
     }
     let repo = named(&request).await?;
     let grant = Grant::write(repo.name.scope()?);
-    let found = request.store.stored_files(grant.scope(), &[signed.sha256], None).await?;
+    let found = request.store.content().stored_files(grant.scope(), &[signed.sha256], None).await?;
     // A client that did not receive the response retries.
     if !found.iter().any(|found| found.bytes == signed.bytes) {
         request.state.require_disk_space(signed.bytes)?;
         let memory = intake_bytes(signed.bytes).min(request.state.budget.usage().total_bytes);
         let _permit = request.state.budget.acquire(memory).await?;
-        let taken = request.store.join_parts(&grant, &repo, &file).await?;
+        let taken = request.store.content().join_parts(&grant, repo.id, &file).await?;
         metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     }
     Ok(answer(&json!({"success": true})))

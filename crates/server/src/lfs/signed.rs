@@ -2,8 +2,7 @@
 
 use serde::Deserialize;
 use store::Scope;
-use store::catalog::repo::RepoRow;
-use store::repo::pointer;
+use store::hub::{RepoRow, pointer};
 use xet::Sha256;
 use xet::wire::ErrorCode;
 use xet::wire::routes::TokenScope;
@@ -25,7 +24,7 @@ pub(crate) struct Object {
 /// What a signed URL is for, if it is good. It is signed for the id of its repository: another one of the name is not meant.
 pub(crate) async fn checked(request: &HubRequest, action: Action) -> Result<Signed, ApiError> {
     let begin = tokio::time::Instant::now();
-    let repo = request.store.repo(&request.repo_name()?).await?;
+    let repo = request.store.hub().repo(&request.repo_name()?).await?;
     let refuse =
         || ApiError::new(ErrorCode::Forbidden, "the URL is not good, or no longer: ask for the batch again");
     let number = |key: &str| request.query.number(key);
@@ -70,7 +69,7 @@ async fn holds(request: &HubRequest, signed: &Signed, repo: &RepoRow) -> Result<
 pub(crate) async fn named(request: &HubRequest) -> Result<RepoRow, ApiError> {
     let name = request.repo_name()?;
     // The signature is for this very name, and not for others that differ in case.
-    let found = request.store.repo(&name).await?.filter(|repo| repo.name == name);
+    let found = request.store.hub().repo(&name).await?.filter(|repo| repo.name == name);
     found.ok_or_else(|| ApiError::repo_not_found(false))
 }
 

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
+use store::hub::{Bound, Rights, TokenRow};
 
 use crate::auth::personal_token::{self, NewToken};
 use crate::auth::principal::TokenReach;
@@ -34,7 +34,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
 
 async fn page(visit: &Visit, made: Option<String>) -> Result<Response<Body>, ApiError> {
     let name = visit.name()?;
-    let tokens = visit.store.catalog().tokens();
+    let tokens = visit.store.hub().tokens();
     let has_password = tokens.password(name).await?.is_some();
     // A token that is for less than its owner sees itself only.
     let who = visit.who.as_ref();
@@ -75,22 +75,22 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
             let new_token = NewToken { label, subject: name, rights, bound: who.bound(), expires_s };
             let mut row = new_token.row(&token, now_s);
             row.session = session::id(visit).await?;
-            store.catalog().tokens().add(&row).await?;
+            store.hub().tokens().add(&row).await?;
             page(visit, Some(token.expose().clone())).await
         }
         "revoke" => {
             let id = sent.field("id")?;
-            let rows = store.catalog().tokens().all().await?;
+            let rows = store.hub().tokens().all().await?;
             if !rows.iter().any(|row| row.id == id && row.subject == name) {
                 return Err(ApiError::invalid("no such token of yours").into());
             }
-            if let Some(revoked) = store.catalog().tokens().revoke(id, now_s).await? {
+            if let Some(revoked) = store.hub().tokens().revoke(id, now_s).await? {
                 DataDir::new(&visit.state.config.data).forget_admin_token(&revoked);
             }
             Ok(see_other("/-/account"))
         }
         "password" => {
-            let tokens = store.catalog().tokens();
+            let tokens = store.hub().tokens();
             if tokens.password(&name).await?.is_some()
                 && !visit.state.auth.is_password(store, sent.address, &name, sent.field("old")?).await?
             {
@@ -98,7 +98,7 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
             }
             let hash = password::hash(sent.field("new")?).map_err(ApiError::invalid)?;
             let session = session::id(visit).await?;
-            store.set_password(&name, Some(&hash), session.as_deref()).await?;
+            store.hub().set_password(&name, Some(&hash), session.as_deref()).await?;
             Ok(see_other("/-/account?changed"))
         }
         _ => Err(ApiError::invalid("no such action").into()),

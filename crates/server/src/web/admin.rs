@@ -3,10 +3,10 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::catalog::keep::{DeedQuery, DeedRow, Limit, QuotaOf, QuotaRow, Usage};
-use store::catalog::repo::RepoRow;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::{MemberRow, NamespaceRow, RepoName};
+use store::audit::{DeedQuery, DeedRow};
+use store::content::{Limit, QuotaOf, QuotaRow, Usage};
+use store::hub::{Bound, MemberRow, NamespaceRow, RepoRow, Rights, TokenRow};
+use store::names::RepoName;
 
 use crate::auth::password;
 use crate::auth::personal_token::{self, NewToken};
@@ -41,16 +41,16 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
 async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<Body>, ApiError> {
     visit.require_admin()?;
     let (store, now_s) = (&visit.store, visit.state.now_s());
-    let users = store.namespaces(false).await?;
+    let users = store.hub().namespaces(false).await?;
     let mut orgs = Vec::new();
-    for org in store.namespaces(true).await? {
-        let members = store.members(&org.name).await?;
+    for org in store.hub().namespaces(true).await? {
+        let members = store.hub().members(&org.name).await?;
         orgs.push((org, members));
     }
-    let live = store.catalog().tokens().all().await?.into_iter().filter(|row| row.is_live(now_s));
+    let live = store.hub().tokens().all().await?.into_iter().filter(|row| row.is_live(now_s));
     let (sessions, tokens): (Vec<_>, Vec<_>) = live.partition(session::is_session);
     let trash = store.hub().trash().await?;
-    let quotas = store.quota_usage().await?;
+    let quotas = store.content().quota_usage().await?;
     let frame = Frame::new(visit, "admin", "Administration");
     let sessions = sessions.len() as u64;
     Ok(answer(&Admin { frame, now_s, users, orgs, tokens, sessions, trash, quotas, made }))
@@ -70,7 +70,7 @@ pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, ApiError> {
     visit.require_admin()?;
     let before = visit.query.number("before");
     let query = DeedQuery { before, limit: EVENTS_MAX, ..DeedQuery::default() };
-    let events = visit.store.catalog().keep().deeds(&query).await?;
+    let events = visit.store.hub().deeds(&query).await?;
     let next = events.last().filter(|_| events.len() as u64 == EVENTS_MAX).map(|last| last.id);
     Ok(answer(&Audit { frame: Frame::new(&visit, "admin", "Audit log"), events, next }))
 }
@@ -82,10 +82,10 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
     let (store, now_s) = (&visit.store, visit.state.now_s());
     match visit.param("action") {
         "user" => {
-            store.add_namespace(sent.field("name")?, false).await?;
+            store.hub().add_namespace(sent.field("name")?, false).await?;
         }
         "org" => {
-            store.add_namespace(sent.field("name")?, true).await?;
+            store.hub().add_namespace(sent.field("name")?, true).await?;
         }
         "member" => {
             let writes = match sent.field("role")? {
@@ -93,24 +93,24 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
                 "write" => true,
                 _ => return Err(ApiError::invalid("role should be read or write").into()),
             };
-            store.set_member(sent.field("org")?, sent.field("user")?, writes).await?;
+            store.hub().set_member(sent.field("org")?, sent.field("user")?, writes).await?;
         }
-        "remove-member" => store.remove_member(sent.field("org")?, sent.field("user")?).await?,
-        "disable-user" => drop(store.disable_user(sent.field("user")?).await?),
-        "enable-user" => drop(store.enable_user(sent.field("user")?).await?),
-        "delete-user" => store.delete_namespace(confirmed(&sent, "user")?, false).await?,
-        "delete-org" => store.delete_namespace(confirmed(&sent, "org")?, true).await?,
+        "remove-member" => store.hub().remove_member(sent.field("org")?, sent.field("user")?).await?,
+        "disable-user" => drop(store.hub().disable_user(sent.field("user")?).await?),
+        "enable-user" => drop(store.hub().enable_user(sent.field("user")?).await?),
+        "delete-user" => store.hub().delete_namespace(confirmed(&sent, "user")?, false).await?,
+        "delete-org" => store.hub().delete_namespace(confirmed(&sent, "org")?, true).await?,
         "password" => {
-            let name = &store.spelled_namespace(sent.field("user")?).await?;
+            let name = &store.hub().spelled_namespace(sent.field("user")?).await?;
             let hash = match sent.form.value("password").unwrap_or_default() {
                 "" => None,
                 chosen => Some(password::hash(chosen).map_err(ApiError::invalid)?),
             };
             let session = (visit.name()? == name).then_some(session::id(visit).await?).flatten();
-            store.set_password(name, hash.as_deref(), session.as_deref()).await?;
+            store.hub().set_password(name, hash.as_deref(), session.as_deref()).await?;
         }
         "token" => {
-            let user = store.spelled_namespace(sent.field("user")?).await?;
+            let user = store.hub().spelled_namespace(sent.field("user")?).await?;
             let (mut new_token, token) = (token_of_form(&sent, user, now_s)?, personal_token::make());
             let owner = store.hub().namespace(&new_token.subject).await?;
             // A user's token is limited by what the user may do; any other name needs a bound.
@@ -118,21 +118,21 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
                 new_token.bound = Bound::Everywhere;
             }
             let subject = new_token.subject.clone();
-            store.catalog().tokens().add(&new_token.row(&token, now_s)).await?;
+            store.hub().tokens().add(&new_token.row(&token, now_s)).await?;
             return page(visit, Some((subject, token.expose().clone()))).await;
         }
         "revoke" => {
-            let revoked = store.catalog().tokens().revoke(sent.field("id")?, now_s).await?;
+            let revoked = store.hub().tokens().revoke(sent.field("id")?, now_s).await?;
             let revoked = revoked.ok_or_else(|| ApiError::invalid("no such token"))?;
             DataDir::new(&sent.visit.state.config.data).forget_admin_token(&revoked);
         }
         "restore" => {
-            let row = store.trashed_repo(sent.field("id")?.parse()?).await?;
+            let row = store.hub().trashed_repo(sent.field("id")?.parse()?).await?;
             let name = match sent.form.value("name").map(str::trim).unwrap_or_default() {
                 "" => row.name.clone(),
                 other => RepoName::parse(other)?,
             };
-            store.restore_repo(&row, &name).await?;
+            store.hub().restore_repo(&row, &name).await?;
         }
         "quota" => {
             let of: QuotaOf = sent.field("of")?.parse()?;
@@ -143,12 +143,12 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
                 })
             };
             let row = QuotaRow { of, logical: limit("logical")?, physical: limit("physical")? };
-            store.set_quota(&row).await?;
+            store.hub().set_quota(&row).await?;
         }
-        "remove-quota" => store.remove_quota(&sent.field("of")?.parse()?).await?,
+        "remove-quota" => store.hub().remove_quota(&sent.field("of")?.parse()?).await?,
         "reclaim" => {
-            let row = store.trashed_repo(sent.field("id")?.parse()?).await?;
-            store.delete_repo(&row).await?;
+            let row = store.hub().trashed_repo(sent.field("id")?.parse()?).await?;
+            store.hub().delete_repo(&row).await?;
         }
         _ => return Err(ApiError::invalid("no such action").into()),
     }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
-use store::repo::listing::Item;
+use store::hub::Item;
 
 use crate::http::error::ApiError;
 use crate::render::{Card, CardKey, NotRendered};
 use crate::web::html_limits::well_formed;
-use crate::web::repo::RepoView;
+use crate::web::read_file;
+use crate::web::repo::{self, RepoView};
 use crate::web::text::as_text;
 use crate::web::visit::Visit;
-use crate::web::{read_file, repo};
 
 /// A card, or why it is not head.
 pub(super) type RenderedCard = Result<Arc<Card>, NotRendered>;
@@ -24,7 +24,7 @@ pub(super) type RenderedCard = Result<Arc<Card>, NotRendered>;
 pub(super) async fn of_folder(visit: &Visit, place: &RepoView) -> Result<Option<RenderedCard>, ApiError> {
     let folder = if place.path.is_empty() { String::new() } else { format!("{}/", place.path) };
     let path = format!("{folder}README.md");
-    let found = visit.store.find_path(place.repo.id, place.commit, &path).await?;
+    let found = visit.store.hub().find_path(place.repo.id, place.commit, &path).await?;
     let Some(item) = found.filter(|item| item.mode.is_blob()) else { return Ok(None) };
     of_file(visit, place, &item, CARD_BYTES_MAX).await
 }
@@ -220,8 +220,10 @@ const URL_BYTES_MAX: usize = 2 << 20;
 
 #[cfg(test)]
 mod tests {
-    use store::repo::oid::{ObjectKind, Oid};
-    use store::repo::{RepoId, RepoName};
+    use store::ids::ObjectKind;
+    use store::ids::Oid;
+    use store::ids::RepoId;
+    use store::names::RepoName;
 
     use super::*;
 

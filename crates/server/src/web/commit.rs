@@ -3,16 +3,15 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::repo::diff::Change;
-use store::repo::listing::Item;
-use store::repo::oid::Oid;
+use store::hub::{Change, Item};
+use store::ids::Oid;
 use xet::wire::ErrorCode;
 
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
-use crate::web::repo::{CommitLine, RepoView, short, url};
+use crate::web::repo::{self, CommitLine, RepoView, short, url};
 use crate::web::visit::Visit;
-use crate::web::{line_diff, read_file, repo, text};
+use crate::web::{line_diff, read_file, text};
 
 #[derive(Template)]
 #[template(path = "commit.html")]
@@ -71,9 +70,9 @@ impl CommitPage {
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let place = RepoView::of(&visit).await?;
     let repo = &place.repo;
-    let commit = visit.store.commit_object(repo.id, place.commit).await?;
+    let commit = visit.store.hub().commit_object(repo.id, place.commit).await?;
     let before = match commit.parents.first() {
-        Some(parent) => Some(visit.store.commit_object(repo.id, *parent).await?.tree),
+        Some(parent) => Some(visit.store.hub().commit_object(repo.id, *parent).await?.tree),
         None => None,
     };
     let page = usize::try_from(visit.query.number("p").unwrap_or(0)).unwrap_or(usize::MAX);
@@ -81,7 +80,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
         return Err(ApiError::invalid("there are fewer pages").into());
     }
     let skip = page * CHANGES_MAX;
-    let (found, is_more) = visit.store.changes(repo.id, before, commit.tree, skip, CHANGES_MAX).await?;
+    let (found, is_more) = visit.store.hub().changes(repo.id, before, commit.tree, skip, CHANGES_MAX).await?;
     let mut left_bytes = DIFF_BYTES_MAX;
     let mut compared: Vec<Compared> = Vec::with_capacity(found.len());
     for change in found {
@@ -97,7 +96,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
         now_s: visit.state.now_s(),
         description: commit.description().to_owned(),
         parents: commit.parents.clone(),
-        line: CommitLine::from(store::repo::history::Past { oid: place.commit, commit }),
+        line: CommitLine::from(store::hub::Past { oid: place.commit, commit }),
         changes,
         next,
         place,

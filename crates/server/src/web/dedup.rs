@@ -6,9 +6,9 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::catalog::browse::{BrowseQuery, Order, RepoSize, SizedRepo, Upkeep};
-use store::catalog::keep::{DeedQuery, DeedRow};
-use store::repo::RepoName;
+use store::audit::{DeedQuery, DeedRow};
+use store::hub::{BrowseQuery, MaintenanceSummary, Order, RepoSize, SizedRepo};
+use store::names::RepoName;
 
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
@@ -33,7 +33,7 @@ struct Server {
     stored_bytes: u64,
     xorbs: u64,
     files: u64,
-    upkeep: Upkeep,
+    upkeep: MaintenanceSummary,
     growth: Growth,
     largest: Vec<Large>,
     /// The last sweeps and verifications.
@@ -133,8 +133,8 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
         limit: REPOS_MAX,
         ..BrowseQuery::default()
     };
-    let repos = visit.store.browse().repo_page(&query).await?;
-    let (total, size) = visit.store.browse().repo_totals(&query).await?;
+    let repos = visit.store.hub().repo_page(&query).await?;
+    let (total, size) = visit.store.hub().repo_totals(&query).await?;
     // Totals over all repositories show a caller who uploads something whether it was stored before: administrators only.
     let server = match visit.require_admin() {
         Ok(()) => Some(server(&visit).await?),
@@ -145,18 +145,18 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
 }
 
 async fn server(visit: &Visit) -> Result<Server, ApiError> {
-    let (store, browse) = (&visit.store, visit.store.browse());
-    let counts = store.catalog().counts().await?;
+    let (store, browse) = (&visit.store, visit.store.hub());
+    let counts = store.upkeep().counts().await?;
     let files = browse.largest_files(visit.visible_private_namespaces().as_deref(), FILES_MAX).await?;
     let hashes: Vec<_> = files.iter().map(|(file, ..)| *file).collect();
-    let lonely = store.lonely_bytes(&hashes).await?;
+    let lonely = store.content().lonely_bytes(&hashes).await?;
     let mut paths = std::collections::HashMap::new();
     let mut largest = Vec::with_capacity(files.len());
     for (file, bytes, scope) in files {
         let (kind, name) = scope.repo().split_once('/').unwrap_or(("", scope.repo()));
         let Ok(name) = RepoName::parse(&format!("{kind}/{}/{name}", scope.namespace())) else { continue };
         if !paths.contains_key(&name) {
-            let found = match store.repo(&name).await?.filter(|repo| repo.name == name) {
+            let found = match store.hub().repo(&name).await?.filter(|repo| repo.name == name) {
                 Some(repo) => file_map::paths_in(visit, &repo).await?,
                 None => std::collections::HashMap::new(),
             };
@@ -173,14 +173,14 @@ async fn server(visit: &Visit) -> Result<Server, ApiError> {
     let events = DeedQuery { limit: EVENTS_MAX, is_upkeep: true, ..DeedQuery::default() };
     largest.sort_by_key(|file| std::cmp::Reverse(file.lonely_bytes));
     Ok(Server {
-        logical_bytes: store.catalog().care().logical_bytes().await?,
+        logical_bytes: store.upkeep().logical_bytes().await?,
         stored_bytes: counts.object_bytes,
         xorbs: counts.xorbs,
         files: counts.files,
-        upkeep: browse.upkeep().await?,
+        upkeep: browse.maintenance_summary().await?,
         growth: Growth::of(browse.growth().await?),
         largest,
-        events: store.catalog().keep().deeds(&events).await?,
+        events: store.hub().deeds(&events).await?,
     })
 }
 

@@ -3,8 +3,7 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::repo::listing::Item;
-use store::repo::pointer;
+use store::hub::{Item, pointer};
 
 use crate::http::error::ApiError;
 use crate::web::file_map::{self, FileMap};
@@ -42,7 +41,7 @@ impl FilePage {
 /// `GET /{repo}/blob/{revision}/{path}`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let place = RepoView::of(&visit).await?;
-    let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
+    let item = visit.store.hub().find_path(place.repo.id, place.commit, &place.path).await?;
     let item =
         item.filter(|item| item.mode.is_blob()).ok_or_else(|| ApiError::entry_not_found(&place.path))?;
     let mut hashes = vec![("git", item.oid.to_string())];

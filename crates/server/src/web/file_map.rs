@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use store::catalog::repo::RepoRow;
-use store::catalog::rows::FileRow;
-use store::layout::{LaidXorb, Layout};
-use store::repo::listing::{Item, Page};
-use store::repo::oid::Oid;
-use store::repo::{RepoId, RepoName};
+use store::content::{FileRow, LaidXorb, Layout};
+use store::hub::{Item, Page, RepoRow};
+use store::ids::{Oid, RepoId};
+use store::names::RepoName;
 use xet::wire::ErrorCode;
 use xet::{FileHash, XorbHash};
 
@@ -76,7 +74,7 @@ impl FileMap {
 
 /// The map of a large file.
 pub(super) async fn of(visit: &Visit, place: &RepoView, file: FileHash) -> Result<FileMap, ApiError> {
-    let found = visit.store.neighbours(&HubRequest::grant(&place.repo)?, file).await?;
+    let found = visit.store.content().neighbours(&HubRequest::grant(&place.repo)?, file).await?;
     let mut seen = VisibleRepos::new(visit);
     let mut others: Vec<(FileRow, RepoRow)> = Vec::new();
     for (row, scopes) in found.others {
@@ -146,7 +144,7 @@ impl<'a> VisibleRepos<'a> {
             return Ok(known.clone());
         }
         // Content is of the name as it is spelled.
-        let repo = self.visit.store.repo(name).await?;
+        let repo = self.visit.store.hub().repo(name).await?;
         let repo = repo.filter(|repo| repo.name == *name && self.visit.may_read(repo));
         self.repos.insert(name.clone(), repo.clone());
         Ok(repo)
@@ -291,9 +289,9 @@ impl Paths {
     /// Looks through the last commits for earlier versions of the place's file.
     async fn of(visit: &Visit, place: &RepoView) -> Result<Self, ApiError> {
         let mut here = HashMap::new();
-        let (past, _) = visit.store.history(place.repo.id, place.commit, 0, VERSIONS_MAX).await?;
+        let (past, _) = visit.store.hub().history(place.repo.id, place.commit, 0, VERSIONS_MAX).await?;
         for commit in past {
-            let item = visit.store.find_path(place.repo.id, commit.oid, &place.path).await?;
+            let item = visit.store.hub().find_path(place.repo.id, commit.oid, &place.path).await?;
             if let Some(linked) = item.and_then(|item| item.linked) {
                 here.insert(linked.file, commit.oid);
             }
@@ -341,9 +339,9 @@ impl Paths {
 
 /// The first large files of a repository's main branch, by what they are.
 pub(super) async fn paths_in(visit: &Visit, repo: &RepoRow) -> Result<HashMap<FileHash, String>, ApiError> {
-    let Some(main) = visit.store.resolve(repo.id, "main").await? else { return Ok(HashMap::new()) };
+    let Some(main) = visit.store.hub().resolve(repo.id, "main").await? else { return Ok(HashMap::new()) };
     let page = Page { recursive: true, after: None, limit: PATHS_MAX };
-    let listing = visit.store.list_folder(repo.id, main.commit, "", &page).await?;
+    let listing = visit.store.hub().list_folder(repo.id, main.commit, "", &page).await?;
     let items = listing.map(|listing| listing.items).unwrap_or_default();
     let path = |item: Item| item.linked.map(|linked| (linked.file, item.path));
     Ok(items.into_iter().filter_map(path).collect())
@@ -363,7 +361,7 @@ const PATHS_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {
-    use store::layout::LayoutBuilder;
+    use store::content::LayoutBuilder;
     use store::{Digest, XorbKey};
 
     use super::*;

@@ -6,9 +6,9 @@ use axum::http::Response;
 
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
-use crate::web::repo::{CommitLine, RepoView};
+use crate::web::repo::{self, CommitLine, RepoView};
 use crate::web::visit::Visit;
-use crate::web::{repo, text, undelete};
+use crate::web::{text, undelete};
 
 #[derive(Template)]
 #[template(path = "history.html")]
@@ -29,7 +29,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let place = RepoView::of(&visit).await?;
     let page: u64 = visit.query.number("p").unwrap_or(0);
     let skip = page.saturating_mul(COMMITS_MAX);
-    let (past, total) = visit.store.history(place.repo.id, place.commit, skip, COMMITS_MAX).await?;
+    let (past, total) = visit.store.hub().history(place.repo.id, place.commit, skip, COMMITS_MAX).await?;
     let url = |page: u64| format!("{}?p={page}", place.url("commits", ""));
     let newer = page.checked_sub(1).map(url);
     let older = (skip.saturating_add(COMMITS_MAX) < total).then(|| url(page.saturating_add(1)));

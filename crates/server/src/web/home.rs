@@ -5,8 +5,8 @@ use std::time::Duration;
 use askama::Template;
 use axum::body::Body;
 use axum::http::{Response, Uri};
-use store::catalog::browse::{BrowseQuery, Order, RepoSize, SizedRepo};
-use store::repo::Kind;
+use store::hub::{BrowseQuery, Order, RepoSize, SizedRepo};
+use store::names::Kind;
 use url::form_urlencoded::Serializer;
 
 use crate::http::error::ApiError;
@@ -101,8 +101,8 @@ pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, ApiEr
         skip: page * REPOS_MAX,
         limit: REPOS_MAX,
     };
-    let repos = visit.store.browse().repo_page(&query).await?;
-    let (total, size) = visit.store.browse().repo_totals(&query).await?;
+    let repos = visit.store.hub().repo_page(&query).await?;
+    let (total, size) = visit.store.hub().repo_totals(&query).await?;
     let (section, title) = match kind {
         None => ("home", "Repositories"),
         Some(Kind::Model) => ("models", "Models"),
@@ -119,7 +119,7 @@ pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, ApiEr
 pub(super) async fn measure(visit: &Visit) {
     let store = visit.store.clone();
     let measured = tokio::spawn(async move {
-        if let Err(error) = store.measure_repos().await {
+        if let Err(error) = store.hub().measure_repos().await {
             tracing::warn!(%error, "repositories could not be measured");
         }
     });

@@ -10,7 +10,7 @@ use axum::response::IntoResponse as _;
 use shardpack::record::EntryRef;
 use shardpack::{ErrorKind, OnError, ReadOptions, ShardPackReader, Verify};
 use store::content::stream_bytes;
-use store::repo::listing::Item;
+use store::hub::Item;
 use xet::wire::ErrorCode;
 use xet::wire::routes::segment;
 
@@ -18,10 +18,10 @@ use crate::http::error::ApiError;
 use crate::http::media_type::image_type;
 use crate::hub::request::HubRequest;
 use crate::web::pack_source::HubSource;
+use crate::web::preview;
 use crate::web::repo::RepoView;
-use crate::web::text::as_text;
+use crate::web::text::{self, as_text};
 use crate::web::visit::Visit;
-use crate::web::{preview, text};
 
 /// What is shown of a pack.
 pub(super) struct Pack {
@@ -98,7 +98,7 @@ pub(super) async fn of(
 /// `GET /{repo}/entry/{revision}/{path}?record=N&entry=NAME`: the content of one entry.
 pub(super) async fn entry(visit: Visit) -> Result<Response<Body>, ApiError> {
     let place = RepoView::of(&visit).await?;
-    let item = visit.store.find_path(place.repo.id, place.commit, &place.path).await?;
+    let item = visit.store.hub().find_path(place.repo.id, place.commit, &place.path).await?;
     let item =
         item.filter(|item| item.mode.is_blob()).ok_or_else(|| ApiError::entry_not_found(&place.path))?;
     let number: u64 = visit.query.number("record").unwrap_or(0);

@@ -1,15 +1,13 @@
 //! A file of the hub as the source of a pack.
 
-use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, io};
 
 use bytes::Bytes;
 use futures::TryStreamExt as _;
 use shardpack::Source;
-use store::catalog::repo::RepoRow;
-use store::repo::listing::Item;
+use store::hub::{Item, RepoRow};
 use store::{Grant, Store};
 use tokio::runtime::Handle;
 use xet::FileHash;
@@ -48,7 +46,7 @@ impl HubSource {
     ) -> Result<Self, ApiError> {
         let from = match (&item.linked, &item.row) {
             (Some(linked), _) => From::Store { store: Box::new(store.clone()), grant, file: linked.file },
-            (None, Some(row)) => From::Memory(store.git_body(repo.id, row).await?),
+            (None, Some(row)) => From::Memory(store.hub().git_body(repo.id, row).await?),
             (None, None) => return Err(ApiError::new(ErrorCode::Corrupt, "the file's row is gone").into()),
         };
         let left = AtomicU64::new(read_bytes_max);
@@ -71,7 +69,8 @@ impl HubSource {
                 put(piece.ok_or(io::ErrorKind::UnexpectedEof)?)?;
             }
             From::Store { store, grant, file } => self.runtime.block_on(async {
-                let mut pieces = store.content(grant, *file, range).await.map_err(io::Error::other)?;
+                let mut pieces =
+                    store.content().read_file(grant, *file, range).await.map_err(io::Error::other)?;
                 while let Some(piece) = pieces.try_next().await.map_err(io::Error::other)? {
                     put(&piece)?;
                 }

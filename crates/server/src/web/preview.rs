@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use store::repo::listing::Item;
+use store::hub::Item;
 
 use crate::http::error::ApiError;
 use crate::http::media_type::image_type;

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt as _;
-use store::catalog::repo::RepoRow;
 use store::content::stream_bytes;
-use store::repo::listing::Item;
+use store::hub::{Item, RepoRow};
 use xet::wire::ErrorCode;
 
 use crate::http::error::ApiError;
@@ -25,7 +24,7 @@ pub(super) async fn read(
         let gone = || ApiError::new(ErrorCode::Corrupt, "the file's row is gone");
         let row = item.row.as_ref().ok_or_else(gone)?;
         let _permit = visit.state.answers.acquire((2 * row.bytes).max(1)).await?;
-        let body = visit.store.git_body(repo.id, row).await?;
+        let body = visit.store.hub().git_body(repo.id, row).await?;
         let span = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
         let span = span.filter(|(start, end)| start <= end && *end <= body.len());
         let (start, end) = span.ok_or_else(|| ApiError::invalid("the range is not in the file"))?;
@@ -36,7 +35,7 @@ pub(super) async fn read(
     }
     let _permit = visit.state.answers.acquire(stream_bytes(needed).saturating_add(needed)).await?;
     let grant = HubRequest::grant(repo)?;
-    let mut pieces = visit.store.content(&grant, linked.file, range).await?;
+    let mut pieces = visit.store.content().read_file(&grant, linked.file, range).await?;
     let mut bytes = BytesMut::new();
     while let Some(piece) = pieces.try_next().await? {
         bytes.extend_from_slice(&piece);

@@ -1,10 +1,9 @@
 //! What all pages of a repository share: which one, at which revision, and where its other pages are.
 
-use store::catalog::repo::RepoRow;
-use store::repo::history::Past;
-use store::repo::oid::Oid;
-use store::repo::refs::{self, HEADS, TAGS};
-use store::repo::{Kind, RepoName};
+use store::hub::refs::{self, HEADS, TAGS};
+use store::hub::{Past, RepoRow};
+use store::ids::Oid;
+use store::names::{Kind, RepoName};
 use xet::wire::routes::segment;
 
 use crate::http::error::ApiError;
@@ -33,7 +32,7 @@ impl RepoView {
         };
         let commit = visit.resolved_revision(&repo, revision).await?.commit;
         let names = async |prefix: &str| {
-            let rows = visit.store.refs(repo.id, prefix).await?;
+            let rows = visit.store.hub().refs(repo.id, prefix).await?;
             Ok::<Vec<String>, ApiError>(rows.iter().map(|row| refs::short(&row.name).to_owned()).collect())
         };
         Ok(Self {

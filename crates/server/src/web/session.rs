@@ -12,8 +12,8 @@ use axum::extract::{ConnectInfo, FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 use percent_encoding::percent_decode_str;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::RepoId;
+use store::hub::{Bound, Rights, TokenRow};
+use store::ids::RepoId;
 use xet::wire::ErrorCode;
 
 use crate::auth::personal_token::{self, NewToken, TokenHash};
@@ -46,7 +46,7 @@ pub(super) async fn require_password_session(visit: &Visit) -> Result<(), ApiErr
         return Ok(());
     }
     let row = match visit.session.as_deref().and_then(TokenHash::of) {
-        Some(hash) => visit.store.catalog().tokens().by_digest(hash.as_bytes()).await?,
+        Some(hash) => visit.store.hub().tokens().by_digest(hash.as_bytes()).await?,
         None => None,
     };
     // Any token can be labelled so; only a session has an id of one.
@@ -64,7 +64,7 @@ pub(super) async fn require_password_session(visit: &Visit) -> Result<(), ApiErr
 /// Id of the session of a request, if it has one.
 pub(super) async fn id(visit: &Visit) -> Result<Option<String>, ApiError> {
     let Some(hash) = visit.session.as_deref().and_then(TokenHash::of) else { return Ok(None) };
-    let row = visit.store.catalog().tokens().by_digest(hash.as_bytes()).await?;
+    let row = visit.store.hub().tokens().by_digest(hash.as_bytes()).await?;
     Ok(row.and_then(|row| row.session))
 }
 
@@ -139,7 +139,7 @@ pub(super) async fn enter(
         false => by_token(&state, &token).await,
         true => {
             let password = form.value("password").unwrap_or_default();
-            let name = visit.store.spelled_namespace(&name).await?;
+            let name = visit.store.hub().spelled_namespace(&name).await?;
             let is_right = state.auth.is_password(&visit.store, address(peer), &name, password).await?;
             is_right.then(|| Opened {
                 actor: name.clone(),
@@ -179,7 +179,7 @@ pub(super) async fn enter(
     row.session = Some(row.id.clone());
     row.repo_id = repo_id;
     store::audit::name(&actor);
-    visit.store.catalog().tokens().add(&row).await?;
+    visit.store.hub().tokens().add(&row).await?;
     let mut response = see_other(&next);
     set_cookie(&state, &mut response, session.expose(), SESSION_S);
     Ok(response)
@@ -222,7 +222,7 @@ async fn by_token(state: &AppState, token: &str) -> Option<Opened> {
 
 /// `POST /-/sign-out`.
 pub(super) async fn leave(sent: SubmittedForm) -> Result<Response<Body>, ApiError> {
-    let tokens = sent.visit.store.catalog().tokens();
+    let tokens = sent.visit.store.hub().tokens();
     if let Some(hash) = sent.visit.session.as_deref().and_then(TokenHash::of)
         && let Some(row) = tokens.by_digest(hash.as_bytes()).await?
     {

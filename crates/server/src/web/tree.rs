@@ -3,13 +3,13 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::repo::listing::{Item, Page};
+use store::hub::{Item, Page};
 
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
-use crate::web::repo::{CommitLine, RepoView};
+use crate::web::repo::{self, CommitLine, RepoView};
 use crate::web::visit::Visit;
-use crate::web::{card, repo, text};
+use crate::web::{card, text};
 
 #[derive(Template)]
 #[template(path = "tree.html")]
@@ -46,9 +46,9 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let place = RepoView::of(&visit).await?;
     let after = visit.query.value("after").map(str::to_owned);
     let page = Page { recursive: false, after: after.clone(), limit: ITEMS_MAX };
-    let listing = visit.store.list_folder(place.repo.id, place.commit, &place.path, &page).await?;
+    let listing = visit.store.hub().list_folder(place.repo.id, place.commit, &place.path, &page).await?;
     let listing = listing.ok_or_else(|| ApiError::entry_not_found(&place.path))?;
-    let (last, commits) = visit.store.history(place.repo.id, place.commit, 0, 1).await?;
+    let (last, commits) = visit.store.hub().history(place.repo.id, place.commit, 0, 1).await?;
     let next = listing
         .next
         .map(|cursor| format!("{}?{}", place.url("tree", &place.path), visit.query.with("after", &cursor)));

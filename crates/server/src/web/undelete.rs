@@ -3,15 +3,15 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::catalog::keep::LeftRow;
-use store::repo::{RepoName, refs};
+use store::hub::{LeftRow, refs};
+use store::names::RepoName;
 
 use crate::http::error::ApiError;
 use crate::web::page::{Frame, answer};
-use crate::web::repo::url;
+use crate::web::repo::{self, url};
 use crate::web::session::{SubmittedForm, see_other};
+use crate::web::text;
 use crate::web::visit::Visit;
-use crate::web::{repo, text};
 
 #[derive(Template)]
 #[template(path = "undelete.html")]
@@ -45,12 +45,12 @@ pub(super) fn page_of(name: &RepoName) -> String {
 /// `GET /{repo}/undelete`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let repo = visit.require_write().await?;
-    let rows = visit.store.left_revisions(repo.id).await?;
+    let rows = visit.store.hub().left_revisions(repo.id).await?;
     let total = rows.len() as u64;
     let mut revisions = Vec::new();
     // The newest first: users look for what they lost last.
     for row in rows.into_iter().rev().take(REVISIONS_MAX) {
-        let (past, _) = visit.store.history(repo.id, row.oid, 0, 1).await?;
+        let (past, _) = visit.store.hub().history(repo.id, row.oid, 0, 1).await?;
         let title = past.into_iter().next().map(|past| repo::CommitLine::from(past).title);
         revisions.push(LostRevision { row, title: title.unwrap_or_default() });
     }
@@ -70,13 +70,13 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
     let target = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {
         Some(path) => {
             let branch = branch.unwrap_or("main");
-            visit.store.undelete_file(&repo, branch, path, &visit.author()?).await?;
+            visit.store.hub().undelete_file(&repo, branch, path, &visit.author()?).await?;
             url(&repo.name, "blob", branch, path)
         }
         None => {
             let revision = sent.field("revision")?;
             let oid = revision.parse().map_err(|_| ApiError::invalid("not a revision"))?;
-            let name = visit.store.undelete_revision(&repo, oid, branch).await?;
+            let name = visit.store.hub().undelete_revision(&repo, oid, branch).await?;
             url(&repo.name, "commits", refs::short(&name), "")
         }
     };

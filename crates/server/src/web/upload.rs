@@ -9,16 +9,14 @@ use axum::http::{HeaderMap, Response, header};
 use axum::response::IntoResponse as _;
 use serde_json::json;
 use store::Grant;
-use store::intake::intake_bytes;
-use store::quota::Need;
-use store::repo::pointer;
+use store::content::{Need, intake_bytes};
+use store::hub::pointer;
 use xet::wire::ErrorCode;
 
 use crate::http::error::ApiError;
 use crate::http::{json as json_answer, upload};
-use crate::hub::commit;
-use crate::hub::preupload;
 use crate::hub::request::HubRequest;
+use crate::hub::{commit, preupload};
 use crate::state::AppState;
 use crate::upload_progress::RunningUpload;
 use crate::web::csrf::require_form_token;
@@ -78,13 +76,14 @@ pub(super) async fn file(
     let (parts, body) = incoming.into_parts();
     let bytes = length(&parts.headers)?;
     let scope = repo.name.scope()?;
-    request.store.expect_quota(&scope, Need { logical_bytes: bytes, ..Need::default() }).await?;
+    request.store.content().expect_quota(&scope, Need { logical_bytes: bytes, ..Need::default() }).await?;
     state.require_disk_space(bytes)?;
     let upload = RunningUpload::begin(&state.uploads, request.name()?, request.query.value("id"));
     let memory = intake_bytes(bytes).min(state.budget.usage().total_bytes);
     let permit = state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, bytes, state.body_timeout());
-    let taken = request.store.take_in_any(&Grant::write(scope), bytes, pieces, &upload.progress).await?;
+    let taken =
+        request.store.content().take_in_any(&Grant::write(scope), bytes, pieces, &upload.progress).await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let stored =

@@ -431,12 +431,12 @@ async fn lapsed(hub: &Hub) -> Vec<(String, Shows)> {
     // Of those who could read it once.
     let revoked = hub.personal("ann", Rights::Write, Bound::Namespace("ann".into())).await;
     let digest = *personal_token::TokenHash::of(&revoked).unwrap().as_bytes();
-    let tokens = hub.store.catalog().tokens();
+    let tokens = hub.store.hub().tokens();
     let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();
-    hub.store.add_namespace("carl", false).await.unwrap();
+    hub.store.hub().add_namespace("carl", false).await.unwrap();
     let disabled = hub.personal("carl", Rights::Write, Bound::Namespace("ann".into())).await;
-    hub.store.disable_user("carl").await.unwrap();
+    hub.store.hub().disable_user("carl").await.unwrap();
     let bearer = |token: &str| Some(("authorization", format!("Bearer {token}")));
     vec![
         ("a CAS token".to_owned(), bearer(&cas)),

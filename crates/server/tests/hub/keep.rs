@@ -59,7 +59,7 @@ async fn a_deleted_repository_can_be_had_back() {
     assert_eq!(trash[0]["repo"], json!("ann/a"));
     assert!(trash[0]["reclaimAt"].is_string());
     let uri = format!("/api/admin/trash/{}", trash[0]["id"].as_str().unwrap());
-    assert_eq!(hub.store.reclaim_trash().await.unwrap(), [], "its time has not come");
+    assert_eq!(hub.store.hub().reclaim_trash().await.unwrap(), [], "its time has not come");
 
     // Its name is free, and its next owner gets nothing of it.
     hub.create("a", false).await;

@@ -24,7 +24,7 @@ use server::personal_token::{self, NewToken};
 use server::{AppState, DataDir, Key, KeyRing, ServeConfig};
 use sha2::Digest as _;
 use store::Store;
-use store::catalog::tokens::{Bound, Rights};
+use store::hub::{Bound, Rights};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
@@ -73,7 +73,7 @@ impl Hub {
         let token = personal_token::make();
         let length =
             NewToken { label: subject.into(), subject: subject.into(), rights, bound, expires_s: None };
-        assert!(self.store.catalog().tokens().add(&length.row(&token, 0)).await.unwrap());
+        assert!(self.store.hub().tokens().add(&length.row(&token, 0)).await.unwrap());
         token.expose().clone()
     }
 

@@ -141,8 +141,8 @@ fn no_namespace_hides_a_route() {
         let segments: Vec<_> = path.split('/').skip(1).collect();
         let first = segments[0];
         if segments.len() >= 2 && !first.starts_with('{') && first != "-" {
-            assert!(store::repo::is_reserved(first), "{path}");
-            assert!(store::repo::is_reserved(&first.to_uppercase()), "{path}");
+            assert!(store::names::is_reserved(first), "{path}");
+            assert!(store::names::is_reserved(&first.to_uppercase()), "{path}");
         }
     }
 }

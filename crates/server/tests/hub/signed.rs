@@ -5,8 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::SinkExt as _;
 use futures::channel::mpsc;
-use store::sweep::{SweepOptions, SweepProgress};
-use store::verify::{VerifyOptions, VerifyProgress};
+use store::upkeep::{SweepOptions, SweepProgress, VerifyOptions, VerifyProgress};
 
 use super::*;
 
@@ -73,7 +72,7 @@ async fn a_session_ends_with_the_token_that_opened_it() {
     let (first, second) = (Browser::sign_in(&hub, &ann).await, Browser::sign_in(&hub, &other).await);
     assert_eq!((first.get("/-/account").await.0, second.get("/-/account").await.0), (200, 200));
     let digest = *personal_token::TokenHash::of(&ann).unwrap().as_bytes();
-    let tokens = hub.store.catalog().tokens();
+    let tokens = hub.store.hub().tokens();
     let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();
     within_a_minute("the session is over", async || first.get("/-/account").await.0 == 401).await;
@@ -84,7 +83,7 @@ async fn a_session_ends_with_the_token_that_opened_it() {
 async fn with_passwords() -> Hub {
     let hub = Hub::new().await;
     for name in ["ann", "bob"] {
-        hub.store.add_namespace(name, false).await.unwrap();
+        hub.store.hub().add_namespace(name, false).await.unwrap();
         let body = json!({"password": format!("password of {name}")});
         let got = hub.admin("PUT", &format!("/api/admin/users/{name}/password"), body).await;
         assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
@@ -186,14 +185,14 @@ async fn the_dashboard_shows_sweeps_and_verifications_to_administrators() {
     hub.upload("ann/a", "w.bin", &testkit::corpus::noise(3, 400_000)).await;
     let page = hub.admin("GET", "/-/dedup", Value::Null).await;
     assert!(String::from_utf8(page.body).unwrap().contains("Nothing was swept or verified yet."));
-    hub.store.verify(&VerifyOptions::default(), &VerifyProgress::default()).await.unwrap();
-    let repo = store::repo::RepoName::parse("ann/a").unwrap();
-    let repo = hub.store.repo(&repo).await.unwrap().unwrap();
-    hub.store.delete_repo(&repo).await.unwrap();
+    hub.store.upkeep().verify(&VerifyOptions::default(), &VerifyProgress::default()).await.unwrap();
+    let repo = store::names::RepoName::parse("ann/a").unwrap();
+    let repo = hub.store.hub().repo(&repo).await.unwrap().unwrap();
+    hub.store.hub().delete_repo(&repo).await.unwrap();
     let sweep = SweepOptions { grace_s: 0, offline: true, ..SweepOptions::default() };
-    hub.store.sweep(&sweep, &SweepProgress::default()).await.unwrap();
+    hub.store.upkeep().sweep(&sweep, &SweepProgress::default()).await.unwrap();
     // One that finds nothing is not answers of.
-    hub.store.sweep(&sweep, &SweepProgress::default()).await.unwrap();
+    hub.store.upkeep().sweep(&sweep, &SweepProgress::default()).await.unwrap();
     let bob = hub.personal("bob", Rights::Read, Bound::Namespace("bob".into())).await;
     let page = String::from_utf8(hub.admin("GET", "/-/dedup", Value::Null).await.body).unwrap();
     let answers = page.split("Sweeps and verifications").nth(1).unwrap();
@@ -361,7 +360,7 @@ async fn signed_urls_of_files_end_with_the_access_they_were_made_for() {
         assert_eq!(hub.send("GET", &forged, &[], b"").await.status, 403, "{other}");
     }
     let digest = *personal_token::TokenHash::of(&ann).unwrap().as_bytes();
-    let tokens = hub.store.catalog().tokens();
+    let tokens = hub.store.hub().tokens();
     let id = tokens.by_digest(&digest).await.unwrap().unwrap().id;
     tokens.revoke(&id, hub.state.now_s()).await.unwrap();
     within_a_minute("the URLs are void", async || statuses().await == [403; 5]).await;

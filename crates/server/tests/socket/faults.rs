@@ -1,8 +1,9 @@
 //! Whatever fails behind the server, at whichever step of an upload: the client gets an error that lets it retry, nothing that was
 //! acknowledged is missing, and trying again succeeds.
 
-use crate::hub::{Hub, sample};
 use testkit::upload::Failed;
+
+use crate::hub::{Hub, sample};
 
 #[test]
 fn an_upload_by_version_1_survives_a_failure_at_every_step() {
@@ -50,7 +51,7 @@ fn survives(shards_path: &str) {
                 Err(other) => panic!("{n}: {other:?}"),
             }
             // Acknowledged xorbs are here, with their objects, and files are all here or none is.
-            let rows = hub.block_on(hub.catalog.xorbs(&acknowledged)).unwrap();
+            let rows = hub.block_on(store::testing::xorbs(&hub.catalog, &acknowledged)).unwrap();
             assert_eq!(rows.len(), acknowledged.len(), "{n}");
             for row in rows {
                 let key = store::ObjectKey::Xorb(row.key);

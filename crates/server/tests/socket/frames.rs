@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::hub::{Hub, sample, until};
 use server::StreamTiming;
 use testkit::http::{Begun, RequestBody};
 use testkit::upload::{Upload, last_frame};
@@ -10,6 +9,8 @@ use xet::FileHash;
 use xet::wire::routes::TokenScope;
 use xet::wire::shards::{ShardResult, Stage};
 use xet::wire::{Frame, FrameReader};
+
+use crate::hub::{Hub, sample, until};
 
 /// Answers begin at once and speak often, so that no test waits for seconds.
 fn quick() -> StreamTiming {
@@ -80,7 +81,11 @@ fn the_last_frame_is_repeated_until_something_changes() {
         };
         assert!(order(&pair[0]) <= order(&pair[1]), "{pair:?}");
     }
-    assert_eq!(hub.block_on(hub.catalog.counts()).unwrap().files, 0, "nothing is visible before the end");
+    assert_eq!(
+        hub.block_on(store::testing::counts(&hub.catalog)).unwrap().files,
+        0,
+        "nothing is visible before the end"
+    );
     hub.faults.release();
     let rest = begun.finish().unwrap();
     assert_eq!(last_frame(&rest.body).unwrap(), Frame::Result { result: Some(ShardResult::Registered) });
@@ -173,7 +178,7 @@ fn a_client_that_leaves_in_the_middle_loses_nothing() {
         // The server notices at its next frame; either way it goes on.
         std::thread::sleep(Duration::from_millis(50));
         hub.faults.disarm();
-        until("the shard", || hub.block_on(hub.catalog.counts()).unwrap().shards == 1);
+        until("the shard", || hub.block_on(store::testing::counts(&hub.catalog)).unwrap().shards == 1);
         assert_eq!(hub.cas("a").file(&upload.files[0].hash).unwrap().unwrap(), sample(1).0[0]);
         until("the memory", || hub.state.budget.usage().in_use_bytes == 0);
         let again = hub.cas("a").post("/v1/shards", &shard).unwrap();

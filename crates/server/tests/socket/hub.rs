@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use object_store::local::LocalFileSystem;
-use server::Origin;
-use server::StreamTiming;
-use server::{AppState, Claims, Key, KeyRing, ServeConfig};
-use store::catalog::rows::Counts;
+use server::{AppState, Claims, Key, KeyRing, Origin, ServeConfig, StreamTiming};
 use store::clock::SystemClock;
+use store::upkeep::Counts;
 use store::{Catalog, DedupOptions, Objects, Options, Store};
 use tempfile::TempDir;
 use testkit::corpus;
@@ -94,7 +92,7 @@ impl Hub {
         let mut files = Vec::new();
         walk(&self.folder.path().join("objects"), &mut files);
         files.sort();
-        (self.block_on(self.catalog.counts()).unwrap(), files)
+        (self.block_on(store::testing::counts(&self.catalog)).unwrap(), files)
     }
 
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {

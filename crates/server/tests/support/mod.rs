@@ -8,11 +8,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use http_body_util::BodyExt as _;
-use server::Origin;
-use server::{AppState, Claims, DataDir, DataUrls, Key, KeyRing, ServeConfig};
-use server::{DataUrlPolicy, DedupPolicy};
-use store::catalog::rows::Counts;
-use store::{Objects, Store, catalog};
+use server::{
+    AppState, Claims, DataDir, DataUrlPolicy, DataUrls, DedupPolicy, Key, KeyRing, Origin, ServeConfig,
+};
+use store::upkeep::Counts;
+use store::{Catalog, Objects, Store};
 use tempfile::TempDir;
 use testkit::Vectors;
 use testkit::origin::{ORIGIN, add_origin};
@@ -83,7 +83,7 @@ impl Backend<'_> {
             false => Objects::local(folder.path()).unwrap(),
         };
         let catalog = match (&self.places.postgres, self.in_postgres) {
-            (Some(postgres), true) => catalog::open_or_create(&postgres.fresh_database()).await.unwrap(),
+            (Some(postgres), true) => Catalog::open_or_create(&postgres.fresh_database()).await.unwrap(),
             _ => Arc::new(store::Catalog::open_file(&folder.path().join("catalog.db")).await.unwrap()),
         };
         add_origin(&catalog).await;
@@ -222,7 +222,7 @@ impl Hub {
     }
 
     pub(crate) async fn counts(&self) -> Counts {
-        self.store.catalog().counts().await.unwrap()
+        self.store.upkeep().counts().await.unwrap()
     }
 }
 

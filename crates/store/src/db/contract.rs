@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Db, Error, ErrorKind, FromRow, Hook, Isolation, Row, Sql, Value, is_collision, migrations};
+use super::row::{FromRow, Row};
+use super::sql::{Sql, Value};
+use super::{Catalog, Error, ErrorKind, Hook, Isolation, is_collision, migrations};
 use crate::error::Result;
 
 struct Item {
@@ -20,12 +22,12 @@ impl FromRow for Item {
 
 const SELECT: &str = "SELECT id, name, bytes FROM items";
 
-async fn items(db: &Db, sql: Sql<'_>) -> Vec<(u64, Option<String>, Vec<u8>)> {
+async fn items(db: &Catalog, sql: Sql<'_>) -> Vec<(u64, Option<String>, Vec<u8>)> {
     let items: Vec<Item> = db.read("read items", sql).await.unwrap();
     items.into_iter().map(|item| (item.id, item.name, item.bytes)).collect()
 }
 
-async fn add(db: &Db, rows: &[(u64, Option<&str>, &[u8])]) -> Result<u64> {
+async fn add(db: &Catalog, rows: &[(u64, Option<&str>, &[u8])]) -> Result<u64> {
     db.write("add items", |mut tx| async move {
         let rows = rows.iter().map(|(id, name, bytes)| [(*id).into(), (*name).into(), (*bytes).into()]);
         let insert = Sql::new("INSERT INTO items (id, name, bytes) VALUES $1 ON CONFLICT DO NOTHING");
@@ -37,7 +39,7 @@ async fn add(db: &Db, rows: &[(u64, Option<&str>, &[u8])]) -> Result<u64> {
 }
 
 /// Values of every type, lists and rows go in and come out.
-async fn values(db: Db) {
+async fn values(db: Catalog) {
     assert_eq!(add(&db, &[]).await.unwrap(), 0);
     assert_eq!(add(&db, &[(1, Some("a"), b"x"), (2, None, b""), (1, Some("b"), b"y")]).await.unwrap(), 2);
     // A column of nothing.
@@ -78,7 +80,7 @@ async fn values(db: Db) {
 }
 
 /// A transaction that was not committed changed nothing, also after an error.
-async fn transactions(db: Db) {
+async fn transactions(db: Catalog) {
     let dropped: Result<()> = db
         .write("drop", |mut tx| async move {
             tx.run(Sql::new("INSERT INTO items (id, bytes) VALUES ($1, $2)").bind(1_u64).bind(vec![1]))
@@ -104,7 +106,7 @@ async fn transactions(db: Db) {
 }
 
 /// Two who act on what they do not find: one of them is tried again, and finds it.
-async fn collisions(db: Db) {
+async fn collisions(db: Catalog) {
     let tries = Arc::new(AtomicU64::new(0));
     let one = |id: u64| {
         let (db, tries) = (db.clone(), tries.clone());
@@ -133,7 +135,7 @@ async fn collisions(db: Db) {
 }
 
 /// The n-th statement fails before it happened, or after; the commit is one of them.
-async fn faults(db: Db) {
+async fn faults(db: Catalog) {
     for (n, is_before, expected) in
         [(1, true, 0), (2, true, 0), (3, true, 0), (2, false, 0), (3, false, 1), (4, true, 1)]
     {
@@ -156,7 +158,7 @@ async fn faults(db: Db) {
 }
 
 /// Migrations run once; those of a newer program and edited ones are refused.
-async fn migrated(db: Db, table: &'static str) {
+async fn migrated(db: Catalog, table: &'static str) {
     let one = migrations::Migration {
         version: 1,
         name: "one",
@@ -180,16 +182,16 @@ async fn migrated(db: Db, table: &'static str) {
 
 async fn on_each<C, F>(is_with_table: bool, clause: C)
 where
-    C: Fn(Db, &'static str) -> F,
+    C: Fn(Catalog, &'static str) -> F,
     F: Future<Output = ()>,
 {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = super::sqlite::Sqlite::open(&folder.path().join("test.db")).unwrap();
-    let mut databases = vec![(Db::new(Arc::new(sqlite)), migrations::SQLITE_TABLE)];
+    let mut databases = vec![(Catalog::new(Arc::new(sqlite)), migrations::SQLITE_TABLE)];
     let server = testkit::postgres::Postgres::start();
     if let Some(server) = &server {
         let postgres = super::postgres::Postgres::open(&server.fresh_database()).await.unwrap();
-        databases.push((Db::new(Arc::new(postgres)), migrations::POSTGRES_TABLE));
+        databases.push((Catalog::new(Arc::new(postgres)), migrations::POSTGRES_TABLE));
     }
     for (db, table) in databases {
         if is_with_table {
@@ -247,7 +249,7 @@ async fn migrations_run_once_and_in_order() {
 async fn a_read_now_sees_what_is_committed_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("test.db");
-    let db = Db::new(Arc::new(super::sqlite::Sqlite::open(&file).unwrap()));
+    let db = Catalog::new(Arc::new(super::sqlite::Sqlite::open(&file).unwrap()));
     db.write_one("create", Sql::new("CREATE TABLE items (id BIGINT)")).await.unwrap();
     let count = || Sql::new("SELECT COUNT(*) FROM items");
     assert_eq!(db.read_now::<u64>(&count()), Some(vec![0]));

@@ -5,7 +5,9 @@
 
 use sha2::{Digest as _, Sha384};
 
-use super::{Db, FromRow, Row, Sql};
+use crate::db::Catalog;
+use crate::db::row::{FromRow, Row};
+use crate::db::sql::Sql;
 use crate::error::{Error, ErrorKind, Result};
 
 /// One step.
@@ -40,7 +42,7 @@ impl FromRow for Ran {
 }
 
 /// Runs the migrations that have not run yet. `table` creates the table that notes them.
-pub(crate) async fn run(db: &Db, table: &'static str, migrations: &[Migration]) -> Result<()> {
+pub(crate) async fn run(db: &Catalog, table: &'static str, migrations: &[Migration]) -> Result<()> {
     db.write("create the table of migrations", |mut tx| async move {
         tx.script(table).await?;
         tx.commit().await
@@ -67,7 +69,7 @@ pub(crate) async fn run(db: &Db, table: &'static str, migrations: &[Migration]) 
     Ok(())
 }
 
-async fn apply(db: &Db, migration: &Migration) -> Result<()> {
+async fn apply(db: &Catalog, migration: &Migration) -> Result<()> {
     db.write("bring the tables up to date", |mut tx| async move {
         // First, so that of two who begin at once one waits for the other and then finds it done.
         let insert = Sql::new(

@@ -11,10 +11,9 @@ use sqlx::{
     Postgres as PostgresDatabase, Row as _, Type, TypeInfo as _,
 };
 
-use super::{
-    Arg, ChangeToken, Done, Engine, Isolation, Probe, Row, SCHEMA, STORE_ID, Sql, Transaction, Value,
-    collision,
-};
+use crate::db::row::Row;
+use crate::db::sql::{Arg, Sql, Value};
+use crate::db::{ChangeToken, Done, Engine, Isolation, Probe, SCHEMA, STORE_ID, Transaction, collision};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A database of a PostgreSQL server.

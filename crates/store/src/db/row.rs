@@ -2,8 +2,9 @@
 
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
-use super::sql::Value;
+use crate::db::sql::Value;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{Oid, RepoId};
 
 /// One row. Each call takes the next column.
 #[derive(Debug)]
@@ -135,6 +136,7 @@ macro_rules! hashes {
         }
     })* };
 }
+
 hashes!(ChunkHash: "chunk hash", FileHash: "file hash", Sha256: "digest", ShardHash: "shard hash", XorbHash: "xorb hash");
 
 impl FromRow for Option<i64> {
@@ -156,5 +158,26 @@ impl<A: FromRow, B: FromRow> FromRow for (A, B) {
 impl<A: FromRow, B: FromRow, C: FromRow> FromRow for (A, B, C) {
     fn from_row(row: &mut Row) -> Result<Self> {
         Ok((A::from_row(row)?, B::from_row(row)?, C::from_row(row)?))
+    }
+}
+
+impl FromRow for RepoId {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        row.array("repository id").map(Self::new)
+    }
+}
+
+impl FromRow for Oid {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        row.array("object id").map(Self::new)
+    }
+}
+
+/// Hash in a column, of any kind.
+pub(crate) struct RawHash(pub(crate) [u8; 32]);
+
+impl FromRow for RawHash {
+    fn from_row(row: &mut Row) -> Result<Self> {
+        row.array("hash").map(Self)
     }
 }

@@ -15,6 +15,8 @@ use std::fmt::Write as _;
 
 use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
+use crate::ids::{Oid, RepoId};
+
 /// A statement and its arguments.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql<'a> {
@@ -238,4 +240,29 @@ macro_rules! hashes {
         }
     )* };
 }
+
 hashes!(ChunkHash, FileHash, Sha256, ShardHash, XorbHash);
+
+impl From<RepoId> for Value<'_> {
+    fn from(id: RepoId) -> Self {
+        id.as_bytes().to_vec().into()
+    }
+}
+
+impl<'a> From<&'a RepoId> for Value<'a> {
+    fn from(id: &'a RepoId) -> Self {
+        id.as_bytes().into()
+    }
+}
+
+impl From<Oid> for Value<'_> {
+    fn from(oid: Oid) -> Self {
+        oid.as_bytes().to_vec().into()
+    }
+}
+
+impl<'a> From<&'a Oid> for Value<'a> {
+    fn from(oid: &'a Oid) -> Self {
+        oid.as_bytes().into()
+    }
+}

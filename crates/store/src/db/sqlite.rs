@@ -19,9 +19,10 @@ use rusqlite::types::{Value as SqlValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, OpenFlags};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 
-use super::{
-    Arg, ChangeToken, Done, Engine, Isolation, Probe, Row, SCHEMA, STORE_ID, Sql, Transaction, Value,
-    collision, in_place,
+use crate::db::row::Row;
+use crate::db::sql::{Arg, Sql, Value};
+use crate::db::{
+    ChangeToken, Done, Engine, Isolation, Probe, SCHEMA, STORE_ID, Transaction, collision, in_place,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -487,4 +488,5 @@ const PAGES_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Pages of the database that a connection keeps in memory.
 const WRITE_CACHE_KIB: u32 = 32 * 1024;
+
 const READ_CACHE_KIB: u32 = 2 * 1024;

@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 
+use crate::db::sqlite::translated;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A table.
@@ -45,7 +46,7 @@ pub(crate) fn tables(connection: &Connection) -> Result<Vec<Table>> {
         rows.collect::<rusqlite::Result<Vec<(String, String, String)>>>()
     };
     let mut tables: Vec<Table> = Vec::new();
-    for (table, name, holds) in read().map_err(super::sqlite::translated)? {
+    for (table, name, holds) in read().map_err(translated)? {
         let holds = match holds.as_str() {
             "BLOB" => Holds::Bytes,
             "INTEGER" => Holds::Number,

@@ -14,8 +14,9 @@ use std::time::{Duration, SystemTime};
 
 use object_store::signer::{HeaderName, HeaderValue, Method, SignedUrlOptions};
 
-use super::{ObjectKey, Objects, path, translate};
 use crate::error::{Error, ErrorKind, Result};
+use crate::objects::key::{ObjectKey, path};
+use crate::objects::{Objects, translate};
 
 impl Objects {
     /// Whether [`presign`](Self::presign) gives URLs.

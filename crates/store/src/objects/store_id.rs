@@ -5,9 +5,9 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutPayload};
 use serde::{Deserialize, Serialize};
 
-use super::{Objects, translate};
 use crate::error::{Error, ErrorKind, Result};
-use crate::identity::StoreId;
+use crate::ids::StoreId;
+use crate::objects::{Objects, translate};
 
 #[derive(Serialize, Deserialize)]
 struct StoreFile {
@@ -47,4 +47,5 @@ impl Objects {
 }
 
 pub(super) const STORE_FILE: &str = "store.json";
+
 const FORMAT: u64 = 1;

@@ -1,14 +1,17 @@
 //! Objects in a directory, in memory and in a bucket: the same behaviour.
 
-mod live;
-
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use object_store::memory::InMemory;
 use url::Url;
+use xet::{ShardHash, XorbHash};
 
 use super::*;
+use crate::ids::{Digest, XorbKey};
+use crate::objects::key::ObjectKey;
+
+mod live;
 
 fn xorb_key() -> ObjectKey {
     ObjectKey::Xorb(XorbKey { hash: XorbHash::new([1; 32]), digest: Digest::of(b"abc") })

@@ -20,7 +20,7 @@ use object_store::{
 pub(super) struct TimedObjects(pub(super) Arc<dyn ObjectStore>);
 
 /// Times one call, whatever comes of it.
-pub(super) async fn timed<T>(call: &'static str, work: impl Future<Output = T>) -> T {
+pub(crate) async fn timed<T>(call: &'static str, work: impl Future<Output = T>) -> T {
     let begin = Instant::now();
     let done = work.await;
     metrics::histogram!("drystone_object_seconds", "call" => call).record(begin.elapsed().as_secs_f64());

@@ -9,14 +9,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, Stream, TryStreamExt};
 use object_store::local::LocalFileSystem;
-use store::body::BodyError;
-use store::catalog::rows::Counts;
 use store::clock::ManualClock;
-use store::ingest::Ingested;
+use store::content::{BodyError, Ingested, Planned, Progress, Reconstruction, Registered};
 use store::objects::Folder;
-use store::plan::{Planned, Reconstruction};
-use store::register::{Progress, Registered};
-use store::{Catalog, DedupOptions, Grant, Objects, Options, Result, Store};
+use store::upkeep::Counts;
+use store::{Catalog, DedupOptions, Grant, Objects, Options, Result, Store, testing};
 use tempfile::TempDir;
 use testkit::faulty::{Faults, FaultyObjects, faulty_catalog};
 pub(crate) use testkit::upload::Upload;
@@ -70,12 +67,12 @@ impl House {
     }
 
     pub(crate) async fn ingest(&self, grant: &Grant, hash: XorbHash, bytes: &[u8]) -> Result<Ingested> {
-        self.store.ingest(grant, hash, Some(bytes.len() as u64), pieces(bytes, 70_001)).await
+        self.store.content().ingest(grant, hash, Some(bytes.len() as u64), pieces(bytes, 70_001)).await
     }
 
     pub(crate) async fn register(&self, grant: &Grant, bytes: &[u8]) -> Result<Registered> {
         let (declared, progress) = (Some(bytes.len() as u64), Progress::default());
-        self.store.register(grant, declared, pieces(bytes, 1000), &progress).await
+        self.store.content().register(grant, declared, pieces(bytes, 1000), &progress).await
     }
 
     /// Uploads as a client does: every xorb, then the shard.
@@ -94,7 +91,7 @@ impl House {
             paths.extend(listed.into_iter().map(|listed| listed.path));
         }
         paths.sort();
-        (self.catalog.counts().await.unwrap(), paths)
+        (testing::counts(&self.catalog).await.unwrap(), paths)
     }
 
     /// The bytes of a file, or of a range of it, as a client would rebuild them.
@@ -104,7 +101,7 @@ impl House {
         file: FileHash,
         range: Option<Range<u64>>,
     ) -> Result<Vec<u8>> {
-        let Planned::Covered(found) = self.store.plan(grant, file, range.clone()).await? else {
+        let Planned::Covered(found) = self.store.content().plan(grant, file, range.clone()).await? else {
             panic!("past the end")
         };
         let wanted = range.map_or(u64::MAX, |range| range.end - range.start).min(found.file_bytes);
@@ -117,7 +114,7 @@ impl House {
         for (fetch, key) in found.plan.fetches.iter().zip(&found.keys) {
             assert_eq!(fetch.xorb, key.hash);
             for range in &fetch.ranges {
-                let bytes = self.store.read(*key, range.stored_bytes.clone()).await.unwrap();
+                let bytes = self.store.content().read(*key, range.stored_bytes.clone()).await.unwrap();
                 let mut decoder = ChunkDecoder::new();
                 let mut reader = ChunkReader::new(&bytes, range.stored_bytes.start, &mut decoder);
                 let mut number = range.chunks.start;

@@ -4,25 +4,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::TryStreamExt as _;
-use futures::stream;
+use futures::{TryStreamExt as _, stream};
 use object_store::memory::InMemory;
 use sha2::Digest as _;
-use store::catalog::Catalog;
-use store::catalog::keep::QuotaOf;
-use store::catalog::repo::{RepoQuery, RepoRow};
 use store::clock::ManualClock;
-use store::compact::{CompactOptions, CompactProgress};
+use store::content::{Progress, QuotaOf};
+use store::hub::refs::{HEADS, MAIN};
+use store::hub::{Operation, Page, RepoQuery, RepoRow, Request};
+use store::ids::Oid;
+use store::names::{Kind, RepoName};
 use store::objects::Folder;
-use store::register::Progress;
-use store::repo::commit::{Operation, Request};
-use store::repo::listing::Page;
-use store::repo::oid::Oid;
-use store::repo::refs::{HEADS, MAIN};
-use store::repo::{Kind, RepoName};
-use store::sweep::{SweepOptions, SweepProgress};
-use store::verify::{VerifyOptions, VerifyProgress};
-use store::{DedupOptions, ErrorKind, Grant, ObjectKey, Objects, Options, Store};
+use store::upkeep::{
+    CompactOptions, CompactProgress, SweepOptions, SweepProgress, VerifyOptions, VerifyProgress,
+};
+use store::{Catalog, DedupOptions, ErrorKind, Grant, ObjectKey, Objects, Options, Store, testing};
 use testkit::corpus::{self, SplitMix64};
 use testkit::faulty::{Dates, Faults, FaultyObjects, faulty_catalog};
 use testkit::upload::Upload;
@@ -371,14 +366,14 @@ impl World {
             after: None,
             limit: 100,
         };
-        self.main.store.list_repos(&query).await.unwrap()
+        self.main.store.hub().list_repos(&query).await.unwrap()
     }
 
     /// What refs lead to, as it is.
     async fn actual(&self) -> BTreeMap<(String, String), BTreeMap<String, Sha256>> {
         let mut actual = BTreeMap::new();
         for repo in self.repos().await {
-            for given in self.main.store.refs(repo.id, "").await.unwrap() {
+            for given in self.main.store.hub().refs(repo.id, "").await.unwrap() {
                 let paths = paths(&self.main.store, &repo, given.target).await;
                 let paths = paths.into_iter().map(|(path, (sha256, _))| (path, sha256)).collect();
                 actual.insert((repo.name.name.clone(), given.name), paths);
@@ -407,11 +402,11 @@ impl World {
         let store = &self.main.store;
         for repo in self.repos().await {
             let mut seen: HashSet<Oid> = HashSet::new();
-            let refs = store.refs(repo.id, "").await.unwrap().into_iter().map(|given| given.target);
+            let refs = store.hub().refs(repo.id, "").await.unwrap().into_iter().map(|given| given.target);
             // What refs have left can be had back for a while: it must be there as well.
-            let left = store.left_revisions(repo.id).await.unwrap().into_iter().map(|left| left.oid);
+            let left = store.hub().left_revisions(repo.id).await.unwrap().into_iter().map(|left| left.oid);
             for target in refs.chain(left) {
-                let (past, _) = store.history(repo.id, target, 0, 1000).await.unwrap();
+                let (past, _) = store.hub().history(repo.id, target, 0, 1000).await.unwrap();
                 for past in past.into_iter().filter(|past| seen.insert(past.oid)) {
                     let found = paths(store, &repo, past.oid).await;
                     let name = &repo.name.name;
@@ -436,7 +431,7 @@ impl World {
         let kept: HashSet<_> = self.registered.iter().filter(|(repo, ..)| !repos.contains(repo)).collect();
         let files: HashSet<_> = reachable.iter().map(|(_, file, _)| *file).collect();
         let hashes: Vec<_> = files.iter().copied().collect();
-        let rows = self.catalog.sweep().layouts(&hashes).await.unwrap();
+        let rows = testing::all_files(&self.catalog, &hashes).await.unwrap();
         assert_eq!(rows.len(), files.len());
         let used: HashSet<_> = rows
             .iter()
@@ -446,18 +441,21 @@ impl World {
             && self.refs.keys().map(|(repo, _)| repo).collect::<HashSet<_>>().len() == REPOS.len()
         {
             assert_eq!(self.listed(Folder::Xorbs).await, used, "xorbs");
-            assert_eq!(self.catalog.counts().await.unwrap().files, files.len() as u64, "files");
+            assert_eq!(testing::counts(&self.catalog).await.unwrap().files, files.len() as u64, "files");
         }
         assert!(used.is_subset(&self.listed(Folder::Xorbs).await));
         self.check_rows().await;
         let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
-        let verified = self.main.store.verify(&options, &VerifyProgress::default()).await.unwrap();
+        let verified = self.main.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
         assert_eq!(verified.damages, []);
-        let keep = self.catalog.keep();
         let ann = QuotaOf::Namespace("ann".into());
-        let usage = keep.usage(&ann).await.unwrap();
-        keep.recount_usage().await.unwrap();
-        assert_eq!(usage, keep.usage(&ann).await.unwrap(), "what was counted on the way is what is there");
+        let usage = testing::usage(&self.catalog, &ann).await.unwrap();
+        testing::recount_usage(&self.catalog).await.unwrap();
+        assert_eq!(
+            usage,
+            testing::usage(&self.catalog, &ann).await.unwrap(),
+            "what was counted on the way is what is there"
+        );
     }
 
     async fn listed(&self, folder: Folder) -> HashSet<String> {
@@ -467,16 +465,14 @@ impl World {
 
     /// No row without its object, no object without its row, nothing on its way out.
     async fn check_rows(&self) {
-        let counts = self.catalog.counts().await.unwrap();
+        let counts = testing::counts(&self.catalog).await.unwrap();
         assert_eq!(counts.xorbs, self.listed(Folder::Xorbs).await.len() as u64, "rows and objects of xorbs");
         assert_eq!(
             counts.shards,
             self.listed(Folder::Shards).await.len() as u64,
             "rows and objects of shards"
         );
-        for repo in self.catalog.sweep().all_repos(&[], 100).await.unwrap() {
-            assert!(repo.is_swept, "{:?}", repo.row.name);
-        }
+        assert_eq!(testing::unswept_repos(&self.catalog).await.unwrap(), []);
         let mut bundles: HashMap<_, Vec<_>> = HashMap::new();
         for path in self.listed(Folder::Commits).await {
             if let ObjectKey::Bundle { repo, commit } = path.parse().unwrap() {
@@ -484,7 +480,7 @@ impl World {
             }
         }
         for (repo, commits) in bundles {
-            let used = self.catalog.sweep().used_bundles(repo, &commits).await.unwrap();
+            let used = testing::used_bundles(&self.catalog, repo, &commits).await.unwrap();
             assert_eq!(used.len(), commits.len(), "bundles that nobody needs");
         }
     }
@@ -512,20 +508,20 @@ fn actor(catalog: &Arc<Catalog>, memory: &Arc<InMemory>, dates: &Dates, clock: &
 
 async fn perform(store: &Store, deed: &Deed, upload: Option<Arc<Upload>>) -> store::Result<()> {
     match deed {
-        Deed::CreateRepo(repo) => store.create_repo(&name(repo), false, "ann").await.map(|_| ()),
-        Deed::DeleteRepo(repo) => store.delete_repo(&find(store, repo).await?).await,
+        Deed::CreateRepo(repo) => store.hub().create_repo(&name(repo), false, "ann").await.map(|_| ()),
+        Deed::DeleteRepo(repo) => store.hub().delete_repo(&find(store, repo).await?).await,
         Deed::Push { repo, xorbs, .. } => {
             let upload = upload.unwrap();
             let grant = Grant::write(name(repo).scope()?);
             for xorb in upload.xorbs.iter().filter(|_| *xorbs) {
                 let bytes = Bytes::from(xorb.bytes.clone());
                 let declared = Some(bytes.len() as u64);
-                store.ingest(&grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
+                store.content().ingest(&grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
             }
             let shard = Bytes::from(upload.shard());
             let declared = Some(shard.len() as u64);
             let progress = Progress::default();
-            store.register(&grant, declared, stream::iter([Ok(shard)]), &progress).await.map(|_| ())
+            store.content().register(&grant, declared, stream::iter([Ok(shard)]), &progress).await.map(|_| ())
         }
         Deed::Commit { repo, branch, path, sha256 } => {
             let put = Operation::PutLinked { path: path.clone(), sha256: *sha256, bytes: None };
@@ -536,21 +532,23 @@ async fn perform(store: &Store, deed: &Deed, upload: Option<Arc<Upload>>) -> sto
         }
         Deed::Branch { repo, from } => {
             let repo = find(store, repo).await?;
-            let at = store.ref_target(repo.id, from).await?.unwrap();
-            store.create_ref(repo.id, HEADS, "side", at).await
+            let at = store.hub().ref_target(repo.id, from).await?.unwrap();
+            store.hub().create_ref(repo.id, HEADS, "side", at).await
         }
-        Deed::DeleteBranch { repo } => store.delete_ref(find(store, repo).await?.id, HEADS, "side").await,
+        Deed::DeleteBranch { repo } => {
+            store.hub().delete_ref(find(store, repo).await?.id, HEADS, "side").await
+        }
         Deed::Squash { repo, branch } => {
             let repo = find(store, repo).await?;
-            store.squash(&repo, branch, "ann", "all at once").await.map(|_| ())
+            store.hub().squash(&repo, branch, "ann", "all at once").await.map(|_| ())
         }
         Deed::Sweep => {
             let options = SweepOptions { grace_s: GRACE_S, ..SweepOptions::default() };
-            let swept = match store.sweep(&options, &SweepProgress::default()).await {
+            let swept = match store.upkeep().sweep(&options, &SweepProgress::default()).await {
                 // A large part of a small store.
                 Err(error) if error.kind() == ErrorKind::Denied => {
                     let options = SweepOptions { allow_large_deletion: true, ..options };
-                    store.sweep(&options, &SweepProgress::default()).await?
+                    store.upkeep().sweep(&options, &SweepProgress::default()).await?
                 }
                 swept => swept?,
             };
@@ -559,12 +557,12 @@ async fn perform(store: &Store, deed: &Deed, upload: Option<Arc<Upload>>) -> sto
         }
         Deed::Compact => {
             let options = CompactOptions { live_share_max: 0.95, dry_run: false };
-            store.compact(&options, &CompactProgress::default()).await.map(|_| ())
+            store.upkeep().compact(&options, &CompactProgress::default()).await.map(|_| ())
         }
         Deed::Pull { repo, branch, path } => {
             let row = find(store, repo).await?;
-            let at = store.ref_target(row.id, branch).await?.unwrap();
-            let item = store.find_path(row.id, at, path).await?.unwrap();
+            let at = store.hub().ref_target(row.id, branch).await?.unwrap();
+            let item = store.hub().find_path(row.id, at, path).await?.unwrap();
             let linked = item.linked.unwrap();
             let bytes = read(store, &row.name, linked.file).await?;
             assert!(digest(&bytes) == linked.sha256, "{path} has other bytes");
@@ -582,25 +580,25 @@ async fn commit(store: &Store, repo: &str, branch: &str, operation: Operation) -
         message: "a commit".into(),
         operations: vec![operation],
     };
-    store.commit(&repo, &request).await.map(|_| ())
+    store.hub().commit(&repo, &request).await.map(|_| ())
 }
 
 async fn find(store: &Store, repo: &str) -> store::Result<RepoRow> {
-    let found = store.repo(&name(repo)).await?;
+    let found = store.hub().repo(&name(repo)).await?;
     found.ok_or_else(|| store::Error::new(ErrorKind::NotFound, "no such repository"))
 }
 
 async fn read(store: &Store, repo: &RepoName, file: FileHash) -> store::Result<Vec<u8>> {
     let grant = Grant::read(repo.scope()?);
-    let bytes = store.file_bytes(&grant, file).await?;
-    let pieces: Vec<Bytes> = store.content(&grant, file, 0..bytes).await?.try_collect().await?;
+    let bytes = store.content().file_bytes(&grant, file).await?;
+    let pieces: Vec<Bytes> = store.content().read_file(&grant, file, 0..bytes).await?.try_collect().await?;
     Ok(pieces.concat())
 }
 
 /// Large files of a commit by path.
 async fn paths(store: &Store, repo: &RepoRow, at: Oid) -> BTreeMap<String, (Sha256, FileHash)> {
     let page = Page { recursive: true, after: None, limit: 1000 };
-    let listing = store.list_folder(repo.id, at, "", &page).await.unwrap().unwrap();
+    let listing = store.hub().list_folder(repo.id, at, "", &page).await.unwrap().unwrap();
     let files = listing.items.into_iter().filter_map(|item| Some((item.path, item.linked?)));
     files.map(|(path, linked)| (path, (linked.sha256, linked.file))).collect()
 }

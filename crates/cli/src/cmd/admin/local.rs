@@ -1,13 +1,12 @@
 //! `drystone admin` in the catalog itself.
 
 use serde_json::{Value, json};
-use server::ServeConfig;
-use server::password;
-use server::{audit_event_json, dedup_json, quota_json, reflog_json};
+use server::{ServeConfig, audit_event_json, dedup_json, password, quota_json, reflog_json};
 use store::Store;
-use store::catalog::keep::{DeedQuery, Limit, QuotaOf, QuotaRow};
-use store::catalog::repo::{RepoQuery, RepoRow};
-use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
+use store::audit::DeedQuery;
+use store::content::{Limit, QuotaOf, QuotaRow};
+use store::hub::{MemberRow, NamespaceRow, RepoQuery, RepoRow};
+use store::names::{Kind, RepoName};
 
 use super::quota::{Audit, DedupSetting, QuotaVerb, Undelete};
 use super::users::{OrgVerb, UserVerb, read_password};
@@ -19,7 +18,7 @@ pub(super) async fn run(place: &StoreArgs, verb: Verb) -> Values {
     match verb {
         Verb::User(UserVerb::Password { name, stdin, remove }) => {
             let hash = read_password(&name, stdin, remove)?.as_deref().map(password::hash).transpose();
-            store.set_password(&name, hash?.as_deref(), None).await.map(|()| Vec::new())
+            store.hub().set_password(&name, hash?.as_deref(), None).await.map(|()| Vec::new())
         }
         Verb::User(verb) => users(verb, &store).await,
         Verb::Org(verb) => organisations(verb, &store).await,
@@ -36,12 +35,12 @@ pub(super) async fn run(place: &StoreArgs, verb: Verb) -> Values {
 async fn users(verb: UserVerb, store: &Store) -> store::Result<Vec<Value>> {
     let value = |row: &NamespaceRow| json!({"name": row.name, "state": row.state.as_str()});
     match verb {
-        UserVerb::Create { name } => Ok(vec![value(&store.add_namespace(&name, false).await?)]),
-        UserVerb::List => Ok(store.namespaces(false).await?.iter().map(value).collect()),
-        UserVerb::Disable { name } => Ok(vec![value(&store.disable_user(&name).await?)]),
-        UserVerb::Enable { name } => Ok(vec![value(&store.enable_user(&name).await?)]),
+        UserVerb::Create { name } => Ok(vec![value(&store.hub().add_namespace(&name, false).await?)]),
+        UserVerb::List => Ok(store.hub().namespaces(false).await?.iter().map(value).collect()),
+        UserVerb::Disable { name } => Ok(vec![value(&store.hub().disable_user(&name).await?)]),
+        UserVerb::Enable { name } => Ok(vec![value(&store.hub().enable_user(&name).await?)]),
         UserVerb::Dedup { name, policy } => dedup(&name.parse()?, policy, store).await,
-        UserVerb::Delete { name } => store.delete_namespace(&name, false).await.map(|()| Vec::new()),
+        UserVerb::Delete { name } => store.hub().delete_namespace(&name, false).await.map(|()| Vec::new()),
         // Handled by the caller: it needs a terminal.
         UserVerb::Password { .. } => Ok(Vec::new()),
     }
@@ -50,9 +49,9 @@ async fn users(verb: UserVerb, store: &Store) -> store::Result<Vec<Value>> {
 async fn organisations(verb: OrgVerb, store: &Store) -> store::Result<Vec<Value>> {
     let value = |row: &NamespaceRow| json!({"name": row.name});
     match verb {
-        OrgVerb::Create { name } => Ok(vec![value(&store.add_namespace(&name, true).await?)]),
-        OrgVerb::List => Ok(store.namespaces(true).await?.iter().map(value).collect()),
-        OrgVerb::Delete { name } => store.delete_namespace(&name, true).await.map(|()| Vec::new()),
+        OrgVerb::Create { name } => Ok(vec![value(&store.hub().add_namespace(&name, true).await?)]),
+        OrgVerb::List => Ok(store.hub().namespaces(true).await?.iter().map(value).collect()),
+        OrgVerb::Delete { name } => store.hub().delete_namespace(&name, true).await.map(|()| Vec::new()),
         OrgVerb::Dedup { name, policy } => dedup(&name.parse()?, policy, store).await,
     }
 }
@@ -60,30 +59,32 @@ async fn organisations(verb: OrgVerb, store: &Store) -> store::Result<Vec<Value>
 async fn members(verb: MemberVerb, store: &Store) -> store::Result<Vec<Value>> {
     let value = |row: &MemberRow| json!({"org": row.namespace, "user": row.member, "role": if row.writes { "write" } else { "read" }});
     match verb {
-        MemberVerb::Add { org, user, write } => Ok(vec![value(&store.set_member(&org, &user, write).await?)]),
-        MemberVerb::Remove { org, user } => store.remove_member(&org, &user).await.map(|()| Vec::new()),
-        MemberVerb::List { org } => Ok(store.members(&org).await?.iter().map(value).collect()),
+        MemberVerb::Add { org, user, write } => {
+            Ok(vec![value(&store.hub().set_member(&org, &user, write).await?)])
+        }
+        MemberVerb::Remove { org, user } => store.hub().remove_member(&org, &user).await.map(|()| Vec::new()),
+        MemberVerb::List { org } => Ok(store.hub().members(&org).await?.iter().map(value).collect()),
     }
 }
 
 async fn repos(verb: RepoVerb, store: &Store, config: &ServeConfig) -> store::Result<Vec<Value>> {
     match verb {
         RepoVerb::Create { repo, private } => {
-            Ok(vec![value(&store.create_repo(&repo, private, "admin").await?)])
+            Ok(vec![value(&store.hub().create_repo(&repo, private, "admin").await?)])
         }
         RepoVerb::List => list(store).await,
         RepoVerb::Delete { repo } => {
-            store.trash_repo(&find(store, &repo).await?, config.trash_s).await?;
+            store.hub().trash_repo(&find(store, &repo).await?, config.trash_s).await?;
             Ok(Vec::new())
         }
         RepoVerb::Rename { from, to } => {
             let row = find(store, &from).await?;
-            let to = store.rename_repo(&row, &to).await?;
+            let to = store.hub().rename_repo(&row, &to).await?;
             Ok(vec![value(&RepoRow { name: to, ..row })])
         }
         RepoVerb::Private { repo, public } => {
             let row = find(store, &repo).await?;
-            store.set_private(&row, !public).await?;
+            store.hub().set_private(&row, !public).await?;
             Ok(vec![value(&RepoRow { private: !public, ..row })])
         }
         RepoVerb::Dedup { repo, policy } => {
@@ -96,22 +97,22 @@ async fn repos(verb: RepoVerb, store: &Store, config: &ServeConfig) -> store::Re
 /// Sets a dedup policy, if one is given, and returns what counts.
 async fn dedup(of: &QuotaOf, policy: Option<DedupSetting>, store: &Store) -> store::Result<Vec<Value>> {
     if let Some(DedupSetting(policy)) = policy {
-        store.set_dedup_policy(of, policy).await?;
+        store.hub().set_dedup_policy(of, policy).await?;
     }
-    Ok(vec![dedup_json(of, store.dedup_setting(of).await?, store.dedup_policy_of(of).await?)])
+    Ok(vec![dedup_json(of, store.hub().dedup_setting(of).await?, store.content().dedup_policy_of(of).await?)])
 }
 
 async fn trash(verb: TrashVerb, store: &Store) -> store::Result<Vec<Value>> {
     match verb {
         TrashVerb::List => Ok(store.hub().trash().await?.iter().map(value).collect()),
         TrashVerb::Restore { id, to } => {
-            let row = store.trashed_repo(id).await?;
+            let row = store.hub().trashed_repo(id).await?;
             let name = to.unwrap_or_else(|| row.name.clone());
-            let name = store.restore_repo(&row, &name).await?;
+            let name = store.hub().restore_repo(&row, &name).await?;
             Ok(vec![value(&RepoRow { name, reclaim_s: None, ..row })])
         }
         TrashVerb::Delete { id } => {
-            store.delete_repo(&store.trashed_repo(id).await?).await?;
+            store.hub().delete_repo(&store.hub().trashed_repo(id).await?).await?;
             Ok(Vec::new())
         }
     }
@@ -119,19 +120,23 @@ async fn trash(verb: TrashVerb, store: &Store) -> store::Result<Vec<Value>> {
 
 async fn quotas(verb: QuotaVerb, store: &Store) -> store::Result<Vec<Value>> {
     match verb {
-        QuotaVerb::List => {
-            Ok(store.quota_usage().await?.iter().map(|(row, usage)| quota_json(row, *usage)).collect())
-        }
+        QuotaVerb::List => Ok(store
+            .content()
+            .quota_usage()
+            .await?
+            .iter()
+            .map(|(row, usage)| quota_json(row, *usage))
+            .collect()),
         QuotaVerb::Set(set) => {
             let row = QuotaRow {
                 of: set.of,
                 logical: Limit { soft: set.soft_logical, hard: set.logical },
                 physical: Limit { soft: set.soft_physical, hard: set.physical },
             };
-            let row = store.set_quota(&row).await?;
-            Ok(vec![quota_json(&row, store.catalog().keep().usage(&row.of).await?)])
+            let row = store.hub().set_quota(&row).await?;
+            Ok(vec![quota_json(&row, store.hub().usage(&row.of).await?)])
         }
-        QuotaVerb::Remove { of } => store.remove_quota(&of).await.map(|()| Vec::new()),
+        QuotaVerb::Remove { of } => store.hub().remove_quota(&of).await.map(|()| Vec::new()),
     }
 }
 
@@ -139,7 +144,7 @@ async fn audit_events(audit: &Audit, store: &Store) -> store::Result<Vec<Value>>
     let mut query = DeedQuery { since_s: audit.since_s(), limit: 1000, ..DeedQuery::default() };
     let mut values = Vec::new();
     loop {
-        let rows = store.catalog().keep().deeds(&query).await?;
+        let rows = store.hub().deeds(&query).await?;
         values.extend(rows.iter().map(audit_event_json));
         let Some(last) = rows.last() else { return Ok(values) };
         query.before = Some(last.id);
@@ -149,21 +154,21 @@ async fn audit_events(audit: &Audit, store: &Store) -> store::Result<Vec<Value>>
 async fn undelete(verb: &Undelete, store: &Store) -> store::Result<Vec<Value>> {
     let row = find(store, &verb.repo).await?;
     if let Some(oid) = verb.revision {
-        let name = store.undelete_revision(&row, oid, verb.branch.as_deref()).await?;
+        let name = store.hub().undelete_revision(&row, oid, verb.branch.as_deref()).await?;
         return Ok(vec![json!({"ref": name, "revision": oid.to_string()})]);
     }
     if let Some(path) = &verb.path {
         let branch = verb.branch.as_deref().unwrap_or("main");
-        let (committed, from) = store.undelete_file(&row, branch, path, "admin").await?;
+        let (committed, from) = store.hub().undelete_file(&row, branch, path, "admin").await?;
         let commit = committed.oid.to_string();
         return Ok(vec![json!({"path": path, "commit": commit, "from": from.to_string()})]);
     }
-    Ok(store.left_revisions(row.id).await?.iter().map(reflog_json).collect())
+    Ok(store.hub().left_revisions(row.id).await?.iter().map(reflog_json).collect())
 }
 
 async fn find(store: &Store, name: &RepoName) -> store::Result<RepoRow> {
     let missing = || store::Error::new(store::ErrorKind::NotFound, format!("no repository {name}"));
-    store.repo(name).await?.ok_or_else(missing)
+    store.hub().repo(name).await?.ok_or_else(missing)
 }
 
 async fn list(store: &Store) -> store::Result<Vec<Value>> {
@@ -173,7 +178,7 @@ async fn list(store: &Store) -> store::Result<Vec<Value>> {
         loop {
             let query =
                 RepoQuery { kind, namespace: None, search: None, private_of: None, after, limit: 1000 };
-            let rows = store.list_repos(&query).await?;
+            let rows = store.hub().list_repos(&query).await?;
             values.extend(rows.iter().map(value));
             match rows.last().filter(|_| rows.len() == 1000) {
                 Some(last) => after = Some((last.name.namespace.clone(), last.name.name.clone())),

@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use store::DedupPolicy;
-use store::catalog::keep::QuotaOf;
-use store::repo::RepoName;
-use store::repo::oid::Oid;
+use store::content::QuotaOf;
+use store::ids::Oid;
+use store::names::RepoName;
 
 use crate::clock::now_s;
 use crate::cmd::store_args::{human, seconds};

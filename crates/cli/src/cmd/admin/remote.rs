@@ -6,7 +6,7 @@ use client::token::Token;
 use reqwest::{Client, Method, header};
 use serde_json::{Value, json};
 use store::DedupPolicy;
-use store::repo::{Kind, RepoName};
+use store::names::{Kind, RepoName};
 use xet::wire::routes::segment;
 
 use super::quota::{DedupSetting, QuotaVerb, Undelete};

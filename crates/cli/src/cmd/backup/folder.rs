@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use server::ServeConfig;
 use store::Objects;
-use store::backup::{BackedUp, copy_snapshot, remove_database};
+use store::upkeep::{BackedUp, copy_snapshot, remove_database};
 
 use crate::output::{CliError, fail};
 
@@ -258,7 +258,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 /// The URL of a SQLite file.
 pub(super) fn sqlite_url(file: &Path) -> Result<String, CliError> {
     let failed = |error| CliError::io(file, error);
-    store::backup::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(CliError::message)
+    store::upkeep::sqlite_url(&file.canonicalize().map_err(failed)?).map_err(CliError::message)
 }
 
 /// Writes a file that is whole or not there, for its owner alone.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use server::{DataDir, Key, ServeConfig, Tls};
-use store::repo::RepoId;
-use store::{Digest, ObjectKey, Objects, catalog};
+use store::ids::RepoId;
+use store::{Catalog, Digest, ObjectKey, Objects};
 
 use super::Finding;
 use crate::clock::now_s;
@@ -23,7 +23,7 @@ pub(super) async fn catalog_of(config: &ServeConfig) -> (Finding, Option<u64>) {
         }
     };
     let begun = Instant::now();
-    let probed = match tokio::time::timeout(TIMEOUT, catalog::probe(&url)).await {
+    let probed = match tokio::time::timeout(TIMEOUT, Catalog::probe(&url)).await {
         Ok(Ok(probed)) => probed,
         Ok(Err(error)) => {
             let advice =

@@ -4,12 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use server::Origin;
 use server::personal_token::{self, NewToken};
-use server::{CasTokens, Claims, DataDir, Secret};
-use store::catalog::RepoCatalog;
-use store::catalog::tokens::{Bound, Rights, TokenRow};
-use store::repo::{NamespaceRow, NamespaceState};
+use server::{CasTokens, Claims, DataDir, Origin, Secret};
+use store::hub::{Bound, NamespaceRow, NamespaceState, Rights, TokenRow, Tokens};
 use store::{Catalog, Scope};
 use xet::wire::repo::{RepoKind, RepoName};
 use xet::wire::routes::TokenScope;
@@ -95,10 +92,10 @@ impl Create {
             let catalog = self.place.open_catalog().await?;
             let owner = self.owner(&catalog).await?;
             let (token, mut row) = self.make(owner, now_s)?;
-            self.spell(catalog.hub(), &mut row).await?;
-            match catalog.tokens().add(&row).await? {
+            self.spell(&Tokens::new(&catalog), &mut row).await?;
+            match Tokens::new(&catalog).add(&row).await? {
                 // As it was stored: bound to the repository's id.
-                true => Ok((token, catalog.tokens().by_id(&row.id).await?.unwrap_or(row))),
+                true => Ok((token, Tokens::new(&catalog).by_id(&row.id).await?.unwrap_or(row))),
                 false => fail("the new token's id is taken: try again"),
             }
         })?;
@@ -114,8 +111,8 @@ impl Create {
             let owner = self.repo.as_ref().map(|repo| &repo.namespace).or(self.namespace.as_ref());
             return Ok(owner.map_or("admin", String::as_str).to_owned());
         };
-        let subject = &spelled(catalog.hub(), subject).await?;
-        let found = catalog.hub().namespace(subject).await?;
+        let subject = &Tokens::new(catalog).canonical_namespace(subject).await?;
+        let found = Tokens::new(catalog).namespace(subject).await?;
         match found {
             Some(NamespaceRow { is_organisation: true, .. }) => fail(format!(
                 "{subject} is an organisation: name one of its members by --subject, or leave it out for a service token"
@@ -131,16 +128,16 @@ impl Create {
     }
 
     /// Replaces names by how they are spelled in the catalog: they are found in any case, and rights are given by the name.
-    async fn spell(&self, hub: &RepoCatalog, row: &mut TokenRow) -> store::Result<()> {
-        row.subject = spelled(hub, &row.subject).await?;
+    async fn spell(&self, tokens: &Tokens, row: &mut TokenRow) -> store::Result<()> {
+        row.subject = tokens.canonical_namespace(&row.subject).await?;
         match &mut row.bound {
             Bound::Everywhere => {}
-            Bound::Namespace(namespace) => *namespace = spelled(hub, namespace).await?,
+            Bound::Namespace(namespace) => *namespace = tokens.canonical_namespace(namespace).await?,
             Bound::Repo(scope) => {
                 let name =
-                    self.repo.as_ref().and_then(|repo| store::repo::RepoName::parse(&full_name(repo)).ok());
+                    self.repo.as_ref().and_then(|repo| store::names::RepoName::parse(&full_name(repo)).ok());
                 if let Some(name) = name
-                    && let Some(repo) = hub.repos(&[name]).await?.first()
+                    && let Some(repo) = tokens.repo(&name).await?
                 {
                     *scope = repo.name.scope()?;
                 }
@@ -214,12 +211,6 @@ impl Create {
 
 /// Seconds that a CAS token lives by default.
 const CAS_TTL_S: u64 = 3600;
-
-/// The stored spelling of a namespace; an unknown name is returned unchanged.
-async fn spelled(hub: &RepoCatalog, name: &str) -> store::Result<String> {
-    let found = hub.spellings(name).await?;
-    Ok(found.into_iter().next().unwrap_or_else(|| name.to_owned()))
-}
 
 /// A repository with its kind, also that of a model: `models/ann/a`.
 fn full_name(repo: &RepoName) -> String {

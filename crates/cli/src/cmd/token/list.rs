@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use store::catalog::tokens::{Bound, TokenRow};
+use store::hub::{Bound, TokenRow, Tokens};
 
 use super::{StoreArgs, repo_text, run_as_operator, state_of, token_json};
 use crate::clock::now_s;
@@ -31,7 +31,7 @@ impl List {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let now_s = now_s();
         let rows = run_as_operator(async {
-            self.place.open_catalog().await?.tokens().all().await.map_err(CliError::message)
+            Tokens::new(&*self.place.open_catalog().await?).all().await.map_err(CliError::message)
         })?;
         let rows: Vec<_> = rows.iter().filter(|row| self.all || row.is_live(now_s)).collect();
         let values: Vec<_> = rows.iter().map(|row| token_json(row)).collect();

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use server::DataDir;
-use store::catalog::tokens::TokenRow;
+use store::hub::{TokenRow, Tokens};
 
 use super::{StoreArgs, run_as_operator, token_json};
 use crate::clock::now_s;
@@ -36,8 +36,8 @@ impl Revoke {
         let config = self.place.config()?;
         let row = run_as_operator(async {
             let catalog = self.place.open_catalog().await?;
-            let id = pick(&catalog.tokens().all().await?, &self.which, now_s)?;
-            let row = catalog.tokens().revoke(&id, now_s).await?;
+            let id = pick(&Tokens::new(&catalog).all().await?, &self.which, now_s)?;
+            let row = Tokens::new(&catalog).revoke(&id, now_s).await?;
             row.ok_or_else(|| CliError::Message(format!("no token {id}")))
         })?;
         let data_dir = DataDir::new(&config.data);

@@ -5,9 +5,10 @@ use axum::http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::DedupPolicy;
-use store::catalog::keep::{DeedQuery, DeedRow, LeftRow, Limit, QuotaOf, QuotaRow, Usage};
-use store::catalog::repo::RepoRow;
-use store::repo::RepoName;
+use store::audit::{DeedQuery, DeedRow};
+use store::content::{Limit, QuotaOf, QuotaRow, Usage};
+use store::hub::{LeftRow, RepoRow};
+use store::names::RepoName;
 use xet::wire::ErrorCode;
 
 use crate::http::error::ApiError;
@@ -22,7 +23,7 @@ type Answer = Result<Response<Body>, ApiError>;
 /// `GET /api/admin/quotas`.
 pub(crate) async fn quotas(request: HubRequest) -> Answer {
     request.require_admin()?;
-    let rows = request.store.quota_usage().await?;
+    let rows = request.store.content().quota_usage().await?;
     Ok(answer(&rows.iter().map(|(row, usage)| quota_json(row, *usage)).collect::<Vec<_>>()))
 }
 
@@ -50,15 +51,15 @@ pub(crate) async fn set_quota(request: HubRequest, body: Body) -> Answer {
         logical: Limit { soft: new.logical_soft, hard: new.logical_hard },
         physical: Limit { soft: new.physical_soft, hard: new.physical_hard },
     };
-    let row = request.store.set_quota(&row).await?;
-    Ok(answer(&quota_json(&row, request.store.catalog().keep().usage(&row.of).await?)))
+    let row = request.store.hub().set_quota(&row).await?;
+    Ok(answer(&quota_json(&row, request.store.hub().usage(&row.of).await?)))
 }
 
 /// `DELETE /api/admin/quotas?of=`.
 pub(crate) async fn remove_quota(request: HubRequest, body: Body) -> Answer {
     request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    request.store.remove_quota(&request.query.value("of").unwrap_or_default().parse()?).await?;
+    request.store.hub().remove_quota(&request.query.value("of").unwrap_or_default().parse()?).await?;
     Ok(answer(&json!({})))
 }
 
@@ -66,8 +67,8 @@ pub(crate) async fn remove_quota(request: HubRequest, body: Body) -> Answer {
 pub(crate) async fn dedup_policies(request: HubRequest) -> Answer {
     request.require_admin()?;
     let mut values = Vec::new();
-    for (of, policy) in request.store.dedup_policies().await? {
-        let effective = request.store.dedup_policy_of(&of).await?;
+    for (of, policy) in request.store.hub().dedup_policies().await? {
+        let effective = request.store.content().dedup_policy_of(&of).await?;
         values.push(dedup_json(&of, Some(policy), effective));
     }
     Ok(answer(&values))
@@ -85,7 +86,7 @@ pub(crate) async fn set_dedup_policy(request: HubRequest, body: Body) -> Answer 
     request.require_admin()?;
     let new: NewDedupPolicy = small_json(body).await?;
     let (of, policy): (QuotaOf, _) = (new.of.parse()?, DedupPolicy::parse_setting(&new.dedup)?);
-    request.store.set_dedup_policy(&of, policy).await?;
+    request.store.hub().set_dedup_policy(&of, policy).await?;
     dedup_answer(&request, &of).await
 }
 
@@ -107,19 +108,19 @@ pub(crate) async fn set_repo_dedup_policy(request: HubRequest, body: Body) -> An
     let new: RepoDedupPolicy = small_json(body).await?;
     let policy = DedupPolicy::parse_setting(&new.dedup)?;
     let of = QuotaOf::Repo(repo.name.scope()?);
-    let current = request.store.dedup_setting(&of).await?;
+    let current = request.store.hub().dedup_setting(&of).await?;
     if policy < current && request.require_admin().is_err() {
         let current = current.map_or("default", DedupPolicy::name);
         let message = format!("dedup of {} is {current}: only an administrator may widen it", repo.name);
         return Err(ApiError::new(ErrorCode::Forbidden, message));
     }
-    request.store.set_dedup_policy(&of, policy).await?;
+    request.store.hub().set_dedup_policy(&of, policy).await?;
     dedup_answer(&request, &of).await
 }
 
 async fn dedup_answer(request: &HubRequest, of: &QuotaOf) -> Answer {
     let (policy, effective) =
-        (request.store.dedup_setting(of).await?, request.store.dedup_policy_of(of).await?);
+        (request.store.hub().dedup_setting(of).await?, request.store.content().dedup_policy_of(of).await?);
     Ok(answer(&dedup_json(of, policy, effective)))
 }
 
@@ -144,7 +145,7 @@ pub(crate) async fn audit(request: HubRequest) -> Answer {
         limit: limit as u64,
         ..DeedQuery::default()
     };
-    let rows = request.store.catalog().keep().deeds(&query).await?;
+    let rows = request.store.hub().deeds(&query).await?;
     let mut response = answer(&rows.iter().map(audit_event_json).collect::<Vec<_>>());
     if let Some(last) = rows.last().filter(|_| rows.len() == limit) {
         let next = request.query.with("before", &last.id.to_string());
@@ -157,7 +158,7 @@ pub(crate) async fn audit(request: HubRequest) -> Answer {
 pub(crate) async fn reflog(request: HubRequest) -> Answer {
     request.require_admin()?;
     let repo = repo(&request, request.query.value("repo").unwrap_or_default()).await?;
-    let rows = request.store.left_revisions(repo.id).await?;
+    let rows = request.store.hub().left_revisions(repo.id).await?;
     Ok(answer(&rows.iter().map(reflog_json).collect::<Vec<_>>()))
 }
 
@@ -180,12 +181,13 @@ pub(crate) async fn undelete(request: HubRequest, body: Body) -> Answer {
     match (undelete.revision, undelete.path) {
         (Some(revision), None) => {
             let oid = revision.parse()?;
-            let name = request.store.undelete_revision(&repo, oid, branch).await?;
+            let name = request.store.hub().undelete_revision(&repo, oid, branch).await?;
             Ok(answer(&json!({"ref": name, "revision": revision})))
         }
         (None, Some(path)) => {
             let branch = branch.unwrap_or("main");
-            let undeleted = request.store.undelete_file(&repo, branch, &path, &request.author()?).await?;
+            let undeleted =
+                request.store.hub().undelete_file(&repo, branch, &path, &request.author()?).await?;
             let (committed, from) = undeleted;
             Ok(answer(&json!({"path": path, "commit": committed.oid.to_string(), "from": from.to_string()})))
         }
@@ -194,7 +196,7 @@ pub(crate) async fn undelete(request: HubRequest, body: Body) -> Answer {
 }
 
 async fn repo(request: &HubRequest, name: &str) -> Result<RepoRow, ApiError> {
-    let found = request.store.repo(&RepoName::parse(name)?).await?;
+    let found = request.store.hub().repo(&RepoName::parse(name)?).await?;
     found.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("no repository {name:.200}")))
 }
 

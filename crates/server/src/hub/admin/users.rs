@@ -5,8 +5,8 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::catalog::repo::{RepoQuery, RepoRow};
-use store::repo::{Kind, MemberRow, NamespaceRow, RepoName};
+use store::hub::{MemberRow, NamespaceRow, RepoQuery, RepoRow};
+use store::names::{Kind, RepoName};
 use xet::wire::routes::segment;
 
 use crate::auth::password;
@@ -32,7 +32,7 @@ pub(crate) async fn orgs(request: HubRequest) -> Answer {
 
 async fn namespaces(request: &HubRequest, is_organisation: bool) -> Answer {
     request.require_admin()?;
-    let rows = request.store.namespaces(is_organisation).await?;
+    let rows = request.store.hub().namespaces(is_organisation).await?;
     Ok(answer(&rows.iter().map(namespace).collect::<Vec<_>>()))
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn add_org(request: HubRequest, body: Body) -> Answer {
 async fn add_namespace(request: &HubRequest, body: Body, is_organisation: bool) -> Answer {
     request.require_admin()?;
     let new: NewNamespace = small_json(body).await?;
-    let row = request.store.add_namespace(&new.name, is_organisation).await?;
+    let row = request.store.hub().add_namespace(&new.name, is_organisation).await?;
     Ok((StatusCode::CREATED, answer(&namespace(&row))).into_response())
 }
 
@@ -71,8 +71,8 @@ pub(crate) async fn set_user(request: HubRequest, body: Body) -> Answer {
     let change: UserChange = small_json(body).await?;
     let name = request.param("user");
     let row = match change.disabled {
-        true => request.store.disable_user(name).await?,
-        false => request.store.enable_user(name).await?,
+        true => request.store.hub().disable_user(name).await?,
+        false => request.store.hub().enable_user(name).await?,
     };
     Ok(answer(&namespace(&row)))
 }
@@ -81,7 +81,7 @@ pub(crate) async fn set_user(request: HubRequest, body: Body) -> Answer {
 pub(crate) async fn delete_user(request: HubRequest, body: Body) -> Answer {
     request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    request.store.delete_namespace(request.param("user"), false).await?;
+    request.store.hub().delete_namespace(request.param("user"), false).await?;
     Ok(answer(&json!({})))
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn delete_user(request: HubRequest, body: Body) -> Answer {
 pub(crate) async fn delete_org(request: HubRequest, body: Body) -> Answer {
     request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    request.store.delete_namespace(request.param("org"), true).await?;
+    request.store.hub().delete_namespace(request.param("org"), true).await?;
     Ok(answer(&json!({})))
 }
 
@@ -106,14 +106,14 @@ pub(crate) async fn set_password(request: HubRequest, body: Body) -> Answer {
     request.require_admin()?;
     let new: NewPassword = small_json(body).await?;
     let hash = new.password.as_deref().map(password::hash).transpose().map_err(ApiError::invalid)?;
-    request.store.set_password(request.param("user"), hash.as_deref(), None).await?;
+    request.store.hub().set_password(request.param("user"), hash.as_deref(), None).await?;
     Ok(answer(&json!({})))
 }
 
 /// `GET /api/admin/orgs/{org}/members`.
 pub(crate) async fn members(request: HubRequest) -> Answer {
     request.require_admin()?;
-    let rows = request.store.members(request.param("org")).await?;
+    let rows = request.store.hub().members(request.param("org")).await?;
     Ok(answer(&rows.iter().map(member).collect::<Vec<_>>()))
 }
 
@@ -132,7 +132,7 @@ pub(crate) async fn set_member(request: HubRequest, body: Body) -> Answer {
         "write" => true,
         _ => return Err(ApiError::invalid("role should be read or write")),
     };
-    let row = request.store.set_member(request.param("org"), request.param("user"), writes).await?;
+    let row = request.store.hub().set_member(request.param("org"), request.param("user"), writes).await?;
     Ok(answer(&member(&row)))
 }
 
@@ -140,7 +140,7 @@ pub(crate) async fn set_member(request: HubRequest, body: Body) -> Answer {
 pub(crate) async fn remove_member(request: HubRequest, body: Body) -> Answer {
     request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    request.store.remove_member(request.param("org"), request.param("user")).await?;
+    request.store.hub().remove_member(request.param("org"), request.param("user")).await?;
     Ok(answer(&json!({})))
 }
 
@@ -156,7 +156,7 @@ pub(crate) async fn repos(request: HubRequest) -> Answer {
         after: cursor(&request)?,
         limit: REPOS_MAX as u64,
     };
-    let rows = request.store.list_repos(&query).await?;
+    let rows = request.store.hub().list_repos(&query).await?;
     let mut response = answer(&rows.iter().map(repo).collect::<Vec<_>>());
     if let Some(last) = rows.last().filter(|_| rows.len() == REPOS_MAX) {
         let cursor = segment(&last.name.id());
@@ -186,9 +186,9 @@ struct Restore {
 pub(crate) async fn restore(request: HubRequest, body: Body) -> Answer {
     request.require_admin()?;
     let restore: Restore = small_json(body).await?;
-    let row = request.store.trashed_repo(request.param("id").parse()?).await?;
+    let row = request.store.hub().trashed_repo(request.param("id").parse()?).await?;
     let name = restore.repo.as_deref().map(RepoName::parse).transpose()?.unwrap_or_else(|| row.name.clone());
-    let name = request.store.restore_repo(&row, &name).await?;
+    let name = request.store.hub().restore_repo(&row, &name).await?;
     Ok(answer(&repo(&RepoRow { name, reclaim_s: None, ..row })))
 }
 
@@ -196,8 +196,8 @@ pub(crate) async fn restore(request: HubRequest, body: Body) -> Answer {
 pub(crate) async fn reclaim(request: HubRequest, body: Body) -> Answer {
     request.require_admin()?;
     small_json::<NoFields>(body).await?;
-    let row = request.store.trashed_repo(request.param("id").parse()?).await?;
-    request.store.delete_repo(&row).await?;
+    let row = request.store.hub().trashed_repo(request.param("id").parse()?).await?;
+    request.store.hub().delete_repo(&row).await?;
     Ok(answer(&json!({})))
 }
 

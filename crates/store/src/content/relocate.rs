@@ -1,0 +1,239 @@
+//! Moves files to other objects: of a xorb that is compacted or damaged, or one file to other xorbs.
+
+use std::sync::Arc;
+
+use xet::xorb::XorbInfo;
+use xet::{ChunkHash, FileHash, ShardHash, XorbHash};
+
+use crate::content::recipe::{Layout, LayoutBuilder};
+use crate::content::rows::{ShardRow, XorbRow};
+use crate::content::shards::REVIVE_SHARD;
+use crate::content::{Content, files};
+use crate::db::sql::Sql;
+use crate::db::{Catalog, Tx};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::XorbKey;
+
+/// Moves all files of a xorb in one transaction, if they are all its files and none has changed; returns whether it
+/// did.
+pub(crate) async fn repoint_files(db: &Catalog, relay: &Relay) -> Result<bool> {
+    db.write_serializable("move files to another object", |tx| try_relay(tx, relay)).await
+}
+
+/// Makes a file of other xorbs, which must be live, if its layout is still `from`; returns whether it did.
+pub(crate) async fn move_file(
+    db: &Catalog,
+    file: FileHash,
+    from: &Layout,
+    to: &Layout,
+    shard: ShardHash,
+) -> Result<bool> {
+    let work = |tx| try_move_file(tx, file, from, to, shard);
+    db.write_serializable("move a file to other xorbs", work).await
+}
+
+async fn try_relay(mut tx: Tx, relay: &Relay) -> Result<bool> {
+    // Whoever registers a file of this xorb waits here, or this finds that file below.
+    let held = hold_source(&mut tx, relay).await?;
+    let count = Sql::new("SELECT COUNT(*) FROM file_xorbs WHERE xorb = $1").bind(relay.from.hash);
+    let count: u64 = tx.row(count).await?.unwrap_or(0);
+    if held == 0 || usize::try_from(count).unwrap_or(usize::MAX) != relay.files.len() {
+        return Ok(false);
+    }
+    if !add_shard(&mut tx, relay).await? || !change_layouts(&mut tx, relay).await? {
+        return Ok(false);
+    }
+    if let Some(onto) = &relay.onto {
+        let touch = "UPDATE xorbs SET state = 0, referenced_s = $1 WHERE hash = $2 AND state <= 1";
+        if tx.run(Sql::new(touch).bind(relay.now_s).bind(onto)).await? == 0 {
+            return Ok(false);
+        }
+        move_references(&mut tx, &relay.from.hash, onto).await?;
+        move_chunks(&mut tx, &relay.from.hash, onto, &relay.chunks).await?;
+    }
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Locks the row of the xorb that files are moved from, or puts the healed one in its place. Returns 0 if the row is not
+/// as it should be.
+async fn hold_source(tx: &mut Tx, relay: &Relay) -> Result<u64> {
+    let (hash, digest) = (&relay.from.hash, relay.from.digest.as_bytes());
+    let Some(row) = &relay.heal else {
+        let hold = "UPDATE xorbs SET state = state WHERE hash = $1 AND digest = $2 AND state = 0";
+        return tx.run(Sql::new(hold).bind(hash).bind(digest)).await;
+    };
+    let heal = "UPDATE xorbs SET digest = $1, object_bytes = $2, raw_bytes = $3, chunk_count = $4, \
+        state = 0, referenced_s = $5, verified_s = $5 WHERE hash = $6 AND digest = $7 AND state = 4";
+    let heal = Sql::new(heal)
+        .bind(row.key.digest.as_bytes())
+        .bind(row.object_bytes)
+        .bind(row.raw_bytes)
+        .bind(row.chunk_count)
+        .bind(relay.now_s)
+        .bind(hash)
+        .bind(digest);
+    tx.run(heal).await
+}
+
+/// Adds the shard, if there is one; returns whether files may name it.
+async fn add_shard(tx: &mut Tx, relay: &Relay) -> Result<bool> {
+    let Some(shard) = &relay.shard else { return Ok(true) };
+    let insert =
+        "INSERT INTO shards (hash, object_bytes, created_s) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    let insert = Sql::new(insert).bind(shard.hash).bind(shard.object_bytes).bind(shard.created_s);
+    tx.run(insert).await?;
+    Ok(tx.run(Sql::new(REVIVE_SHARD).bind(shard.hash)).await? > 0)
+}
+
+/// Changes the layouts of the files; returns whether all of them were as they should be.
+async fn change_layouts(tx: &mut Tx, relay: &Relay) -> Result<bool> {
+    let shard = relay.shard.as_ref().map(|shard| &shard.hash);
+    for (file, from, to) in &relay.files {
+        let update =
+            "UPDATE files SET layout = $1, shard = COALESCE($2, shard) WHERE hash = $3 AND layout = $4";
+        let update = Sql::new(update).bind(to.encode()).bind(shard).bind(file).bind(from.encode());
+        if tx.run(update).await? == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Moves the rows that refer to a xorb to another, and counts it for the repositories that did not have it.
+async fn move_references(tx: &mut Tx, from: &XorbHash, onto: &XorbHash) -> Result<()> {
+    for statement in [
+        "INSERT INTO usage (namespace, repo, logical_bytes, physical_bytes) \
+         SELECT r.namespace, r.repo, 0, x.object_bytes FROM repo_xorbs r JOIN xorbs x ON x.hash = $1 \
+         WHERE r.xorb = $2 AND NOT EXISTS (SELECT 1 FROM repo_xorbs o WHERE o.xorb = $1 \
+         AND o.namespace = r.namespace AND o.repo = r.repo)",
+        "INSERT INTO file_xorbs (xorb, file) SELECT $1, file FROM file_xorbs WHERE xorb = $2 \
+         ON CONFLICT DO NOTHING",
+        "INSERT INTO repo_xorbs (xorb, namespace, repo) SELECT $1, namespace, repo FROM repo_xorbs \
+         WHERE xorb = $2 ON CONFLICT DO NOTHING",
+    ] {
+        tx.run(Sql::new(statement).bind(onto).bind(from)).await?;
+    }
+    tx.run(Sql::new("DELETE FROM file_xorbs WHERE xorb = $1").bind(from)).await?;
+    Ok(())
+}
+
+/// Lets dedup queries find chunks in another xorb. `chunks` tells where they are there.
+async fn move_chunks(
+    tx: &mut Tx,
+    from: &XorbHash,
+    onto: &XorbHash,
+    chunks: &[(ChunkHash, u32)],
+) -> Result<()> {
+    let known = Sql::new("SELECT DISTINCT chunk FROM dedup WHERE xorb = $1").bind(from);
+    let known: Vec<ChunkHash> = tx.rows(known).await?;
+    for chunk in &known {
+        if let Some((_, index)) = chunks.iter().find(|(moved, _)| moved == chunk) {
+            let update = "UPDATE dedup SET xorb = $1, chunk_index = $2 WHERE xorb = $3 AND chunk = $4";
+            tx.run(Sql::new(update).bind(onto).bind(*index).bind(from).bind(chunk)).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn try_move_file(
+    mut tx: Tx,
+    file: FileHash,
+    from: &Layout,
+    to: &Layout,
+    shard: ShardHash,
+) -> Result<bool> {
+    for xorb in &to.xorbs {
+        // Locked until the end, so that nobody gives it up meanwhile.
+        let hold = "UPDATE xorbs SET state = state WHERE hash = $1 AND digest = $2 AND state = 0";
+        let hold = Sql::new(hold).bind(xorb.key.hash).bind(xorb.key.digest.as_bytes());
+        if tx.run(hold).await? == 0 {
+            return Ok(false);
+        }
+    }
+    let update = "UPDATE files SET layout = $1, shard = $2 WHERE hash = $3 AND layout = $4";
+    let update = Sql::new(update).bind(to.encode()).bind(shard).bind(file).bind(from.encode());
+    if tx.run(update).await? == 0 {
+        return Ok(false);
+    }
+    for (statement, layout) in [
+        ("DELETE FROM file_xorbs WHERE xorb = $1 AND file = $2", from),
+        ("INSERT INTO file_xorbs (xorb, file) VALUES ($1, $2) ON CONFLICT DO NOTHING", to),
+    ] {
+        for xorb in &layout.xorbs {
+            tx.run(Sql::new(statement).bind(xorb.key.hash).bind(file)).await?;
+        }
+    }
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// All files of a xorb on their way to other objects.
+#[derive(Debug, Clone)]
+pub(crate) struct Relay {
+    /// Where they are. Its row must still count this object.
+    pub from: XorbKey,
+    /// A row for the same xorb in its place: another object, or the same one made sound.
+    pub heal: Option<XorbRow>,
+    /// Or the xorb they are on their way to.
+    pub onto: Option<XorbHash>,
+    /// Each file as it is and as it shall be.
+    pub files: Vec<(FileHash, Layout, Layout)>,
+    /// The shard that tells of the files as they shall be.
+    pub shard: Option<ShardRow>,
+    /// Where chunks of `from` are in `onto`.
+    pub chunks: Vec<(ChunkHash, u32)>,
+    /// Now, Unix seconds.
+    pub now_s: u64,
+}
+
+impl Content {
+    /// Puts an object that was stored just now in the place of a damaged one, for all files that are made of it.
+    pub(crate) async fn heal(&self, damaged: &XorbRow, row: &XorbRow, info: &Arc<XorbInfo>) -> Result<bool> {
+        let mut files = Vec::new();
+        let mut after = Vec::new();
+        loop {
+            let page = files::files_of(&self.db, damaged.key.hash, &after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.as_bytes().to_vec();
+            for file in files::layouts(&self.db, &page).await? {
+                let laid = relaid(&file.layout, damaged, row, info)?;
+                files.push((file.hash, file.layout, laid));
+            }
+        }
+        let repoint = Relay {
+            from: damaged.key,
+            heal: Some(row.clone()),
+            onto: None,
+            files,
+            shard: None,
+            chunks: Vec::new(),
+            now_s: self.clock.now_s(),
+        };
+        let is_healed = repoint_files(&self.db, &repoint).await?;
+        self.recipes.forget();
+        Ok(is_healed)
+    }
+}
+
+/// The same file in another object of the same xorb: the chunks are the same, the bytes may lie elsewhere.
+fn relaid(layout: &Layout, damaged: &XorbRow, row: &XorbRow, info: &XorbInfo) -> Result<Layout> {
+    let mut builder = LayoutBuilder::default();
+    for term in &layout.terms {
+        let xorb = *layout.xorb_of(term);
+        if xorb.key != damaged.key {
+            builder.push(xorb, term.chunks.clone(), term.raw_bytes, term.stored.clone());
+            continue;
+        }
+        let wrong =
+            || Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", info.hash()));
+        let stored = info.stored_range(term.chunks.clone()).ok_or_else(wrong)?;
+        let narrow = |end: u64| u32::try_from(end).map_err(|_| wrong());
+        let stored = narrow(stored.start)?..narrow(stored.end)?;
+        builder.push(row.laid(), term.chunks.clone(), term.raw_bytes, stored);
+    }
+    Ok(builder.finish())
+}
+
+/// Files that are read at once.
+const PAGE: u64 = 500;
