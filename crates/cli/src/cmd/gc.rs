@@ -90,7 +90,7 @@ impl Gc {
                 let store = self.place.open().await?;
                 if self.offline && store.objects().is_shared() {
                     return fail(
-                        "gc --offline: another process uses the store; stop it, or leave out --offline",
+                        "gc --offline needs the store alone, and another process uses it: stop that, or leave out --offline",
                     );
                 }
                 let mut swept = store.sweep(&options, &progress).await?;

@@ -142,11 +142,11 @@ async fn run(config: ServeConfig) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A listener whose queue takes a crowd that connects at once. What does not fit is dropped by the system, and those clients try again
-/// a second later, whoever they are.
+/// A listener with a queue for many clients that connect at once. The system drops connections beyond it, and those clients retry
+/// after a second.
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // As the standard library's listener: a restart does not wait for connections of before.
+    // As the standard library's listener: a restart does not wait for earlier connections.
     socket.set_reuseaddr(cfg!(unix))?;
     socket.bind(address)?;
     socket.listen(BACKLOG)

@@ -3,13 +3,25 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::json;
-use xet::ChunkHash;
 use xet::compress::Scheme;
 use xet::xorb::{DecodedChunk, Form, ScannedXorb};
+use xet::{ChunkHash, XorbHash};
 
 use super::{grouped, hex};
-use crate::output::{CliError, print_json_pretty, without_nulls};
+use crate::output::{CliError, print_json_pretty};
+
+#[derive(Serialize)]
+struct XorbJson<'a> {
+    kind: &'static str,
+    hash: XorbHash,
+    footer: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<String>,
+    size: u64,
+    stored_bytes: u64,
+    raw_bytes: u64,
+    chunks: &'a [ChunkDescription],
+}
 
 #[derive(Debug, Serialize)]
 pub(crate) struct ChunkDescription {
@@ -52,11 +64,10 @@ pub(crate) fn print(
     let nonce = (scanned.form != Form::Footerless).then(|| hex(&scanned.nonce));
     if as_json {
         let size = stored + scanned.form.footer_bytes(info.chunk_count());
-        let value = json!({
-            "kind": "xorb", "hash": hash, "footer": footer, "nonce": nonce, "size": size, "stored_bytes": stored,
-            "raw_bytes": raw, "chunks": chunks,
-        });
-        return print_json_pretty(out, &without_nulls(value));
+        let kind = "xorb";
+        let value =
+            XorbJson { kind, hash, footer, nonce, size, stored_bytes: stored, raw_bytes: raw, chunks };
+        return print_json_pretty(out, &value);
     }
     writeln!(out, "xorb    {hash}\nfooter  {footer}")?;
     if let Some(nonce) = nonce.filter(|nonce| nonce != "00000000") {

@@ -21,7 +21,7 @@ type Done = (u64, usize, Result<Block, Error>);
 pub(super) struct Pool {
     jobs: Option<SyncSender<(u64, usize, Record)>>,
     done: Receiver<Done>,
-    /// PackSummary records that wait for their turn.
+    /// Compressed records that wait for their turn.
     early: BTreeMap<u64, (usize, Result<Block, Error>)>,
     threads: Vec<JoinHandle<()>>,
     given: u64,

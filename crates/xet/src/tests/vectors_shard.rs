@@ -9,7 +9,7 @@ use crate::shard::{
     ChunkEntry, FileEntry, Footer, Form, LookupTables, Shard, ShardBuilder, ShardView, StoredOptions, Term,
     XorbEntry, build, verify_stored, verify_upload,
 };
-use crate::{ChunkHash, FileHash, Hash, XorbHash};
+use crate::{ChunkHash, Hash, XorbHash};
 use testkit::vectors::model::{AdversarialKind, Expect, Shard as Group, ShardFile};
 use testkit::vectors::{Kind, Vectors};
 

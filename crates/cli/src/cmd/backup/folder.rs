@@ -238,8 +238,7 @@ pub(crate) fn end(file: &Path) -> Result<(), CliError> {
 pub(crate) fn copy_key(from: &Path, to: &Path) -> Result<(), CliError> {
     match fs::read(from) {
         Ok(key) => {
-            server::DataDir::keys_of(from)
-                .map_err(|error| CliError::Io(from.display().to_string(), error))?;
+            server::DataDir::keys_of(from).map_err(|error| CliError::io(from, error))?;
             write_whole(to, &key)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

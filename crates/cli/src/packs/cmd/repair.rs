@@ -64,10 +64,10 @@ impl Repair {
                 )
             };
             let lost: Vec<_> = repaired.lost.iter().map(loss).collect();
-            let (kept, partial) = (repaired.recovered, repaired.partial);
+            let (recovered, partial) = (repaired.recovered, repaired.partial);
             print_json(
                 &mut out,
-                &json!({"pack": self.output, "kept": kept, "partial": partial, "lost": lost}),
+                &json!({"pack": self.output, "kept": recovered, "partial": partial, "lost": lost}),
             )?;
         } else {
             let lost = repaired.lost.len();

@@ -48,7 +48,7 @@ pub(super) struct StoredFiles {
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryCas {
-    pub(super) stored: Mutex<StoredFiles>,
+    pub(super) contents: Mutex<StoredFiles>,
     pub(super) lists_chunks: bool,
     pub(super) answers_batches: bool,
     pub(super) fetches: AtomicU64,
@@ -59,13 +59,13 @@ pub(super) struct MemoryCas {
 impl MemoryCas {
     /// Stores a file, its new chunks in xorbs of at most `chunks_max`.
     pub(super) fn add(&self, data: &[u8], chunks_max: usize) -> FileHash {
-        let mut stored = self.stored.lock().unwrap();
+        let mut contents = self.contents.lock().unwrap();
         let (mut list, mut fresh, mut start) = (Vec::new(), Vec::new(), 0);
         for cut in xet::chunk::cut(data) {
             let raw = &data[start..cut];
             let hash = ChunkHash::of(raw);
             list.push((hash, raw.len() as u32));
-            if !stored.known.contains_key(&hash) && !fresh.iter().any(|(known, _)| *known == hash) {
+            if !contents.known.contains_key(&hash) && !fresh.iter().any(|(known, _)| *known == hash) {
                 fresh.push((hash, raw));
             }
             start = cut;
@@ -75,13 +75,13 @@ impl MemoryCas {
             group.iter().for_each(|(hash, raw)| builder.push(*hash, raw).unwrap());
             let sealed = builder.seal(Form::Footerless).unwrap();
             for (number, (hash, _)) in (0..).zip(group) {
-                stored.known.insert(*hash, (sealed.info.hash(), number));
+                contents.known.insert(*hash, (sealed.info.hash(), number));
             }
-            stored.xorbs.insert(sealed.info.hash(), (sealed.info, sealed.bytes.into()));
+            contents.xorbs.insert(sealed.info.hash(), (sealed.info, sealed.bytes.into()));
         }
         let mut terms: Vec<PlanTerm> = Vec::new();
         for (hash, bytes) in &list {
-            let (xorb, number) = stored.known[hash];
+            let (xorb, number) = contents.known[hash];
             match terms.last_mut() {
                 Some(last) if last.xorb == xorb && last.chunks.end == number => {
                     last.chunks.end += 1;
@@ -91,23 +91,23 @@ impl MemoryCas {
             }
         }
         let file = xet::merkle::file_hash(list.iter().map(|(hash, bytes)| (*hash, u64::from(*bytes))));
-        stored.files.insert(file, (terms, list));
+        contents.files.insert(file, (terms, list));
         file
     }
 
     pub(super) fn fault(&self, fault: Fault) {
-        self.stored.lock().unwrap().faults.push_back(fault);
+        self.contents.lock().unwrap().faults.push_back(fault);
     }
 
     pub(super) fn always(&self, fault: Option<Fault>) {
-        self.stored.lock().unwrap().always = fault;
+        self.contents.lock().unwrap().always = fault;
     }
 
     /// Damages a stored xorb of a file for good: a byte of the chunk in the middle of its first term.
     pub(super) fn rot(&self, file: &FileHash) {
-        let mut stored = self.stored.lock().unwrap();
-        let term = stored.files[file].0[0].clone();
-        let (info, bytes) = stored.xorbs.get_mut(&term.xorb).unwrap();
+        let mut contents = self.contents.lock().unwrap();
+        let term = contents.files[file].0[0].clone();
+        let (info, bytes) = contents.xorbs.get_mut(&term.xorb).unwrap();
         let middle = info.stored_range(term.chunks.start..term.chunks.start + 1).unwrap();
         let mut damaged = bytes.to_vec();
         damaged[middle.end as usize - 1] ^= 0x10;
@@ -124,11 +124,11 @@ impl MemoryCas {
 }
 
 fn with_ends<T>(
-    stored: &StoredFiles,
+    contents: &StoredFiles,
     use_ends: impl FnOnce(&dyn Fn(&XorbHash) -> (Vec<u32>, Vec<u32>)) -> T,
 ) -> T {
     let ends = |xorb: &XorbHash| {
-        let chunks = stored.xorbs[xorb].0.chunks();
+        let chunks = contents.xorbs[xorb].0.chunks();
         (
             chunks.iter().map(|place| place.stored_end).collect(),
             chunks.iter().map(|place| place.raw_end).collect(),
@@ -138,12 +138,12 @@ fn with_ends<T>(
 }
 
 fn reconstruct(
-    stored: &StoredFiles,
+    contents: &StoredFiles,
     terms: &[PlanTerm],
     range: Option<Range<u64>>,
 ) -> Option<Reconstruction> {
     let all: HashMap<XorbHash, (Vec<u32>, Vec<u32>)> =
-        with_ends(stored, |ends| terms.iter().map(|term| (term.xorb, ends(&term.xorb))).collect());
+        with_ends(contents, |ends| terms.iter().map(|term| (term.xorb, ends(&term.xorb))).collect());
     let ends = |xorb: &XorbHash| all.get(xorb).map(|(stored, raw)| XorbEnds { stored, raw });
     match plan(terms, range, ends).unwrap() {
         Planned::PastEnd { .. } => None,
@@ -162,9 +162,9 @@ impl Cas for MemoryCas {
         range: Option<Range<u64>>,
     ) -> Result<Option<Reconstruction>> {
         self.plans.fetch_add(1, Ordering::Relaxed);
-        let stored = self.stored.lock().unwrap();
-        let (terms, _) = stored.files.get(&file).ok_or_else(|| Self::unknown(file))?;
-        Ok(reconstruct(&stored, terms, range))
+        let contents = self.contents.lock().unwrap();
+        let (terms, _) = contents.files.get(&file).ok_or_else(|| Self::unknown(file))?;
+        Ok(reconstruct(&contents, terms, range))
     }
 
     async fn reconstructions(&self, files: &[FileHash]) -> Result<Option<Batch>> {
@@ -172,21 +172,22 @@ impl Cas for MemoryCas {
             return Ok(None);
         }
         self.plans.fetch_add(1, Ordering::Relaxed);
-        let stored = self.stored.lock().unwrap();
+        let contents = self.contents.lock().unwrap();
         let terms = files
             .iter()
-            .map(|file| Ok(stored.files.get(file).ok_or_else(|| Self::unknown(*file))?.0.clone()));
+            .map(|file| Ok(contents.files.get(file).ok_or_else(|| Self::unknown(*file))?.0.clone()));
         let files: Vec<Vec<PlanTerm>> = terms.collect::<Result<_>>()?;
         let all = files.concat();
-        Ok(Some(Batch { files, fetches: reconstruct(&stored, &all, None).unwrap() }))
+        Ok(Some(Batch { files, fetches: reconstruct(&contents, &all, None).unwrap() }))
     }
 
     async fn fetch(&self, url: &str, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
         self.fetches.fetch_add(1, Ordering::Relaxed);
         let (mut bytes, fault) = {
-            let mut stored = self.stored.lock().unwrap();
-            let fault = stored.faults.pop_front().or(stored.always.clone());
-            let bytes = stored.xorbs[&url.parse().unwrap()].1.slice(range.start as usize..range.end as usize);
+            let mut contents = self.contents.lock().unwrap();
+            let fault = contents.faults.pop_front().or(contents.always.clone());
+            let bytes =
+                contents.xorbs[&url.parse().unwrap()].1.slice(range.start as usize..range.end as usize);
             (bytes, fault)
         };
         self.fetched_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -237,7 +238,7 @@ impl Cas for MemoryCas {
     }
 
     async fn chunk_list(&self, file: FileHash) -> Result<Option<Vec<(ChunkHash, u32)>>> {
-        let stored = self.stored.lock().unwrap();
-        Ok(stored.files.get(&file).map(|(_, list)| list.clone()).filter(|_| self.lists_chunks))
+        let contents = self.contents.lock().unwrap();
+        Ok(contents.files.get(&file).map(|(_, list)| list.clone()).filter(|_| self.lists_chunks))
     }
 }
