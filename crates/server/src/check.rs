@@ -14,10 +14,10 @@ use crate::disk::free_bytes;
 use crate::net::tls::Tls;
 use crate::secret::{hex, random};
 
-/// What came of trying one representation.
+/// Outcome of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// The representation.
+    /// What was checked.
     pub what: &'static str,
     /// What was found, or what is wrong.
     pub outcome: Result<String, String>,

@@ -47,7 +47,7 @@ impl Key {
         Self::new(random())
     }
 
-    /// Its name, which may be text.
+    /// Its name, which is no secret.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -57,7 +57,7 @@ impl Key {
         &self.bytes
     }
 
-    /// The key for one purpose. What is signed for one cannot be text as if it were signed for another.
+    /// The key for one purpose. What is signed for one cannot be used as if it were signed for another.
     pub(crate) fn derive(&self, purpose: &str) -> Secret<[u8; 32]> {
         Secret::new(mac(self.bytes.expose(), &[b"drystone key for ", purpose.as_bytes()]))
     }

@@ -101,7 +101,7 @@ fn repo(text: &str) -> Bound {
 async fn a_token_opens_what_it_is_bound_to_and_no_more() {
     let hub = Hub::new().await;
     let cases = [
-        // All three are private: who may not read one is not answers that it is there.
+        // All three are private: who may not read one does not learn that it exists.
         (Rights::Read, repo("ann/models/a"), [(200, 403), (404, 404), (404, 404)]),
         (Rights::Write, repo("ann/models/a"), [(200, 200), (404, 404), (404, 404)]),
         (Rights::Read, Bound::Namespace("ann".into()), [(200, 403), (200, 403), (404, 404)]),

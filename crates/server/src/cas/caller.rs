@@ -52,7 +52,7 @@ impl Caller {
     }
 }
 
-/// The hash that every path about one representation ends in.
+/// The hash that every path about one object ends in.
 pub(crate) fn hash_in<H: FromStr<Err = FormatError>>(uri: &Uri) -> Result<H, ApiError> {
     let text = uri.path().rsplit('/').next().unwrap_or_default();
     text.parse().map_err(|error| ApiError::new(ErrorCode::Invalid, format!("the path: {error}")))

@@ -119,7 +119,7 @@ async fn plan(state: &AppState, request: &Parts) -> Result<(Reconstruction, bool
     }
 }
 
-/// The range that is requested_range for. One that cannot be read is refused: an answer about the whole file would be taken for
+/// The range that was requested. One that cannot be read is refused: an answer about the whole file would be taken for
 /// one about the range.
 fn requested_range(headers: &HeaderMap) -> Result<Option<RangeSpec>, ApiError> {
     let Some(header) = headers.get(header::RANGE) else { return Ok(None) };

@@ -59,7 +59,7 @@ pub(crate) async fn head(
     }
 }
 
-/// An answer to `HEAD`: how long the representation is.
+/// A response to `HEAD`: the length of the object.
 pub(crate) fn length_only(bytes: u64) -> Response<Body> {
     let headers = [
         (header::CONTENT_LENGTH, HeaderValue::from(bytes)),

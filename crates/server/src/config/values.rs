@@ -1,4 +1,4 @@
-//! How the values of settings are read from text and text again.
+//! Values of settings: how they are read from text and written as text.
 
 use std::fmt;
 use std::net::SocketAddr;

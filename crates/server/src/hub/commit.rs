@@ -1,4 +1,4 @@
-//! Commits: one line of JSON for what is stated, and one for each change.
+//! Commits: one line of JSON with the message, and one for each change.
 
 use std::collections::HashMap;
 

@@ -41,7 +41,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Whether objects are uploaded. Refuses what is request for and not done here.
+    /// Whether objects are uploaded. Refuses what is not supported here.
     fn is_upload(&self) -> Result<bool, ApiError> {
         if self.objects.len() > OBJECTS_MAX {
             return Err(ApiError::invalid(format!("objects: at most {OBJECTS_MAX} at once")));

@@ -1,4 +1,4 @@
-//! TLS: the certificate that is current, read again when told to.
+//! TLS: the certificate, read again at SIGHUP.
 
 use std::io;
 use std::path::{Path, PathBuf};

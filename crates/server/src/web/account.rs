@@ -65,8 +65,8 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
             let rights = match sent.field("rights")? {
                 "write" if who.rights >= Rights::Write => Rights::Write,
                 "read" => Rights::Read,
-                "write" => return Err(ApiError::invalid("rights: you may not write").into()),
-                _ => return Err(ApiError::invalid("rights should be read or write").into()),
+                "write" => return Err(ApiError::invalid("rights: you may not write")),
+                _ => return Err(ApiError::invalid("rights should be read or write")),
             };
             let label = sent.field("label")?.chars().take(LABEL_MAX).collect();
             let days = days(&sent)?;
@@ -82,7 +82,7 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
             let id = sent.field("id")?;
             let rows = store.hub().tokens().all().await?;
             if !rows.iter().any(|row| row.id == id && row.subject == name) {
-                return Err(ApiError::invalid("no such token of yours").into());
+                return Err(ApiError::invalid("no such token of yours"));
             }
             if let Some(revoked) = store.hub().tokens().revoke(id, now_s).await? {
                 DataDir::new(&visit.state.config.data).forget_admin_token(&revoked);
@@ -94,14 +94,14 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
             if tokens.password(&name).await?.is_some()
                 && !visit.state.auth.is_password(store, sent.address, &name, sent.field("old")?).await?
             {
-                return Err(ApiError::invalid("the old password is another").into());
+                return Err(ApiError::invalid("the old password is another"));
             }
             let hash = password::hash(sent.field("new")?).map_err(ApiError::invalid)?;
             let session = session::id(visit).await?;
             store.hub().set_password(&name, Some(&hash), session.as_deref()).await?;
             Ok(see_other("/-/account?changed"))
         }
-        _ => Err(ApiError::invalid("no such action").into()),
+        _ => Err(ApiError::invalid("no such action")),
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
             let writes = match sent.field("role")? {
                 "read" => false,
                 "write" => true,
-                _ => return Err(ApiError::invalid("role should be read or write").into()),
+                _ => return Err(ApiError::invalid("role should be read or write")),
             };
             store.hub().set_member(sent.field("org")?, sent.field("user")?, writes).await?;
         }
@@ -150,7 +150,7 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
             let row = store.hub().trashed_repo(sent.field("id")?.parse()?).await?;
             store.hub().delete_repo(&row).await?;
         }
-        _ => return Err(ApiError::invalid("no such action").into()),
+        _ => return Err(ApiError::invalid("no such action")),
     }
     tracing::info!(who = visit.name()?, action = visit.param("action"), "administration by a page");
     Ok(see_other("/-/admin"))

@@ -17,7 +17,7 @@ use crate::web::repo::{self, RepoView};
 use crate::web::text::as_text;
 use crate::web::visit::Visit;
 
-/// A card, or why it is not head.
+/// A card, or why it is not rendered.
 pub(super) type RenderedCard = Result<Arc<Card>, NotRendered>;
 
 /// The README of a place's folder.

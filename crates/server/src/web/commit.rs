@@ -77,7 +77,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     };
     let page = usize::try_from(visit.query.number("p").unwrap_or(0)).unwrap_or(usize::MAX);
     if page > PAGES_MAX {
-        return Err(ApiError::invalid("there are fewer pages").into());
+        return Err(ApiError::invalid("there are fewer pages"));
     }
     let skip = page * CHANGES_MAX;
     let (found, is_more) = visit.store.hub().changes(repo.id, before, commit.tree, skip, CHANGES_MAX).await?;

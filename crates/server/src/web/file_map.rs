@@ -128,7 +128,7 @@ fn name_of(scope_repo: &str) -> &str {
     scope_repo.split_once('/').map_or("", |(_, name)| name)
 }
 
-/// Repositories the visitor may see, each paths_by_repo up once.
+/// Repositories the visitor may see, each looked up once.
 struct VisibleRepos<'a> {
     visit: &'a Visit,
     repos: HashMap<RepoName, Option<RepoRow>>,

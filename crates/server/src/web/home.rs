@@ -81,7 +81,7 @@ impl Home {
 /// `GET /`, `GET /models` and the like.
 pub(super) async fn show(visit: Visit, uri: Uri) -> Result<Response<Body>, ApiError> {
     if visit.query.value("search").is_some_and(|text| text.len() > SEARCH_BYTES_MAX) {
-        return Err(ApiError::invalid(format!("search: at most {SEARCH_BYTES_MAX} bytes")).into());
+        return Err(ApiError::invalid(format!("search: at most {SEARCH_BYTES_MAX} bytes")));
     }
     measure(&visit).await;
     let kind = Kind::ALL.into_iter().find(|kind| uri.path().trim_start_matches('/') == kind.plural());

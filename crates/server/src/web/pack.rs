@@ -144,7 +144,7 @@ async fn read<T: Send + 'static>(
         work(&reader)
     });
     let failed = |_| ApiError::new(ErrorCode::Internal, "the pack could not be read");
-    Ok(worked.await.map_err(failed)?)
+    worked.await.map_err(failed)
 }
 
 fn read_page(

@@ -47,7 +47,7 @@ impl HubSource {
         let from = match (&item.linked, &item.row) {
             (Some(linked), _) => From::Store { store: Box::new(store.clone()), grant, file: linked.file },
             (None, Some(row)) => From::Memory(store.hub().git_body(repo.id, row).await?),
-            (None, None) => return Err(ApiError::new(ErrorCode::Corrupt, "the file's row is gone").into()),
+            (None, None) => return Err(ApiError::new(ErrorCode::Corrupt, "the file's row is gone")),
         };
         let left = AtomicU64::new(read_bytes_max);
         Ok(Self { name: item.path.clone(), bytes: item.bytes, left, from, runtime: Handle::current() })

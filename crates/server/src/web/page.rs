@@ -37,7 +37,7 @@ impl Frame {
     /// The frame of a page without a title, for a caller.
     pub(super) fn of(who: Option<&Principal>, session: Option<&str>) -> Self {
         Self {
-            is_admin: who.is_some_and(|who| who.is_admin()),
+            is_admin: who.is_some_and(Principal::is_admin),
             is_signed_in: who.is_some() && session.is_some(),
             who: who.map(|who| who.name.clone()),
             word: csrf::form_token(session),

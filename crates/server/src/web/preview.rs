@@ -1,4 +1,4 @@
-//! Previews: what can be preview of a file from a few of its bytes.
+//! Previews: what can be displayed of a file from a few of its bytes.
 
 mod csv;
 mod parquet;
@@ -17,7 +17,7 @@ use crate::web::repo::RepoView;
 use crate::web::visit::Visit;
 use crate::web::{card, read_file, text};
 
-/// What is preview of a file.
+/// What is displayed of a file.
 pub(super) enum Preview {
     /// Text, and whether there is more.
     Text { text: String, is_cut: bool },
@@ -27,7 +27,7 @@ pub(super) enum Preview {
     Tables(Vec<Table>),
     /// A picture, by its URL.
     Image(String),
-    /// Why nothing is preview.
+    /// Why nothing is displayed.
     Nothing(String),
 }
 
@@ -117,7 +117,7 @@ impl io::Write for Bounded {
     }
 }
 
-/// The page of a long list that is request for.
+/// The requested page of a long list.
 pub(super) fn page(visit: &Visit) -> usize {
     let page = usize::try_from(visit.query.number("p").unwrap_or(0));
     page.unwrap_or(usize::MAX).min(1 << 20)
@@ -150,7 +150,7 @@ fn cell(text: &str) -> String {
 
 /// What is read of a text.
 const HEAD_BYTES_MAX: u64 = 32 * 1024;
-/// JSON that is longer when it is indented is preview as it is.
+/// JSON that is longer when it is indented is displayed as it is.
 const PRETTY_BYTES_MAX: usize = 256 * 1024;
 const CELL_CHARS_MAX: usize = 120;
 const NO_TEXT: &str = "These bytes are not text.";

@@ -131,7 +131,7 @@ pub(super) async fn enter(
     let (token, name) = (value("token"), value("name"));
     let has_password = form.value("password").is_some_and(|password| !password.is_empty());
     if !token.is_empty() && (has_password || !name.is_empty()) {
-        return Err(ApiError::invalid("token: sign in with a token, or with a name and a password").into());
+        return Err(ApiError::invalid("token: sign in with a token, or with a name and a password"));
     }
     let next = own_path(form.value("next"));
     let state = visit.state.clone();

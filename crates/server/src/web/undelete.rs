@@ -64,7 +64,7 @@ pub(super) async fn act(sent: SubmittedForm) -> Result<Response<Body>, ApiError>
     let visit = &sent.visit;
     let repo = visit.require_write().await?;
     if sent.form.value("revision").is_some() && sent.form.value("path").is_some() {
-        return Err(ApiError::invalid("name a revision or a path").into());
+        return Err(ApiError::invalid("name a revision or a path"));
     }
     let branch = sent.form.value("as").map(str::trim).filter(|branch| !branch.is_empty());
     let target = match sent.form.value("path").map(str::trim).filter(|path| !path.is_empty()) {

@@ -191,7 +191,7 @@ async fn the_dashboard_shows_sweeps_and_verifications_to_administrators() {
     hub.store.hub().delete_repo(&repo).await.unwrap();
     let sweep = SweepOptions { grace_s: 0, offline: true, ..SweepOptions::default() };
     hub.store.upkeep().sweep(&sweep, &SweepProgress::default()).await.unwrap();
-    // One that finds nothing is not answers of.
+    // One that finds nothing is not reported.
     hub.store.upkeep().sweep(&sweep, &SweepProgress::default()).await.unwrap();
     let bob = hub.personal("bob", Rights::Read, Bound::Namespace("bob".into())).await;
     let page = String::from_utf8(hub.admin("GET", "/-/dedup", Value::Null).await.body).unwrap();

@@ -1,4 +1,4 @@
-//! Many clients at once and little memory: everyone is served or answers when to come back, and nobody starves the others.
+//! Many clients at once and little memory: everyone is served or gets a time to retry, and no one starves the others.
 
 use std::io::Read as _;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! A server on a real socket, over a store that fails when answers to, and clients for it.
+//! A server on a real socket, over a store that fails on demand, and clients for it.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -126,7 +126,7 @@ async fn head(
     loop {
         let have = prefix.len() as u64;
         let end = needed.min(chunk.bytes);
-        // More than the first bytes is request for once for each page, so this ends.
+        // More than the first bytes is read once for each page, so this ends.
         if end <= have && have > 0 {
             return Ok(Err("damaged".to_owned()));
         }

@@ -1,4 +1,4 @@
-//! Thrift's compact protocol: takes what is request for and passes over the rest, and sizes nothing by a number it reads.
+//! Thrift's compact protocol: reads the requested fields and skips the rest, and sizes nothing by a number it reads.
 
 /// What is left to read.
 pub(super) struct Thrift<'a> {
