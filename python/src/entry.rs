@@ -157,7 +157,7 @@ impl Entry {
         Ok(format!("<Entry {:?}: {content_type}, {} B{stored}>", self.name_str(), self.file_size))
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, String))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Rebuild<'py>)> {
         let (py, this) = (slf.py(), slf.get());
         let item = py.import("operator")?.getattr("getitem")?;
         let record = py.import("drystone._native")?.getattr("record_of")?;
@@ -166,6 +166,9 @@ impl Entry {
         Ok((item, (record, this.name_str().to_owned())))
     }
 }
+
+/// Arguments that a pickle calls `getitem` with: the record and the name.
+type Rebuild<'py> = (Bound<'py, PyAny>, String);
 
 /// Decoding fewer bytes is over before another thread would have begun.
 const DETACH_BYTES: u64 = 16 << 10;
