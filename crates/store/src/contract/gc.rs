@@ -319,7 +319,8 @@ async fn an_unknown_object_is_doomed_and_a_known_one_left_alone(catalog: Any) {
         XorbRow { key: XorbKey { hash: XorbHash::new(hash(2)), digest: Digest::new(hash(51)) }, ..xorb(2) };
     let added = xorbs::add_xorbs(&catalog, &[late]).await.unwrap();
     assert_eq!((added[0].was_inserted, added[0].row.state), (false, XorbState::Deleting));
-    // A deletion that a power cut undid is done condemned::bury(&again.catalog, Kept::Xorbs, &[hash(2)], 600).await.unwrap();
+    // A deletion that a power cut undid is done again.
+    condemned::bury(&catalog, Kept::Xorbs, &[hash(2)], 600).await.unwrap();
     assert_eq!(condemned::claim(&catalog, &found, 700).await.unwrap(), [loser, unknown]);
 }
 

@@ -208,7 +208,8 @@ async fn a_claimed_digest_counts_when_it_was_computed(catalog: Any) {
     assert_eq!(claims.iter().map(|claim| (claim.sha256, claim.computed)).collect::<Vec<_>>().len(), 2);
     assert_eq!(claims::digest_claims(&catalog, &a, &[Sha256::new(hash(9))]).await.unwrap(), []);
 
-    // True in one repository, which others within reach learn claims::settle_claims(&of.catalog, &a, &[(file, digests[0])], &[]).await.unwrap();
+    // True in one repository, which others within reach learn of.
+    claims::settle_claims(&catalog, &a, &[(file, digests[0])], &[]).await.unwrap();
     let linked = files::linked_files(&catalog, &a, &digests).await.unwrap();
     assert_eq!(
         linked.iter().map(|linked| (linked.sha256, linked.file)).collect::<Vec<_>>(),

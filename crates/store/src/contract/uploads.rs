@@ -280,7 +280,10 @@ async fn policies_narrow_what_is_found_in_both_directions(catalog: Any) {
             assert_eq!(found(&catalog).await, [true, true, true]);
         }
     }
-    // Of several the narrowest dedup_policy::set_dedup_policy(&counts.catalog, &QuotaOf::Repo(scope("ann/a")), Some(DedupPolicy::Global)).await.unwrap();
+    // Of several the narrowest counts.
+    dedup_policy::set_dedup_policy(&catalog, &QuotaOf::Repo(scope("ann/a")), Some(DedupPolicy::Global))
+        .await
+        .unwrap();
     dedup_policy::set_dedup_policy(&catalog, &QuotaOf::Namespace("ann".into()), Some(DedupPolicy::Repo))
         .await
         .unwrap();
