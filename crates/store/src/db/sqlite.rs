@@ -9,13 +9,12 @@ mod tests;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use rusqlite::types::{Value as SqlValue, ValueRef};
+use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, OpenFlags};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 
@@ -227,7 +226,7 @@ fn run(connection: &Connection, sql: &Sql<'_>) -> rusqlite::Result<Done> {
             for (place, value) in values.into_iter().enumerate() {
                 match value {
                     Bound::One(value) => bind(&mut statement, place + 1, value)?,
-                    Bound::List(list) => statement.raw_bind_parameter(place + 1, list)?,
+                    Bound::List(list) => statement.raw_bind_parameter(place + 1, array(list))?,
                 }
             }
             let mut done = Done::default();
@@ -295,7 +294,7 @@ fn bind(statement: &mut CachedStatement<'_>, place: usize, value: &Value<'_>) ->
 /// An argument in the order SQLite wants it.
 enum Bound<'a> {
     One(&'a Value<'a>),
-    List(Rc<Vec<SqlValue>>),
+    List(Vec<SqlValue>),
 }
 
 /// The text as SQLite wants it, and the arguments by their numbers in it.
@@ -320,7 +319,7 @@ fn render<'a>(sql: &'a Sql<'_>) -> (String, Vec<Bound<'a>>) {
             }
             Arg::List(values) => {
                 let place = *places[at].get_or_insert_with(|| {
-                    bound.push(Bound::List(Rc::new(values.iter().map(owned).collect())));
+                    bound.push(Bound::List(values.iter().map(owned).collect()));
                     bound.len()
                 });
                 match before.strip_suffix("list(") {
@@ -371,6 +370,12 @@ fn push_places(text: &mut String, count: usize, first: usize) {
         push_place(text, place);
     }
     text.push(')');
+}
+
+/// A list as the table-valued function `rarray` takes it. SQLite frees it when the parameter is bound anew. (An `Rc` of rusqlite 0.39
+/// would be freed as one of another type, its values never.)
+fn array(list: Vec<SqlValue>) -> ToSqlOutput<'static> {
+    ToSqlOutput::new_boxed(list, c"rarray")
 }
 
 fn owned(value: &Value<'_>) -> SqlValue {
