@@ -397,10 +397,11 @@ async fn a_private_repository_answers_as_one_that_does_not_exist() {
                         let text = plain(&String::from_utf8_lossy(&got.body));
                         (got.status, headers, if id.is_empty() { text } else { text.replace(&id, "ID") })
                     };
-                    for (here, away) in
-                        [(here.to_owned(), away.to_owned()), (here.to_uppercase(), away.to_uppercase())]
-                    {
-                        let (hidden, absent) = (shown(&here).await, shown(&away).await);
+                    let [upper_here, upper_away] = [here.to_uppercase(), away.to_uppercase()];
+                    // Side by side: each refusal waits for the next step of time.
+                    let (hidden, absent, upper_hidden, upper_absent) =
+                        tokio::join!(shown(here), shown(away), shown(&upper_here), shown(&upper_away));
+                    for (hidden, absent) in [(hidden, absent), (upper_hidden, upper_absent)] {
                         compared += 1;
                         if hidden != absent || hidden.0 < 400 {
                             wrong.push(format!(
