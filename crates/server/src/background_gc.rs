@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store::audit::{self, Actor, Deed};
+use store::audit::{self, Actor, AuditEvent};
 use store::upkeep::{SweepOptions, SweepProgress};
 use store::{ErrorKind, Store};
 
@@ -54,8 +54,8 @@ pub async fn collect_at_intervals(store: Store, config: &ServeConfig) {
 }
 
 async fn record_refusal(store: &Store, message: &str) {
-    let event = Deed::new("upkeep", "store", message);
-    let noted = audit::by(Actor::named("background sweep"), store.hub().note_deed(&event)).await;
+    let event = AuditEvent::new("upkeep", "store", message);
+    let noted = audit::by(Actor::named("background sweep"), store.hub().log_event(&event)).await;
     if let Err(error) = noted {
         tracing::warn!(%error, "the audit log was not written");
     }

@@ -47,7 +47,7 @@ pub fn name(who: &str) {
 
 /// Something that was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deed {
+pub struct AuditEvent {
     /// What sort: `repo.create`, `ref.move`, `member.set`.
     pub action: String,
     /// To what.
@@ -56,7 +56,7 @@ pub struct Deed {
     pub detail: String,
 }
 
-impl Deed {
+impl AuditEvent {
     /// A deed.
     pub fn new(action: &str, target: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { action: action.to_owned(), target: target.into(), detail: detail.into() }
@@ -80,16 +80,16 @@ const STORE: &str = "store";
 const ANONYMOUS: &str = "anonymous";
 
 /// Notes a deed that no other write is for.
-pub(crate) async fn note_deed(db: &Catalog, deed: &Deed) -> Result<()> {
+pub(crate) async fn log_event(db: &Catalog, event: &AuditEvent) -> Result<()> {
     db.write("note a deed", |mut tx| async move {
-        note(&mut tx, deed).await?;
+        append_event(&mut tx, event).await?;
         tx.commit().await
     })
     .await
 }
 
 /// Deeds, the newest first.
-pub(crate) async fn deeds(db: &Catalog, query: &DeedQuery) -> Result<Vec<DeedRow>> {
+pub(crate) async fn events(db: &Catalog, query: &AuditQuery) -> Result<Vec<AuditRow>> {
     let select = "SELECT id, time_s, who, request, action, target, detail FROM audit \
         WHERE time_s >= $1 AND id < $2";
     let mut select = Sql::new(select).bind(query.since_s).bind(query.before.unwrap_or(u64::MAX));
@@ -102,14 +102,14 @@ pub(crate) async fn deeds(db: &Catalog, query: &DeedQuery) -> Result<Vec<DeedRow
 }
 
 /// Deletes deeds before a time; returns how many.
-pub(crate) async fn forget_deeds(db: &Catalog, before_s: u64) -> Result<u64> {
+pub(crate) async fn delete_events(db: &Catalog, before_s: u64) -> Result<u64> {
     let delete = Sql::new("DELETE FROM audit WHERE time_s < $1").bind(before_s);
     Ok(db.write_one("forget deeds", delete).await?.changed)
 }
 
 /// Notes a deed within a transaction.
-pub(crate) async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
-    let (time_s, who, action, target, detail, request) = deed.columns();
+pub(crate) async fn append_event(tx: &mut Tx, event: &AuditEvent) -> Result<()> {
+    let (time_s, who, action, target, detail, request) = event.columns();
     let insert = "INSERT INTO audit (time_s, who, action, target, detail, request) \
         VALUES ($1, $2, $3, $4, $5, $6)";
     let insert = Sql::new(insert).bind(time_s).bind(who).bind(action).bind(target).bind(detail).bind(request);
@@ -118,7 +118,7 @@ pub(crate) async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
 
 /// Which deeds to tell.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeedQuery {
+pub struct AuditQuery {
     /// Not before this time, Unix seconds.
     pub since_s: u64,
     /// Older than the one of this number.
@@ -131,7 +131,7 @@ pub struct DeedQuery {
 
 /// A deed that was noted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeedRow {
+pub struct AuditRow {
     /// Counts up.
     pub id: u64,
     /// When, Unix seconds.
@@ -141,14 +141,14 @@ pub struct DeedRow {
     /// In which request; empty for a command.
     pub request: String,
     /// What.
-    pub deed: Deed,
+    pub event: AuditEvent,
 }
 
-impl FromRow for DeedRow {
+impl FromRow for AuditRow {
     fn from_row(row: &mut Row) -> Result<Self> {
         let (id, time_s) = (row.number("number")?, row.number("time")?);
         let (who, request) = (row.text("name of an actor")?, row.text("request")?);
         let (action, target, detail) = (row.text("action")?, row.text("target")?, row.text("detail")?);
-        Ok(Self { id, time_s, who, request, deed: Deed { action, target, detail } })
+        Ok(Self { id, time_s, who, request, event: AuditEvent { action, target, detail } })
     }
 }

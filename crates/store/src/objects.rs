@@ -60,7 +60,7 @@ pub enum Folder {
 
 /// An object that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedObject {
     /// What it is called.
     pub path: String,
     /// What that means; `None` for what is not ours.
@@ -298,7 +298,7 @@ impl Objects {
     }
 
     /// How long an object is and when it was written; `None` when it is not there.
-    pub(crate) async fn stat(&self, path: &str) -> Result<Option<Listed>> {
+    pub(crate) async fn stat(&self, path: &str) -> Result<Option<ListedObject>> {
         match self.store.head(&Path::from(path)).await {
             Ok(meta) => Ok(Some(listed(&meta))),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -344,7 +344,7 @@ impl Objects {
     }
 
     /// Everything that is in none of the folders.
-    pub(crate) async fn list_others(&self) -> Result<Vec<Listed>> {
+    pub(crate) async fn list_others(&self) -> Result<Vec<ListedObject>> {
         let failed = |source| translate("list", "the object store", source);
         let top = self.store.list_with_delimiter(None).await.map_err(failed)?;
         let is_object = |meta: &object_store::ObjectMeta| meta.location.as_ref() != lock::LOCK_FILE;
@@ -360,7 +360,7 @@ impl Objects {
     }
 
     /// Everything in a folder, in no order, as it is found.
-    pub fn list(&self, folder: Folder) -> BoxStream<'static, Result<Listed>> {
+    pub fn list(&self, folder: Folder) -> BoxStream<'static, Result<ListedObject>> {
         let prefix = match folder {
             Folder::Xorbs => XORBS,
             Folder::Shards => SHARDS,
@@ -376,10 +376,10 @@ impl Objects {
     }
 }
 
-fn listed(meta: &object_store::ObjectMeta) -> Listed {
+fn listed(meta: &object_store::ObjectMeta) -> ListedObject {
     let path = meta.location.to_string();
     let modified_s = u64::try_from(meta.last_modified.timestamp()).unwrap_or(0);
-    Listed { key: path.parse().ok(), path, bytes: meta.size, modified_s }
+    ListedObject { key: path.parse().ok(), path, bytes: meta.size, modified_s }
 }
 
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -410,15 +410,15 @@ pub(crate) fn translate(verb: &str, what: &str, source: object_store::Error) -> 
 
 /// A bucket's answer repeats what it was asked, session token included: only its own words are kept.
 fn refused(verb: &str, what: &str, answer: &str) -> Error {
-    let said = said(answer);
+    let code = error_code(answer);
     let message = format!(
-        "{verb} {what}: the bucket refuses this server{said}: check the access key, its secret and its rights"
+        "{verb} {what}: the bucket refuses this server{code}: check the access key, its secret and its rights"
     );
     Error::new(ErrorKind::Internal, message)
 }
 
 /// The code of a bucket's refusal, in parentheses.
-fn said(answer: &str) -> String {
+fn error_code(answer: &str) -> String {
     let code = answer.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
     let code = code.map(|(code, _)| code).filter(|code| code.bytes().all(|b| b.is_ascii_alphanumeric()));
     code.map_or_else(String::new, |code| format!(" ({code})"))

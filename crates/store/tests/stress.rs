@@ -118,7 +118,7 @@ async fn run(catalog: &str, length: Duration) {
     let there: Vec<_> =
         world.there.lock().unwrap().iter().map(|(at, sha256)| (at.clone(), *sha256)).collect();
     for ((n, path), sha256) in &there {
-        assert!(look(last, *n, path, *sha256).await, "{path} of {n} is gone");
+        assert!(is_readable(last, *n, path, *sha256).await, "{path} of {n} is gone");
     }
     let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
     let verified = last.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
@@ -192,7 +192,7 @@ async fn push(store: &Store, grant: &Grant, upload: &Upload) -> store::Result<()
     for xorb in &upload.xorbs {
         let bytes = Bytes::from(xorb.bytes.clone());
         let declared = Some(bytes.len() as u64);
-        store.content().ingest(grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
+        store.content().put_xorb(grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
     }
     let shard = Bytes::from(upload.shard());
     let (declared, progress) = (Some(shard.len() as u64), Progress::default());
@@ -228,7 +228,7 @@ async fn reader(world: Arc<World>, n: u64) {
     }
 }
 
-async fn look(store: &Store, repo: u64, path: &str, sha256: Sha256) -> bool {
+async fn is_readable(store: &Store, repo: u64, path: &str, sha256: Sha256) -> bool {
     let row = store.hub().repo(&name(repo)).await.unwrap().unwrap();
     let at = store.hub().ref_target(row.id, MAIN).await.unwrap().unwrap();
     let Some(item) = store.hub().find_path(row.id, at, path).await.unwrap() else { return false };

@@ -1,10 +1,10 @@
 //! Sweep, one case at a time: what goes, what stays, and what comes back.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod house;
+mod common;
 
 use bytes::Bytes;
-use house::{House, NOW_S, Upload, writer};
+use common::{NOW_S, TestStore, Upload, writer};
 use store::content::XorbState;
 use store::hub::refs::{HEADS, MAIN};
 use store::hub::{Operation, RepoRow, Request};
@@ -28,16 +28,16 @@ fn upload(seed: u64) -> (Vec<u8>, Upload) {
     (data, upload)
 }
 
-async fn sweep(house: &House) -> Swept {
+async fn sweep(fixture: &TestStore) -> Swept {
     // Objects are dated by the real clock, far before the house's: grace of objects is not tried here.
-    house.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+    fixture.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
 }
 
-async fn estimated(house: &House) -> Estimate {
-    house.store.upkeep().estimate_sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+async fn estimated(fixture: &TestStore) -> Estimate {
+    fixture.store.upkeep().estimate_sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
 }
 
-async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &Upload) {
+async fn put(fixture: &TestStore, repo: &RepoRow, branch: &str, path: &str, upload: &Upload) {
     let put =
         Operation::PutLinked { path: path.into(), sha256: upload.files[0].sha256.unwrap(), bytes: None };
     let request = Request {
@@ -47,98 +47,98 @@ async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &U
         message: format!("put {path}"),
         operations: vec![put],
     };
-    house.store.hub().commit(repo, &request).await.unwrap();
+    fixture.store.hub().commit(repo, &request).await.unwrap();
 }
 
 #[tokio::test]
 async fn what_no_ref_leads_to_goes_when_its_grace_is_over_and_everything_else_stays() {
-    let house = House::new().await;
-    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
-    let ((kept, kept_upload), (lost, lost_upload)) = (upload(1), upload(2));
-    house.upload(&grant(), &kept_upload).await.unwrap();
-    house.upload(&grant(), &lost_upload).await.unwrap();
-    put(&house, &repo, MAIN, "kept.bin", &kept_upload).await;
-    let at = house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
-    house.store.hub().create_ref(repo.id, HEADS, "side", at).await.unwrap();
-    put(&house, &repo, "refs/heads/side", "lost.bin", &lost_upload).await;
-    let (kept_file, lost_file) = (kept_upload.files[0].hash, lost_upload.files[0].hash);
+    let fixture = TestStore::new().await;
+    let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    let ((retained, retained_upload), (lost, lost_upload)) = (upload(1), upload(2));
+    fixture.upload(&grant(), &retained_upload).await.unwrap();
+    fixture.upload(&grant(), &lost_upload).await.unwrap();
+    put(&fixture, &repo, MAIN, "kept.bin", &retained_upload).await;
+    let at = fixture.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
+    fixture.store.hub().create_ref(repo.id, HEADS, "side", at).await.unwrap();
+    put(&fixture, &repo, "refs/heads/side", "lost.bin", &lost_upload).await;
+    let (retained_file, lost_file) = (retained_upload.files[0].hash, lost_upload.files[0].hash);
 
-    house.clock.advance(2 * GRACE_S);
-    assert_eq!(sweep(&house).await, Swept::default(), "two refs lead to everything");
-    house.store.hub().delete_ref(repo.id, HEADS, "side").await.unwrap();
-    assert_eq!(sweep(&house).await, Swept::default(), "somebody may still read the commit");
-    house.clock.advance(86_400 + 1);
-    let estimate = estimated(&house).await;
+    fixture.clock.advance(2 * GRACE_S);
+    assert_eq!(sweep(&fixture).await, Swept::default(), "two refs lead to everything");
+    fixture.store.hub().delete_ref(repo.id, HEADS, "side").await.unwrap();
+    assert_eq!(sweep(&fixture).await, Swept::default(), "somebody may still read the commit");
+    fixture.clock.advance(86_400 + 1);
+    let estimate = estimated(&fixture).await;
     assert_eq!((estimate.git_objects, estimate.files, estimate.xorbs, estimate.ripe_bytes), (3, 1, 1, 0));
     assert!(estimate.xorb_bytes > 90_000);
 
     // Commit, tree and pointer; the file; its xorb and shard.
-    let swept = sweep(&house).await;
+    let swept = sweep(&fixture).await;
     assert_eq!((swept.git_objects, swept.repo_files, swept.files, swept.condemned), (3, 1, 1, 2));
     assert_eq!(swept.orphans, 1, "the bundle of the commit");
-    assert_eq!(house.read(&grant(), lost_file, None).await.unwrap_err().kind(), ErrorKind::NotFound);
-    house.clock.advance(GRACE_S - 10);
-    assert_eq!(sweep(&house).await, Swept::default());
-    house.clock.advance(20);
-    let estimate = estimated(&house).await;
+    assert_eq!(fixture.read(&grant(), lost_file, None).await.unwrap_err().kind(), ErrorKind::NotFound);
+    fixture.clock.advance(GRACE_S - 10);
+    assert_eq!(sweep(&fixture).await, Swept::default());
+    fixture.clock.advance(20);
+    let estimate = estimated(&fixture).await;
     assert_eq!((estimate.xorbs, estimate.ripe_bytes), (1, estimate.xorb_bytes));
-    let swept = sweep(&house).await;
+    let swept = sweep(&fixture).await;
     assert_eq!((swept.deleted, swept.condemned), (2, 0));
-    assert_eq!(house.state().await.1.len(), 2, "a xorb and a shard are left");
-    assert_eq!(house.read(&grant(), kept_file, None).await.unwrap(), kept);
+    assert_eq!(fixture.state().await.1.len(), 2, "a xorb and a shard are left");
+    assert_eq!(fixture.read(&grant(), retained_file, None).await.unwrap(), retained);
 
     // It may come again at once, under another key than the one that was deleted.
-    house.upload(&grant(), &lost_upload).await.unwrap();
-    assert_eq!(house.read(&grant(), lost_file, None).await.unwrap(), lost);
-    let rows = testing::xorbs(&house.catalog, &[lost_upload.xorbs[0].info.hash()]).await.unwrap();
+    fixture.upload(&grant(), &lost_upload).await.unwrap();
+    assert_eq!(fixture.read(&grant(), lost_file, None).await.unwrap(), lost);
+    let rows = testing::xorbs(&fixture.catalog, &[lost_upload.xorbs[0].info.hash()]).await.unwrap();
     assert_eq!(rows[0].state, XorbState::Live);
 }
 
 #[tokio::test]
 async fn a_push_finds_its_xorbs_again_within_the_grace_and_is_refused_whole_after_it() {
-    let house = House::new().await;
-    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    let fixture = TestStore::new().await;
+    fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (data, upload) = upload(1);
-    house.upload(&grant(), &upload).await.unwrap();
+    fixture.upload(&grant(), &upload).await.unwrap();
     // Nobody commits it.
-    house.clock.advance(GRACE_S + 10);
-    let swept = sweep(&house).await;
+    fixture.clock.advance(GRACE_S + 10);
+    let swept = sweep(&fixture).await;
     assert_eq!((swept.repo_files, swept.files, swept.condemned), (1, 1, 2));
     // A client that remembers the xorbs registers the file without sending them.
-    house.clock.advance(GRACE_S - 10);
-    house.register(&grant(), &upload.shard()).await.unwrap();
-    assert_eq!(house.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
-    house.clock.advance(GRACE_S + 10);
-    sweep(&house).await;
-    house.clock.advance(GRACE_S + 10);
-    assert_eq!(sweep(&house).await.deleted, 2);
-    let error = house.register(&grant(), &upload.shard()).await.unwrap_err();
+    fixture.clock.advance(GRACE_S - 10);
+    fixture.register(&grant(), &upload.shard()).await.unwrap();
+    assert_eq!(fixture.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
+    fixture.clock.advance(GRACE_S + 10);
+    sweep(&fixture).await;
+    fixture.clock.advance(GRACE_S + 10);
+    assert_eq!(sweep(&fixture).await.deleted, 2);
+    let error = fixture.register(&grant(), &upload.shard()).await.unwrap_err();
     assert!(error.to_string().contains("is not stored"), "{error}");
-    assert_eq!(testing::counts(&house.catalog).await.unwrap().files, 0);
-    house.upload(&grant(), &upload).await.unwrap();
-    assert_eq!(house.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
+    assert_eq!(testing::counts(&fixture.catalog).await.unwrap().files, 0);
+    fixture.upload(&grant(), &upload).await.unwrap();
+    assert_eq!(fixture.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
 }
 
 /// Sweep gave the object up and was paused before it deleted it; the xorb comes again; then the deletion happens.
 #[tokio::test]
 async fn a_deletion_that_is_late_finds_nothing_of_what_came_again() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let grant = writer("ann/models/repo");
     let (data, upload) = upload(1);
     let xorb = &upload.xorbs[0];
-    house.ingest(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
-    let old = testing::xorbs(&house.catalog, &[xorb.info.hash()]).await.unwrap().remove(0);
+    fixture.put_xorb(&grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
+    let old = testing::xorbs(&fixture.catalog, &[xorb.info.hash()]).await.unwrap().remove(0);
     let hash = [*xorb.info.hash().as_bytes()];
-    testing::condemn_xorbs(&house.catalog, &hash, u64::MAX >> 1, 5).await.unwrap();
-    testing::doom_xorbs(&house.catalog, &hash, u64::MAX >> 1, 6).await.unwrap();
+    testing::condemn_xorbs(&fixture.catalog, &hash, u64::MAX >> 1, 5).await.unwrap();
+    testing::doom_xorbs(&fixture.catalog, &hash, u64::MAX >> 1, 6).await.unwrap();
 
-    house.upload(&grant, &upload).await.unwrap();
-    let new = testing::xorbs(&house.catalog, &[xorb.info.hash()]).await.unwrap().remove(0);
+    fixture.upload(&grant, &upload).await.unwrap();
+    let new = testing::xorbs(&fixture.catalog, &[xorb.info.hash()]).await.unwrap().remove(0);
     assert_ne!(old.key, new.key);
-    house.store.objects().delete(&store::ObjectKey::Xorb(old.key)).await.unwrap();
-    testing::bury_xorbs(&house.catalog, &hash, 7).await.unwrap();
-    assert_eq!(house.read(&grant, upload.files[0].hash, None).await.unwrap(), data);
-    let stored = house.store.objects().whole(&store::ObjectKey::Xorb(new.key)).await.unwrap();
+    fixture.store.objects().delete(&store::ObjectKey::Xorb(old.key)).await.unwrap();
+    testing::bury_xorbs(&fixture.catalog, &hash, 7).await.unwrap();
+    assert_eq!(fixture.read(&grant, upload.files[0].hash, None).await.unwrap(), data);
+    let stored = fixture.store.objects().whole(&store::ObjectKey::Xorb(new.key)).await.unwrap();
     let scanned = xet::xorb::verify(&stored, Some(new.key.hash), true).unwrap();
     assert_ne!(scanned.nonce, [0; 4]);
     assert_eq!(store::Digest::of(&stored[scanned.info.stored_bytes() as usize..]), new.key.digest);
@@ -146,46 +146,46 @@ async fn a_deletion_that_is_late_finds_nothing_of_what_came_again() {
 
 #[tokio::test]
 async fn a_grace_shorter_than_dedup_answers_live_is_refused_beside_servers() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let sweep = async |grace_s, offline| {
         let options =
             SweepOptions { grace_s, offline, allow_large_deletion: true, ..SweepOptions::default() };
-        house.store.upkeep().sweep(&options, &SweepProgress::default()).await.map_err(|error| error.kind())
+        fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.map_err(|error| error.kind())
     };
     assert_eq!(sweep(86_400, false).await, Err(ErrorKind::Invalid));
     assert_eq!(sweep(0, false).await, Err(ErrorKind::Invalid));
     assert!(sweep(86_400 + 3600, false).await.is_ok());
     let (_, upload) = upload(1);
-    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
-    house.upload(&grant(), &upload).await.unwrap();
+    fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    fixture.upload(&grant(), &upload).await.unwrap();
     // Nobody else is there: all goes at once, with nothing left to wait for.
     let swept = sweep(0, true).await.unwrap();
     assert_eq!((swept.files, swept.condemned, swept.deleted), (1, 2, 2));
-    let (counts, paths) = house.state().await;
+    let (counts, paths) = fixture.state().await;
     assert_eq!((counts.xorbs, counts.shards, paths.len()), (0, 0, 0));
-    house.upload(&grant(), &upload).await.unwrap();
+    fixture.upload(&grant(), &upload).await.unwrap();
 }
 
 #[tokio::test]
 async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let (_, upload) = upload(1);
-    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
-    house.upload(&grant(), &upload).await.unwrap();
-    house.clock.advance(2 * GRACE_S);
+    fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    fixture.upload(&grant(), &upload).await.unwrap();
+    fixture.clock.advance(2 * GRACE_S);
     let options = SweepOptions::default();
     for n in 1..100 {
-        house.faults.fail_before(n);
-        let broken = house.store.upkeep().sweep(&options, &SweepProgress::default()).await;
-        house.faults.disarm();
+        fixture.faults.fail_before(n);
+        let broken = fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await;
+        fixture.faults.disarm();
         if broken.is_ok() {
             return;
         }
-        let busy = house.store.upkeep().sweep(&options, &SweepProgress::default()).await;
+        let busy = fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await;
         // The first three begin, take and commit the lease.
         assert!(n <= 3 || busy.is_err_and(|error| error.kind() == ErrorKind::Conflict), "after {n}");
-        house.clock.advance(601);
-        house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+        fixture.clock.advance(601);
+        fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
     }
     panic!("a sweep of so little takes so many operations");
 }
@@ -194,134 +194,137 @@ async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
 #[tokio::test]
 async fn a_clock_that_is_years_ahead_deletes_nothing_and_holds_no_lease() {
     const YEARS_S: u64 = 10 * 365 * 86_400;
-    let house = House::new().await;
-    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
-    sweep(&house).await;
-    house.store.hub().trash_repo(&repo, 7 * 86_400).await.unwrap();
+    let fixture = TestStore::new().await;
+    let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    sweep(&fixture).await;
+    fixture.store.hub().trash_repo(&repo, 7 * 86_400).await.unwrap();
     let options = SweepOptions::default();
-    house.clock.advance(YEARS_S);
-    let refused = house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap_err();
+    fixture.clock.advance(YEARS_S);
+    let refused = fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap_err();
     assert!(
         refused.kind() == ErrorKind::Denied && refused.to_string().contains("3650 days ago"),
         "{refused}"
     );
-    assert!(house.store.upkeep().sweep_refusal(&options).await.unwrap().is_some());
-    house.faults.fail_before(3);
-    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap_err();
-    house.faults.disarm();
+    assert!(fixture.store.upkeep().sweep_refusal(&options).await.unwrap().is_some());
+    fixture.faults.fail_before(3);
+    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap_err();
+    fixture.faults.disarm();
 
-    house.clock.set(NOW_S + 60);
-    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
-    let trashed = house.store.hub().trashed_repo(repo.id).await.unwrap();
-    house.store.hub().restore_repo(&trashed, &name()).await.unwrap();
+    fixture.clock.set(NOW_S + 60);
+    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+    let trashed = fixture.store.hub().trashed_repo(repo.id).await.unwrap();
+    fixture.store.hub().restore_repo(&trashed, &name()).await.unwrap();
     // A clock at its zero is no reason to refuse when it is right again.
-    house.clock.set(100);
-    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
-    house.clock.set(NOW_S + 120);
-    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
-    house.clock.advance(YEARS_S);
+    fixture.clock.set(100);
+    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+    fixture.clock.set(NOW_S + 120);
+    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+    fixture.clock.advance(YEARS_S);
     let allowed = SweepOptions { allow_large_deletion: true, ..options.clone() };
-    house.store.upkeep().sweep(&allowed, &SweepProgress::default()).await.unwrap();
-    house.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+    fixture.store.upkeep().sweep(&allowed, &SweepProgress::default()).await.unwrap();
+    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
 }
 
 /// What no repository ever registers is kept while its sender goes on sending, and two days.
 #[tokio::test]
 async fn a_xorb_that_was_never_registered_goes_two_days_after_its_repository_sent_anything() {
     const DAY_S: u64 = 86_400;
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let (sent, later, registered) = (upload(1).1, upload(2).1, upload(3).1);
-    let ingest = async |grant: &Grant, upload: &Upload| {
+    let put_xorb = async |grant: &Grant, upload: &Upload| {
         let xorb = &upload.xorbs[0];
-        house.ingest(grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
+        fixture.put_xorb(grant, xorb.info.hash(), &xorb.bytes).await.unwrap();
     };
     let state = async |upload: &Upload| {
-        let rows = testing::xorbs(&house.catalog, &[upload.xorbs[0].info.hash()]).await.unwrap();
+        let rows = testing::xorbs(&fixture.catalog, &[upload.xorbs[0].info.hash()]).await.unwrap();
         rows.first().map(|row| row.state)
     };
-    ingest(&grant(), &sent).await;
+    put_xorb(&grant(), &sent).await;
     // Another repository registered this one, and let it go: it has the whole grace, whoever else sent it.
-    house.upload(&writer("bob/models/repo"), &registered).await.unwrap();
-    ingest(&grant(), &registered).await;
-    house.clock.advance(DAY_S);
-    ingest(&grant(), &later).await;
-    house.clock.advance(2 * DAY_S - 10);
-    sweep(&house).await;
-    house.upload(&grant(), &sent).await.expect("an upload that took days is registered");
+    fixture.upload(&writer("bob/models/repo"), &registered).await.unwrap();
+    put_xorb(&grant(), &registered).await;
+    fixture.clock.advance(DAY_S);
+    put_xorb(&grant(), &later).await;
+    fixture.clock.advance(2 * DAY_S - 10);
+    sweep(&fixture).await;
+    fixture.upload(&grant(), &sent).await.expect("an upload that took days is registered");
     assert_eq!(state(&later).await, Some(XorbState::Condemned));
-    house.clock.advance(2 * DAY_S + 10);
-    let swept = sweep(&house).await;
+    fixture.clock.advance(2 * DAY_S + 10);
+    let swept = sweep(&fixture).await;
     assert_eq!(swept.deleted, 1, "{swept:?}");
     assert_eq!(state(&later).await, Some(XorbState::Gone));
     assert_eq!(state(&sent).await, Some(XorbState::Live));
     assert_eq!(state(&registered).await, Some(XorbState::Live));
     // Its sender comes again, with all of it.
-    house.upload(&grant(), &later).await.unwrap();
+    fixture.upload(&grant(), &later).await.unwrap();
     assert_eq!(state(&later).await, Some(XorbState::Live));
 }
 
 #[tokio::test]
 async fn what_a_race_and_a_broken_upload_leave_is_removed() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let grant = writer("ann/models/repo");
     let (data, upload) = upload(1);
-    house.upload(&grant, &upload).await.unwrap();
-    let before = house.state().await;
+    fixture.upload(&grant, &upload).await.unwrap();
+    let before = fixture.state().await;
     // Another form of the same xorb lost, and a shard was stored but not registered.
     let hash = upload.xorbs[0].info.hash();
     let loser = store::XorbKey { hash, digest: store::Digest::of(b"loser") };
-    house
+    fixture
         .store
         .objects()
         .put(&store::ObjectKey::Xorb(loser), vec![Bytes::from_static(b"loser")])
         .await
         .unwrap();
-    house.faults.fail_before(4);
+    fixture.faults.fail_before(4);
     let other = Upload::of(&[&corpus::noise(2, 50_000)], 100, Policy::Auto);
     for n in 1..12 {
-        house.faults.fail_before(n);
-        let _ = house.upload(&grant, &other).await.map_err(|_| ());
+        fixture.faults.fail_before(n);
+        let _ = fixture.upload(&grant, &other).await.map_err(|_| ());
     }
-    house.faults.disarm();
-    house.clock.advance(2 * GRACE_S);
-    sweep(&house).await;
-    house.clock.advance(2 * GRACE_S);
-    sweep(&house).await;
+    fixture.faults.disarm();
+    fixture.clock.advance(2 * GRACE_S);
+    sweep(&fixture).await;
+    fixture.clock.advance(2 * GRACE_S);
+    sweep(&fixture).await;
     // The other upload went through in the end and belongs to no repository: files of plain scopes stay.
-    assert_eq!(house.read(&grant, upload.files[0].hash, None).await.unwrap(), data);
-    let after = house.state().await;
+    assert_eq!(fixture.read(&grant, upload.files[0].hash, None).await.unwrap(), data);
+    let after = fixture.state().await;
     assert!(before.1.iter().all(|path| after.1.contains(path)));
     assert_eq!(after.0.xorbs as usize + after.0.shards as usize, after.1.len(), "no object without a row");
 }
 
 #[tokio::test]
 async fn a_repository_that_cannot_be_read_keeps_all_it_has() {
-    let house = House::new().await;
-    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    let fixture = TestStore::new().await;
+    let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (_, upload) = upload(1);
-    house.upload(&grant(), &upload).await.unwrap();
-    put(&house, &repo, MAIN, "a.bin", &upload).await;
-    house.database().execute("UPDATE git_objects SET body = X'00' WHERE kind = 2", []).unwrap();
-    house.clock.advance(3 * GRACE_S);
-    let swept = sweep(&house).await;
+    fixture.upload(&grant(), &upload).await.unwrap();
+    put(&fixture, &repo, MAIN, "a.bin", &upload).await;
+    fixture.database().execute("UPDATE git_objects SET body = X'00' WHERE kind = 2", []).unwrap();
+    fixture.clock.advance(3 * GRACE_S);
+    let swept = sweep(&fixture).await;
     assert_eq!(swept.skipped.len(), 1, "{swept:?}");
     assert_eq!((swept.git_objects, swept.repo_files, swept.files, swept.condemned), (0, 0, 0, 0));
 }
 
 #[tokio::test]
 async fn a_commit_whose_file_was_swept_is_refused() {
-    let house = House::new().await;
-    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    let fixture = TestStore::new().await;
+    let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (_, upload) = upload(1);
-    house.upload(&grant(), &upload).await.unwrap();
+    fixture.upload(&grant(), &upload).await.unwrap();
     // The digest is computed already, so that the commit's operations can be counted.
     let digests = [upload.files[0].sha256.unwrap()];
-    assert_eq!(house.store.content().linked_files(&repo.scope().unwrap(), &digests).await.unwrap().len(), 1);
-    house.clock.advance(GRACE_S + 10);
+    assert_eq!(
+        fixture.store.content().linked_files(&repo.scope().unwrap(), &digests).await.unwrap().len(),
+        1
+    );
+    fixture.clock.advance(GRACE_S + 10);
     // The commit has found the file, and waits; meanwhile the file goes.
-    house.faults.hold_from(8);
+    fixture.faults.hold_from(8);
     let commit = tokio::spawn({
-        let (store, repo) = (house.store.clone(), repo.clone());
+        let (store, repo) = (fixture.store.clone(), repo.clone());
         let sha256 = upload.files[0].sha256.unwrap();
         async move {
             let put = Operation::PutLinked { path: "a.bin".into(), sha256, bytes: None };
@@ -331,11 +334,11 @@ async fn a_commit_whose_file_was_swept_is_refused() {
             store.hub().commit(&repo, &request).await
         }
     });
-    while house.faults.waiting() == 0 {
+    while fixture.faults.waiting() == 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let file = [upload.files[0].hash];
-    assert_eq!(testing::drop_repo_files(&house.catalog, &file, u64::MAX >> 1).await.unwrap(), 1);
-    house.faults.release();
+    assert_eq!(testing::drop_repo_files(&fixture.catalog, &file, u64::MAX >> 1).await.unwrap(), 1);
+    fixture.faults.release();
     assert_eq!(commit.await.unwrap().unwrap_err().kind(), ErrorKind::Conflict);
 }

@@ -108,19 +108,19 @@ impl Gc {
         let progress = CompactProgress::default();
         let compacted = with_spinner(
             async { Ok(self.place.open().await?.upkeep().compact(&options, &progress).await?) },
-            || format!("{} xorbs examined", progress.looked_at()),
+            || format!("{} xorbs examined", progress.examined()),
         )?;
-        let Compacted { looked_at, rewritten, files, freed_bytes, busy } = compacted;
+        let Compacted { examined, rewritten, files, freed_bytes, busy } = compacted;
         let verb = if self.dry_run { "would move" } else { "moved" };
         let freed = human(freed_bytes);
         print_result(
             self.json,
             &json!({
-                "looked_at": looked_at, "rewritten": rewritten, "moved_files": files, "freed_bytes": freed_bytes,
+                "looked_at": examined, "rewritten": rewritten, "moved_files": files, "freed_bytes": freed_bytes,
                 "busy": busy,
             }),
             [format!(
-                "{verb} {files} files out of {rewritten} of {looked_at} xorbs, which frees {freed} later"
+                "{verb} {files} files out of {rewritten} of {examined} xorbs, which frees {freed} later"
             )],
         )
     }

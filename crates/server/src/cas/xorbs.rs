@@ -28,12 +28,12 @@ pub(crate) async fn receive(
     let bounds = upload::Bounds {
         bytes_max: state.config.limits.xorb_body_bytes_max,
         memory_factor: 1,
-        held_bytes_max: store.content().ingest_bytes(state.config.limits.xorb_body_bytes_max),
+        held_bytes_max: store.content().upload_memory(state.config.limits.xorb_body_bytes_max),
         silence: state.body_timeout(),
     };
     let arriving = upload::arriving(&parts.headers, body, &state.budget, bounds).await?;
     let declared_bytes = arriving.announced_bytes;
-    let ingested = store.content().ingest(&grant, hash, declared_bytes, arriving.pieces).await?;
+    let ingested = store.content().put_xorb(&grant, hash, declared_bytes, arriving.pieces).await?;
     drop(arriving.permit);
     metrics::counter!("drystone_xorbs_received_total", "new" => ingested.was_inserted.to_string())
         .increment(1);

@@ -172,7 +172,7 @@ pub(crate) async fn upload(request: HubRequest, incoming: Request) -> Result<Res
     let permit = request.state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, signed.bytes, request.state.body_timeout());
     let taken =
-        request.store.content().take_in(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
+        request.store.content().put_file(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let mut response = StatusCode::OK.into_response();

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::hub::{LeftRow, refs};
+use store::hub::{ReflogEntry, refs};
 use store::names::RepoName;
 
 use crate::http::error::ApiError;
@@ -26,7 +26,7 @@ struct Undelete {
 
 /// A revision that can be had back.
 struct LostRevision {
-    row: LeftRow,
+    row: ReflogEntry,
     title: String,
 }
 

@@ -82,8 +82,11 @@ pub(super) async fn file(
     let memory = intake_bytes(bytes).min(state.budget.usage().total_bytes);
     let permit = state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, bytes, state.body_timeout());
-    let taken =
-        request.store.content().take_in_any(&Grant::write(scope), bytes, pieces, &upload.progress).await?;
+    let taken = request
+        .store
+        .content()
+        .put_file_unhashed(&Grant::write(scope), bytes, pieces, &upload.progress)
+        .await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let stored =

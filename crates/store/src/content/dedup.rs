@@ -25,7 +25,7 @@ use crate::content::reach::Reach;
 use crate::content::rows::{DedupHit, XorbRow};
 use crate::content::{Content, files, uploads, xorbs};
 use crate::db::Catalog;
-use crate::db::batcher::Gather;
+use crate::db::batcher::Batcher;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How dedup queries are answered.
@@ -84,7 +84,7 @@ impl Content {
         if index::peek_chunk(&self.db, &reach, chunk) == Some(false) {
             return Ok(None);
         }
-        let Some(hit) = self.chunks.ask((reach, chunk)).await? else { return Ok(None) };
+        let Some(hit) = self.chunks.get((reach, chunk)).await? else { return Ok(None) };
         let now_s = self.clock.now_s();
         let mut rows = vec![hit.xorb.clone()];
         rows.extend(self.following(grant.scope(), &hit.xorb).await?);
@@ -92,7 +92,7 @@ impl Content {
         if rows.first().map(|row| row.key) != Some(hit.xorb.key) {
             return Ok(None);
         }
-        let info = self.footers.of(&hit.xorb.laid()).await?;
+        let info = self.footers.of(&hit.xorb.recipe_xorb()).await?;
         let found = usize::try_from(hit.chunk_index).ok().and_then(|index| info.chunks().get(index));
         if found.map(|place| place.hash) != Some(chunk) {
             let message = format!("chunk {chunk} is not where the catalog says, in xorb {}", info.hash());
@@ -104,16 +104,17 @@ impl Content {
             expires_s: now_s.saturating_add(self.dedup.answer_s),
             tables: true,
         };
-        let mut told = vec![(info, hit.xorb.object_bytes)];
+        let mut reported = vec![(info, hit.xorb.object_bytes)];
         for row in rows.get(1..).unwrap_or_default() {
             // What cannot be read is not told of: the chunk that was asked for is somewhere else.
-            if let Ok(info) = self.footers.of(&row.laid()).await {
-                told.push((info, row.object_bytes));
+            if let Ok(info) = self.footers.of(&row.recipe_xorb()).await {
+                reported.push((info, row.object_bytes));
             }
         }
-        let told =
-            move || dedup_response::encode(told.iter().map(|(info, bytes)| entry(info, *bytes)), &options);
-        let answer = self.workers.run(told).await?;
+        let reported = move || {
+            dedup_response::encode(reported.iter().map(|(info, bytes)| entry(info, *bytes)), &options)
+        };
+        let answer = self.workers.run(reported).await?;
         let answer = answer.map_err(|source| Error::corrupt("dedup answer", source))?;
         Ok(Some(answer.into()))
     }
@@ -123,9 +124,13 @@ impl Content {
     async fn following(&self, scope: &Scope, xorb: &XorbRow) -> Result<Vec<XorbRow>> {
         let file = index::readable_file(&self.db, scope, xorb.key.hash).await?;
         let Some(file) = file else { return Ok(Vec::new()) };
-        let layouts = files::files(&self.db, scope, &[file]).await?;
-        let beside = layouts.first().map(|file| file.layout.xorbs.as_slice()).unwrap_or_default();
-        let after = beside.iter().map(|laid| laid.key.hash).skip_while(|hash| *hash != xorb.key.hash).skip(1);
+        let recipes = files::files(&self.db, scope, &[file]).await?;
+        let beside = recipes.first().map(|file| file.recipe.xorbs.as_slice()).unwrap_or_default();
+        let after = beside
+            .iter()
+            .map(|recipe_xorb| recipe_xorb.key.hash)
+            .skip_while(|hash| *hash != xorb.key.hash)
+            .skip(1);
         let hashes: Vec<XorbHash> = after.take(FOLLOWING_MAX).collect();
         if hashes.is_empty() {
             return Ok(Vec::new());
@@ -155,9 +160,9 @@ impl Content {
 const FOLLOWING_MAX: usize = 15;
 
 /// Asks where chunks are, those within one reach together.
-pub(crate) fn gather(catalog: &Arc<Catalog>) -> Gather<(Reach, ChunkHash), DedupHit> {
+pub(crate) fn batcher(catalog: &Arc<Catalog>) -> Batcher<(Reach, ChunkHash), DedupHit> {
     let catalog = catalog.clone();
-    Gather::new(move |keys: Vec<(Reach, ChunkHash)>| {
+    Batcher::new(move |keys: Vec<(Reach, ChunkHash)>| {
         let catalog = catalog.clone();
         async move {
             let mut by_reach: HashMap<Reach, Vec<ChunkHash>> = HashMap::new();

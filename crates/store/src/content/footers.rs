@@ -6,7 +6,7 @@ use moka::future::Cache;
 use xet::xorb::{Footer, Form, XorbInfo};
 
 use crate::budget::Workers;
-use crate::content::recipe::LaidXorb;
+use crate::content::recipe::RecipeXorb;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::XorbKey;
 use crate::objects::Objects;
@@ -31,7 +31,7 @@ impl Footers {
     }
 
     /// The chunks of a stored xorb, from its footer alone.
-    pub(crate) async fn of(&self, xorb: &LaidXorb) -> Result<Arc<XorbInfo>> {
+    pub(crate) async fn of(&self, xorb: &RecipeXorb) -> Result<Arc<XorbInfo>> {
         let loaded = self.cache.try_get_with(xorb.key, self.load(*xorb)).await;
         // The one error is shared by all who waited for the read.
         loaded.map_err(|error: Arc<Error>| Error::new(error.kind(), error.to_string()))
@@ -42,7 +42,7 @@ impl Footers {
         self.cache.insert(key, info).await;
     }
 
-    async fn load(&self, xorb: LaidXorb) -> Result<Arc<XorbInfo>> {
+    async fn load(&self, xorb: RecipeXorb) -> Result<Arc<XorbInfo>> {
         let key = ObjectKey::Xorb(xorb.key);
         let object_bytes = u64::from(xorb.object_bytes);
         let footer_bytes = Form::V1.footer_bytes(xorb.chunk_count);

@@ -7,7 +7,7 @@ use xet::Sha256;
 use crate::access::{Grant, Scope};
 use crate::content::Content;
 use crate::content::body::BodyError;
-use crate::content::put_file::TakenIn;
+use crate::content::put_file::StoredFile;
 use crate::content::quotas::Need;
 use crate::db::Catalog;
 use crate::db::sql::Sql;
@@ -17,7 +17,7 @@ use crate::objects::key::ObjectKey;
 
 /// A file that arrives by parts: all have the same length but the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parted {
+pub struct MultipartFile {
     /// The digest of the file.
     pub sha256: Sha256,
     /// Its length.
@@ -26,7 +26,7 @@ pub struct Parted {
     pub part_bytes: u64,
 }
 
-impl Parted {
+impl MultipartFile {
     /// How many parts there are.
     pub fn count(&self) -> u64 {
         self.bytes.div_ceil(self.part_bytes.max(1))
@@ -52,7 +52,7 @@ impl Content {
         &self,
         repo: RepoId,
         scope: &Scope,
-        file: &Parted,
+        file: &MultipartFile,
         number: u64,
         pieces: Vec<Bytes>,
     ) -> Result<()> {
@@ -81,7 +81,7 @@ impl Content {
 
     /// Takes in the file whose parts are all there, and forgets them. A file that is not what was announced leaves them,
     /// so that a part can be sent again.
-    pub async fn join_parts(&self, grant: &Grant, repo: RepoId, file: &Parted) -> Result<TakenIn> {
+    pub async fn join_parts(&self, grant: &Grant, repo: RepoId, file: &MultipartFile) -> Result<StoredFile> {
         let numbers = 1..=file.count();
         for number in numbers.clone() {
             if self.objects.head(&file.key(repo, number)?).await? != file.bytes_of(number) {
@@ -102,7 +102,7 @@ impl Content {
         let pieces = parts.try_flatten().map_err(BodyError::from).boxed();
         // The parts count already, for the same bytes.
         let grant = grant.clone().without_quota();
-        let taken = self.take_in(&grant, file.sha256, file.bytes, pieces).await?;
+        let taken = self.put_file(&grant, file.sha256, file.bytes, pieces).await?;
         let parts = numbers.map(|number| file.key(repo, number));
         self.objects.delete_all(parts.collect::<Result<_>>()?).await?;
         drop_parts(&self.db, repo, file.sha256).await?;

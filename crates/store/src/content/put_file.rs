@@ -42,12 +42,12 @@ const XORB_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How far an intake is. Anyone may look.
 #[derive(Debug, Default)]
-pub struct IntakeProgress {
+pub struct PutFileProgress {
     received_bytes: AtomicU64,
     new_bytes: AtomicU64,
 }
 
-impl IntakeProgress {
+impl PutFileProgress {
     /// Bytes that were looked at, and how many of them were not there before.
     pub fn now(&self) -> (u64, u64) {
         (self.received_bytes.load(Ordering::Relaxed), self.new_bytes.load(Ordering::Relaxed))
@@ -56,7 +56,7 @@ impl IntakeProgress {
 
 /// A file that was taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TakenIn {
+pub struct StoredFile {
     /// Names it.
     pub file: FileHash,
     /// The digest of its bytes.
@@ -69,21 +69,27 @@ pub struct TakenIn {
 
 impl Content {
     /// Takes in a file that must have this digest and length. Anything else leaves at most xorbs that nobody refers to.
-    pub async fn take_in<S>(&self, grant: &Grant, sha256: Sha256, bytes: u64, pieces: S) -> Result<TakenIn>
+    pub async fn put_file<S>(
+        &self,
+        grant: &Grant,
+        sha256: Sha256,
+        bytes: u64,
+        pieces: S,
+    ) -> Result<StoredFile>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
-        self.take(grant, Some(sha256), bytes, pieces, &IntakeProgress::default()).await
+        self.take(grant, Some(sha256), bytes, pieces, &PutFileProgress::default()).await
     }
 
     /// Takes in a file of this length whose digest its sender does not know.
-    pub async fn take_in_any<S>(
+    pub async fn put_file_unhashed<S>(
         &self,
         grant: &Grant,
         bytes: u64,
         pieces: S,
-        progress: &IntakeProgress,
-    ) -> Result<TakenIn>
+        progress: &PutFileProgress,
+    ) -> Result<StoredFile>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
@@ -96,8 +102,8 @@ impl Content {
         expected: Option<Sha256>,
         bytes: u64,
         pieces: S,
-        progress: &IntakeProgress,
-    ) -> Result<TakenIn>
+        progress: &PutFileProgress,
+    ) -> Result<StoredFile>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
@@ -138,7 +144,7 @@ impl Content {
         let pieces = stream::iter([Ok(Bytes::from(shard))]);
         self.register(grant, declared, pieces, &Progress::default()).await?;
         self.note_computed(grant.scope(), sha256, file).await?;
-        Ok(TakenIn { file, sha256, bytes, new_bytes })
+        Ok(StoredFile { file, sha256, bytes, new_bytes })
     }
 
     /// Finds a location for each chunk: where it is already, or in the xorb that grows.
@@ -147,7 +153,7 @@ impl Content {
             // Where a run of known chunks ends, the next one may begin another xorb: those can be found.
             let may_be_found = intake.chunks == 0 || intake.last_was_known || hash.is_dedup_eligible();
             if may_be_found && intake.packer.find(&hash).is_none() {
-                self.look_up(grant, &mut intake, hash).await?;
+                self.find_stored(grant, &mut intake, hash).await?;
             }
             let found = intake.packer.find(&hash);
             intake.last_was_known = found.is_some();
@@ -167,7 +173,7 @@ impl Content {
     }
 
     /// Asks for a chunk as clients do, and learns the other chunks of the xorb that has it.
-    async fn look_up(&self, grant: &Grant, intake: &mut Intake, chunk: ChunkHash) -> Result<()> {
+    async fn find_stored(&self, grant: &Grant, intake: &mut Intake, chunk: ChunkHash) -> Result<()> {
         let Some(reach) = self.dedup_policy(grant.scope()).await?.reach(grant.scope()) else { return Ok(()) };
         for hit in index::dedup(&self.db, &reach, &[chunk]).await? {
             let hash = hit.xorb.key.hash;
@@ -175,7 +181,7 @@ impl Content {
             if xorbs::touch_xorbs(&self.db, &[hash], self.clock.now_s()).await?.is_empty() {
                 continue;
             }
-            let info = self.footers.of(&hit.xorb.laid()).await?;
+            let info = self.footers.of(&hit.xorb.recipe_xorb()).await?;
             intake.packer.learn(&info);
         }
         Ok(())
@@ -188,7 +194,7 @@ impl Content {
         };
         let declared = Some(bytes.len() as u64);
         let pieces = stream::iter([Ok(Bytes::from(bytes))]).boxed();
-        self.ingest(grant, info.hash(), declared, pieces).await?;
+        self.put_xorb(grant, info.hash(), declared, pieces).await?;
         intake.new_bytes += info.raw_bytes();
         Ok(intake)
     }

@@ -57,7 +57,7 @@ impl Progress {
 
 impl Content {
     /// Takes in a shard: from then on the grant's repository may read its files. `declared_bytes` as for
-    /// [`Store::ingest`].
+    /// [`Store::put_xorb`].
     pub async fn register<S>(
         &self,
         grant: &Grant,
@@ -139,19 +139,19 @@ impl Content {
     /// Files that were registered before keep the xorbs they are made of, unless one of those is damaged or missing: then the
     /// file is made of those that were registered just now.
     async fn move_broken(&self, registration: &Registration) -> Result<()> {
-        let new: HashMap<_, _> = registration.files.iter().map(|file| (file.hash, &file.layout)).collect();
+        let new: HashMap<_, _> = registration.files.iter().map(|file| (file.hash, &file.recipe)).collect();
         let files: Vec<_> = new.keys().copied().collect();
-        let mut rows = files::layouts(&self.db, &files).await?;
-        rows.retain(|row| new.get(&row.hash).is_some_and(|layout| **layout != row.layout));
+        let mut rows = files::recipes(&self.db, &files).await?;
+        rows.retain(|row| new.get(&row.hash).is_some_and(|recipe| **recipe != row.recipe));
         if rows.is_empty() {
             return Ok(());
         }
         let files: Vec<_> = rows.iter().map(|row| row.hash).collect();
         let broken = self.broken_files(&files).await?;
         for row in rows.iter().filter(|row| broken.contains(&row.hash)) {
-            if let Some(layout) = new.get(&row.hash) {
+            if let Some(recipe) = new.get(&row.hash) {
                 let shard = registration.shard.hash;
-                relocate::move_file(&self.db, row.hash, &row.layout, layout, shard).await?;
+                relocate::move_file(&self.db, row.hash, &row.recipe, recipe, shard).await?;
             }
         }
         if !broken.is_empty() {

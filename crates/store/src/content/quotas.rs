@@ -113,7 +113,7 @@ impl Content {
             let known = files::files(&self.db, scope, &hashes).await?;
             let mut known: std::collections::HashSet<_> = known.into_iter().map(|file| file.hash).collect();
             let new = files.iter().filter(|file| known.insert(file.hash));
-            need.logical_bytes = new.map(|file| file.layout.file_bytes()).sum();
+            need.logical_bytes = new.map(|file| file.recipe.file_bytes()).sum();
         }
         self.reserve(scope, need, WantedBy::References).await
     }

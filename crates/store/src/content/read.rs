@@ -14,7 +14,7 @@ use xet::xorb::{ChunkHeader, XorbInfo, read_chunks};
 
 use crate::access::Grant;
 use crate::content::Content;
-use crate::content::recipe::{LaidXorb, Layout};
+use crate::content::recipe::{FileRecipe, RecipeXorb};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::key::ObjectKey;
 
@@ -43,20 +43,20 @@ impl Content {
         file: FileHash,
         range: Range<u64>,
     ) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let layout = self.layout(grant, file).await?;
-        if range.end > layout.file_bytes() {
-            let message = format!("file {file} has {} bytes, {range:?} is asked for", layout.file_bytes());
+        let recipe = self.recipe(grant, file).await?;
+        if range.end > recipe.file_bytes() {
+            let message = format!("file {file} has {} bytes, {range:?} is asked for", recipe.file_bytes());
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        Ok(self.pieces_of(terms(&layout, &range), Check::UnlessRecent))
+        Ok(self.pieces_of(terms(&recipe, &range), Check::UnlessRecent))
     }
 
     /// All bytes of a file, whoever may read it, each chunk checked against its hash.
-    pub(crate) fn whole_content(&self, layout: &Layout) -> BoxStream<'static, Result<Bytes>> {
-        self.pieces_of(terms(layout, &(0..layout.file_bytes())), Check::Always)
+    pub(crate) fn whole_content(&self, recipe: &FileRecipe) -> BoxStream<'static, Result<Bytes>> {
+        self.pieces_of(terms(recipe, &(0..recipe.file_bytes())), Check::Always)
     }
 
-    fn pieces_of(&self, terms: Vec<Wanted>, check: Check) -> BoxStream<'static, Result<Bytes>> {
+    fn pieces_of(&self, terms: Vec<TermRange>, check: Check) -> BoxStream<'static, Result<Bytes>> {
         let store = self.clone();
         let pieces = stream::iter(terms).then(move |term| {
             let store = store.clone();
@@ -76,7 +76,7 @@ impl Content {
     }
 
     /// Cuts what is wanted of a term into pieces of bounded size, at chunk borders.
-    async fn pieces(&self, term: &Wanted, check: Check) -> Result<Vec<Piece>> {
+    async fn pieces(&self, term: &TermRange, check: Check) -> Result<Vec<Piece>> {
         let info = self.footers.of(&term.xorb).await?;
         let marks = match check {
             Check::UnlessRecent => self.verified_raw.of(&term.xorb.key),
@@ -153,15 +153,15 @@ enum Check {
 }
 
 /// What is wanted of one term: raw bytes counted from its beginning.
-struct Wanted {
-    xorb: LaidXorb,
+struct TermRange {
+    xorb: RecipeXorb,
     chunks: Range<u32>,
     raw: Range<u64>,
 }
 
 /// Some chunks of a term. Raw bytes are counted from the beginning of the term.
 struct Piece {
-    xorb: LaidXorb,
+    xorb: RecipeXorb,
     info: Arc<XorbInfo>,
     chunks: Range<u32>,
     raw: Range<u64>,
@@ -226,16 +226,16 @@ impl Piece {
 }
 
 /// The terms that a range of a file touches.
-fn terms(layout: &Layout, range: &Range<u64>) -> Vec<Wanted> {
+fn terms(recipe: &FileRecipe, range: &Range<u64>) -> Vec<TermRange> {
     let mut terms = Vec::new();
     let mut at = 0;
-    for term in &layout.terms {
+    for term in &recipe.terms {
         let span = at..at + u64::from(term.raw_bytes);
         at = span.end;
         let inside = range.start.max(span.start)..range.end.min(span.end);
         if !inside.is_empty() {
             let raw = inside.start - span.start..inside.end - span.start;
-            terms.push(Wanted { xorb: *layout.xorb_of(term), chunks: term.chunks.clone(), raw });
+            terms.push(TermRange { xorb: *recipe.xorb_of(term), chunks: term.chunks.clone(), raw });
         }
     }
     terms
@@ -277,7 +277,7 @@ mod tests {
         let grant = Grant::write("ann/models/a".parse().unwrap());
         let sha256 = xet::Sha256::new(sha2::Sha256::digest(&data).into());
         let body = stream::iter([Ok(Bytes::from(data.clone()))]);
-        let file = store.content().take_in(&grant, sha256, data.len() as u64, body).await.unwrap().file;
+        let file = store.content().put_file(&grant, sha256, data.len() as u64, body).await.unwrap().file;
 
         let whole = 0..data.len() as u64;
         for _ in 0..2 {
@@ -294,9 +294,9 @@ mod tests {
             bytes[1000] ^= 1;
             std::fs::write(&xorb, bytes).unwrap();
         }
-        let layout =
-            store.content().layout(&Grant::read("ann/models/a".parse().unwrap()), file).await.unwrap();
-        let read: Result<Vec<Bytes>> = store.content().whole_content(&layout).try_collect().await;
+        let recipe =
+            store.content().recipe(&Grant::read("ann/models/a".parse().unwrap()), file).await.unwrap();
+        let read: Result<Vec<Bytes>> = store.content().whole_content(&recipe).try_collect().await;
         assert_eq!(read.unwrap_err().kind(), ErrorKind::Corrupt);
         // A file that was cut breaks the answer off, checked or not.
         for xorb in xorbs(&folder.path().join("objects/xorbs")) {

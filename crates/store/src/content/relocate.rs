@@ -5,7 +5,7 @@ use std::sync::Arc;
 use xet::xorb::XorbInfo;
 use xet::{ChunkHash, FileHash, ShardHash, XorbHash};
 
-use crate::content::recipe::{Layout, LayoutBuilder};
+use crate::content::recipe::{FileRecipe, RecipeBuilder};
 use crate::content::rows::{ShardRow, XorbRow};
 use crate::content::shards::REVIVE_SHARD;
 use crate::content::{Content, files};
@@ -24,8 +24,8 @@ pub(crate) async fn repoint_files(db: &Catalog, relay: &Relay) -> Result<bool> {
 pub(crate) async fn move_file(
     db: &Catalog,
     file: FileHash,
-    from: &Layout,
-    to: &Layout,
+    from: &FileRecipe,
+    to: &FileRecipe,
     shard: ShardHash,
 ) -> Result<bool> {
     let work = |tx| try_move_file(tx, file, from, to, shard);
@@ -139,8 +139,8 @@ async fn move_chunks(
 async fn try_move_file(
     mut tx: Tx,
     file: FileHash,
-    from: &Layout,
-    to: &Layout,
+    from: &FileRecipe,
+    to: &FileRecipe,
     shard: ShardHash,
 ) -> Result<bool> {
     for xorb in &to.xorbs {
@@ -156,11 +156,11 @@ async fn try_move_file(
     if tx.run(update).await? == 0 {
         return Ok(false);
     }
-    for (statement, layout) in [
+    for (statement, recipe) in [
         ("DELETE FROM file_xorbs WHERE xorb = $1 AND file = $2", from),
         ("INSERT INTO file_xorbs (xorb, file) VALUES ($1, $2) ON CONFLICT DO NOTHING", to),
     ] {
-        for xorb in &layout.xorbs {
+        for xorb in &recipe.xorbs {
             tx.run(Sql::new(statement).bind(xorb.key.hash).bind(file)).await?;
         }
     }
@@ -178,7 +178,7 @@ pub(crate) struct Relay {
     /// Or the xorb they are on their way to.
     pub onto: Option<XorbHash>,
     /// Each file as it is and as it shall be.
-    pub files: Vec<(FileHash, Layout, Layout)>,
+    pub files: Vec<(FileHash, FileRecipe, FileRecipe)>,
     /// The shard that tells of the files as they shall be.
     pub shard: Option<ShardRow>,
     /// Where chunks of `from` are in `onto`.
@@ -196,9 +196,9 @@ impl Content {
             let page = files::files_of(&self.db, damaged.key.hash, &after, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.as_bytes().to_vec();
-            for file in files::layouts(&self.db, &page).await? {
-                let laid = relaid(&file.layout, damaged, row, info)?;
-                files.push((file.hash, file.layout, laid));
+            for file in files::recipes(&self.db, &page).await? {
+                let moved = relocated(&file.recipe, damaged, row, info)?;
+                files.push((file.hash, file.recipe, moved));
             }
         }
         let repoint = Relay {
@@ -217,10 +217,10 @@ impl Content {
 }
 
 /// The same file in another object of the same xorb: the chunks are the same, the bytes may lie elsewhere.
-fn relaid(layout: &Layout, damaged: &XorbRow, row: &XorbRow, info: &XorbInfo) -> Result<Layout> {
-    let mut builder = LayoutBuilder::default();
-    for term in &layout.terms {
-        let xorb = *layout.xorb_of(term);
+fn relocated(recipe: &FileRecipe, damaged: &XorbRow, row: &XorbRow, info: &XorbInfo) -> Result<FileRecipe> {
+    let mut builder = RecipeBuilder::default();
+    for term in &recipe.terms {
+        let xorb = *recipe.xorb_of(term);
         if xorb.key != damaged.key {
             builder.push(xorb, term.chunks.clone(), term.raw_bytes, term.stored.clone());
             continue;
@@ -230,7 +230,7 @@ fn relaid(layout: &Layout, damaged: &XorbRow, row: &XorbRow, info: &XorbInfo) ->
         let stored = info.stored_range(term.chunks.clone()).ok_or_else(wrong)?;
         let narrow = |end: u64| u32::try_from(end).map_err(|_| wrong());
         let stored = narrow(stored.start)?..narrow(stored.end)?;
-        builder.push(row.laid(), term.chunks.clone(), term.raw_bytes, stored);
+        builder.push(row.recipe_xorb(), term.chunks.clone(), term.raw_bytes, stored);
     }
     Ok(builder.finish())
 }

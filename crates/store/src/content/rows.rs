@@ -2,7 +2,7 @@
 
 use xet::{ChunkHash, FileHash, ShardHash, XorbHash};
 
-use crate::content::recipe::{LaidXorb, Layout};
+use crate::content::recipe::{FileRecipe, RecipeXorb};
 use crate::db::row::{FromRow, Row, damaged};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, XorbKey};
@@ -58,7 +58,7 @@ pub struct FileRow {
     /// Names it.
     pub hash: FileHash,
     /// What it is made of.
-    pub layout: Layout,
+    pub recipe: FileRecipe,
     /// When it was first registered, Unix seconds.
     pub created_s: u64,
 }
@@ -98,9 +98,9 @@ pub struct ShardRow {
 
 impl XorbRow {
     /// The xorb as a layout names it.
-    pub fn laid(&self) -> LaidXorb {
+    pub fn recipe_xorb(&self) -> RecipeXorb {
         let object_bytes = u32::try_from(self.object_bytes).expect("a xorb is far less than 4 GiB");
-        LaidXorb { key: self.key, object_bytes, chunk_count: self.chunk_count }
+        RecipeXorb { key: self.key, object_bytes, chunk_count: self.chunk_count }
     }
 
     /// Whether files may be made of it: it is live, or would be as soon as somebody refers to it.
@@ -158,9 +158,9 @@ impl FromRow for XorbRow {
 impl FromRow for FileRow {
     fn from_row(row: &mut Row) -> Result<Self> {
         let hash = FileHash::from_row(row)?;
-        let layout = Layout::parse(&row.bytes("layout")?)
+        let recipe = FileRecipe::parse(&row.bytes("layout")?)
             .map_err(|source| Error::corrupt(format!("layout of file {hash}"), source))?;
-        Ok(Self { hash, layout, created_s: row.number("time created")? })
+        Ok(Self { hash, recipe, created_s: row.number("time created")? })
     }
 }
 

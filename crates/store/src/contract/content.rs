@@ -8,7 +8,7 @@ use crate::access::Scope;
 use crate::content::dedup::index;
 use crate::content::put_shard::registration::{Registration, RegistrationOutcome, register_shard};
 use crate::content::reach::{Reach, push_reach};
-use crate::content::recipe::{Layout, LayoutBuilder};
+use crate::content::recipe::{FileRecipe, RecipeBuilder};
 use crate::content::rows::{DedupRow, FileRow, ShardRow, XorbRow, XorbState};
 use crate::content::{files, shards, xorbs};
 use crate::db::Catalog;
@@ -17,7 +17,7 @@ use crate::error::{ErrorKind, Result};
 use crate::hub::tokens::{Bound, Rights, TokenRow, Tokens};
 use crate::ids::{Digest, XorbKey};
 use crate::upkeep::gc::condemned;
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::inventory::{self, Counts};
 
 type Any = Arc<Catalog>;
@@ -104,15 +104,15 @@ pub(super) fn row(n: u64) -> XorbRow {
     }
 }
 
-fn layout(of: &[u64]) -> Layout {
-    let mut builder = LayoutBuilder::default();
-    of.iter().for_each(|n| builder.push(row(*n).laid(), 0..2, 10, 0..18));
+fn recipe(of: &[u64]) -> FileRecipe {
+    let mut builder = RecipeBuilder::default();
+    of.iter().for_each(|n| builder.push(row(*n).recipe_xorb(), 0..2, 10, 0..18));
     builder.finish()
 }
 
 /// File `n` in xorb `n`, its digest, and chunk `n` to find it again.
 pub(super) fn registration(scope: &Scope, ns: &[u64]) -> Registration {
-    let file_row = |n: &u64| FileRow { hash: file(*n), layout: layout(&[*n]), created_s: 200 };
+    let file_row = |n: &u64| FileRow { hash: file(*n), recipe: recipe(&[*n]), created_s: 200 };
     Registration {
         scope: scope.clone(),
         shard: ShardRow { hash: ShardHash::new(bytes(ns.iter().sum(), 6)), object_bytes: 77, created_s: 200 },
@@ -163,7 +163,7 @@ async fn a_condemned_xorb_comes_back_when_somebody_refers_to_it(catalog: Any) {
     // One was referred to since, one does not exist.
     let condemn = async |before_s| {
         let hashes = [bytes(1, 1), bytes(2, 1), bytes(3, 1)];
-        condemned::condemn(&catalog, Kept::Xorbs, &hashes, before_s, before_s).await.unwrap()
+        condemned::condemn(&catalog, StoredKind::Xorbs, &hashes, before_s, before_s).await.unwrap()
     };
     assert_eq!(condemn(300).await, 1);
     assert_eq!(condemn(300).await, 0);
@@ -198,7 +198,7 @@ async fn a_registration_is_visible_in_its_repository_only(catalog: Any) {
     let done = register_shard(&catalog, &registration(&here, &[1, 2])).await.unwrap();
     assert_eq!(done, RegistrationOutcome::Done { was_inserted: true });
 
-    let expected = FileRow { hash: file(1), layout: layout(&[1]), created_s: 200 };
+    let expected = FileRow { hash: file(1), recipe: recipe(&[1]), created_s: 200 };
     assert_eq!(
         files::files(&catalog, &here, &[file(1), file(3)]).await.unwrap(),
         std::slice::from_ref(&expected)
@@ -206,7 +206,7 @@ async fn a_registration_is_visible_in_its_repository_only(catalog: Any) {
     assert_eq!(files::files(&catalog, &there, &[file(1)]).await.unwrap(), []);
     for (scope, hash, seen) in [(&here, 1, Some(expected)), (&here, 3, None), (&there, 1, None)] {
         assert!(
-            files::peek_file(&catalog, scope, file(hash)).is_none_or(|found| found == seen),
+            files::try_file_now(&catalog, scope, file(hash)).is_none_or(|found| found == seen),
             "{scope} {hash}"
         );
     }
@@ -228,7 +228,7 @@ async fn a_registration_may_be_repeated(catalog: Any) {
     let counts = inventory::counts(&catalog).await.unwrap();
     // The same file under other terms, as another client would cut it into xorbs: the first stays.
     let mut again = first.clone();
-    again.files[0].layout = layout(&[1, 1]);
+    again.files[0].recipe = recipe(&[1, 1]);
     again.files[0].created_s = 999;
     let done = register_shard(&catalog, &again).await.unwrap();
     assert_eq!(done, RegistrationOutcome::Done { was_inserted: false });

@@ -85,10 +85,15 @@ async fn an_older_catalog_with_names_that_differ_in_case_only_opens_and_serves_b
         connection.execute(insert, (vec![id; 16], namespace, name, created_s)).unwrap();
     }
     let catalog = Catalog::open_file(&file).await.unwrap();
-    for (asked, id) in [("ann/Model", 1), ("ann/model", 2), ("ANN/model", 3), ("Ann/MODEL", 2), ("BOB/X", 4)]
+    for (requested, id) in
+        [("ann/Model", 1), ("ann/model", 2), ("ANN/model", 3), ("Ann/MODEL", 2), ("BOB/X", 4)]
     {
-        let found = repos::repos(&catalog, &[RepoName::parse(asked).unwrap()]).await.unwrap();
-        assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [RepoId::new([id; 16])], "{asked}");
+        let found = repos::repos(&catalog, &[RepoName::parse(requested).unwrap()]).await.unwrap();
+        assert_eq!(
+            found.iter().map(|row| row.id).collect::<Vec<_>>(),
+            [RepoId::new([id; 16])],
+            "{requested}"
+        );
     }
     // Each keeps its name through other changes, and takes no other's.
     let found = repos::repos(&catalog, &[RepoName::parse("ann/Model").unwrap()]).await.unwrap().remove(0);

@@ -89,7 +89,7 @@ impl Hub {
         let committed = self.try_commit(repo, request).await?;
         if !committed.was_made {
             // Somebody who asks again may have been the one whose commit was not written down.
-            self.write_down(repo.id).await?;
+            self.persist_snapshot(repo.id).await?;
         }
         Ok(committed)
     }

@@ -177,7 +177,7 @@ impl Hub {
     /// Says what became of a pull request; tells whether it was not merged before.
     pub async fn set_pull(&self, repo: RepoId, number: u64, state: PullState) -> Result<bool> {
         let was_set = set_pull(&self.db, repo, number, state).await?;
-        self.write_down(repo).await?;
+        self.persist_snapshot(repo).await?;
         Ok(was_set)
     }
 }

@@ -15,9 +15,9 @@ use crate::content::quotas::usage::{self, Limit, QuotaOf, QuotaRow};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::people::{self, MemberRow, NamespaceRow, NamespaceState};
 use crate::hub::pulls::{PullRow, PullState};
-use crate::hub::reflog::{self, LeftRow};
+use crate::hub::reflog::{self, ReflogEntry};
 use crate::hub::rows::{RefChange, RefRow, RepoRow};
-use crate::hub::snapshot::collect::{PeopleRecord, RepoRecord};
+use crate::hub::snapshot::collect::{PeopleSnapshot, RepoSnapshot};
 use crate::hub::{Hub, git_objects, refs, repos};
 use crate::ids::RepoId;
 use crate::names::RepoName;
@@ -107,7 +107,7 @@ struct MemberJson {
     role: String,
 }
 
-impl RepoRecord {
+impl RepoSnapshot {
     /// The bytes of the object.
     pub fn encode(&self) -> Vec<u8> {
         let pull = |pull: &PullRow| {
@@ -126,7 +126,7 @@ impl RepoRecord {
                 merged,
             }
         };
-        let left = |row: &LeftRow| LeftJson {
+        let left = |row: &ReflogEntry| LeftJson {
             oid: row.oid.to_string(),
             name: row.name.clone(),
             left_s: row.left_s,
@@ -160,7 +160,7 @@ impl RepoRecord {
         };
         let left = |row: LeftJson| {
             let LeftJson { oid, name, left_s, reclaim_s } = row;
-            Ok(LeftRow { oid: oid.parse()?, name, left_s, reclaim_s })
+            Ok(ReflogEntry { oid: oid.parse()?, name, left_s, reclaim_s })
         };
         let refs = json.refs.into_iter().map(|(name, target)| Ok(RefRow { name, target: target.parse()? }));
         Ok(Self {
@@ -179,7 +179,7 @@ impl RepoRecord {
     }
 }
 
-impl PeopleRecord {
+impl PeopleSnapshot {
     /// The bytes of the object.
     pub fn encode(&self) -> Vec<u8> {
         let namespace = |row: &NamespaceRow| NamespaceJson {
@@ -263,14 +263,14 @@ impl Hub {
     pub(crate) async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool> {
         let moved = refs::move_refs(&self.db, repo, changes, now_s, self.trash_s).await?;
         if moved {
-            self.write_down(repo).await?;
+            self.persist_snapshot(repo).await?;
         }
         Ok(moved)
     }
 
     /// Writes down what is known of a repository.
-    pub(crate) async fn write_down(&self, repo: RepoId) -> Result<()> {
-        let Some((version, record)) = collect::note_repo(&self.db, repo).await? else { return Ok(()) };
+    pub(crate) async fn persist_snapshot(&self, repo: RepoId) -> Result<()> {
+        let Some((version, record)) = collect::collect_repo(&self.db, repo).await? else { return Ok(()) };
         self.objects.put(&ObjectKey::Repo { repo, version }, vec![record.encode().into()]).await?;
         // One that is left over does not count.
         self.objects.delete(&ObjectKey::Repo { repo, version: version.saturating_sub(1) }).await.ok();
@@ -278,8 +278,8 @@ impl Hub {
     }
 
     /// Writes down what is known of people, and what they may take.
-    pub(crate) async fn write_people_down(&self) -> Result<()> {
-        let (version, record) = collect::note_people(&self.db).await?;
+    pub(crate) async fn persist_people_snapshot(&self) -> Result<()> {
+        let (version, record) = collect::collect_people(&self.db).await?;
         self.objects.put(&ObjectKey::People { version }, vec![record.encode().into()]).await?;
         self.objects.delete(&ObjectKey::People { version: version.saturating_sub(1) }).await.ok();
         Ok(())
@@ -288,7 +288,7 @@ impl Hub {
     /// Makes the catalog's repositories what was written down of them, once their git objects are there: names, who sees
     /// them, refs, pull requests, the trash; and people and quotas. A record whose repository has no row is left alone.
     /// Tells of how many repositories there was a record.
-    pub async fn apply_records(&self) -> Result<u64> {
+    pub async fn apply_snapshots(&self) -> Result<u64> {
         let mut latest: BTreeMap<RepoId, u64> = BTreeMap::new();
         let mut listed = self.objects.list(Folder::Repos);
         while let Some(found) = listed.try_next().await? {
@@ -307,7 +307,7 @@ impl Hub {
         for (repo, version) in latest {
             let Some(row) = repos::repo_of(&self.db, repo).await? else { continue };
             let mut record =
-                RepoRecord::parse(&self.objects.whole(&ObjectKey::Repo { repo, version }).await?)?;
+                RepoSnapshot::parse(&self.objects.whole(&ObjectKey::Repo { repo, version }).await?)?;
             if record.row.id != repo {
                 return Err(wrong("id of a repository"));
             }
@@ -321,7 +321,7 @@ impl Hub {
             let oids: Vec<_> = record.left.iter().map(|left| left.oid).collect();
             let known = git_objects::git_objects(&self.db, repo, &oids).await?;
             record.left.retain(|left| known.iter().any(|row| row.oid == left.oid));
-            reflog::note_left(&self.db, repo, &record.left).await?;
+            reflog::insert_entries(&self.db, repo, &record.left).await?;
             applied += 1;
         }
         self.content.forget_recipes();
@@ -333,7 +333,7 @@ impl Hub {
             }
         }
         if let Some(version) = people {
-            let record = PeopleRecord::parse(&self.objects.whole(&ObjectKey::People { version }).await?)?;
+            let record = PeopleSnapshot::parse(&self.objects.whole(&ObjectKey::People { version }).await?)?;
             for row in &record.namespaces {
                 people::add_spelling(&self.db, &row.name).await?;
             }

@@ -6,7 +6,7 @@
 mod tests;
 
 use crate::access::Scope;
-use crate::audit::{Deed, note};
+use crate::audit::{AuditEvent, append_event};
 use crate::db::Catalog;
 use crate::db::row::{FromRow, Row};
 use crate::db::sql::Sql;
@@ -81,7 +81,7 @@ impl Tokens {
                     .bind(row.session.as_deref());
                 let is_new = tx.run(insert).await? > 0;
                 if is_new {
-                    note(&mut tx, &row.deed()).await?;
+                    append_event(&mut tx, &row.event()).await?;
                 }
                 tx.commit().await?;
                 Ok(is_new)
@@ -129,7 +129,7 @@ impl Tokens {
                         0 | 1 => String::new(),
                         many => format!("and {} it opened", many - 1),
                     };
-                    note(&mut tx, &Deed::new("token.revoke", id, detail)).await?;
+                    append_event(&mut tx, &AuditEvent::new("token.revoke", id, detail)).await?;
                 }
                 tx.commit().await?;
                 Ok(is_known)
@@ -153,13 +153,13 @@ impl Tokens {
     }
 
     /// Sets a user's password, or removes it with `None`, and revokes the user's browser sessions and the tokens made in
-    /// them, except those of `kept_session`.
+    /// them, except those of `except_session`.
     pub async fn set_password(
         &self,
         name: &str,
         hash: Option<&str>,
         now_s: u64,
-        kept_session: Option<&str>,
+        except_session: Option<&str>,
     ) -> Result<()> {
         self.db
             .write("set a password", |mut tx| async move {
@@ -174,9 +174,9 @@ impl Tokens {
                 tx.run(set).await?;
                 let end = "UPDATE tokens SET revoked_s = $1 \
                     WHERE revoked_s IS NULL AND subject = $2 AND session IS NOT NULL AND session <> $3";
-                let end = Sql::new(end).bind(now_s).bind(name).bind(kept_session.unwrap_or_default());
+                let end = Sql::new(end).bind(now_s).bind(name).bind(except_session.unwrap_or_default());
                 tx.run(end).await?;
-                note(&mut tx, &Deed::new("password.set", name, "")).await?;
+                append_event(&mut tx, &AuditEvent::new("password.set", name, "")).await?;
                 tx.commit().await
             })
             .await
@@ -291,13 +291,13 @@ impl Bound {
 
 impl TokenRow {
     /// What adding it means. Its digest is nobody's business.
-    pub(crate) fn deed(&self) -> Deed {
+    pub(crate) fn event(&self) -> AuditEvent {
         let place = match &self.bound {
             Bound::Everywhere => "everywhere".to_owned(),
             Bound::Namespace(namespace) => format!("in {namespace}"),
             Bound::Repo(scope) => format!("in {scope}"),
         };
-        Deed::new(
+        AuditEvent::new(
             "token.create",
             self.id.as_str(),
             format!("{} {} {place}", self.subject, self.rights.as_str()),

@@ -6,14 +6,14 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::commit::{Committed, Operation, Request};
 use crate::hub::history::SEARCH_COMMITS_MAX;
-use crate::hub::reflog::{self, LeftRow};
+use crate::hub::reflog::{self, ReflogEntry};
 use crate::hub::rows::{RefChange, RepoRow};
 use crate::hub::{Hub, git_objects, refs};
 use crate::ids::{Oid, RepoId};
 
 impl Hub {
     /// Revisions that refs have left and that can be had back, those that go first first.
-    pub async fn left_revisions(&self, repo: RepoId) -> Result<Vec<LeftRow>> {
+    pub async fn left_revisions(&self, repo: RepoId) -> Result<Vec<ReflogEntry>> {
         let now_s = self.clock.now_s();
         let mut rows = reflog::left(&self.db, repo).await?;
         rows.retain(|row| row.reclaim_s > now_s);

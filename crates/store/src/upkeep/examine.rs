@@ -8,7 +8,7 @@ use xet::xorb::XorbScanner;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::bundle::Bundle;
-use crate::hub::snapshot::collect::{PeopleRecord, RepoRecord};
+use crate::hub::snapshot::collect::{PeopleSnapshot, RepoSnapshot};
 use crate::ids::{Digest, Oid, XorbKey};
 use crate::objects::Objects;
 use crate::objects::key::ObjectKey;
@@ -36,10 +36,10 @@ pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Re
             if last == Some(commit) { Ok(found) } else { Err("it does not end in its commit".to_owned()) }
         }),
         ObjectKey::Repo { .. } => {
-            objects.whole(&key).await.and_then(|body| RepoRecord::parse(&body)).map(|_| Ok(found))
+            objects.whole(&key).await.and_then(|body| RepoSnapshot::parse(&body)).map(|_| Ok(found))
         }
         ObjectKey::People { .. } => {
-            objects.whole(&key).await.and_then(|body| PeopleRecord::parse(&body)).map(|_| Ok(found))
+            objects.whole(&key).await.and_then(|body| PeopleSnapshot::parse(&body)).map(|_| Ok(found))
         }
         // Nobody asks for it: it is on its way.
         ObjectKey::Part { .. } => Ok(Ok(0)),

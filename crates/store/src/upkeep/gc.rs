@@ -20,16 +20,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::stream::TryStreamExt as _;
 
-use crate::audit::{self, Deed};
+use crate::audit::{self, AuditEvent};
 use crate::content::quotas::usage;
 use crate::content::{multipart_upload, uploads};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::RepoId;
 use crate::objects::key::ObjectKey;
-use crate::objects::{Folder, Listed};
+use crate::objects::{Folder, ListedObject};
 use crate::upkeep::Upkeep;
 use crate::upkeep::gc::limits::Deletion;
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::turn::Turn;
 use crate::upkeep::inventory::{self, SweptRepo};
 
@@ -147,7 +147,7 @@ pub(crate) struct Times {
     /// Before this nothing protects what is unused.
     old_s: u64,
     /// What was last seen before this may be condemned: that takes nothing from anybody.
-    settled_s: u64,
+    stable_s: u64,
     /// Before this nothing protects a commit that no ref leads to.
     left_s: u64,
     /// Before this nothing protects parts that were not joined, and xorbs that were never registered.
@@ -185,18 +185,18 @@ impl Upkeep {
             }
             match stage {
                 Stage::Drafts => swept.drafts = self.sweep_drafts(options).await?,
-                Stage::Leftovers | Stage::Delete => self.delete_doomed(&mut turn, &mut swept).await?,
+                Stage::Leftovers | Stage::Delete => self.delete_objects(&mut turn, &mut swept).await?,
                 Stage::Relate => self.relate(&mut turn).await?,
                 Stage::Repos => self.sweep_repos(times, &mut turn, &mut swept).await?,
                 Stage::Files => self.sweep_files(&mut turn, &mut swept).await?,
                 Stage::Condemn => self.condemn(times, &mut turn, &mut swept).await?,
-                Stage::Doom => self.doom(times, &mut turn).await?,
+                Stage::Doom => self.mark_deletable(times, &mut turn).await?,
                 Stage::Orphans => self.sweep_orphans(times, &mut turn, &mut swept).await?,
                 Stage::Forget => {
-                    for of in Kept::ALL {
+                    for of in StoredKind::ALL {
                         condemned::forget_buried(&self.db, of, times.old_s).await?;
                     }
-                    self.settle_accounts(options, &swept).await?;
+                    self.update_usage(options, &swept).await?;
                     self.record_sweep().await?;
                 }
             }
@@ -206,13 +206,13 @@ impl Upkeep {
     }
 
     /// Usage in one line for each repository, the audit log no longer than it should be, and what was done in it.
-    async fn settle_accounts(&self, options: &SweepOptions, swept: &Swept) -> Result<()> {
+    async fn update_usage(&self, options: &SweepOptions, swept: &Swept) -> Result<()> {
         match options.offline {
             true => usage::recount_usage(&self.db).await?,
             false => usage::fold_usage(&self.db).await?,
         }
         if self.audit_s > 0 {
-            audit::forget_deeds(&self.db, self.clock.now_s().saturating_sub(self.audit_s)).await?;
+            audit::delete_events(&self.db, self.clock.now_s().saturating_sub(self.audit_s)).await?;
         }
         let Swept { git_objects, files, condemned, deleted, deleted_bytes, .. } = swept;
         if git_objects + files + condemned + deleted == 0 {
@@ -222,7 +222,7 @@ impl Upkeep {
             "dropped {git_objects} git objects and {files} files, condemned {condemned} xorbs and shards, \
              deleted {deleted} objects of {deleted_bytes} bytes"
         );
-        audit::note_deed(&self.db, &Deed::new("sweep", "store", detail)).await
+        audit::log_event(&self.db, &AuditEvent::new("sweep", "store", detail)).await
     }
 
     fn sweep_times(&self, options: &SweepOptions) -> Result<Times> {
@@ -232,7 +232,7 @@ impl Upkeep {
             return Ok(Times {
                 now_s,
                 old_s: FOREVER_S,
-                settled_s: FOREVER_S,
+                stable_s: FOREVER_S,
                 left_s: FOREVER_S,
                 parts_s: FOREVER_S,
             });
@@ -244,10 +244,10 @@ impl Upkeep {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let settled_s = now_s.saturating_sub(options.grace_s.min(SETTLE_S));
+        let stable_s = now_s.saturating_sub(options.grace_s.min(STABLE_S));
         let left_s = now_s.saturating_sub(options.grace_s.min(LEFT_S));
         let parts_s = now_s.saturating_sub(options.grace_s.min(PARTS_S));
-        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), settled_s, left_s, parts_s })
+        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), stable_s, left_s, parts_s })
     }
 
     /// Notes what files of an older version are made of. Until that is known nothing can be condemned.
@@ -320,28 +320,28 @@ impl Upkeep {
     }
 
     async fn condemn(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
-        for of in Kept::ALL {
+        for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
-                let hashes = condemned::unused(&self.db, of, times.settled_s, &after, turn.rows()).await?;
+                let hashes = condemned::unused(&self.db, of, times.stable_s, &after, turn.rows()).await?;
                 let Some(last) = hashes.last() else { break };
                 after = last.to_vec();
                 swept.condemned +=
-                    condemned::condemn(&self.db, of, &hashes, times.settled_s, times.now_s).await?;
+                    condemned::condemn(&self.db, of, &hashes, times.stable_s, times.now_s).await?;
                 turn.pace(hashes.len()).await?;
             }
         }
         Ok(())
     }
 
-    async fn doom(&self, times: Times, turn: &mut Turn<'_>) -> Result<()> {
-        for of in Kept::ALL {
+    async fn mark_deletable(&self, times: Times, turn: &mut Turn<'_>) -> Result<()> {
+        for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
                 let hashes = condemned::ripe(&self.db, of, times.old_s, &after, turn.rows()).await?;
                 let Some(last) = hashes.last() else { break };
                 after = last.to_vec();
-                condemned::doom(&self.db, of, &hashes, times.old_s, times.now_s).await?;
+                condemned::mark_deletable(&self.db, of, &hashes, times.old_s, times.now_s).await?;
                 turn.pace(hashes.len()).await?;
             }
         }
@@ -356,19 +356,19 @@ impl Upkeep {
     }
 
     /// Deletes the objects of what was given up, also by a sweep that broke off.
-    async fn delete_doomed(&self, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
-        for of in Kept::ALL {
+    async fn delete_objects(&self, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+        for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
-                let doomed = condemned::doomed(&self.db, of, &after, PAGE_OBJECTS).await?;
-                let Some(last) = doomed.last() else { break };
+                let deletable = condemned::deletable(&self.db, of, &after, PAGE_OBJECTS).await?;
+                let Some(last) = deletable.last() else { break };
                 after = last.hash.to_vec();
-                self.objects.delete_all(doomed.iter().map(|doomed| doomed.key).collect()).await?;
-                let hashes: Vec<_> = doomed.iter().map(|doomed| doomed.hash).collect();
+                self.objects.delete_all(deletable.iter().map(|deletable| deletable.key).collect()).await?;
+                let hashes: Vec<_> = deletable.iter().map(|deletable| deletable.hash).collect();
                 condemned::bury(&self.db, of, &hashes, self.clock.now_s()).await?;
-                swept.deleted += doomed.len() as u64;
-                swept.deleted_bytes += doomed.iter().map(|doomed| doomed.bytes).sum::<u64>();
-                turn.pace(doomed.len()).await?;
+                swept.deleted += deletable.len() as u64;
+                swept.deleted_bytes += deletable.iter().map(|deletable| deletable.bytes).sum::<u64>();
+                turn.pace(deletable.len()).await?;
             }
         }
         Ok(())
@@ -382,7 +382,7 @@ impl Upkeep {
                 let seen = page.len();
                 let old_s = if folder == Folder::Parts { times.parts_s } else { times.old_s };
                 let old = page.into_iter().filter(|listed| listed.modified_s < old_s);
-                let old: Vec<Listed> = old.filter(|listed| listed.key.is_some()).collect();
+                let old: Vec<ListedObject> = old.filter(|listed| listed.key.is_some()).collect();
                 let loose = match folder {
                     Folder::Commits => self.unused_bundles(&old).await?,
                     // Parts of a file that was given up: no row ever knows them, and whoever comes again sends them again.
@@ -404,12 +404,12 @@ impl Upkeep {
             }
         }
         // Objects first: what is not counted any more is not there.
-        multipart_upload::drop_old_parts(&self.db, times.parts_s.saturating_sub(SETTLE_S)).await?;
+        multipart_upload::drop_old_parts(&self.db, times.parts_s.saturating_sub(STABLE_S)).await?;
         uploads::drop_uploads(&self.db, times.old_s).await?;
         Ok(())
     }
 
-    async fn unused_bundles(&self, listed: &[Listed]) -> Result<Vec<ObjectKey>> {
+    async fn unused_bundles(&self, listed: &[ListedObject]) -> Result<Vec<ObjectKey>> {
         let mut by_repo: std::collections::HashMap<RepoId, Vec<_>> = std::collections::HashMap::new();
         for listed in listed {
             if let Some(ObjectKey::Bundle { repo, commit }) = listed.key {
@@ -430,7 +430,7 @@ impl Upkeep {
 pub(crate) const FOREVER_S: u64 = i64::MAX as u64;
 
 /// Condemning is undone by whoever refers to the thing; waiting a little spares most of that.
-pub(crate) const SETTLE_S: u64 = 3600;
+pub(crate) const STABLE_S: u64 = 3600;
 
 /// Commits are made, and commits that no ref leads to any more are read, in less time than this.
 const LEFT_S: u64 = 86_400;

@@ -10,7 +10,7 @@ use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::key::ObjectKey;
-use crate::objects::{Folder, Listed, Objects};
+use crate::objects::{Folder, ListedObject, Objects};
 use crate::upkeep::examine::examine;
 use crate::upkeep::identity;
 
@@ -115,7 +115,7 @@ pub async fn copy(
 }
 
 impl Copied {
-    fn count(&mut self, done: CopiedObject, listed: &Listed, progress: &CopyProgress) {
+    fn count(&mut self, done: CopiedObject, listed: &ListedObject, progress: &CopyProgress) {
         match done {
             CopiedObject::New => {
                 self.objects += 1;
@@ -139,7 +139,7 @@ enum CopiedObject {
 async fn copy_object(
     from: &Objects,
     to: &Objects,
-    listed: &Listed,
+    listed: &ListedObject,
     key: ObjectKey,
     options: CopyOptions,
 ) -> Result<CopiedObject> {
@@ -175,7 +175,7 @@ async fn copy_object(
 async fn copy_other(
     from: &Objects,
     to: &Objects,
-    listed: &Listed,
+    listed: &ListedObject,
     options: CopyOptions,
 ) -> Result<CopiedObject> {
     let path = &listed.path;

@@ -3,7 +3,7 @@
 use xet::{FileHash, Sha256};
 
 use crate::access::Scope;
-use crate::audit::{Deed, note};
+use crate::audit::{AuditEvent, append_event};
 use crate::content::reach::{Reach, push_reach};
 use crate::db::Catalog;
 use crate::db::batch::{BATCH_ROWS, unique};
@@ -61,7 +61,7 @@ pub(crate) async fn computed_sha256s(
 }
 
 /// Notes computed digests of files of a repository, and removes the claims that turned out to be false.
-pub(crate) async fn settle_claims(
+pub(crate) async fn resolve_claims(
     db: &Catalog,
     scope: &Scope,
     computed: &[(FileHash, Sha256)],
@@ -86,7 +86,7 @@ pub(crate) async fn settle_claims(
             }
         }
         if let Some(event) = DigestClaim::refusal(&removed) {
-            note(&mut tx, &event).await?;
+            append_event(&mut tx, &event).await?;
         }
         tx.commit().await
     })
@@ -125,7 +125,7 @@ pub(crate) struct DigestClaim {
 
 impl DigestClaim {
     /// The audit event of the removal of these, all of one repository.
-    pub(crate) fn refusal(removed: &[&Self]) -> Option<Deed> {
+    pub(crate) fn refusal(removed: &[&Self]) -> Option<AuditEvent> {
         let (first, more) = removed.split_first()?;
         let mut detail = format!(
             "file {} has another SHA-256 than {}",
@@ -135,6 +135,6 @@ impl DigestClaim {
         if !more.is_empty() {
             detail += &format!(", and {} more", more.len());
         }
-        Some(Deed::new("digest.refuse", first.scope.to_string(), detail))
+        Some(AuditEvent::new("digest.refuse", first.scope.to_string(), detail))
     }
 }

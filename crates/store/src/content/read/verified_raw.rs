@@ -17,13 +17,13 @@ use crate::ids::XorbKey;
 
 /// Marks of the chunks of many xorbs. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Marks {
-    cache: Cache<XorbKey, Arc<Mark>>,
+pub(crate) struct VerifiedRaw {
+    cache: Cache<XorbKey, Arc<ChunkBitmap>>,
 }
 
 /// A bit for each chunk of a xorb.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub(crate) struct ChunkBitmap {
     bits: Box<[AtomicU64]>,
 }
 
@@ -31,20 +31,21 @@ pub(crate) struct Mark {
 const RIGHT_FOR: Duration = Duration::from_secs(600);
 
 /// Bytes of marks to keep. A xorb of usual chunks takes some 250 of them.
-const MARKS_BYTES_MAX: u64 = 8 * 1024 * 1024;
+const BITMAPS_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-impl Default for Marks {
+impl Default for VerifiedRaw {
     fn default() -> Self {
-        let weigh =
-            |_: &XorbKey, mark: &Arc<Mark>| u32::try_from(8 * mark.bits.len() + 128).unwrap_or(u32::MAX);
-        let cache = Cache::builder().max_capacity(MARKS_BYTES_MAX).weigher(weigh).time_to_live(RIGHT_FOR);
+        let weigh = |_: &XorbKey, mark: &Arc<ChunkBitmap>| {
+            u32::try_from(8 * mark.bits.len() + 128).unwrap_or(u32::MAX)
+        };
+        let cache = Cache::builder().max_capacity(BITMAPS_BYTES_MAX).weigher(weigh).time_to_live(RIGHT_FOR);
         Self { cache: cache.build() }
     }
 }
 
-impl Marks {
+impl VerifiedRaw {
     /// The mark of a xorb, if any chunk of it has been marked.
-    pub(crate) fn of(&self, xorb: &XorbKey) -> Option<Arc<Mark>> {
+    pub(crate) fn of(&self, xorb: &XorbKey) -> Option<Arc<ChunkBitmap>> {
         self.cache.get(xorb)
     }
 
@@ -56,7 +57,7 @@ impl Marks {
             return;
         }
         let words = (info.chunk_count() as usize).div_ceil(64);
-        let new = || Arc::new(Mark { bits: (0..words).map(|_| AtomicU64::new(0)).collect() });
+        let new = || Arc::new(ChunkBitmap { bits: (0..words).map(|_| AtomicU64::new(0)).collect() });
         let mark = self.cache.get_with(xorb, new);
         for chunk in plain {
             if let Some(word) = mark.bits.get(chunk as usize / 64) {
@@ -66,7 +67,7 @@ impl Marks {
     }
 }
 
-impl Mark {
+impl ChunkBitmap {
     /// Whether a chunk is marked.
     pub(crate) fn has(&self, chunk: u32) -> bool {
         self.bits
@@ -105,7 +106,7 @@ mod tests {
         }
         let sealed = builder.seal(xet::xorb::Form::V1).unwrap();
         let key = XorbKey { hash: sealed.info.hash(), digest: Digest::new([0; 32]) };
-        let marks = Marks::default();
+        let marks = VerifiedRaw::default();
         assert!(marks.of(&key).is_none());
         let stored = sealed.info.stored_range(10..129).unwrap();
         marks.put(key, &sealed.info, 10..129, &sealed.bytes[stored.start as usize..]);

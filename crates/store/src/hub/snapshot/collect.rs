@@ -7,13 +7,13 @@ use crate::db::{Catalog, Tx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::people::{self, MemberRow, NamespaceRow};
 use crate::hub::pulls::{PULL_COLUMNS, PullRow};
-use crate::hub::reflog::LeftRow;
+use crate::hub::reflog::ReflogEntry;
 use crate::hub::rows::{REPO_COLUMNS, RefRow, RepoRow};
 use crate::ids::RepoId;
 
 /// What is known of a repository besides its git objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RepoRecord {
+pub struct RepoSnapshot {
     /// Its name, who sees it, whether it is in the trash.
     pub row: RepoRow,
     /// Where its branches, tags and pull requests point.
@@ -21,12 +21,12 @@ pub struct RepoRecord {
     /// Its pull requests.
     pub pulls: Vec<PullRow>,
     /// Commits its refs have left.
-    pub left: Vec<LeftRow>,
+    pub left: Vec<ReflogEntry>,
 }
 
 /// Users, organisations and their members, and what they may take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PeopleRecord {
+pub struct PeopleSnapshot {
     /// Users and organisations.
     pub namespaces: Vec<NamespaceRow>,
     /// Who belongs to which.
@@ -38,7 +38,7 @@ pub struct PeopleRecord {
 }
 
 /// What is known of a repository now, and a version that no record of it had before; `None` when it is gone.
-pub(crate) async fn note_repo(db: &Catalog, repo: RepoId) -> Result<Option<(u64, RepoRecord)>> {
+pub(crate) async fn collect_repo(db: &Catalog, repo: RepoId) -> Result<Option<(u64, RepoSnapshot)>> {
     db.write("gather a record", |mut tx| async move {
         // Locks the row first: the second of two callers sees what the first one saw, and more.
         let version = next_version(&mut tx, repo.as_bytes()).await?;
@@ -52,15 +52,15 @@ pub(crate) async fn note_repo(db: &Catalog, repo: RepoId) -> Result<Option<(u64,
             "SELECT oid, name, left_s, reclaim_s FROM reflog WHERE repo = $1 \
                  ORDER BY reclaim_s, oid, name",
         );
-        let left: Vec<LeftRow> = tx.rows(left.bind(repo)).await?;
+        let left: Vec<ReflogEntry> = tx.rows(left.bind(repo)).await?;
         tx.commit().await?;
-        Ok(Some((version, RepoRecord { row, refs, pulls, left })))
+        Ok(Some((version, RepoSnapshot { row, refs, pulls, left })))
     })
     .await
 }
 
 /// The same of people.
-pub(crate) async fn note_people(db: &Catalog) -> Result<(u64, PeopleRecord)> {
+pub(crate) async fn collect_people(db: &Catalog) -> Result<(u64, PeopleSnapshot)> {
     let version = db.write("gather a record", |mut tx| async move {
         let version = next_version(&mut tx, PEOPLE).await?;
         tx.commit().await?;
@@ -75,12 +75,12 @@ pub(crate) async fn note_people(db: &Catalog) -> Result<(u64, PeopleRecord)> {
     }
     let quotas = usage::quotas(&db).await?;
     let dedup = dedup_policy::dedup_policies(&db).await?;
-    Ok((version, PeopleRecord { namespaces, members, quotas, dedup }))
+    Ok((version, PeopleSnapshot { namespaces, members, quotas, dedup }))
 }
 
 /// Makes refs and pull requests what a record says, and the next record's version a higher one. Refs to commits that
 /// are not there are left out.
-pub(crate) async fn restore_refs(db: &Catalog, version: u64, record: &RepoRecord) -> Result<()> {
+pub(crate) async fn restore_refs(db: &Catalog, version: u64, record: &RepoSnapshot) -> Result<()> {
     let repo = record.row.id;
     db.write("restore a record", |mut tx| async move {
         set_version(&mut tx, repo.as_bytes(), version).await?;

@@ -30,7 +30,7 @@ impl Upkeep {
     /// Drops what no ref of the repository leads to; tells how much.
     pub(super) async fn sweep_git(&self, repo: &SweptRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
         let mut dropped = 0;
-        reflog::forget_left(&self.db, repo.row.id, self.clock.now_s()).await?;
+        reflog::delete_expired(&self.db, repo.row.id, self.clock.now_s()).await?;
         for _ in 0..GIT_TRIES {
             let Some(generation) = unused_git::begin_repo(&self.db, repo.row.id).await? else {
                 return Ok(dropped);

@@ -7,12 +7,12 @@
 use futures::stream::TryStreamExt as _;
 
 use crate::error::Result;
-use crate::objects::{Folder, Listed};
+use crate::objects::{Folder, ListedObject};
 use crate::upkeep::Upkeep;
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::turn::Turn;
 use crate::upkeep::gc::{
-    FOREVER_S, PAGE_LISTED, PAGE_ROWS, SETTLE_S, SweepOptions, SweepProgress, Swept, Times, condemned,
+    FOREVER_S, PAGE_LISTED, PAGE_ROWS, STABLE_S, SweepOptions, SweepProgress, Swept, Times, condemned,
 };
 
 /// What a run would delete, and of how many objects.
@@ -91,16 +91,16 @@ impl Upkeep {
         turn: &mut Turn<'_>,
     ) -> Result<Deletion> {
         let mut deletion = Deletion { rows: self.count_rows(times, turn).await?, ..Deletion::default() };
-        let settled_s = if options.offline { FOREVER_S } else { times.now_s.saturating_sub(SETTLE_S) };
+        let stable_s = if options.offline { FOREVER_S } else { times.now_s.saturating_sub(STABLE_S) };
         for folder in [Folder::Xorbs, Folder::Shards] {
             let mut pages = self.objects.list(folder).try_chunks(PAGE_LISTED);
             while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
                 turn.pace(page.len()).await?;
-                let ours: Vec<&Listed> = page.iter().filter(|listed| listed.key.is_some()).collect();
+                let ours: Vec<&ListedObject> = page.iter().filter(|listed| listed.key.is_some()).collect();
                 deletion.content += ours.len() as u64;
                 // Younger ones may be of uploads whose row is still to come.
-                let settled = ours.iter().filter(|listed| listed.modified_s < settled_s);
-                let unknown = self.unknown(settled.filter_map(|listed| listed.key)).await?;
+                let stable = ours.iter().filter(|listed| listed.modified_s < stable_s);
+                let unknown = self.unknown(stable.filter_map(|listed| listed.key)).await?;
                 deletion.unknown += unknown.len() as u64;
                 let deleted = ours.iter().filter(|listed| {
                     listed.modified_s < times.old_s && listed.key.is_some_and(|key| unknown.contains(&key))
@@ -141,7 +141,7 @@ impl Upkeep {
             rows += abandoned.len() as u64;
             turn.pace(abandoned.len()).await?;
         }
-        for of in Kept::ALL {
+        for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
                 let ripe = condemned::ripe(&self.db, of, times.old_s, &after, PAGE_ROWS).await?;
@@ -152,11 +152,11 @@ impl Upkeep {
             }
             let mut after = Vec::new();
             loop {
-                let doomed = condemned::doomed(&self.db, of, &after, PAGE_ROWS).await?;
-                let Some(last) = doomed.last() else { break };
+                let deletable = condemned::deletable(&self.db, of, &after, PAGE_ROWS).await?;
+                let Some(last) = deletable.last() else { break };
                 after = last.hash.to_vec();
-                rows += doomed.len() as u64;
-                turn.pace(doomed.len()).await?;
+                rows += deletable.len() as u64;
+                turn.pace(deletable.len()).await?;
             }
         }
         Ok(rows)

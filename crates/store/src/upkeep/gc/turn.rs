@@ -22,7 +22,7 @@ pub(crate) struct Turn<'a> {
     after: Vec<u8>,
     /// Where the turn before broke off.
     resumed: Option<(usize, Vec<u8>)>,
-    kept_s: u64,
+    renewed_s: u64,
 }
 
 impl<'a> Turn<'a> {
@@ -46,7 +46,7 @@ impl<'a> Turn<'a> {
         };
         let place = place.ok_or_else(busy)?;
         let resumed = if options.offline { None } else { parse(&place) };
-        Ok(Self { holder, resumed, kept_s: now_s, ..Self::watching(upkeep, options, progress) })
+        Ok(Self { holder, resumed, renewed_s: now_s, ..Self::watching(upkeep, options, progress) })
     }
 
     /// One that only looks: it needs no lease.
@@ -62,7 +62,7 @@ impl<'a> Turn<'a> {
             stage: Stage::Drafts,
             after: Vec::new(),
             resumed: None,
-            kept_s: 0,
+            renewed_s: 0,
         }
     }
 
@@ -79,7 +79,7 @@ impl<'a> Turn<'a> {
             Some((at, after)) if number == at => self.after = after,
             _ => {}
         }
-        self.keep().await?;
+        self.renew_lease().await?;
         Ok(true)
     }
 
@@ -109,7 +109,7 @@ impl<'a> Turn<'a> {
             tokio::time::sleep(wait).await;
         }
         let now_s = self.upkeep.clock.now_s();
-        if now_s.abs_diff(self.kept_s) >= LEASE_S / 4 { self.keep().await } else { Ok(()) }
+        if now_s.abs_diff(self.renewed_s) >= LEASE_S / 4 { self.renew_lease().await } else { Ok(()) }
     }
 
     /// Ends with nothing done.
@@ -122,7 +122,7 @@ impl<'a> Turn<'a> {
         lease::keep_lease(&self.upkeep.db, LEASE, &self.holder, 0, "").await.map(|_| ())
     }
 
-    async fn keep(&mut self) -> Result<()> {
+    async fn renew_lease(&mut self) -> Result<()> {
         if self.holder.is_empty() {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl<'a> Turn<'a> {
         if !lease::keep_lease(&self.upkeep.db, LEASE, &self.holder, until_s, &place).await? {
             return Err(Error::new(ErrorKind::Conflict, "another sweep took over from this one"));
         }
-        self.kept_s = now_s;
+        self.renewed_s = now_s;
         Ok(())
     }
 }

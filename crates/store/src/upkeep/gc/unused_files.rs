@@ -148,6 +148,6 @@ const UNREAD: &str = "NOT EXISTS (SELECT 1 FROM repo_files r WHERE r.file = file
 /// Each file with each of its xorbs.
 fn xorbs_of_files(rows: &[FileRow]) -> Vec<(&XorbHash, &FileHash)> {
     let pairs =
-        rows.iter().flat_map(|row| row.layout.xorbs.iter().map(move |xorb| (&xorb.key.hash, &row.hash)));
+        rows.iter().flat_map(|row| row.recipe.xorbs.iter().map(move |xorb| (&xorb.key.hash, &row.hash)));
     pairs.collect()
 }
