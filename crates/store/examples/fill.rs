@@ -5,7 +5,7 @@
 //! fill CATALOG_FILE NAMESPACE models/NAME FILES SAMPLE FILES_IN_XORB    the same, and commits them to a new repository
 //! ```
 //!
-//! The files share xorbs that are rows only: reconstructions can be asked for, their bytes cannot.
+//! The files share xorbs that are rows only: reconstructions can be requested, their bytes cannot.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -50,15 +50,15 @@ pub enum Folder {
     Shards,
     /// All bundles.
     Commits,
-    /// All that is known of repositories besides their git objects.
+    /// Snapshots of repositories.
     Repos,
-    /// All that is known of people.
+    /// Snapshots of users and quotas.
     People,
     /// All parts.
     Parts,
 }
 
-/// An object that is there.
+/// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedObject {
     /// What it is called.
@@ -202,7 +202,7 @@ impl Objects {
         self.lock.as_deref().is_some_and(lock::FolderLock::is_shared)
     }
 
-    /// Whether bytes can be put aside in files while they arrive.
+    /// Whether bytes are staged in files while they arrive.
     pub(crate) fn stages_in_files(&self) -> bool {
         self.folder.is_some()
     }
@@ -241,7 +241,7 @@ impl Objects {
 
     /// Whether the store is there and lets us read it; says what is wrong.
     pub async fn check(&self) -> Result<()> {
-        // Not by asking for an object: a bucket that is not there would look like an object that is not.
+        // Not by reading an object: a missing bucket would look like a missing object.
         let listed = self.store.list_with_delimiter(None).await;
         listed.map(|_| ()).map_err(|source| translate("list", "the object store", source))
     }
@@ -268,7 +268,7 @@ impl Objects {
         }
     }
 
-    /// Deletes many: buckets are told of a thousand at a time, and a folder is left by one thread.
+    /// Deletes many: a thousand per request for buckets, on one thread for directories.
     pub async fn delete_all(&self, keys: Vec<ObjectKey>) -> Result<()> {
         let Some(folder) = self.folder.clone() else {
             let paths = futures::stream::iter(keys).map(|key| Ok(path(&key))).boxed();
@@ -408,7 +408,7 @@ pub(crate) fn translate(verb: &str, what: &str, source: object_store::Error) -> 
     Error::caused(kind, format!("{verb} {what}"), source)
 }
 
-/// A bucket's answer repeats what it was asked, session token included: only its own words are kept.
+/// A bucket's answer repeats the request, session token included: only the error code is reported.
 fn refused(verb: &str, what: &str, answer: &str) -> Error {
     let code = error_code(answer);
     let message = format!(

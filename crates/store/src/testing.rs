@@ -140,7 +140,7 @@ pub async fn doom_xorbs(db: &Catalog, hashes: &[[u8; 32]], before_s: u64, now_s:
     condemned::mark_deletable(db, StoredKind::Xorbs, hashes, before_s, now_s).await
 }
 
-/// Notes that the objects of xorbs are deleted.
+/// Records that the objects of xorbs are deleted.
 pub async fn bury_xorbs(db: &Catalog, hashes: &[[u8; 32]], now_s: u64) -> Result<()> {
     condemned::bury(db, StoredKind::Xorbs, hashes, now_s).await
 }

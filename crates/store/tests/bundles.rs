@@ -58,7 +58,7 @@ async fn a_wrong_byte_anywhere_in_a_bundle_is_found() {
     }
     assert!(missed.is_empty(), "{missed:?} of {}", whole.len());
 
-    // A second store with the same wrong byte mends nothing; one without does.
+    // A second store with the same wrong byte repairs nothing; one without does.
     for is_sound in [false, true] {
         let other = Objects::new(Arc::new(InMemory::new()));
         let mut body = whole.to_vec();

@@ -43,7 +43,7 @@ async fn the_first_chunk_of_a_file_finds_its_whole_xorb() {
 }
 
 #[tokio::test]
-async fn the_xorbs_that_follow_in_a_file_are_told_of_and_kept_too() {
+async fn the_xorbs_that_follow_in_a_file_are_reported_and_retained_too() {
     let dedup = DedupOptions { policy: DedupPolicy::Repo, secret: [7; 32], key_s: 1000, answer_s: 600 };
     let fixture = TestStore::with_dedup(dedup).await;
     let upload = Upload::of(&[&corpus::noise(1, 3_000_000)], 2, Policy::Auto);
@@ -63,7 +63,7 @@ async fn the_xorbs_that_follow_in_a_file_are_told_of_and_kept_too() {
         let expected = if reported.contains(&row.key.hash) { NOW_S + TOUCH_S } else { NOW_S };
         assert_eq!(row.referenced_s, expected);
     }
-    // What follows in a file of another repository is not told of, though its xorbs are within reach.
+    // What follows in a file of another repository is not reported, though its xorbs are within reach.
     let fixture = TestStore::with_dedup(DedupOptions { policy: DedupPolicy::Global, ..options() }).await;
     fixture.upload(&writer("ann/repo"), &upload).await.unwrap();
     for other in ["ann/other", "bob/repo"] {
@@ -73,9 +73,9 @@ async fn the_xorbs_that_follow_in_a_file_are_told_of_and_kept_too() {
     }
 }
 
-/// A file that was stored before lies in the xorbs of whoever sent it first. What else is in those is not told of.
+/// A file that was stored before lies in the xorbs of its first uploader. Other content of those is not reported.
 #[tokio::test]
-async fn xorbs_of_others_that_a_file_lies_in_are_not_told_of() {
+async fn xorbs_of_others_that_a_file_lies_in_are_not_reported() {
     for policy in [DedupPolicy::Global, DedupPolicy::Namespace, DedupPolicy::Repo] {
         let fixture = TestStore::with_dedup(DedupOptions { policy, ..options() }).await;
         let (shared, secret) = (corpus::noise(1, 400_000), corpus::noise(2, 400_000));
@@ -189,20 +189,20 @@ async fn a_policy_decides_who_finds_what() {
 #[tokio::test]
 async fn keys_rotate_and_answers_keep_the_xorb_alive() {
     let (fixture, upload) = filled(DedupPolicy::Global).await;
-    let ask = async || {
+    let query = async || {
         fixture.store.content().dedup(&writer("ann/repo"), chunk(&upload, 0)).await.unwrap().unwrap()
     };
     let referenced = async || {
         testing::xorbs(&fixture.catalog, &[upload.xorbs[0].info.hash()]).await.unwrap()[0].referenced_s
     };
-    let first = ask().await;
-    assert_eq!(ask().await, first);
+    let first = query().await;
+    assert_eq!(query().await, first);
     assert_eq!(referenced().await, NOW_S);
     fixture.clock.advance(TOUCH_S);
-    let later = ask().await;
+    let later = query().await;
     assert_ne!(ShardView::new(&first).unwrap().key(), ShardView::new(&later).unwrap().key());
     assert_eq!(referenced().await, NOW_S + TOUCH_S);
-    // A condemned xorb is not told of.
+    // A condemned xorb is not reported.
     // Its file is no longer anybody's: nothing is made of it.
     fixture.database().execute("DELETE FROM file_xorbs", []).unwrap();
     let hashes = [*upload.xorbs[0].info.hash().as_bytes()];

@@ -173,7 +173,7 @@ async fn what_others_computed_counts_where_the_dedup_policy_lets_it() {
     }
 }
 
-/// A file of damaged xorbs is wanted again, from whoever has it and however they cut it into xorbs.
+/// A file of damaged xorbs is wanted again, from any client and however it is cut into xorbs.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_in_other_xorbs_heals_a_damaged_file() {
     for whole_file in [true, false] {

@@ -1,4 +1,4 @@
-//! Keeping a store: quotas, what comes back, a verification that was cut, a catalog that moves to another database.
+//! Administration of a store: quotas, restored revisions, an interrupted verification, a catalog that moves to another database.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod common;
@@ -105,7 +105,7 @@ async fn a_hard_quota_refuses_before_bytes_are_taken_in_and_says_how_much() {
     let refused = fixture.upload(&grant(), &second).await.unwrap_err();
     assert!(refused.to_string().contains("quota of ann: 150000 logical bytes"), "{refused}");
     assert_eq!(fixture.state().await.0.files, 1);
-    // What is there already adds nothing; others are not concerned.
+    // Existing content adds nothing; others are not concerned.
     fixture.upload(&grant(), &first).await.unwrap();
     fixture.upload(&writer("bob/models/x"), &second).await.unwrap();
     // A whole file is refused by its length.
@@ -288,7 +288,7 @@ async fn a_verification_that_was_cut_goes_on_where_it_was_and_never_past_damage(
 
     let key = testing::xorbs(&fixture.catalog, &[upload(3).xorbs[0].info.hash()]).await.unwrap()[0].key;
     fixture.store.objects().delete(&store::ObjectKey::Xorb(key)).await.unwrap();
-    assert_eq!(cut_until_done().await.damages.len(), 1, "whoever goes on hears of it");
+    assert_eq!(cut_until_done().await.damages.len(), 1, "a resumed run reports it");
 }
 
 /// Every row of every table, as text, sorted.
@@ -399,7 +399,7 @@ async fn repo_head(fixture: &TestStore, repo: &RepoRow) -> store::ids::Oid {
     fixture.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap()
 }
 
-/// Two servers whose clocks differ: by less than the grace nothing is noticed, and by more whoever is late is refused and
+/// Two servers whose clocks differ: by less than the grace nothing is noticed, and by more the late one is refused and
 /// loses nothing that was acknowledged.
 #[tokio::test]
 async fn clocks_of_two_servers_may_differ() {

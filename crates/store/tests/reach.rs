@@ -30,7 +30,7 @@ async fn filled(policy: DedupPolicy) -> (TestStore, Upload, Upload) {
     (fixture, long, short)
 }
 
-/// What a caller without the chunks can say of a xorb.
+/// What a caller without the chunks can claim about a xorb.
 fn guess(xorb: XorbHash, chunks: std::ops::Range<u32>, raw_bytes: u32) -> Vec<u8> {
     let term = xet::shard::Term { xorb, flags: 0, raw_bytes, chunks };
     let file = FileEntry {
@@ -48,7 +48,7 @@ const ABSENT: XorbHash = XorbHash::new([0xee; 32]);
 async fn a_guess_gets_one_answer_whether_the_xorb_is_stored_or_not() {
     for policy in POLICIES {
         let (fixture, long, short) = filled(policy).await;
-        // Stored and never registered, damaged, and on its way out: of all of them nothing is told.
+        // Stored and never registered, damaged, and on its way out: none of them is reported.
         let pending = Upload::of(&[&corpus::noise(3, 200_000)], 100, Policy::Auto);
         let damaged = Upload::of(&[&corpus::noise(4, 200_000)], 100, Policy::Auto);
         fixture
@@ -109,7 +109,7 @@ async fn what_a_caller_sent_they_may_refer_to_in_another_repository() {
         let (here, there) = (writer("bob/here").sent_by("token"), writer("team/there").sent_by("token"));
         let upload = Upload::of(&[&corpus::noise(5, 5000)], 100, Policy::Auto);
         fixture.upload(&here, &upload).await.unwrap();
-        // A client remembers what it sent, and sends the shard alone.
+        // A client has a cache of what it sent, and sends the shard alone.
         assert!(fixture.register(&writer("team/there"), &upload.shard()).await.is_err(), "{policy:?}");
         assert!(fixture.register(&writer("team/there").sent_by("other"), &upload.shard()).await.is_err());
         fixture.register(&there, &upload.shard()).await.unwrap();
@@ -118,7 +118,7 @@ async fn what_a_caller_sent_they_may_refer_to_in_another_repository() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_does_not_tell_what_others_have() {
+async fn an_upload_does_not_reveal_what_others_have() {
     for policy in POLICIES {
         let (fixture, long, short) = filled(policy).await;
         let grant = writer("bob/own");
@@ -245,7 +245,7 @@ async fn computed_digests_are_taken_over_within_the_policy_of_the_repository() {
     fixture.upload(&bob, &upload).await.unwrap();
     let of = QuotaOf::Repo(bob.scope().clone());
     fixture.store.hub().set_dedup_policy(&of, Some(DedupPolicy::Off)).await.unwrap();
-    // What ann's repository is said to have had computed is false, to see whose answer bob's gets.
+    // The digest claimed for ann's repository is false, to see whose answer bob's gets.
     let wrong = xet::Sha256::new([7; 32]);
     testing::add_digest(&fixture.catalog, ann.scope(), upload.files[0].hash, wrong).await.unwrap();
     let found = fixture.store.content().linked_files(bob.scope(), &[sha256]).await.unwrap();
@@ -254,7 +254,7 @@ async fn computed_digests_are_taken_over_within_the_policy_of_the_repository() {
 
 /// The progress of a registration that takes long is shown: it does not depend on what others have stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_progress_of_a_refused_shard_does_not_tell_what_is_stored() {
+async fn the_progress_of_a_refused_shard_does_not_reveal_what_is_stored() {
     let (fixture, long, _) = filled(DedupPolicy::Global).await;
     let grant = writer("bob/own");
     // More xorbs of the caller's than footers are held at once, then a guess.

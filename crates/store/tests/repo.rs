@@ -208,9 +208,9 @@ async fn a_commit_can_be_repeated() {
     assert_eq!(fixture.store.hub().history(repo.id, made.oid, 0, 10).await.unwrap().1, 2);
 }
 
-/// What is remembered of a branch is never older than what anyone wrote, through this store or past it.
+/// The cached head of a branch is never older than the last write, through this store or past it.
 #[tokio::test]
-async fn where_a_branch_leads_is_remembered_until_somebody_writes() {
+async fn the_head_of_a_branch_is_cached_until_the_next_write() {
     let fixture = TestStore::new().await;
     let repo = repo(&fixture, "ann/a").await;
     let other = Catalog::open_file(&fixture.database_file()).await.unwrap();
@@ -227,10 +227,10 @@ async fn where_a_branch_leads_is_remembered_until_somebody_writes() {
         assert_eq!(head().await, (false, Some(made)), "commit {n}");
         let requested = fixture.faults.operations();
         assert_eq!(head().await, (false, Some(made)), "commit {n}, asked again");
-        assert_eq!(fixture.faults.operations(), requested, "commit {n} is remembered");
+        assert_eq!(fixture.faults.operations(), requested, "commit {n} is cached");
     }
     other.hub().set_private(&repo, true).await.unwrap();
-    assert!(head().await.0, "somebody else made it private");
+    assert!(head().await.0, "another process made it private");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -305,7 +305,7 @@ async fn a_file_that_was_not_uploaded_here_cannot_be_committed() {
         fixture.store.content().read_file(&elsewhere, taken.file, 0..1).await.map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 
-    // Renamed, it takes what it may read with it; deleted, it leaves nothing to whoever gets the name.
+    // Renamed, it takes what it may read with it; deleted, it leaves nothing to the next owner of the name.
     fixture.store.hub().rename_repo(&one, &name("bob/one")).await.unwrap();
     let moved = fixture.store.hub().repo(&name("bob/one")).await.unwrap().unwrap();
     let scope = moved.name.scope().unwrap();
@@ -399,7 +399,7 @@ async fn listings_come_in_pages_of_any_size() {
 }
 
 #[tokio::test]
-async fn the_history_tells_who_changed_what_last() {
+async fn the_history_has_the_last_change_of_each_path() {
     let fixture = TestStore::new().await;
     let repo = repo(&fixture, "ann/model").await;
     let mut made = HashMap::new();

@@ -26,7 +26,7 @@ async fn repo(fixture: &TestStore, text: &str) -> RepoRow {
 }
 
 #[tokio::test]
-async fn what_no_bundle_tells_is_written_down_and_found_again() {
+async fn state_that_no_bundle_has_is_persisted_and_restored() {
     let fixture = TestStore::new().await;
     let store = &fixture.store;
     let one = repo(&fixture, "ann/one").await;

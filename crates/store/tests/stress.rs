@@ -177,7 +177,7 @@ async fn writer(world: Arc<World>, n: u64) {
     }
 }
 
-/// Swept just now, overtaken by a grace of seconds, or too much at once: whoever comes again succeeds.
+/// Deleted just now, overtaken by a grace of seconds, or too much at once: a retry succeeds.
 fn is_fair(error: &store::Error) -> bool {
     match error.kind() {
         ErrorKind::Unavailable | ErrorKind::Conflict => true,
@@ -256,7 +256,7 @@ async fn sweeper(world: Arc<World>, n: usize) {
         }
         let compact = CompactOptions { live_share_max: 0.9, dry_run: false };
         if let Err(error) = world.stores[n].upkeep().compact(&compact, &CompactProgress::default()).await {
-            // What it looks at may be swept under its hands.
+            // What it reads may be deleted meanwhile.
             assert!(is_fair(&error) || error.kind() == ErrorKind::Corrupt, "compact: {error}");
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

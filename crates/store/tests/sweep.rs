@@ -29,7 +29,7 @@ fn upload(seed: u64) -> (Vec<u8>, Upload) {
 }
 
 async fn sweep(fixture: &TestStore) -> Swept {
-    // Objects are dated by the real clock, far before the house's: grace of objects is not tried here.
+    // Objects are dated by the real clock, far before the fixture's: grace of objects is not tried here.
     fixture.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
 }
 
@@ -66,7 +66,7 @@ async fn what_no_ref_leads_to_goes_when_its_grace_is_over_and_everything_else_st
     fixture.clock.advance(2 * GRACE_S);
     assert_eq!(sweep(&fixture).await, Swept::default(), "two refs lead to everything");
     fixture.store.hub().delete_ref(repo.id, HEADS, "side").await.unwrap();
-    assert_eq!(sweep(&fixture).await, Swept::default(), "somebody may still read the commit");
+    assert_eq!(sweep(&fixture).await, Swept::default(), "a client may still read the commit");
     fixture.clock.advance(86_400 + 1);
     let estimate = estimated(&fixture).await;
     assert_eq!((estimate.git_objects, estimate.files, estimate.xorbs, estimate.ripe_bytes), (3, 1, 1, 0));
@@ -87,7 +87,7 @@ async fn what_no_ref_leads_to_goes_when_its_grace_is_over_and_everything_else_st
     assert_eq!(fixture.state().await.1.len(), 2, "a xorb and a shard are left");
     assert_eq!(fixture.read(&grant(), retained_file, None).await.unwrap(), retained);
 
-    // It may come again at once, under another key than the one that was deleted.
+    // It may be uploaded again at once, under another key than the one that was deleted.
     fixture.upload(&grant(), &lost_upload).await.unwrap();
     assert_eq!(fixture.read(&grant(), lost_file, None).await.unwrap(), lost);
     let rows = testing::xorbs(&fixture.catalog, &[lost_upload.xorbs[0].info.hash()]).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_push_finds_its_xorbs_again_within_the_grace_and_is_refused_whole_afte
     fixture.clock.advance(GRACE_S + 10);
     let swept = sweep(&fixture).await;
     assert_eq!((swept.repo_files, swept.files, swept.condemned), (1, 1, 2));
-    // A client that remembers the xorbs registers the file without sending them.
+    // A client with a cache of the xorbs registers the file without sending them.
     fixture.clock.advance(GRACE_S - 10);
     fixture.register(&grant(), &upload.shard()).await.unwrap();
     assert_eq!(fixture.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
@@ -119,7 +119,7 @@ async fn a_push_finds_its_xorbs_again_within_the_grace_and_is_refused_whole_afte
     assert_eq!(fixture.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
 }
 
-/// Sweep gave the object up and was paused before it deleted it; the xorb comes again; then the deletion happens.
+/// GC gave the object up and was paused before it deleted it; the xorb is uploaded again; then the deletion happens.
 #[tokio::test]
 async fn a_deletion_that_is_late_finds_nothing_of_what_came_again() {
     let fixture = TestStore::new().await;
@@ -187,7 +187,7 @@ async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
         fixture.clock.advance(601);
         fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
     }
-    panic!("a sweep of so little takes so many operations");
+    panic!("a small sweep takes too many operations");
 }
 
 /// A clock that is years ahead: the trash would be over, and a sweep that dies would hold its lease for years.
@@ -240,7 +240,7 @@ async fn a_xorb_that_was_never_registered_goes_two_days_after_its_repository_sen
         rows.first().map(|row| row.state)
     };
     put_xorb(&grant(), &sent).await;
-    // Another repository registered this one, and let it go: it has the whole grace, whoever else sent it.
+    // Another repository registered this one, and deleted it: it has the whole grace, whichever client sent it.
     fixture.upload(&writer("bob/models/repo"), &registered).await.unwrap();
     put_xorb(&grant(), &registered).await;
     fixture.clock.advance(DAY_S);
@@ -255,7 +255,7 @@ async fn a_xorb_that_was_never_registered_goes_two_days_after_its_repository_sen
     assert_eq!(state(&later).await, Some(XorbState::Gone));
     assert_eq!(state(&sent).await, Some(XorbState::Live));
     assert_eq!(state(&registered).await, Some(XorbState::Live));
-    // Its sender comes again, with all of it.
+    // Its sender uploads all of it again.
     fixture.upload(&grant(), &later).await.unwrap();
     assert_eq!(state(&later).await, Some(XorbState::Live));
 }

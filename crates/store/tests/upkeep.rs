@@ -144,7 +144,7 @@ async fn damage_is_named_and_the_next_upload_heals_it() {
                 XorbState::Damaged
             );
 
-            // Whoever uploads it again, compressed in whatever way, heals it for all.
+            // The next upload of it, compressed in whatever way, repairs it for all.
             let again = Upload::of(&[&files[0].0, &files[1].0, &files[2].0], 2, policy);
             let xorb = again.xorbs.iter().find(|xorb| xorb.info.hash() == key.hash).unwrap();
             fixture.put_xorb(&grant("two"), key.hash, &xorb.bytes).await.unwrap();

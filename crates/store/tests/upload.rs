@@ -119,7 +119,7 @@ async fn plans_are_those_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_whole_file_is_one_look_into_the_catalog() {
+async fn a_whole_file_is_one_catalog_query() {
     let fixture = TestStore::new().await;
     let grant = writer("ann/repo");
     let (_, upload) = sample();
@@ -143,7 +143,7 @@ async fn repeating_an_upload_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_reader_may_not_write_and_a_stranger_may_not_read() {
+async fn a_reader_may_not_write_and_others_may_not_read() {
     let fixture = TestStore::new().await;
     let (ann, bob) = (writer("ann/repo"), writer("bob/repo"));
     let (_, upload) = sample();
@@ -357,7 +357,7 @@ async fn a_shard_of_endless_terms_runs_out_of_budget() {
     }
 }
 
-/// Terms are proven in windows, which end behind so many xorbs or so many terms: none may be passed over.
+/// Terms are proven in windows, which end after a number of xorbs or terms: none may be passed over.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_term_of_a_long_shard_is_proven_wherever_a_window_ends() {
     let small: Vec<_> = (0..5000_u32).map(u32::to_le_bytes).collect();
@@ -492,7 +492,7 @@ async fn an_upload_survives_a_failure_at_every_step() {
     assert!(steps >= upload.xorbs.len() as u64 * 3 + 3, "only {steps} steps");
 }
 
-/// Bytes we stored went bad: that is our fault, and is said so.
+/// Bytes we stored went bad: that is our fault, and is reported as such.
 #[tokio::test]
 async fn damage_in_the_store_is_corrupt_not_invalid() {
     let fixture = TestStore::new().await;

@@ -1,4 +1,4 @@
-//! Pages for whoever is signed in: what their session opens, what forms change, what the server reports meanwhile.
+//! Pages for signed-in users: what their session opens, what forms change, what the server reports meanwhile.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::objects::local::buffers::{BLOCK_BYTES, Blocks};
 /// Why a piece did not arrive.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Bytes that are looked at together, while a core's own cache has them.
+/// Bytes inspected together, while they are in a core's own cache.
 const INSPECT_BYTES: usize = BLOCK_BYTES;
 
 /// The length a body may have: what its sender declared, if that is allowed, or all that is allowed.
@@ -40,7 +40,7 @@ impl<'a, S> Segments<'a, S>
 where
     S: Stream<Item = std::result::Result<Bytes, BodyError>>,
 {
-    /// The segments of a body that has at most so many bytes; `what` names it in errors.
+    /// The segments of a body of at most `bytes_max` bytes; `what` names it in errors.
     pub(crate) fn new(what: &'a str, blocks: &'a Blocks, bytes_max: u64, pieces: S) -> Self {
         Self { what, blocks, bytes_max, left: bytes_max, pieces: Box::pin(pieces), rest: Bytes::new() }
     }

@@ -1,8 +1,8 @@
 //! Dedup: tells a client which xorb holds a chunk it has, so that it need not send it.
 //!
-//! The answer is a shard of that xorb and of those that follow it in a file of the caller's repository: only one chunk in a thousand is asked for, and
-//! who has changed a little of a large file has the rest of it too. Chunk hashes are keyed: whoever has a chunk recognises it,
-//! whoever has not learns nothing to ask for. The key changes with time and is the same on every server that shares the secret. The
+//! The answer is a shard of that xorb and of those that follow it in a file of the caller's repository: only one chunk in a thousand is queried, and
+//! a client that changed a little of a large file has the rest of it too. Chunk hashes are keyed: a client with the chunk
+//! recognises it, others learn nothing they could request. The key changes with time and is the same on every server that shares the secret. The
 //! answer expires, and until then sweep leaves the xorbs alone: see [`XorbRow::referenced_s`].
 //!
 //! [`XorbRow::referenced_s`]: crate::catalog::rows::XorbRow::referenced_s
@@ -69,7 +69,7 @@ impl DedupOptions {
     }
 }
 
-/// A xorb told of is noted as referred to, but not more often than this: a popular one would be written all the time.
+/// A reported xorb is recorded as referred to, but not more often than this: a popular one would be written all the time.
 pub const TOUCH_S: u64 = 3600;
 
 impl Content {
@@ -106,7 +106,7 @@ impl Content {
         };
         let mut reported = vec![(info, hit.xorb.object_bytes)];
         for row in rows.get(1..).unwrap_or_default() {
-            // What cannot be read is not told of: the chunk that was asked for is somewhere else.
+            // Unreadable xorbs are left out: the requested chunk is in another one.
             if let Ok(info) = self.footers.of(&row.recipe_xorb()).await {
                 reported.push((info, row.object_bytes));
             }
@@ -135,8 +135,8 @@ impl Content {
         if hashes.is_empty() {
             return Ok(Vec::new());
         }
-        // A file that was stored before lies in the xorbs of whoever sent it first, beside chunks of other files: of those only
-        // what this repository registered is told of.
+        // A file that was stored before lies in the xorbs of its first uploader, beside chunks of other files: of those, only
+        // what this repository registered is reported.
         let mut found = uploads::references(&self.db, scope, None, None, &hashes).await?;
         found.retain(|found| {
             found.is_registered && found.row.key.hash != xorb.key.hash && found.row.is_live()
@@ -144,7 +144,7 @@ impl Content {
         Ok(found.into_iter().map(|found| found.row).collect())
     }
 
-    /// Notes that these are told of, and leaves out what is no longer there.
+    /// Records that these were reported, and leaves out what no longer exists.
     async fn keep_referenced(&self, rows: &mut Vec<XorbRow>, now_s: u64) -> Result<()> {
         let is_old = |row: &XorbRow| row.referenced_s.saturating_add(TOUCH_S) <= now_s;
         let old: Vec<XorbHash> = rows.iter().filter(|row| is_old(row)).map(|row| row.key.hash).collect();
@@ -156,7 +156,7 @@ impl Content {
     }
 }
 
-/// How many xorbs are told of besides the one that was asked for: a gigabyte ahead.
+/// Xorbs reported besides the one with the requested chunk: a gigabyte ahead.
 const FOLLOWING_MAX: usize = 15;
 
 /// Asks where chunks are, those within one reach together.

@@ -59,7 +59,7 @@ pub(crate) async fn set_dedup_policy(db: &Catalog, of: &QuotaOf, policy: Option<
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum DedupPolicy {
-    /// Everybody's. Saves most; tells a client that has a chunk that somebody had it before.
+    /// Chunks of all repositories. Saves most; reveals to a client that has a chunk that it was uploaded before.
     #[default]
     Global,
     /// Those of its namespace.

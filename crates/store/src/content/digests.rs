@@ -185,7 +185,7 @@ impl Content {
             }
             let ours = Running::begin(&self, &left);
             if ours.files.is_empty() {
-                // Others are at it. One that gave up leaves the file to whoever comes next.
+                // Another task computes it. One that gave up leaves the file to the next caller.
                 ended.changed().await.ok();
                 continue;
             }

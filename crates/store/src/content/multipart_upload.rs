@@ -1,4 +1,4 @@
-//! Parts: a large file that arrives in several requests, maybe at several servers, and is taken in when all are there.
+//! Multipart uploads: a large file that arrives in several requests, maybe at several servers, and is stored when complete.
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -46,7 +46,7 @@ impl MultipartFile {
 }
 
 impl Content {
-    /// Stores a part until the others are there. Sent again, it replaces what was there. Until they are joined, parts count
+    /// Stores a part until the others have arrived. Sent again, it replaces the earlier one. Until they are joined, parts count
     /// against the quotas of the repository.
     pub async fn put_part(
         &self,
@@ -79,7 +79,7 @@ impl Content {
         self.objects.put(&key, pieces).await
     }
 
-    /// Takes in the file whose parts are all there, and forgets them. A file that is not what was announced leaves them,
+    /// Stores the file whose parts are complete, and deletes them. A file that is not what was announced leaves them,
     /// so that a part can be sent again.
     pub async fn join_parts(&self, grant: &Grant, repo: RepoId, file: &MultipartFile) -> Result<StoredFile> {
         let numbers = 1..=file.count();

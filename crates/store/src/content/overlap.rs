@@ -17,10 +17,10 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct Neighbours {
     /// The file.
     pub file: FileRow,
-    /// Others, each with the repositories that have it, and the file itself where others have it too. Whoever shows them
-    /// sees to it who may know of which.
+    /// Others, each with the repositories that have it, and the file itself where others have it too. The caller must
+    /// check who may see which.
     pub others: Vec<(FileRow, Vec<Scope>)>,
-    /// Whether there may be more than were looked at.
+    /// Whether there may be more than were examined.
     pub is_cut: bool,
 }
 

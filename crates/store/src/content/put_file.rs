@@ -1,7 +1,7 @@
 //! Intake: a whole file arrives, is cut here and stored like what clients cut themselves.
 //!
 //! So a file that came by plain HTTP shares its chunks with all others. What is found again is not stored again, and the
-//! shard that tells of the file is proven like anybody's.
+//! shard that describes the file is proven like any other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,7 +34,7 @@ pub const fn intake_bytes(file_bytes: u64) -> u64 {
 /// The longest file that can arrive whole or by parts: more chunks than allowed, were each as long as it may be.
 pub const FILE_BYTES_MAX: u64 = CHUNKS_MAX as u64 * xet::limits::CHUNK_BYTES_MAX as u64;
 
-/// Chunks of one file. More do not fit into a shard; whoever has such a file sends it by parts.
+/// Chunks of one file. More do not fit into a shard; such a file is sent in parts.
 const CHUNKS_MAX: usize = 1_000_000;
 
 /// Raw bytes of the xorbs made here: fewer than may be, as each is in memory twice.
@@ -48,7 +48,7 @@ pub struct PutFileProgress {
 }
 
 impl PutFileProgress {
-    /// Bytes that were looked at, and how many of them were not there before.
+    /// Bytes processed, and how many of them were new.
     pub fn now(&self) -> (u64, u64) {
         (self.received_bytes.load(Ordering::Relaxed), self.new_bytes.load(Ordering::Relaxed))
     }
@@ -63,12 +63,12 @@ pub struct StoredFile {
     pub sha256: Sha256,
     /// Its length.
     pub bytes: u64,
-    /// Raw bytes that were not there before.
+    /// Raw bytes that were new.
     pub new_bytes: u64,
 }
 
 impl Content {
-    /// Takes in a file that must have this digest and length. Anything else leaves at most xorbs that nobody refers to.
+    /// Stores a file that must have this digest and length. Anything else leaves at most unreferenced xorbs.
     pub async fn put_file<S>(
         &self,
         grant: &Grant,
@@ -82,7 +82,7 @@ impl Content {
         self.take(grant, Some(sha256), bytes, pieces, &PutFileProgress::default()).await
     }
 
-    /// Takes in a file of this length whose digest its sender does not know.
+    /// Stores a file of this length whose digest the client does not know.
     pub async fn put_file_unhashed<S>(
         &self,
         grant: &Grant,
@@ -172,7 +172,7 @@ impl Content {
         Ok(intake)
     }
 
-    /// Asks for a chunk as clients do, and learns the other chunks of the xorb that has it.
+    /// Queries dedup for a chunk as clients do, and adds the other chunks of the xorb that has it.
     async fn find_stored(&self, grant: &Grant, intake: &mut Intake, chunk: ChunkHash) -> Result<()> {
         let Some(reach) = self.dedup_policy(grant.scope()).await?.reach(grant.scope()) else { return Ok(()) };
         for hit in index::dedup(&self.db, &reach, &[chunk]).await? {

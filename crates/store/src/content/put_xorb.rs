@@ -31,7 +31,7 @@ use crate::objects::local::write::{GrowingXorb, Staged};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredXorb {
     /// Whether the caller's repository had neither sent nor registered it before, or its object was damaged. Whether another
-    /// repository has it is not told.
+    /// repository has it is not reported.
     pub was_inserted: bool,
 }
 
@@ -66,7 +66,7 @@ impl From<Box<GrowingXorb>> for Records {
 }
 
 impl Content {
-    /// Takes in the xorb named `hash`. Bytes that are anything else leave nothing behind.
+    /// Stores the xorb named `hash`. Bytes with another hash leave nothing behind.
     ///
     /// `declared_bytes` is the length the sender announced, if it did: memory is set aside for so much, and a body that
     /// is longer is refused.
@@ -133,7 +133,7 @@ impl Content {
         storing.await.map_err(|source| Error::caused(ErrorKind::Internal, "store a xorb", source))?
     }
 
-    /// Bytes of memory that an upload of so many bytes takes: all of them, unless they can be put aside as they come.
+    /// Memory to reserve for an upload of `body_bytes`: the whole body for buckets, staging buffers for local directories.
     pub fn upload_memory(&self, body_bytes: u64) -> u64 {
         if self.objects.stages_in_files() { body_bytes.min(STAGED_BYTES) } else { body_bytes }
     }
@@ -144,8 +144,8 @@ impl Content {
         GrowingXorb::begin(&self.objects, runtime).map(Box::new)
     }
 
-    /// Takes in a xorb that this process has made itself, from chunks it has hashed: nothing is decompressed or hashed
-    /// again, and all else is as in [`Store::put_xorb`]. `records` are its records, in order. Never for a stranger's bytes.
+    /// Stores a xorb that this process built itself, from chunks it has hashed: nothing is decompressed or hashed
+    /// again, and all else is as in [`Store::put_xorb`]. `records` are its records, in order. Never for untrusted bytes.
     pub async fn put_own_xorb(
         &self,
         grant: &Grant,
@@ -322,7 +322,7 @@ fn upload_row(grant: &Grant, xorb: XorbHash, object_bytes: u64, uploaded_s: u64)
     UploadRow { scope, sender, xorb, object_bytes, uploaded_s }
 }
 
-/// What an upload holds when its bytes are put aside: a block that fills, one at the disk, one that waits for it, what a chunk
+/// Memory of an upload whose bytes are staged in a file: a block that fills, one at the disk, one that waits for it, what a chunk
 /// decodes to, and the buffer of its connection.
 const STAGED_BYTES: u64 = 3 * LARGE_BYTES as u64 + 2 * BLOCK_BYTES as u64;
 
@@ -349,7 +349,7 @@ impl Sealed {
 
 /// What makes an object's key its own: zeros, or a number in the footer that readers skip.
 ///
-/// Sweep may delete the object of a xorb at any time after it gave it up. So a xorb that comes again meanwhile gets other
+/// Sweep may delete the object of a xorb at any time after it gave it up. So a xorb that is uploaded again meanwhile gets other
 /// bytes, thus another digest and key, and a deletion that is late finds nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Salt([u8; 4]);

@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
 /// Lengths of chunks after which cutting is in step again, if two come in a row.
 const STEADY_BYTES: Range<u64> = 2 * SHORTEST_BYTES..xet::limits::CHUNK_BYTES_MAX as u64 - SHORTEST_BYTES;
 
-/// No cut is made for the content of a chunk before so many bytes of it.
+/// No cut is made for the content of a chunk before this many bytes of it.
 const SHORTEST_BYTES: u64 = 8 * 1024;
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::objects::key::ObjectKey;
 pub const STREAM_BYTES: u64 =
     PIECES_AHEAD as u64 * 2 * (PIECE_RAW_BYTES + xet::limits::CHUNK_BYTES_MAX as u64);
 
-/// Bytes of memory that a stream of so many bytes takes at most.
+/// Memory to reserve for a stream of this many bytes.
 pub fn stream_bytes(bytes: u64) -> u64 {
     let whole_chunks = bytes.saturating_add(2 * u64::from(xet::limits::CHUNK_BYTES_MAX));
     STREAM_BYTES.min(whole_chunks.saturating_mul(2))
@@ -45,13 +45,14 @@ impl Content {
     ) -> Result<BoxStream<'static, Result<Bytes>>> {
         let recipe = self.recipe(grant, file).await?;
         if range.end > recipe.file_bytes() {
-            let message = format!("file {file} has {} bytes, {range:?} is asked for", recipe.file_bytes());
+            let message =
+                format!("file {file} has {} bytes, requested range: {range:?}", recipe.file_bytes());
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         Ok(self.pieces_of(terms(&recipe, &range), Check::UnlessRecent))
     }
 
-    /// All bytes of a file, whoever may read it, each chunk checked against its hash.
+    /// All bytes of a file, without an access check, each chunk checked against its hash.
     pub(crate) fn whole_content(&self, recipe: &FileRecipe) -> BoxStream<'static, Result<Bytes>> {
         self.pieces_of(terms(recipe, &(0..recipe.file_bytes())), Check::Always)
     }
@@ -87,7 +88,7 @@ impl Content {
         let raw_of = |chunk: u32| info.raw_range(chunk..chunk + 1).ok_or_else(wrong);
         let base = raw_of(term.chunks.start)?.start;
         let mut pieces: Vec<Piece> = Vec::new();
-        // The chunks before are passed over in a few steps: one range of many is asked for at a time.
+        // The chunks before are passed over in a few steps: one range of many is requested at a time.
         let passed = info.chunks().partition_point(|place| u64::from(place.raw_end) <= base + term.raw.start);
         let first = u32::try_from(passed).unwrap_or(u32::MAX).max(term.chunks.start);
         for chunk in first..term.chunks.end {
@@ -181,7 +182,7 @@ impl Piece {
         self.info.stored_range(self.chunks.clone()).ok_or_else(|| self.wrong())
     }
 
-    /// Which bytes of the piece are wanted: chunks at the ends are whole, what is asked for need not be.
+    /// Which bytes of the piece are wanted: chunks at the ends are whole, the requested range need not be.
     fn inside(&self) -> Option<Range<usize>> {
         let start = self.wanted.start.saturating_sub(self.raw.start);
         let end = self.wanted.end.min(self.raw.end).saturating_sub(self.raw.start);

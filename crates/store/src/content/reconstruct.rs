@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::XorbKey;
 use crate::objects::key::ObjectKey;
 
-/// What became of a request for a plan. A file that is not there, or not for the caller, is an error instead.
+/// What became of a request for a plan. A file that does not exist, or that the caller may not read, is an error instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Planned {
     /// The range lies in the file, at least in part.
@@ -115,7 +115,7 @@ impl Content {
         Ok(self.recipe(grant, file).await?.file_bytes())
     }
 
-    /// Bytes of a stored xorb, as a plan named them. Whoever calls this has checked that they may be read.
+    /// Bytes of a stored xorb, as a plan named them. The caller has checked that they may be read.
     pub async fn read(&self, key: XorbKey, range: Range<u64>) -> Result<Bytes> {
         self.objects.range(&ObjectKey::Xorb(key), range).await
     }
@@ -129,8 +129,8 @@ impl Content {
         self.objects.stream(&ObjectKey::Xorb(key), range).await
     }
 
-    /// One look into the catalog settles what the file is and whether it may be read; whoever asks again soon is
-    /// answered from that.
+    /// One catalog query finds the recipe and whether it may be read; requests soon after are
+    /// answered from the cache.
     pub(crate) async fn recipe(&self, grant: &Grant, file: FileHash) -> Result<Arc<FileRecipe>> {
         let key = (grant.scope().clone(), file);
         self.recipes.of(key, self.clock.now_s()).await?.ok_or_else(|| unknown(&file))
@@ -143,7 +143,7 @@ const BATCH_STEP_FILES: usize = 16;
 /// Terms of all files of a batch: each is a line of the answer.
 const BATCH_TERMS_MAX: usize = 1 << 20;
 
-/// The layouts of files that are asked for, and for a moment those that were: clients ask for a file range by range.
+/// Cache of file recipes, for a moment after each request: clients request a file range by range.
 #[derive(Debug, Clone)]
 pub(crate) struct RecipeCache {
     catalog: Arc<Catalog>,
@@ -159,7 +159,7 @@ const KNOWN_S: u64 = 2;
 const IDLE: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl RecipeCache {
-    /// Asks this catalog, and keeps so many bytes.
+    /// Creates a cache of at most `bytes_max` bytes over this catalog.
     pub(crate) fn new(catalog: &Arc<Catalog>, bytes_max: u64) -> Self {
         let weigh = |_: &_, (recipe, _): &(Arc<FileRecipe>, u64)| recipe.weight_bytes();
         let known = Cache::builder().max_capacity(bytes_max).weigher(weigh).time_to_idle(IDLE).build();
@@ -182,13 +182,13 @@ impl RecipeCache {
         Ok(found)
     }
 
-    /// Forgets what is known: somebody may see less now, and expects that to hold at once.
+    /// Empties the cache: access may have been removed, and that must hold at once.
     pub(crate) fn forget(&self) {
         self.known.invalidate_all();
     }
 }
 
-/// Asks for the layouts of files, those of a repository together.
+/// Batches queries for recipes by repository.
 fn batcher(catalog: &Arc<Catalog>) -> Batcher<(Scope, FileHash), Arc<FileRecipe>> {
     let catalog = catalog.clone();
     Batcher::new(move |keys: Vec<(Scope, FileHash)>| {

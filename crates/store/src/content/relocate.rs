@@ -33,7 +33,7 @@ pub(crate) async fn move_file(
 }
 
 async fn try_relay(mut tx: Tx, relay: &Relay) -> Result<bool> {
-    // Whoever registers a file of this xorb waits here, or this finds that file below.
+    // A registration of a file of this xorb waits here, or this finds that file below.
     let held = hold_source(&mut tx, relay).await?;
     let count = Sql::new("SELECT COUNT(*) FROM file_xorbs WHERE xorb = $1").bind(relay.from.hash);
     let count: u64 = tx.row(count).await?.unwrap_or(0);
@@ -179,7 +179,7 @@ pub(crate) struct Relay {
     pub onto: Option<XorbHash>,
     /// Each file as it is and as it shall be.
     pub files: Vec<(FileHash, FileRecipe, FileRecipe)>,
-    /// The shard that tells of the files as they shall be.
+    /// The shard that describes the files after the move.
     pub shard: Option<ShardRow>,
     /// Where chunks of `from` are in `onto`.
     pub chunks: Vec<(ChunkHash, u32)>,

@@ -22,7 +22,7 @@ pub struct XorbRow {
     pub state: XorbState,
     /// When it was stored, Unix seconds.
     pub created_s: u64,
-    /// When somebody last learned of it: stored, registered or told in a dedup answer. Sweep waits from here.
+    /// Last time it was stored, registered or reported in a dedup answer. The grace of garbage collection starts here.
     pub referenced_s: u64,
     /// When its bytes were last read and found whole.
     pub verified_s: u64,
@@ -33,7 +33,7 @@ pub struct XorbRow {
 pub enum XorbState {
     /// It may.
     Live,
-    /// Sweep found no use for it. Whoever refers to it brings it back; otherwise it goes.
+    /// Garbage collection found no use for it. A new reference revives it; otherwise it is deleted.
     Condemned,
     /// Its object is being deleted. It cannot come back under this key.
     Deleting,
@@ -46,13 +46,13 @@ pub enum XorbState {
 /// What became of a xorb that was to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AddedXorb {
-    /// The row that stands now: live, and perhaps somebody else's.
+    /// The current row: live, and perhaps of another upload.
     pub row: XorbRow,
     /// Whether this call made it.
     pub was_inserted: bool,
 }
 
-/// A file somebody registered.
+/// A registered file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRow {
     /// Names it.
@@ -103,7 +103,7 @@ impl XorbRow {
         RecipeXorb { key: self.key, object_bytes, chunk_count: self.chunk_count }
     }
 
-    /// Whether files may be made of it: it is live, or would be as soon as somebody refers to it.
+    /// Whether files may be made of it: it is live, or would be as soon as it is referred to.
     pub(crate) fn is_there(&self) -> bool {
         matches!(self.state, XorbState::Live | XorbState::Condemned)
     }
@@ -112,7 +112,7 @@ impl XorbRow {
         self.state == XorbState::Live
     }
 
-    /// Whether somebody deletes its object, or did not long ago.
+    /// Whether its object is being deleted, or was not long ago.
     pub(crate) fn is_swept(&self) -> bool {
         matches!(self.state, XorbState::Deleting | XorbState::Gone)
     }

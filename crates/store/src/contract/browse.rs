@@ -61,7 +61,7 @@ async fn repo(catalog: &Any, n: u8, updated_s: u64) -> RepoRow {
     row
 }
 
-/// File `n` of so many bytes in a xorb of a thousand.
+/// File `n` of `bytes` bytes in a xorb of a thousand.
 async fn file(catalog: &Any, scope: &Scope, n: u8, bytes: u32, created_s: u64) {
     let xorb = XorbRow {
         key: XorbKey { hash: XorbHash::new([n; 32]), digest: Digest::new([n; 32]) },
@@ -167,7 +167,7 @@ async fn files_and_days_add_up(catalog: Any) {
         let row = repo(&catalog, n, 1).await;
         file(&catalog, &row.scope().unwrap(), n, 10 + u32::from(n), day * u64::from(n / 3) + 7).await;
     }
-    // A file two repositories have is told of once; one that no repository of the Hub has is not.
+    // A file two repositories have is reported once; one that no repository of the Hub has is not.
     file(&catalog, &"ann/models/a3".parse().unwrap(), 5, 15, day).await;
     file(&catalog, &"ann/cas".parse().unwrap(), 9, 99, day).await;
     let largest = browse::largest_files(&catalog, None, 3).await.unwrap();

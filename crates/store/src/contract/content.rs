@@ -46,8 +46,8 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
     clauses!(
         an_empty_catalog_knows_nothing,
         the_first_writer_of_a_xorb_wins,
-        a_condemned_xorb_comes_back_when_somebody_refers_to_it,
-        touching_tells_what_is_live_and_never_turns_time_back,
+        a_condemned_xorb_is_revived_by_a_reference,
+        touching_reports_what_is_live_and_never_turns_time_back,
         a_registration_is_visible_in_its_repository_only,
         a_registration_may_be_repeated,
         a_registration_with_a_missing_xorb_leaves_nothing,
@@ -156,7 +156,7 @@ async fn the_first_writer_of_a_xorb_wins(catalog: Any) {
     assert_eq!(xorbs::xorbs(&catalog, &[xorb(1), xorb(3), xorb(1)]).await.unwrap(), [row(1)]);
 }
 
-async fn a_condemned_xorb_comes_back_when_somebody_refers_to_it(catalog: Any) {
+async fn a_condemned_xorb_is_revived_by_a_reference(catalog: Any) {
     with_xorbs(&catalog, [1, 2]).await;
     xorbs::touch_xorbs(&catalog, &[xorb(2)], 300).await.unwrap();
     let state = async |n| xorbs::xorbs(&catalog, &[xorb(n)]).await.unwrap()[0].state;
@@ -182,7 +182,7 @@ async fn a_condemned_xorb_comes_back_when_somebody_refers_to_it(catalog: Any) {
     assert_eq!(condemn(9000).await, 0);
 }
 
-async fn touching_tells_what_is_live_and_never_turns_time_back(catalog: Any) {
+async fn touching_reports_what_is_live_and_never_turns_time_back(catalog: Any) {
     with_xorbs(&catalog, [1, 2]).await;
     assert_eq!(xorbs::touch_xorbs(&catalog, &[xorb(1), xorb(9)], 500).await.unwrap(), [xorb(1)]);
     assert_eq!(xorbs::touch_xorbs(&catalog, &[xorb(1)], 400).await.unwrap(), [xorb(1)]);
@@ -479,7 +479,7 @@ async fn a_catalog_of_no_known_kind_is_refused() {
     }
 }
 
-/// What somebody else wrote into the file is found out, not believed.
+/// Foreign content of the file is detected, not trusted.
 #[tokio::test]
 async fn impossible_rows_are_corrupt() {
     let folder = tempfile::tempdir().unwrap();

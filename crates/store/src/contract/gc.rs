@@ -62,7 +62,7 @@ fn scope() -> Scope {
     "ann/models/a".parse().unwrap()
 }
 
-/// File `n` in xorb `n`, told of by shard `n`.
+/// File `n` in xorb `n`, described by shard `n`.
 fn registration(n: u8, now_s: u64) -> Registration {
     let mut recipe = RecipeBuilder::default();
     recipe.push(xorb(n).recipe_xorb(), 0..2, 10, 0..18);
@@ -149,7 +149,7 @@ async fn git_objects_go_in_their_generation_only(catalog: Any) {
     assert!(!unused_git::drop_git(&catalog, id, generation, &[oid(1)], 9000).await.unwrap());
     assert_eq!(unused_git::git_page(&catalog, id, &[], 10).await.unwrap().len(), 2);
 
-    // A commit goes on meanwhile, on a ref that was there: it is young, and so is the one the ref left.
+    // A commit goes on meanwhile, on an existing ref: it is young, and so is the one the ref left.
     let generation = unused_git::begin_repo(&catalog, id).await.unwrap().unwrap();
     assert!(git_objects::add_git_objects(&catalog, id, &[object(3, None)], 9500).await.unwrap());
     let change = RefChange { name: "refs/heads/x".into(), from: Some(oid(2)), to: Some(oid(3)) };
@@ -163,7 +163,7 @@ async fn git_objects_go_in_their_generation_only(catalog: Any) {
 
     let is_swept = async || inventory::all_repos(&catalog, &[], 10).await.unwrap()[0].is_swept;
     unused_git::note_swept(&catalog, id, generation).await.unwrap();
-    assert!(!is_swept().await, "it changed since somebody began");
+    assert!(!is_swept().await, "it changed since garbage collection began");
     let generation = unused_git::begin_repo(&catalog, id).await.unwrap().unwrap();
     unused_git::note_swept(&catalog, id, generation).await.unwrap();
     assert!(is_swept().await);
@@ -255,7 +255,7 @@ async fn the_way_out_is_condemned_deletable_buried_forgotten(catalog: Any) {
     assert_eq!(condemned::forget_buried(&catalog, StoredKind::Xorbs, 7001).await.unwrap(), 1);
     assert_eq!(state(1).await, None);
     assert!(xorbs::add_xorbs(&catalog, &[xorb(1)]).await.unwrap()[0].was_inserted);
-    // What dedup answers told of it went with it; of others it stays.
+    // Its dedup entries were deleted with it; those of others stay.
     assert_eq!(
         index::dedup(&catalog, &Reach::All(Scope::new("eve", "repo").unwrap()), &[ChunkHash::new(hash(3))])
             .await
@@ -375,7 +375,7 @@ async fn files_of_an_older_version_stop_the_sweep_until_they_are_related(catalog
     unused_files::relate_files(&catalog, &rows).await.unwrap();
     assert_eq!(unused_files::unrelated_files(&catalog, 10).await.unwrap(), []);
     assert_eq!(condemned::unused(&catalog, StoredKind::Xorbs, 9999, &[], 10).await.unwrap(), [hash(5)]);
-    // Which shard tells of the file nobody knows: it may be this one.
+    // Which shard describes the file is unknown: it may be this one.
     assert_eq!(condemned::unused(&catalog, StoredKind::Shards, 9999, &[], 10).await.unwrap(), [[0; 32]; 0]);
 }
 

@@ -1,4 +1,4 @@
-//! What whoever keeps a store asks of every catalog, asked of each of them.
+//! Contract of quotas, audit log and reflog, checked against each catalog.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ on_each_catalog!(
     a_quota_is_set_changed_and_removed,
     usage_follows_registrations_commits_and_sweeps,
     usage_and_quota_follow_a_repository_to_its_new_name,
-    deeds_are_noted_with_what_they_change_and_told_by_pages,
+    audit_events_are_written_with_their_change_and_read_by_pages,
     a_commit_that_a_ref_leaves_is_noted_unless_the_next_leads_to_it,
 );
 
@@ -179,11 +179,11 @@ async fn usage_and_quota_follow_a_repository_to_its_new_name(catalog: Any) {
     assert!(quota_rows::quotas(&catalog).await.unwrap().is_empty());
 }
 
-async fn deeds_are_noted_with_what_they_change_and_told_by_pages(catalog: Any) {
+async fn audit_events_are_written_with_their_change_and_read_by_pages(catalog: Any) {
     let row = repo(1, "a");
     let work = async {
         audit::name("ann");
-        audit::name("somebody else");
+        audit::name("another");
         repos::create_repo(&catalog, &row, &[commit(1, None)], &[]).await.unwrap();
         assert!(!repos::create_repo(&catalog, &repo(2, "a"), &[], &[]).await.unwrap());
         let hidden = RepoRow { private: true, ..row.clone() };

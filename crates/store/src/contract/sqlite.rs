@@ -32,7 +32,7 @@ fn plan(file: &std::path::Path, statement: &str) -> Vec<String> {
 /// SQLite has no statistics, and takes any equality for ten rows. Of a long list and another index it may choose the index,
 /// and read a whole repository.
 #[tokio::test]
-async fn what_is_asked_for_by_key_is_found_by_its_key() {
+async fn a_query_by_key_uses_the_key() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("catalog.db");
     Catalog::open_file(&file).await.unwrap().close().await;

@@ -56,7 +56,7 @@ fn recipe(of: &XorbRow) -> FileRecipe {
     recipe.finish()
 }
 
-/// File `n` in a xorb, told of by shard `n`.
+/// File `n` in a xorb, described by shard `n`.
 async fn registered(catalog: &Any, scope: &str, n: u8, of: u8) {
     xorbs::add_xorbs(&catalog, &[xorb(of)]).await.unwrap();
     let registration = Registration {

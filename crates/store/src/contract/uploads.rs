@@ -117,7 +117,7 @@ async fn an_upload_is_recorded_with_the_row_of_its_xorb_and_gives_the_right_to_r
     let again = uploads::record_upload(&catalog, &UploadRow { uploaded_s: 150, ..sent }, None).await.unwrap();
     let touched = XorbRow { referenced_s: 150, ..xorb(1) };
     assert_eq!((again.row, again.was_inserted, again.is_new), (Some(touched), false, false));
-    // Of another repository's upload nothing is told.
+    // Another repository's upload is not reported.
     let other = uploads::record_upload(&catalog, &upload("bob/b", 1), Some(&object(1))).await.unwrap();
     assert_eq!((other.was_inserted, other.is_new), (false, true));
 
@@ -168,7 +168,7 @@ async fn what_was_never_registered_is_abandoned_when_its_repository_sends_no_mor
     assert_eq!(
         condemned::abandoned(&catalog, 101, &[], 9).await.unwrap(),
         [[1; 32]],
-        "the other is registered by somebody"
+        "the other is registered"
     );
     assert_eq!(
         condemned::abandoned(&catalog, 101, &[1; 32], 9).await.unwrap(),

@@ -1,8 +1,8 @@
-//! Gather: many who ask the catalog one thing at a time are answered together.
+//! Batcher: concurrent lookups of single keys become one query of the catalog.
 //!
-//! A question costs two changes of thread and a statement, whoever asks how much. While one set of questions is with the
-//! catalog the next gathers; alone, a question goes at once. The answers are as fresh as if each had been asked by itself:
-//! every question was there before the catalog was asked.
+//! A query costs two changes of thread and a statement, however many keys it has. While one batch is with the catalog the
+//! next one fills; a lone lookup is sent at once. The answers are as fresh as those of single queries: every lookup began
+//! before its batch was sent.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Questions `K` and their answers `V`. Clones share the questions.
+/// Batches lookups of keys `K` for values `V`. Clones share the queue.
 pub(crate) struct Batcher<K, V> {
     shared: Arc<Shared<K, V>>,
 }
@@ -32,8 +32,8 @@ struct State<K, V> {
     is_fetching: bool,
 }
 
-/// Questions asked at once.
-const QUESTIONS_MAX: usize = 256;
+/// Maximum number of keys in a batch.
+const BATCH_KEYS_MAX: usize = 256;
 
 impl<K, V> Clone for Batcher<K, V> {
     fn clone(&self) -> Self {
@@ -52,7 +52,7 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + 'static,
 {
-    /// Asks with this function: each question in it once, and those without an answer are left out of what it returns.
+    /// Creates a batcher that calls `fetch` with distinct keys; keys without a value are left out of its result.
     pub(crate) fn new<F>(fetch: impl Fn(Vec<K>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<HashMap<K, V>>> + Send + 'static,
@@ -62,7 +62,7 @@ where
         Self { shared: Arc::new(Shared { fetch: Box::new(fetch), state }) }
     }
 
-    /// The answer to one question.
+    /// Looks up one key.
     pub(crate) async fn get(&self, key: K) -> Result<Option<V>> {
         let (answer, answered) = oneshot::channel();
         let begins = {
@@ -71,14 +71,14 @@ where
             !std::mem::replace(&mut state.is_fetching, true)
         };
         if begins {
-            // A task of its own: whoever began may leave before the others have their answers.
+            // A task of its own: the first caller may be dropped before the others have their answers.
             tokio::spawn(Fetching { shared: self.shared.clone(), is_over: false }.run());
         }
-        answered.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the catalog was not asked")))
+        answered.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the catalog was not queried")))
     }
 }
 
-/// The one who asks. However it ends, somebody else can begin.
+/// The task that sends batches. However it ends, the next caller can start another one.
 struct Fetching<K, V> {
     shared: Arc<Shared<K, V>>,
     is_over: bool,
@@ -91,7 +91,7 @@ where
 {
     async fn run(mut self) {
         loop {
-            // Whoever is about to ask comes along.
+            // Callers that are about to add a key join this batch.
             tokio::task::yield_now().await;
             let mut waiting = {
                 let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ where
                     self.is_over = true;
                     return;
                 }
-                let rest = state.waiting.len().min(QUESTIONS_MAX);
+                let rest = state.waiting.len().min(BATCH_KEYS_MAX);
                 let later = state.waiting.split_off(rest);
                 std::mem::replace(&mut state.waiting, later)
             };
@@ -119,7 +119,7 @@ where
                     Ok(answers) => Ok(answers.get(&key).cloned()),
                     Err(error) => Err(Error::new(error.kind(), error.to_string())),
                 };
-                // Whoever has left needs no answer.
+                // A dropped caller needs no answer.
                 let _ = answer.send(answer_of);
             }
         }
@@ -131,7 +131,7 @@ impl<K, V> Drop for Fetching<K, V> {
         if self.is_over {
             return;
         }
-        // Ended in the middle, by a panic or with the runtime: those who wait are told by their closed channels.
+        // Ended in the middle, by a panic or with the runtime: the waiting callers see a closed channel.
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting.clear();
         state.is_fetching = false;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_gets_the_answer_to_its_own_question_and_few_are_asked() {
+    async fn each_lookup_gets_its_own_value_and_few_queries_are_sent() {
         let (batcher, calls) = doubling();
         let questions = (0..600_u64).chain(0..10).map(|key| {
             let batcher = batcher.clone();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_or_a_panic_is_told_and_the_next_is_answered() {
+    async fn a_failure_or_a_panic_is_reported_and_the_next_lookup_is_answered() {
         let (batcher, _) = doubling();
         assert_eq!(batcher.get(1000).await.unwrap_err().kind(), ErrorKind::Unavailable);
         assert_eq!(batcher.get(1001).await.unwrap_err().kind(), ErrorKind::Internal);

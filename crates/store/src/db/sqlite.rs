@@ -36,7 +36,7 @@ pub(crate) struct Sqlite {
     idle: Mutex<Vec<Connected>>,
     /// How many may read at once.
     readers: Semaphore,
-    /// The connection that is asked for changes.
+    /// The connection that is polled for changes.
     watcher: Mutex<Option<Watcher>>,
 }
 
@@ -276,7 +276,7 @@ fn value(found: ValueRef<'_>) -> Value<'static> {
     match found {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(number) => Value::Int(number),
-        // Nothing we store; whoever reads the column says that it is impossible.
+        // Never stored by us; reading the column reports the wrong type.
         ValueRef::Real(_) => Value::Null,
         ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned().into()),
         ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec().into()),
@@ -408,7 +408,7 @@ fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
 fn prepare(connection: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Two megabytes, as it would be else, are read and written again and again by whoever changes many rows.
+    // SQLite's default page cache (2 MB) thrashes on bulk writes.
     connection.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
     rusqlite::vtab::array::load_module(connection)
 }

@@ -88,7 +88,7 @@ impl Hub {
         expect_short("message", &request.message, MESSAGE_BYTES_MAX)?;
         let committed = self.try_commit(repo, request).await?;
         if !committed.was_made {
-            // Somebody who asks again may have been the one whose commit was not written down.
+            // A repeated request may be of the client whose commit was not persisted.
             self.persist_snapshot(repo.id).await?;
         }
         Ok(committed)
@@ -126,8 +126,8 @@ impl Hub {
             if self.move_refs(repo.id, &[change], commit.author.time_s).await? {
                 return Ok(Committed { oid, was_made: true });
             }
-            // Rows and bundle stay: the same commit may have been made elsewhere, on another branch or by somebody who
-            // asked for the same.
+            // Rows and bundle stay: the same commit may have been made elsewhere, on another branch or by a client that
+            // requested the same.
             tries -= 1;
             if tries == 0 {
                 return Err(conflict(&request.ref_name));
@@ -135,7 +135,7 @@ impl Hub {
         }
     }
 
-    /// Replaces the history of a branch by one commit with what is there now.
+    /// Replaces the history of a branch by one commit with its current files.
     pub async fn squash(&self, repo: &RepoRow, ref_name: &str, author: &str, message: &str) -> Result<Oid> {
         expect_short("message", message, MESSAGE_BYTES_MAX)?;
         let head = self.ref_target(repo.id, ref_name).await?;
@@ -250,7 +250,7 @@ fn find<'a>(
     })?;
     match bytes {
         Some(bytes) if bytes != found.bytes => {
-            Err(invalid(format!("{path:?} should have {} bytes, {bytes} are said", found.bytes)))
+            Err(invalid(format!("{path:?} should have {} bytes, {bytes} are declared", found.bytes)))
         }
         _ => Ok(found),
     }

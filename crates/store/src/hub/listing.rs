@@ -44,7 +44,7 @@ pub struct Page {
     pub recursive: bool,
     /// What [`Listing::next`] said last time.
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of results.
     pub limit: usize,
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn large_items() -> LargeItems {
     cache.time_to_idle(LARGE_ITEMS_IDLE).build()
 }
 
-/// How long one that nobody asks for is remembered.
+/// How long an unused entry stays cached.
 const LARGE_ITEMS_IDLE: std::time::Duration = std::time::Duration::from_secs(300);
 
 /// Bytes of them to keep in memory.

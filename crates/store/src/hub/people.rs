@@ -128,7 +128,7 @@ impl Hub {
         found.ok_or_else(|| no_user(name))
     }
 
-    /// Makes somebody a member of an organisation, or changes what they may do there.
+    /// Makes a user a member of an organisation, or changes what they may do there.
     pub async fn set_member(&self, organisation: &str, member: &str, writes: bool) -> Result<MemberRow> {
         let (organisation, member) =
             (&self.spelled_namespace(organisation).await?, &self.spelled_namespace(member).await?);
@@ -155,7 +155,7 @@ impl Hub {
         members(&self.db, &self.spelled_namespace(organisation).await?).await
     }
 
-    /// Takes somebody out of an organisation.
+    /// Removes a user from an organisation.
     pub async fn remove_member(&self, organisation: &str, member: &str) -> Result<()> {
         let (organisation, member) =
             (&self.spelled_namespace(organisation).await?, &self.spelled_namespace(member).await?);
@@ -231,7 +231,7 @@ impl FromRow for NamespaceRow {
     }
 }
 
-/// Somebody who belongs to an organisation.
+/// A member of an organisation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberRow {
     /// The organisation.

@@ -13,7 +13,7 @@ pub(crate) async fn left(db: &Catalog, repo: RepoId) -> Result<Vec<ReflogEntry>>
     db.read("look where refs were", Sql::new(select).bind(repo)).await
 }
 
-/// Notes that refs have left commits.
+/// Records that refs have left commits.
 pub(crate) async fn insert_entries(db: &Catalog, repo: RepoId, rows: &[ReflogEntry]) -> Result<()> {
     db.write("note where refs were", |mut tx| async move {
         for row in rows {

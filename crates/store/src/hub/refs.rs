@@ -84,13 +84,13 @@ pub struct Resolved {
     pub ref_name: Option<String>,
 }
 
-/// Asks for repositories and where a revision of them leads, and remembers while the catalog says that nothing was
-/// written: whoever reads a file range by range asks for each.
+/// Cache of repositories and the commits of their revisions, valid while the change token of the catalog is the same:
+/// a client that reads a file range by range resolves the revision for each range.
 #[derive(Debug)]
 pub(crate) struct Heads {
     catalog: Arc<Catalog>,
     batcher: Batcher<HeadKey, Head>,
-    /// What is not there too: whoever may not read a repository must not see by the time that it is remembered.
+    /// Absent ones too: the response time must not reveal a cached repository to a caller that may not read it.
     known: Cache<HeadKey, (ChangeToken, Option<Head>)>,
 }
 
@@ -101,7 +101,7 @@ type Head = (RepoRow, Vec<RefRow>);
 /// Heads to remember.
 const HEADS_MAX: u64 = 10_000;
 
-/// How long one that nobody asks for is remembered.
+/// How long an unused entry stays cached.
 const HEADS_IDLE: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl Heads {
@@ -124,7 +124,7 @@ impl Heads {
     }
 
     async fn of(&self, key: HeadKey) -> Result<Option<Head>> {
-        // Read before the question is asked: whatever is written from here on moves it.
+        // Read before the query: any later write changes it.
         let Some(stamp) = self.catalog.change_token() else { return self.batcher.get(key).await };
         if let Some((known, found)) = self.known.get(&key)
             && known == stamp

@@ -86,7 +86,7 @@ impl Hub {
         Ok(repos(&self.db, std::slice::from_ref(name)).await?.into_iter().next())
     }
 
-    /// Whether everyone may read what a repository has registered. Known for some seconds; for one that is not there, no.
+    /// Whether everyone may read what a repository has registered. Cached for some seconds; `false` for a missing repository.
     pub async fn is_public(&self, scope: &Scope) -> Result<bool> {
         if let Some(is_public) = self.visible.get(scope).await {
             return Ok(is_public);
@@ -142,7 +142,7 @@ impl Hub {
     }
 }
 
-/// What git clients are told to keep out of git: the same files that uploads are asked to keep out.
+/// Files that git clients must store as LFS: the same as for uploads.
 const GIT_ATTRIBUTES: &str = include_str!("gitattributes.txt");
 
 /// Endings of files that are large by nature, one a line in the attributes.

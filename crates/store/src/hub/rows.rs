@@ -63,7 +63,7 @@ pub struct RepoQuery {
     pub private_of: Option<Vec<String>>,
     /// After this namespace and name.
     pub after: Option<(String, String)>,
-    /// At most so many.
+    /// Maximum number of results.
     pub limit: u64,
 }
 

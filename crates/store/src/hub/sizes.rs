@@ -1,4 +1,4 @@
-//! Sizes of repositories, measured when somebody wants to see them and they may have changed.
+//! Sizes of repositories, measured when a page shows them and they may have changed.
 
 use crate::access::Scope;
 use crate::db::Catalog;
@@ -11,7 +11,7 @@ use crate::hub::rows::{REPO_COLUMNS, RepoRow};
 use crate::ids::RepoId;
 
 impl Hub {
-    /// Measures the repositories that changed since they were last measured; tells how many. While somebody else in this
+    /// Measures the repositories that changed since they were last measured; returns how many. While another task of this
     /// process does, there is nothing to do.
     pub async fn measure_repos(&self) -> Result<u64> {
         let Ok(_only) = self.measuring.try_lock() else { return Ok(0) };

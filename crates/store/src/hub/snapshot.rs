@@ -1,6 +1,6 @@
-//! Records: what no bundle tells of a repository, and of people, written down as objects for a day without a catalog.
+//! Snapshots: state of repositories and users that no bundle has, stored as objects for a rebuild without a catalog.
 //!
-//! The catalog changes first and the record follows, before anything is acknowledged: what a client was told is in both.
+//! The catalog changes first and the snapshot follows, before anything is acknowledged: acknowledged state is in both.
 
 pub(crate) mod collect;
 
@@ -259,7 +259,7 @@ impl PeopleSnapshot {
 }
 
 impl Hub {
-    /// Moves refs and writes down where they are; tells whether they were where the changes begin.
+    /// Moves refs and persists the snapshot; returns whether they were where the changes begin.
     pub(crate) async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool> {
         let moved = refs::move_refs(&self.db, repo, changes, now_s, self.trash_s).await?;
         if moved {
@@ -268,7 +268,7 @@ impl Hub {
         Ok(moved)
     }
 
-    /// Writes down what is known of a repository.
+    /// Persists the snapshot of a repository.
     pub(crate) async fn persist_snapshot(&self, repo: RepoId) -> Result<()> {
         let Some((version, record)) = collect::collect_repo(&self.db, repo).await? else { return Ok(()) };
         self.objects.put(&ObjectKey::Repo { repo, version }, vec![record.encode().into()]).await?;
@@ -277,7 +277,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Writes down what is known of people, and what they may take.
+    /// Persists the snapshot of users and quotas.
     pub(crate) async fn persist_people_snapshot(&self) -> Result<()> {
         let (version, record) = collect::collect_people(&self.db).await?;
         self.objects.put(&ObjectKey::People { version }, vec![record.encode().into()]).await?;
@@ -287,7 +287,7 @@ impl Hub {
 
     /// Makes the catalog's repositories what was written down of them, once their git objects are there: names, who sees
     /// them, refs, pull requests, the trash; and people and quotas. A record whose repository has no row is left alone.
-    /// Tells of how many repositories there was a record.
+    /// Applies the stored snapshots; returns the number of repositories that had one.
     pub async fn apply_snapshots(&self) -> Result<u64> {
         let mut latest: BTreeMap<RepoId, u64> = BTreeMap::new();
         let mut listed = self.objects.list(Folder::Repos);
@@ -312,7 +312,7 @@ impl Hub {
                 return Err(wrong("id of a repository"));
             }
             if !repos::change_repo(&self.db, &row, &record.row).await? {
-                // Another one that no record tells of has the name: both stay, and their keeper decides.
+                // Another one without a snapshot has the name: both stay, and the administrator decides.
                 let id = repo.to_string();
                 record.row.name.name += &format!("-{}", id.get(..8).unwrap_or_default());
                 self.change_row(&row, &record.row).await?;

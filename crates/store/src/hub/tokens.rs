@@ -139,7 +139,7 @@ impl Tokens {
         if is_known { self.by_id(id).await } else { Ok(None) }
     }
 
-    /// Notes that a token was shown now. Time never goes back.
+    /// Records that a token was shown now. Time never goes back.
     pub async fn note_use(&self, id: &str, now_s: u64) -> Result<()> {
         let update = "UPDATE tokens SET used_s = CASE WHEN used_s > $1 THEN used_s ELSE $1 END WHERE id = $2";
         let update = Sql::new(update).bind(now_s).bind(id);
@@ -233,7 +233,7 @@ pub enum Rights {
     Read,
     /// To write.
     Write,
-    /// To keep the server.
+    /// Administration.
     Admin,
 }
 

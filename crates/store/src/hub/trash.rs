@@ -1,7 +1,7 @@
-//! The trash: deleted repositories, whole, until their time is up.
+//! The trash: deleted repositories, whole, until they expire.
 //!
-//! A repository in the trash keeps its rows, its bundles and what it may read, under a name nobody can ask for: whoever
-//! sweeps sees it like any other. Its own name is free at once.
+//! A repository in the trash keeps its rows, its bundles and what it may read, under a name nobody can request: garbage
+//! collection sees it like any other. Its own name is free at once.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::rows::RepoRow;
@@ -17,7 +17,7 @@ impl Hub {
         repos::trash(&self.db).await
     }
 
-    /// Puts a repository into the trash, where it stays for so many seconds at least. None: it is gone at once.
+    /// Puts a repository into the trash, where it stays for at least `keep_s` seconds. 0 deletes it at once.
     pub async fn trash_repo(&self, repo: &RepoRow, keep_s: u64) -> Result<()> {
         if keep_s == 0 {
             return self.delete_repo(repo).await;
@@ -43,7 +43,7 @@ impl Hub {
         Ok(to)
     }
 
-    /// Deletes for good what was in the trash long enough; tells what.
+    /// Deletes for good what was in the trash long enough; returns which.
     pub async fn reclaim_trash(&self) -> Result<Vec<RepoRow>> {
         let now_s = self.clock.now_s();
         let mut due = repos::trash(&self.db).await?;

@@ -76,7 +76,7 @@ impl Tree {
         self.entries.insert(at, entry);
     }
 
-    /// Removes the entry of a name; tells whether there was one.
+    /// Removes the entry of a name; returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let at = [false, true].into_iter().find_map(|folder| self.find_entry(name, folder).ok());
         at.map(|at| self.entries.remove(at)).is_some()

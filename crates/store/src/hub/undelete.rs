@@ -1,7 +1,7 @@
 //! Undelete: revisions that refs have left, and files that commits have deleted, come back.
 //!
-//! A revision that a branch, tag or pull request has left is kept until its time is up, with all it needs; sweep counts it
-//! like one a ref leads to. A file that a commit deleted is in the commit before for as long as that is there.
+//! A revision that a branch, tag or pull request has left is kept until it expires, with all it needs; garbage collection counts it
+//! like one a ref leads to. A file that a commit deleted is in the commit before, for as long as that exists.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::commit::{Committed, Operation, Request};

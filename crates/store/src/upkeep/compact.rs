@@ -1,7 +1,7 @@
 //! Compaction: what is still needed of a xorb that is mostly unused moves to a smaller one, while everybody reads on.
 //!
-//! The new xorb and a shard that tells of the files in it are stored first; then all files move in one transaction, or
-//! none does. The old xorb is unused then and leaves as all do: whoever has a plan for it reads it until its grace is over.
+//! The new xorb and a shard that describes the files in it are stored first; then all files move in one transaction, or
+//! none does. The old xorb is unused then and leaves as all do: a client with a plan for it reads it until its grace is over.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Default for CompactOptions {
 /// What compaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Xorbs that were looked at.
+    /// Xorbs examined.
     pub examined: u64,
     /// Which of them were rewritten, or would be.
     pub rewritten: u64,
@@ -74,7 +74,7 @@ struct Needed {
 }
 
 impl Upkeep {
-    /// Looks at every xorb once.
+    /// Examines every xorb once.
     pub async fn compact(&self, options: &CompactOptions, progress: &CompactProgress) -> Result<Compacted> {
         let mut compacted = Compacted::default();
         let mut after = Vec::new();
@@ -135,7 +135,7 @@ impl Upkeep {
         Ok(Some(Needed { row, info, files, live, live_bytes }))
     }
 
-    /// Moves what is needed; tells whether nobody came in between.
+    /// Moves what is needed; returns whether there was no concurrent change.
     async fn move_needed(&self, needed: Needed) -> Result<bool> {
         let Needed { row, info, files, live, .. } = needed;
         let mut records = Vec::new();
@@ -161,7 +161,7 @@ impl Upkeep {
         let grant = Grant::write(Scope::new("drystone", "compaction")?);
         let onto = made.hash();
         self.content.put_own_xorb(&grant, Arc::new(made), records).await?;
-        // Somebody else's object may count, with other offsets.
+        // The row may be of another upload, with other offsets.
         let target = xorbs::xorbs(&self.db, &[onto]).await?;
         let Some(target) = target.into_iter().find(XorbRow::is_there) else { return Ok(false) };
         let target_info = self.content.footer(&target.recipe_xorb()).await?;
@@ -189,7 +189,7 @@ impl Upkeep {
         Ok(is_moved)
     }
 
-    /// Stores the shard that tells of files as they shall be.
+    /// Stores the shard that describes the files after the move.
     async fn shard_of(
         &self,
         files: &[(xet::FileHash, FileRecipe, FileRecipe)],

@@ -15,10 +15,10 @@ use crate::objects::key::ObjectKey;
 use crate::objects::local::direct_read::each_piece;
 
 /// Bytes that were hashed, or what is wrong.
-pub(crate) type Found = std::result::Result<u64, String>;
+pub(crate) type ExaminedBytes = std::result::Result<u64, String>;
 
 /// Whether an object of any store has the bytes its key speaks of.
-pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Result<Found> {
+pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Result<ExaminedBytes> {
     let Some(found) = objects.head(&key).await? else { return Ok(Err("it is missing".to_owned())) };
     if bytes > 0 && found != bytes {
         return Ok(Err(format!("it has {found} bytes instead of {bytes}")));
@@ -41,7 +41,7 @@ pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Re
         ObjectKey::People { .. } => {
             objects.whole(&key).await.and_then(|body| PeopleSnapshot::parse(&body)).map(|_| Ok(found))
         }
-        // Nobody asks for it: it is on its way.
+        // It is on its way out: no request needs it.
         ObjectKey::Part { .. } => Ok(Ok(0)),
     };
     match hashed {

@@ -1,7 +1,7 @@
-//! Sweep: lets go of what nobody needs, beside everybody who works.
+//! Garbage collection: deletes what nothing refers to, while uploads and reads go on.
 //!
 //! What is needed is what refs lead to: commits, their trees, the pointers in them, the files those stand for, the xorbs
-//! those are made of, the shards that say so. Each step removes rows that the step before left without a use, and looks
+//! those are made of, the shards that say so. Each step removes rows that the step before left without a use, and checks
 //! again in the transaction that removes them. An object goes last, a time of grace after its row was condemned, and its
 //! key is not used again for as long. Decision: `docs/adr/0008-sweep-beside-writers.md`.
 
@@ -385,7 +385,7 @@ impl Upkeep {
                 let old: Vec<ListedObject> = old.filter(|listed| listed.key.is_some()).collect();
                 let loose = match folder {
                     Folder::Commits => self.unused_bundles(&old).await?,
-                    // Parts of a file that was given up: no row ever knows them, and whoever comes again sends them again.
+                    // Parts of a file that was given up: no row refers to them, and a client that retries sends them again.
                     Folder::Parts => old.iter().filter_map(|listed| listed.key).collect(),
                     // Each removes the one before it.
                     Folder::Repos | Folder::People => Vec::new(),
@@ -429,7 +429,7 @@ impl Upkeep {
 /// A time that never comes, as databases can hold it.
 pub(crate) const FOREVER_S: u64 = i64::MAX as u64;
 
-/// Condemning is undone by whoever refers to the thing; waiting a little spares most of that.
+/// A new reference undoes condemning; waiting a little spares most of that.
 pub(crate) const STABLE_S: u64 = 3600;
 
 /// Commits are made, and commits that no ref leads to any more are read, in less time than this.

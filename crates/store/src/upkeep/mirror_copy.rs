@@ -1,4 +1,4 @@
-//! Copy: all objects of one store into another, each proven where it arrives; what is there already stays.
+//! Copy: all objects of one store into another, each proven where it arrives; existing objects stay.
 //!
 //! Objects never change, so a copy can be taken beside servers, cut, and taken again: it then has what is new. With the copy
 //! alone a catalog can be made again. A snapshot of the catalog fits a copy that began after the snapshot was taken, since
@@ -21,7 +21,7 @@ pub struct Copied {
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Objects that were there already.
+    /// Objects that existed already.
     pub known: u64,
     /// Objects that are not sound where they come from, and were not copied.
     pub damaged: Vec<String>,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_no_key_comes_along_and_tells_stores_apart() {
+    async fn objects_without_a_key_are_copied_and_identify_the_store() {
         let store = || Objects::new(Arc::new(InMemory::new()));
         let (from, to, other) = (store(), store(), store());
         let progress = CopyProgress::default();

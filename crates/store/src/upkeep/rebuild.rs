@@ -2,7 +2,7 @@
 //!
 //! Xorbs tell what they hold in their footers, shards what files are made of, bundles what repositories have, records what
 //! they are called, who sees them, where their refs point, and who belongs to whom. What no object tells is lost: tokens
-//! and locks. A repository without a record is private until somebody says otherwise; files that no commit leads to belong
+//! and locks. A repository without a record is private until an administrator changes that; files that no commit leads to belong
 //! to [`LOST`] afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -96,7 +96,7 @@ impl Upkeep {
         Ok(rebuilt)
     }
 
-    /// Where no record tells who may find the chunks of a repository, nobody may; nor those of files that no commit leads to.
+    /// Where no snapshot says who may find the chunks of a repository, nobody may; nor those of files that no commit leads to.
     async fn close_unknown_repos(&self) -> Result<()> {
         let mut known = HashSet::new();
         let mut listed = self.objects.list(Folder::Repos);

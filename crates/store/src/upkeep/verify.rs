@@ -1,4 +1,4 @@
-//! Verify: what the catalog names is there and as it was stored; what is not is named, with who is touched, and mended.
+//! Verify: checks that what the catalog names exists as it was stored; reports and repairs damage, with the files affected.
 //!
 //! Quick: every object is there in its length, and every file's xorbs are. Deep: every object is read, every chunk
 //! decoded and hashed, and every SHA-256 that a client claimed and nothing has relied on yet is computed, once.
@@ -23,7 +23,7 @@ use crate::hub::pointer;
 use crate::ids::XorbKey;
 use crate::objects::Objects;
 use crate::objects::key::ObjectKey;
-use crate::upkeep::examine::{Found, examine, examine_bundle};
+use crate::upkeep::examine::{ExaminedBytes, examine, examine_bundle};
 use crate::upkeep::verify::checkpoint::{Checkpoint, Stage};
 use crate::upkeep::{Upkeep, inventory};
 
@@ -56,7 +56,7 @@ pub enum Repair {
 /// What was found.
 #[derive(Debug, Clone, Default)]
 pub struct Verified {
-    /// Objects that were looked at.
+    /// Objects examined.
     pub objects: u64,
     /// Bytes that were read and hashed.
     pub bytes: u64,
@@ -142,7 +142,7 @@ pub(crate) struct Verify<'a> {
 }
 
 impl Upkeep {
-    /// Looks at everything once. Damage is an answer, not an error.
+    /// Examines everything once. Damage is an answer, not an error.
     pub async fn verify(&self, options: &VerifyOptions, progress: &VerifyProgress) -> Result<Verified> {
         let begin = Instant::now();
         let resumed = if options.resume { self.verify_place(options).await? } else { None };
@@ -179,7 +179,7 @@ impl Verify<'_> {
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.key.hash.as_bytes().to_vec();
             let due = |row: &XorbRow| row.verified_s < self.options.since_s || self.options.since_s == 0;
-            // One that was marked is looked at in any case: it may have been put back.
+            // A marked one is examined in any case: it may have been put back.
             let rows: Vec<_> =
                 rows.into_iter().filter(|row| due(row) || row.state == XorbState::Damaged).collect();
             let keys = rows.iter().map(|row| (ObjectKey::Xorb(row.key), row.object_bytes));
@@ -390,7 +390,7 @@ impl Verify<'_> {
 
 impl Upkeep {
     /// Whether an object is there in its length.
-    async fn glance(&self, key: ObjectKey, bytes: u64) -> Result<Found> {
+    async fn glance(&self, key: ObjectKey, bytes: u64) -> Result<ExaminedBytes> {
         Ok(match self.objects.head(&key).await? {
             None => Err("it is missing".to_owned()),
             Some(found) if bytes > 0 && found != bytes => {

@@ -27,7 +27,7 @@ use xet::{FileHash, Sha256};
 use super::interleave::{self, Job, Outcome};
 
 pub(crate) struct World {
-    /// What happened, for whoever must understand it.
+    /// What happened, for the report of a failure.
     pub(crate) story: Vec<String>,
     random: SplitMix64,
     clock: Arc<ManualClock>,
@@ -39,7 +39,7 @@ pub(crate) struct World {
     /// What refs should hold: by repository and ref, digests by path.
     refs: BTreeMap<(String, String), BTreeMap<String, Sha256>>,
     uploads: Vec<Arc<Upload>>,
-    /// Files a repository was told it has, and when.
+    /// Files registered for a repository, and when.
     registered: Vec<(String, Sha256, u64)>,
     _folder: tempfile::TempDir,
 }
@@ -54,7 +54,7 @@ struct Actor {
 const GRACE_S: u64 = 7200;
 const REPOS: [&str; 2] = ["one", "two"];
 
-/// What an actor is told to do.
+/// One operation of an actor.
 #[derive(Debug, Clone)]
 enum Step {
     CreateRepo(String),
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// One thing alone, or several at once; then all that should be there is looked at.
+    /// One thing alone, or several at once; then everything acknowledged is read.
     pub(crate) async fn step(&mut self) {
         match self.random.below(10) {
             0 => {
@@ -287,7 +287,7 @@ impl World {
         Some(Step::Pull { repo, branch, path })
     }
 
-    /// What should be there after a deed: what it says if it was acknowledged, otherwise whatever is.
+    /// Updates the expected state after a step: by its effect if acknowledged, otherwise from the store.
     async fn record_outcome(&mut self, step: &Step, outcome: &Outcome) {
         let now_s = store::Clock::now_s(&*self.clock);
         if !matches!(outcome, Some(Ok(()))) {
@@ -302,7 +302,7 @@ impl World {
                 self.registered.retain(|(repo, ..)| *repo != name);
             }
             Step::Push { repo, upload, .. } => {
-                // A repository that is deleted takes its files along; one without a row keeps what it is told.
+                // A repository that is deleted takes its files along; one without a row keeps what was registered.
                 for file in &self.uploads[upload].files {
                     let sha256 = file.sha256.unwrap();
                     self.registered.retain(|(of, known, _)| *of != repo || *known != sha256);
@@ -341,7 +341,7 @@ impl World {
             }
             // The xorbs it believes to be there are gone.
             (Step::Push { xorbs: false, .. }, ErrorKind::Invalid) => true,
-            // Swept while it was sent: whoever sends again succeeds.
+            // Deleted while it was sent: a retry succeeds.
             (Step::Push { .. }, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
             (Step::Sweep, ErrorKind::Conflict) => true,
             // What it was about to move was swept.
@@ -418,7 +418,7 @@ impl World {
     }
 
     /// Time passes and nothing happens but sweeps: what is left is what refs lead to.
-    pub(crate) async fn check_settled_state(&mut self) {
+    pub(crate) async fn check_final_state(&mut self) {
         self.main.faults.disarm();
         for _ in 0..6 {
             self.clock.advance(2 * GRACE_S);
@@ -427,7 +427,7 @@ impl World {
         }
         let reachable = self.reachable().await;
         let repos: HashSet<_> = self.repos().await.iter().map(|repo| repo.name.name.clone()).collect();
-        // Files of a name that no repository has are kept: somebody uses the store without one.
+        // Files of a name that no repository has are kept: a CAS client uses the store without one.
         let retained: HashSet<_> =
             self.registered.iter().filter(|(repo, ..)| !repos.contains(repo)).collect();
         let files: HashSet<_> = reachable.iter().map(|(_, file, _)| *file).collect();
@@ -455,7 +455,7 @@ impl World {
         assert_eq!(
             usage,
             testing::usage(&self.catalog, &ann).await.unwrap(),
-            "what was counted on the way is what is there"
+            "the running counts match the store"
         );
     }
 
@@ -487,7 +487,7 @@ impl World {
     }
 }
 
-/// Whether two deeds at once would leave open what comes of them.
+/// Whether the outcome of two concurrent steps is undefined.
 fn clash(one: &Step, other: &Step) -> bool {
     match (one, other) {
         (Step::Commit { repo: a, .. }, Step::Commit { repo: b, .. }) => a == b,

@@ -110,7 +110,7 @@ impl FromRow for DigestClaim {
     }
 }
 
-/// What a client says of a file: that its bytes have this SHA-256.
+/// A client's claim that the bytes of a file have this SHA-256.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DigestClaim {
     /// Where it was registered.

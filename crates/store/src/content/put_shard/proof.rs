@@ -1,7 +1,7 @@
 //! Proves files: walks the terms of a shard in order, beside the footers of the stored xorbs.
 //!
 //! At most a window of footers is held at a time, whatever the shard refers to, and the work is bounded by the chunks
-//! that may be looked at: a small term may name a whole xorb, and be repeated.
+//! that may be examined: a small term may name a whole xorb, and be repeated.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -82,13 +82,13 @@ struct Prover {
     proven: Proven,
 }
 
-/// Footers held at once: of so many xorbs.
+/// Maximum number of footers held at once.
 const WINDOW_XORBS: usize = 32;
 
 /// Terms looked at for those xorbs. Terms of small files name few.
 const WINDOW_TERMS: usize = 4096;
 
-/// A step ends behind so many chunks: as many as so many full xorbs have, since a thread cannot do anything else meanwhile.
+/// A step ends after this many chunks: as many as that many full xorbs have, since a thread cannot do anything else meanwhile.
 const STEP_CHUNKS: u64 = WINDOW_XORBS as u64 * xet::limits::XORB_CHUNKS_MAX as u64;
 
 impl Prover {

@@ -11,7 +11,7 @@ use crate::hub::reflog::ReflogEntry;
 use crate::hub::rows::{REPO_COLUMNS, RefRow, RepoRow};
 use crate::ids::RepoId;
 
-/// What is known of a repository besides its git objects.
+/// State of a repository besides its git objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepoSnapshot {
     /// Its name, who sees it, whether it is in the trash.
@@ -37,7 +37,7 @@ pub struct PeopleSnapshot {
     pub dedup: Vec<(QuotaOf, DedupPolicy)>,
 }
 
-/// What is known of a repository now, and a version that no record of it had before; `None` when it is gone.
+/// Snapshot of a repository, and a version that no earlier snapshot had; `None` when it is gone.
 pub(crate) async fn collect_repo(db: &Catalog, repo: RepoId) -> Result<Option<(u64, RepoSnapshot)>> {
     db.write("gather a record", |mut tx| async move {
         // Locks the row first: the second of two callers sees what the first one saw, and more.

@@ -130,7 +130,7 @@ struct Sides<'a> {
     source: Option<&'a Objects>,
 }
 
-/// Objects that are not there in their length.
+/// Objects that are missing or have another length.
 struct MissingObjects {
     of_copy: Vec<ObjectKey>,
     /// Those that only the source does not have.
@@ -155,7 +155,7 @@ impl MissingObjects {
     }
 }
 
-/// Those of these objects that are not there in their length; 0 is any.
+/// Those of these objects that are missing or have another length; 0 is any.
 pub(crate) async fn missing(objects: &Objects, keys: Vec<(ObjectKey, u64)>) -> Result<Vec<ObjectKey>> {
     let looks = keys.into_iter().map(|(key, bytes)| async move {
         let found = objects.head(&key).await?;

@@ -144,7 +144,7 @@ pub(crate) async fn deletable(
     Ok(rows.into_iter().map(deletable).collect())
 }
 
-/// Notes that the objects of these are deleted.
+/// Records that the objects of these are deleted.
 pub(crate) async fn bury(db: &Catalog, of: StoredKind, hashes: &[[u8; 32]], now_s: u64) -> Result<()> {
     let update =
         format!("UPDATE {} SET state = 3, condemned_s = $1 WHERE state = 2 AND hash IN $2", of.table());

@@ -41,7 +41,7 @@ pub struct Estimate {
 }
 
 impl Upkeep {
-    /// Looks at everything a sweep would look at, and changes nothing.
+    /// Examines what a sweep would examine, and changes nothing.
     pub async fn estimate_sweep(&self, options: &SweepOptions, progress: &SweepProgress) -> Result<Estimate> {
         let times = self.sweep_times(options)?;
         let mut turn = Turn::watching(self, options, progress);

@@ -27,7 +27,7 @@ pub(super) struct Loose {
 }
 
 impl Upkeep {
-    /// Drops what no ref of the repository leads to; tells how much.
+    /// Drops what no ref of the repository leads to; returns how much.
     pub(super) async fn sweep_git(&self, repo: &SweptRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
         let mut dropped = 0;
         reflog::delete_expired(&self.db, repo.row.id, self.clock.now_s()).await?;

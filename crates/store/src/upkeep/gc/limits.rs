@@ -63,7 +63,7 @@ impl Deletion {
     }
 }
 
-/// Whether so many of all objects are too many to delete without being told to.
+/// Whether the share of objects is too large to delete without an explicit option.
 pub(crate) fn is_large_deletion(deleted: u64, objects: u64) -> bool {
     deleted > FEW && deleted.saturating_mul(100) > objects.saturating_mul(SHARE_MAX)
 }

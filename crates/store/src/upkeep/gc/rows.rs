@@ -98,7 +98,7 @@ pub(crate) struct SweptObject {
     pub oid: Oid,
     /// Its kind.
     pub kind: ObjectKind,
-    /// When somebody last added it.
+    /// Last time it was added.
     pub touched_s: u64,
     /// The large file it stands for.
     pub file: Option<FileHash>,

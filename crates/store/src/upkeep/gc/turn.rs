@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::upkeep::gc::{FOREVER_S, PAGE_ROWS, Stage, SweepOptions, SweepProgress};
 use crate::upkeep::{Upkeep, lease};
 
-/// Holds the lease. That keeps sweeps from doing the same work twice; what keeps them from harm is that each step looks
+/// Holds the lease. That keeps sweeps from doing the same work twice; what keeps them from harm is that each step checks
 /// again before it acts.
 pub(crate) struct Turn<'a> {
     upkeep: &'a Upkeep,
@@ -36,7 +36,7 @@ impl<'a> Turn<'a> {
             .map_err(|source| Error::caused(ErrorKind::Internal, "the system has no randomness", source))?;
         let holder = u128::from_ne_bytes(bytes).to_string();
         let now_s = upkeep.clock.now_s();
-        // Offline there is nobody to wait for, whatever a lease of somebody who was killed says.
+        // Offline there is nobody to wait for, whatever the lease of a killed process says.
         let until_s = now_s.saturating_add(LEASE_S);
         let free_s = if options.offline { FOREVER_S } else { now_s };
         let place = lease::take_lease(&upkeep.db, LEASE, &holder, free_s, until_s).await?;
@@ -66,7 +66,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Begins a stage; tells whether it is still to be done.
+    /// Begins a stage; returns whether it is still to be done.
     pub(super) async fn enter(&mut self, stage: Stage) -> Result<bool> {
         let number = Stage::ALL.iter().position(|known| *known == stage).unwrap_or(0);
         (self.stage, self.after) = (stage, Vec::new());
@@ -92,13 +92,13 @@ impl<'a> Turn<'a> {
         &self.after
     }
 
-    /// Notes that so many were looked at, up to this key.
+    /// Records the number of rows examined, up to this key.
     pub(super) async fn step(&mut self, seen: usize, after: &[u8]) -> Result<()> {
         self.after = after.to_vec();
         self.pace(seen).await
     }
 
-    /// Notes that so many were looked at; waits if that was too fast.
+    /// Records the number of rows examined; waits if that was too fast.
     pub(super) async fn pace(&mut self, seen: usize) -> Result<()> {
         self.seen += seen as u64;
         self.progress.seen.store(self.seen, Ordering::Relaxed);

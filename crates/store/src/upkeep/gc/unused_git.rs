@@ -39,7 +39,7 @@ pub(crate) async fn drop_git(
     before_s: u64,
 ) -> Result<bool> {
     db.write_serializable("drop git objects", |mut tx| async move {
-        // Whoever adds objects or moves refs writes this row: from here on they wait.
+        // Adding objects and moving refs write this row: from here on they wait.
         let fence = "UPDATE repos SET generation = generation WHERE id = $1 AND generation = $2";
         if tx.run(Sql::new(fence).bind(repo).bind(generation)).await? == 0 {
             return Ok(false);
@@ -59,7 +59,7 @@ pub(crate) async fn drop_git(
     .await
 }
 
-/// Notes that a repository of this generation has nothing to drop, if nothing changed in it since
+/// Records that a repository of this generation has nothing to drop, if nothing changed in it since
 /// [`begin_repo`](Self::begin_repo).
 pub(crate) async fn note_swept(db: &Catalog, repo: RepoId, generation: u64) -> Result<()> {
     let update = "UPDATE repos SET swept = $1 WHERE id = $2 AND generation = $1 AND swept = -2";

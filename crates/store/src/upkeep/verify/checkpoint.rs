@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::upkeep::verify::{Verify, VerifyOptions};
 use crate::upkeep::{Upkeep, lease};
 
-/// What is looked at, in order.
+/// Stages in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Xorbs,
@@ -24,7 +24,7 @@ impl Stage {
     ];
 }
 
-/// A stage and the last key of it that was looked at.
+/// A stage and the last key of it that was examined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     stage: Stage,
@@ -79,7 +79,7 @@ impl Verify<'_> {
         }
     }
 
-    /// Notes how far it is. Not beyond damage: whoever goes on must hear of it.
+    /// Stores the progress. Not beyond damage: a resumed run must report it.
     pub(super) async fn reached(&self, stage: Stage, after: &[u8]) -> Result<()> {
         if !self.verified.damages.is_empty() {
             return Ok(());

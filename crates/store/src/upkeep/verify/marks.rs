@@ -6,7 +6,7 @@ use crate::db::sql::{Sql, Value};
 use crate::error::Result;
 use crate::ids::XorbKey;
 
-/// Notes that the objects of these were read and are sound, also of those that were marked as damaged.
+/// Records that the objects of these were read and are sound, also of those that were marked as damaged.
 pub(crate) async fn note_verified(db: &Catalog, xorbs: &[XorbKey], now_s: u64) -> Result<()> {
     for xorbs in xorbs.chunks(BATCH_ROWS) {
         let update = "UPDATE xorbs SET state = CASE WHEN state = 4 THEN 0 ELSE state END, verified_s = $1 \
@@ -17,7 +17,7 @@ pub(crate) async fn note_verified(db: &Catalog, xorbs: &[XorbKey], now_s: u64) -
     Ok(())
 }
 
-/// Marks these as damaged, until somebody stores them again; returns how many.
+/// Marks these as damaged, until they are stored again; returns how many.
 pub(crate) async fn mark_damaged(db: &Catalog, xorbs: &[XorbKey], now_s: u64) -> Result<u64> {
     let mut marked = 0;
     for xorbs in xorbs.chunks(BATCH_ROWS) {

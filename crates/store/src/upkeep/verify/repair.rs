@@ -1,4 +1,4 @@
-//! Mending: damaged objects come from a second store, or from the next client that has them.
+//! Repair: damaged objects come from a second store, or from the next client that has them.
 
 use crate::error::Result;
 use crate::objects::key::ObjectKey;
