@@ -151,7 +151,7 @@ impl Catalog {
             (hook.before_call)().await;
         }
         let rows = self.around(self.engine.read(&sql)).await;
-        noted(what, begin, rows.as_ref().map_or(0, Vec::len));
+        log_statement(what, begin, rows.as_ref().map_or(0, Vec::len));
         let rows = rows.map_err(|error| named(what, error))?;
         rows.into_iter().map(|row| T::from_row(&mut { row })).collect()
     }
@@ -230,7 +230,7 @@ impl Catalog {
                 break Err(named(what, error));
             }
         };
-        noted(what, begin, 0);
+        log_statement(what, begin, 0);
         done
     }
 
@@ -321,7 +321,7 @@ fn is_on_many_threads() -> bool {
     Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-fn noted(what: &'static str, begin: Instant, rows: usize) {
+fn log_statement(what: &'static str, begin: Instant, rows: usize) {
     let took = begin.elapsed();
     metrics::histogram!("drystone_catalog_seconds", "call" => what).record(took.as_secs_f64());
     tracing::trace!(what, rows, took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX), "catalog");

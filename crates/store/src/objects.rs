@@ -126,7 +126,7 @@ impl Objects {
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
-    /// changes nothing, or heals what was damaged. That is why this does not ask for absence: correctness may not rest
+    /// changes nothing, or repairs what was damaged. That is why this does not ask for absence: correctness may not rest
     /// on conditional writes, which some buckets lack.
     pub async fn put(&self, key: &ObjectKey, parts: Vec<Bytes>) -> Result<()> {
         let payload: PutPayload = parts.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Claimed digests: none counts before it was computed from the bytes; what is damaged is sent again and heals.
+//! Claimed digests: none counts before it was computed from the bytes; what is damaged is sent again and repairs.
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 

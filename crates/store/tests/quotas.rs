@@ -164,9 +164,9 @@ async fn a_branch_that_was_deleted_comes_back_with_its_files_until_its_time_is_u
     fixture.store.hub().create_ref(repo.id, HEADS, "side", at).await.unwrap();
     put(&fixture, &repo, "refs/heads/side", "lost.bin", &second).await;
     let lost = fixture.store.hub().ref_target(repo.id, "refs/heads/side").await.unwrap().unwrap();
-    assert!(fixture.store.hub().left_revisions(repo.id).await.unwrap().is_empty(), "every commit led on");
+    assert!(fixture.store.hub().reflog(repo.id).await.unwrap().is_empty(), "every commit led on");
     fixture.store.hub().delete_ref(repo.id, HEADS, "side").await.unwrap();
-    let [left] = fixture.store.hub().left_revisions(repo.id).await.unwrap().try_into().unwrap();
+    let [left] = fixture.store.hub().reflog(repo.id).await.unwrap().try_into().unwrap();
     assert_eq!((left.oid, left.name.as_str()), (lost, "refs/heads/side"));
     assert_eq!(left.reclaim_s, left.left_s + TRASH_S);
 
@@ -194,7 +194,7 @@ async fn a_branch_that_was_deleted_comes_back_with_its_files_until_its_time_is_u
     }
     fixture.clock.advance(TRASH_S + 86_401);
     assert!(sweep(&fixture).await.git_objects > 0);
-    assert!(fixture.store.hub().left_revisions(repo.id).await.unwrap().is_empty());
+    assert!(fixture.store.hub().reflog(repo.id).await.unwrap().is_empty());
     assert_eq!(
         fixture.store.hub().undelete_revision(&repo, lost, None).await.unwrap_err().kind(),
         ErrorKind::NotFound
@@ -240,7 +240,7 @@ async fn what_can_be_had_back_and_what_is_taken_survive_a_lost_catalog() {
     fixture.upload(&grant(), &upload(1)).await.unwrap();
     put(&fixture, &repo, MAIN, "a.bin", &upload(1)).await;
     fixture.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
-    let left = fixture.store.hub().left_revisions(repo.id).await.unwrap();
+    let left = fixture.store.hub().reflog(repo.id).await.unwrap();
     assert_eq!(left.len(), 1);
     let of = QuotaOf::Namespace("ann".into());
     let usage = testing::usage(&fixture.catalog, &of).await.unwrap();
@@ -251,7 +251,7 @@ async fn what_can_be_had_back_and_what_is_taken_survive_a_lost_catalog() {
     let clock = Arc::new(ManualClock::at(common::NOW_S));
     let store = Store::new(fixture.store.objects().clone(), catalog, clock, &Options::default());
     store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap();
-    assert_eq!(store.hub().left_revisions(repo.id).await.unwrap(), left);
+    assert_eq!(store.hub().reflog(repo.id).await.unwrap(), left);
     assert_eq!(store.hub().usage(&of).await.unwrap(), usage);
     let old = left[0].oid;
     store.hub().undelete_revision(&repo, old, Some("old")).await.unwrap();

@@ -93,11 +93,11 @@ async fn state_that_no_bundle_has_is_persisted_and_restored() {
             id(store.hub().repo(&name(swapped)).await.unwrap())
         );
     }
-    // The next record counts, whichever catalog wrote it.
+    // The next snapshot counts, whichever catalog wrote it.
     let one = again.hub().repo(&name("team/one")).await.unwrap().unwrap();
     again.hub().set_private(&one, false).await.unwrap();
-    let records = store.objects().list(Folder::Repos).count().await;
-    assert_eq!(records, 4, "one for each: older ones are removed");
+    let snapshots = store.objects().list(Folder::Repos).count().await;
+    assert_eq!(snapshots, 4, "one for each: older ones are removed");
     again.hub().delete_repo(&again.hub().trashed_repo(two.id).await.unwrap()).await.unwrap();
     assert_eq!(store.objects().list(Folder::Repos).count().await, 3);
 }

@@ -107,7 +107,7 @@ async fn a_sound_store_is_sound() {
     assert_eq!(audit_events[2].event.detail, expected);
 }
 
-/// Missing, cut, one byte flipped: exactly that is named, everything else reads, and an upload heals it.
+/// Missing, cut, one byte flipped: exactly that is named, everything else reads, and an upload repairs it.
 #[tokio::test]
 async fn damage_is_named_and_the_next_upload_heals_it() {
     for damage in ["missing", "cut", "flipped"] {
@@ -152,8 +152,8 @@ async fn damage_is_named_and_the_next_upload_heals_it() {
                 testing::xorbs(&fixture.catalog, &[key.hash]).await.unwrap()[0].state,
                 XorbState::Live
             );
-            let healed = verify(&fixture, true, None).await;
-            assert!(healed.damages.is_empty(), "{damage}: {:?}", healed.damages);
+            let repaired = verify(&fixture, true, None).await;
+            assert!(repaired.damages.is_empty(), "{damage}: {:?}", repaired.damages);
             for (data, file) in &files {
                 assert_eq!(fixture.read(&grant("one"), *file, None).await.unwrap(), *data);
             }

@@ -75,7 +75,7 @@ async fn comes_out(fixture: TestStore) {
     }
 }
 
-/// The layouts of the catalog and the footers of the xorbs must lead to the same plans.
+/// The recipes of the catalog and the footers of the xorbs must lead to the same plans.
 #[tokio::test(flavor = "multi_thread")]
 async fn plans_are_those_of_the_protocol() {
     use xet::plan::{PlanTerm, XorbEnds};

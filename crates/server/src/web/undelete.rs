@@ -45,7 +45,7 @@ pub(super) fn page_of(name: &RepoName) -> String {
 /// `GET /{repo}/undelete`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let repo = visit.require_write().await?;
-    let rows = visit.store.hub().left_revisions(repo.id).await?;
+    let rows = visit.store.hub().reflog(repo.id).await?;
     let total = rows.len() as u64;
     let mut revisions = Vec::new();
     // The newest first: users look for what they lost last.

@@ -155,7 +155,7 @@ impl Content {
         });
     }
 
-    /// Notes digests that the server computed itself.
+    /// Records digests that the server computed itself.
     pub(crate) async fn note_computed(&self, scope: &Scope, sha256: Sha256, file: FileHash) -> Result<()> {
         claims::resolve_claims(&self.db, scope, &[(file, sha256)], &[]).await
     }
@@ -195,7 +195,7 @@ impl Content {
                     Err(why) => _ = unreadable.insert(file, why),
                 }
             }
-            // Before others look again: what is noted they find in the catalog.
+            // Before others check again: they find recorded digests in the catalog.
             self.resolve(&scope, &claims, &known, &mut checked).await?;
         }
         self.resolve(&scope, &claims, &known, &mut checked).await?;
@@ -221,7 +221,7 @@ impl Content {
             .iter()
             .filter(|(file, _)| files.contains(file))
             .map(|(file, sha256)| (*file, *sha256))
-            .filter(|known| checked.noted.insert(*known))
+            .filter(|known| checked.recorded.insert(*known))
             .collect();
         if computed.is_empty() && refuted.len() == checked.refuted.len() {
             return Ok(());
@@ -302,7 +302,7 @@ pub(crate) struct CheckedClaims {
     pub(crate) refuted: Vec<DigestClaim>,
     /// The bytes cannot be read, and why.
     pub(crate) unreadable: Vec<(DigestClaim, String)>,
-    noted: HashSet<(FileHash, Sha256)>,
+    recorded: HashSet<(FileHash, Sha256)>,
 }
 
 /// Bytes that are damaged or gone are an answer; a store that does not answer is an error.
@@ -348,7 +348,7 @@ impl Drop for Running {
 /// Bytes that are hashed before others get their turn.
 const TURN_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Layouts held at once.
+/// Recipes held at once.
 const FILES_AT_ONCE: usize = 256;
 
 /// Files that may wait for an early computation.

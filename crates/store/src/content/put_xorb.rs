@@ -264,19 +264,19 @@ impl Content {
         };
         let object = NewObject { row: row.clone(), has_fresh_key: salt != Salt::NONE };
         let mut recorded = uploads::record_upload(&self.db, &upload, Some(&object)).await?;
-        let mut is_healed = false;
+        let mut is_repaired = false;
         if let Some(stands) = recorded.row.take().filter(|stands| !stands.is_live()) {
-            is_healed = stands.state == XorbState::Damaged && self.heal(&stands, &row, &info).await?;
-            if !is_healed {
+            is_repaired = stands.state == XorbState::Damaged && self.repair(&stands, &row, &info).await?;
+            if !is_repaired {
                 return Err(swept(key.hash));
             }
             recorded.is_new = uploads::record_upload(&self.db, &upload, None).await?.is_new;
         }
-        if recorded.was_inserted || is_healed {
+        if recorded.was_inserted || is_repaired {
             // Its shard comes next, and will ask.
             self.footers.remember(key, info).await;
         }
-        Ok(StoredXorb { was_inserted: recorded.is_new || is_healed })
+        Ok(StoredXorb { was_inserted: recorded.is_new || is_repaired })
     }
 
     /// Reserves room for an upload under the quotas of its repository. What the repository has counts already.

@@ -79,12 +79,12 @@ impl Content {
     /// Cuts what is wanted of a term into pieces of bounded size, at chunk borders.
     async fn pieces(&self, term: &TermRange, check: Check) -> Result<Vec<Piece>> {
         let info = self.footers.of(&term.xorb).await?;
-        let marks = match check {
+        let verified = match check {
             Check::UnlessRecent => self.verified_raw.of(&term.xorb.key),
             Check::Always => None,
         };
         let wrong =
-            || Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", info.hash()));
+            || Error::new(ErrorKind::Corrupt, format!("the recipe of a file in xorb {}", info.hash()));
         let raw_of = |chunk: u32| info.raw_range(chunk..chunk + 1).ok_or_else(wrong);
         let base = raw_of(term.chunks.start)?.start;
         let mut pieces: Vec<Piece> = Vec::new();
@@ -97,7 +97,7 @@ impl Content {
             if raw.start >= term.raw.end {
                 break;
             }
-            let is_plain = marks.as_ref().is_some_and(|marks| marks.has(chunk));
+            let is_plain = verified.as_ref().is_some_and(|verified| verified.has(chunk));
             match pieces.last_mut() {
                 Some(piece) if is_plain == piece.is_plain && raw.end - piece.raw.start <= PIECE_RAW_BYTES => {
                     piece.chunks.end = chunk + 1;
@@ -127,7 +127,7 @@ impl Content {
         }
         let bytes = self.objects.positioned(&key, stored.clone()).await?;
         // What a bucket sends is checked each time: it comes over a network.
-        let (marks, is_local) = (self.verified_raw.clone(), self.objects.path_of(&key).is_some());
+        let (verified, is_local) = (self.verified_raw.clone(), self.objects.path_of(&key).is_some());
         let decoded = self.workers.run(move || {
             let bytes = bytes.read(&key)?;
             // At most one piece: the lengths are those of a xorb that was checked.
@@ -136,7 +136,7 @@ impl Content {
             read_chunks(info, chunks.clone(), &bytes, stored.start, &mut Decompressor::new(), &mut out)
                 .map_err(|source| Error::corrupt(key.to_string(), source))?;
             if is_local {
-                marks.put(xorb.key, info, chunks.clone(), &bytes);
+                verified.put(xorb.key, info, chunks.clone(), &bytes);
             }
             Ok((piece, Bytes::from(out)))
         });
@@ -174,7 +174,7 @@ struct Piece {
 impl Piece {
     fn wrong(&self) -> Error {
         let key = ObjectKey::Xorb(self.xorb.key);
-        Error::new(ErrorKind::Corrupt, format!("the layout of a file in {key}"))
+        Error::new(ErrorKind::Corrupt, format!("the recipe of a file in {key}"))
     }
 
     /// Where its chunks lie in the object.

@@ -1,4 +1,4 @@
-//! Layout: what a file is made of, with every byte range worked out, as one blob of the catalog.
+//! File recipe: the terms of a file with all byte ranges resolved, stored as one blob in column `layout` of `files`.
 //!
 //! | offset  | size | field                                                     |
 //! |--------:|-----:|-----------------------------------------------------------|
@@ -27,8 +27,8 @@
 //! |      16 |    4 | first byte in the object                                  |
 //! |      20 |    4 | byte in the object after the last                         |
 //!
-//! Numbers are little-endian. With the digest in it a layout stays true for as long as its objects live: nobody else's
-//! upload of the same xorb moves a byte of them.
+//! Numbers are little-endian. With the digest in it a recipe stays valid for as long as its objects live: another upload
+//! of the same xorb moves no byte of them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -38,7 +38,7 @@ use xet::{FormatError, XorbHash};
 
 use crate::ids::{Digest, XorbKey};
 
-/// What a file is made of.
+/// Xorbs and terms of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileRecipe {
     /// The xorbs, each once, in the order the terms first name them.
@@ -47,31 +47,31 @@ pub struct FileRecipe {
     pub terms: Vec<FileTerm>,
 }
 
-/// A xorb of a layout.
+/// A xorb of a recipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecipeXorb {
-    /// Its object.
+    /// Name of its object.
     pub key: XorbKey,
-    /// How long the object is.
+    /// Length of the object.
     pub object_bytes: u32,
-    /// How many chunks it has.
+    /// Number of chunks.
     pub chunk_count: u32,
 }
 
-/// A term of a layout.
+/// A term of a recipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileTerm {
-    /// Which of the layout's xorbs.
+    /// Index into the recipe's xorbs.
     pub xorb: u32,
-    /// Which chunks of it.
+    /// Range of its chunks.
     pub chunks: Range<u32>,
     /// Raw bytes of those chunks together.
     pub raw_bytes: u32,
-    /// Where they lie in the object.
+    /// Byte range in the object.
     pub stored: Range<u32>,
 }
 
-/// Collects a layout term by term.
+/// Builds a recipe term by term.
 #[derive(Debug, Default)]
 pub struct RecipeBuilder {
     recipe: FileRecipe,
@@ -89,14 +89,14 @@ impl RecipeBuilder {
         self.recipe.terms.push(FileTerm { xorb: place, chunks, raw_bytes, stored });
     }
 
-    /// The layout.
+    /// Returns the recipe.
     pub fn finish(self) -> FileRecipe {
         self.recipe
     }
 }
 
 impl FileRecipe {
-    /// About how much memory it takes, with what it takes to find it.
+    /// Approximate memory of a cache entry.
     pub(crate) fn weight_bytes(&self) -> u32 {
         let lists = size_of_val(&*self.xorbs) + size_of_val(&*self.terms);
         u32::try_from(lists).unwrap_or(u32::MAX).saturating_add(256)
@@ -129,10 +129,10 @@ impl FileRecipe {
     /// Reads a blob. Every term's xorb is there and every range has a length, or it is refused.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         let r = &mut Reader::new(bytes);
-        let version = r.u8("layout version")?;
+        let version = r.u8("recipe version")?;
         if version != Self::VERSION {
             let (expected, found) = (u64::from(Self::VERSION), u64::from(version));
-            return Err(FormatError::Version { at: 0, what: "layout", expected, found });
+            return Err(FormatError::Version { at: 0, what: "file recipe", expected, found });
         }
         let xorb_count = r.u32("number of xorbs")?;
         let mut recipe = Self::default();
@@ -169,7 +169,7 @@ impl FileRecipe {
     /// The xorb of a term. Parsing and building see to it that there is one.
     pub fn xorb_of(&self, term: &FileTerm) -> &RecipeXorb {
         let place = usize::try_from(term.xorb).unwrap_or(usize::MAX);
-        self.xorbs.get(place).expect("every term names a xorb of its layout")
+        self.xorbs.get(place).expect("every term names a xorb of its recipe")
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plan: which bytes of which objects make a file, or a part of it.
 //!
-//! A whole file is answered from its layout, by one look into the catalog. A part needs the footers of at most two
+//! A whole file is answered from its recipe, by one catalog query. A part needs the footers of at most two
 //! xorbs besides: those in which it begins and ends.
 
 use std::collections::HashMap;
@@ -67,7 +67,7 @@ impl Content {
                 .xorbs
                 .iter()
                 .find(|recipe_xorb| recipe_xorb.key.hash == xorb)
-                .ok_or_else(|| wrong_layout(xorb))?;
+                .ok_or_else(|| wrong_recipe(xorb))?;
             let info = self.footers.of(recipe_xorb).await?;
             let stored: Vec<_> = info.chunks().iter().map(|place| place.stored_end).collect();
             let raw: Vec<_> = info.chunks().iter().map(|place| place.raw_end).collect();
@@ -224,8 +224,8 @@ fn keys_of<'l>(fetches: &[Fetch], recipes: impl IntoIterator<Item = &'l FileReci
     fetches.iter().filter_map(|fetch| *keys.get(&fetch.xorb)?).collect()
 }
 
-fn wrong_layout(xorb: XorbHash) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {xorb}"))
+fn wrong_recipe(xorb: XorbHash) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the recipe of a file in xorb {xorb}"))
 }
 
 fn corrupt(file: FileHash, source: FormatError) -> Error {

@@ -39,7 +39,7 @@ pub enum XorbState {
     Deleting,
     /// Its object was deleted. The row stays for a while, so that the key is not used again too soon.
     Gone,
-    /// Its object is damaged or missing. Storing it again heals it.
+    /// Its object is damaged or missing. Storing it again repairs it.
     Damaged,
 }
 
@@ -97,7 +97,7 @@ pub struct ShardRow {
 }
 
 impl XorbRow {
-    /// The xorb as a layout names it.
+    /// The xorb as a recipe names it.
     pub fn recipe_xorb(&self) -> RecipeXorb {
         let object_bytes = u32::try_from(self.object_bytes).expect("a xorb is far less than 4 GiB");
         RecipeXorb { key: self.key, object_bytes, chunk_count: self.chunk_count }
@@ -159,7 +159,7 @@ impl FromRow for FileRow {
     fn from_row(row: &mut Row) -> Result<Self> {
         let hash = FileHash::from_row(row)?;
         let recipe = FileRecipe::parse(&row.bytes("layout")?)
-            .map_err(|source| Error::corrupt(format!("layout of file {hash}"), source))?;
+            .map_err(|source| Error::corrupt(format!("recipe of file {hash}"), source))?;
         Ok(Self { hash, recipe, created_s: row.number("time created")? })
     }
 }

@@ -264,23 +264,23 @@ async fn a_commit_that_a_ref_leaves_is_noted_unless_the_next_leads_to_it(catalog
         async move { assert!(refs::move_refs(&catalog, row.id, &[change], now_s, keep_s).await.unwrap()) }
     };
     go(&one, Some(&next), 10, 50).await;
-    assert!(reflog::left(&catalog, row.id).await.unwrap().is_empty(), "history leads to it");
+    assert!(reflog::entries(&catalog, row.id).await.unwrap().is_empty(), "history leads to it");
     go(&next, Some(&other), 20, 50).await;
     go(&other, None, 30, 50).await;
-    let left = |row: &GitRow, left_s| ReflogEntry {
+    let entry = |row: &GitRow, left_s| ReflogEntry {
         oid: row.oid,
         name: name.clone(),
         left_s,
         reclaim_s: left_s + 50,
     };
-    let both = [left(&next, 20), left(&other, 30)];
-    assert_eq!(reflog::left(&catalog, row.id).await.unwrap(), both);
-    let (_, record) = collect::collect_repo(&catalog, row.id).await.unwrap().unwrap();
-    assert_eq!(record.left, both, "it is written down with the rest");
+    let both = [entry(&next, 20), entry(&other, 30)];
+    assert_eq!(reflog::entries(&catalog, row.id).await.unwrap(), both);
+    let (_, snapshot) = collect::collect_repo(&catalog, row.id).await.unwrap().unwrap();
+    assert_eq!(snapshot.reflog, both, "it is in the snapshot");
     assert_eq!(reflog::delete_expired(&catalog, row.id, 70).await.unwrap(), 1);
-    assert_eq!(reflog::left(&catalog, row.id).await.unwrap(), both[1..]);
+    assert_eq!(reflog::entries(&catalog, row.id).await.unwrap(), both[1..]);
     reflog::insert_entries(&catalog, row.id, &both).await.unwrap();
-    assert_eq!(reflog::left(&catalog, row.id).await.unwrap(), both);
+    assert_eq!(reflog::entries(&catalog, row.id).await.unwrap(), both);
     repos::delete_repo(&catalog, &row).await.unwrap();
-    assert!(reflog::left(&catalog, row.id).await.unwrap().is_empty());
+    assert!(reflog::entries(&catalog, row.id).await.unwrap().is_empty());
 }

@@ -12,7 +12,7 @@ use crate::content::digests::claims;
 use crate::content::put_shard::registration::{Registration, register_shard};
 use crate::content::reach::Reach;
 use crate::content::recipe::{FileRecipe, RecipeBuilder};
-use crate::content::relocate::{self, Relay};
+use crate::content::relocate::{self, Relocation};
 use crate::content::rows::{DedupRow, FileRow, ShardRow, XorbRow, XorbState};
 use crate::content::{files, xorbs};
 use crate::db::Catalog;
@@ -118,11 +118,11 @@ async fn what_is_damaged_is_not_offered_until_it_is_sound(catalog: Any) {
     assert_eq!((row.state, row.verified_s), (XorbState::Live, 300));
 }
 
-fn relay(files: &[u8], onto: Option<u8>) -> Relay {
+fn relocation(files: &[u8], onto: Option<u8>) -> Relocation {
     let to = |_: u8| recipe(&xorb(onto.unwrap_or(1)));
-    Relay {
+    Relocation {
         from: xorb(1).key,
-        heal: None,
+        repair: None,
         onto: onto.map(|onto| XorbHash::new(hash(onto))),
         files: files.iter().map(|n| (FileHash::new(hash(*n)), recipe(&xorb(1)), to(*n))).collect(),
         shard: Some(ShardRow { hash: ShardHash::new(hash(50)), object_bytes: 5, created_s: 200 }),
@@ -135,24 +135,26 @@ async fn all_files_of_a_xorb_move_or_none(catalog: Any) {
     registered(&catalog, "ann/a", 11, 1).await;
     registered(&catalog, "ann/a", 12, 1).await;
     assert!(
-        !relocate::repoint_files(&catalog, &relay(&[11, 12], Some(2))).await.unwrap(),
+        !relocate::repoint_files(&catalog, &relocation(&[11, 12], Some(2))).await.unwrap(),
         "there is no such xorb"
     );
     xorbs::add_xorbs(&catalog, &[xorb(2)]).await.unwrap();
     assert!(
-        !relocate::repoint_files(&catalog, &relay(&[11], Some(2))).await.unwrap(),
+        !relocate::repoint_files(&catalog, &relocation(&[11], Some(2))).await.unwrap(),
         "another file is made of it"
     );
-    let mut stale = relay(&[11, 12], Some(2));
+    let mut stale = relocation(&[11, 12], Some(2));
     stale.files[1].1 = recipe(&xorb(2));
     assert!(!relocate::repoint_files(&catalog, &stale).await.unwrap(), "a file is not as it was");
-    let other =
-        Relay { from: XorbKey { digest: Digest::new(hash(9)), ..xorb(1).key }, ..relay(&[11, 12], Some(2)) };
+    let other = Relocation {
+        from: XorbKey { digest: Digest::new(hash(9)), ..xorb(1).key },
+        ..relocation(&[11, 12], Some(2))
+    };
     assert!(!relocate::repoint_files(&catalog, &other).await.unwrap(), "another object counts");
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(1)), &[], 9).await.unwrap().len(), 2);
     assert_eq!(inventory::shard_page(&catalog, &[], 9).await.unwrap().len(), 2, "nothing was left behind");
 
-    assert!(relocate::repoint_files(&catalog, &relay(&[11, 12], Some(2))).await.unwrap());
+    assert!(relocate::repoint_files(&catalog, &relocation(&[11, 12], Some(2))).await.unwrap());
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(1)), &[], 9).await.unwrap(), []);
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(2)), &[], 9).await.unwrap().len(), 2);
     let recipe_xorb = files::recipes(&catalog, &[FileHash::new(hash(11))]).await.unwrap();
@@ -174,16 +176,16 @@ async fn all_files_of_a_xorb_move_or_none(catalog: Any) {
 
 async fn a_healed_xorb_has_another_object(catalog: Any) {
     registered(&catalog, "ann/a", 11, 1).await;
-    let healed = XorbRow { key: XorbKey { digest: Digest::new(hash(77)), ..xorb(1).key }, ..xorb(1) };
-    let mut heal = Relay { heal: Some(healed.clone()), shard: None, ..relay(&[11], None) };
-    heal.files[0].2 = recipe(&healed);
-    assert!(!relocate::repoint_files(&catalog, &heal).await.unwrap(), "it is not damaged");
+    let repaired = XorbRow { key: XorbKey { digest: Digest::new(hash(77)), ..xorb(1).key }, ..xorb(1) };
+    let mut repair = Relocation { repair: Some(repaired.clone()), shard: None, ..relocation(&[11], None) };
+    repair.files[0].2 = recipe(&repaired);
+    assert!(!relocate::repoint_files(&catalog, &repair).await.unwrap(), "it is not damaged");
     marks::mark_damaged(&catalog, &[xorb(1).key], 150).await.unwrap();
-    assert!(relocate::repoint_files(&catalog, &heal).await.unwrap());
+    assert!(relocate::repoint_files(&catalog, &repair).await.unwrap());
     let row = xorbs::xorbs(&catalog, &[xorb(1).key.hash]).await.unwrap().remove(0);
-    assert_eq!((row.key, row.state, row.verified_s), (healed.key, XorbState::Live, 200));
+    assert_eq!((row.key, row.state, row.verified_s), (repaired.key, XorbState::Live, 200));
     let recipe_xorb = files::recipes(&catalog, &[FileHash::new(hash(11))]).await.unwrap();
-    assert_eq!(recipe_xorb[0].recipe, recipe(&healed));
+    assert_eq!(recipe_xorb[0].recipe, recipe(&repaired));
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(1)), &[], 9).await.unwrap().len(), 1);
 }
 

@@ -12,7 +12,7 @@ use crate::db::row::{FromRow, Row};
 use crate::db::sql::Sql;
 use crate::db::{Catalog, ChangeToken, Tx};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hub::reflog::{ReflogEntry, leave};
+use crate::hub::reflog::{ReflogEntry, append_entry};
 use crate::hub::rows::{REPO_COLUMNS, RefChange, RefRow, RepoRow};
 use crate::hub::{Hub, git_objects};
 use crate::ids::{ObjectKind, Oid, RepoId};
@@ -327,8 +327,8 @@ pub(crate) async fn move_refs(
                 tx.run(touch.bind(now_s).bind(repo).bind(from)).await?;
                 if keep_s > 0 && !leads_on && change.to != Some(from) {
                     let (name, reclaim_s) = (change.name.clone(), now_s.saturating_add(keep_s));
-                    let left = ReflogEntry { oid: from, name, left_s: now_s, reclaim_s };
-                    leave(&mut tx, repo, &left).await?;
+                    let entry = ReflogEntry { oid: from, name, left_s: now_s, reclaim_s };
+                    append_entry(&mut tx, repo, &entry).await?;
                 }
             }
             append_event(&mut tx, &change.event(&row.name)).await?;

@@ -54,7 +54,7 @@ pub(crate) async fn measure(db: &Catalog, repos: &[RepoRow], now_s: u64) -> Resu
         sizes.push((repo.id, measured(db, repo.id, &repo.scope()?).await?));
     }
     for sizes in sizes.chunks(BATCH_ROWS) {
-        db.write_serializable("note the size of repositories", |mut tx| async move {
+        db.write_serializable("record the size of repositories", |mut tx| async move {
             let rows = sizes.iter().map(|(repo, size)| {
                 let RepoSize { files, logical_bytes, stored_bytes } = *size;
                 let repo = Value::from(*repo);

@@ -143,7 +143,7 @@ impl Tokens {
     pub async fn note_use(&self, id: &str, now_s: u64) -> Result<()> {
         let update = "UPDATE tokens SET used_s = CASE WHEN used_s > $1 THEN used_s ELSE $1 END WHERE id = $2";
         let update = Sql::new(update).bind(now_s).bind(id);
-        self.db.write_one("note the use of a token", update).await.map(|_| ())
+        self.db.write_one("record the use of a token", update).await.map(|_| ())
     }
 
     /// The hash of a user's password, if there is one.

@@ -57,12 +57,12 @@ impl Hub {
     /// Deletes a repository for good, be it in the trash or not. Its large files stay where other repositories refer to
     /// them; sweep finds the others.
     pub async fn delete_repo(&self, repo: &RepoRow) -> Result<()> {
-        let noted = collect::collect_repo(&self.db, repo.id).await?;
+        let snapshot = collect::collect_repo(&self.db, repo.id).await?;
         // Row first: an object that is left over harms nobody.
         let bundles = repos::delete_repo(&self.db, repo).await?;
         let bundles = bundles.into_iter().map(|commit| ObjectKey::Bundle { repo: repo.id, commit });
         self.objects.delete_all(bundles.collect()).await?;
-        if let Some((version, _)) = noted {
+        if let Some((version, _)) = snapshot {
             self.objects
                 .delete(&ObjectKey::Repo { repo: repo.id, version: version.saturating_sub(1) })
                 .await?;

@@ -15,7 +15,7 @@ use xet::{ChunkHash, RangeHash, ShardHash, XorbHash};
 use crate::access::{Grant, Scope};
 use crate::content::dedup::entry;
 use crate::content::recipe::{FileRecipe, RecipeBuilder};
-use crate::content::relocate::{self, Relay};
+use crate::content::relocate::{self, Relocation};
 use crate::content::rows::{FileRow, ShardRow, XorbRow};
 use crate::content::{files, xorbs};
 use crate::error::{Error, ErrorKind, Result};
@@ -175,16 +175,16 @@ impl Upkeep {
         let chunks = (0..)
             .zip(info.chunks())
             .filter_map(|(old, place)| Some((place.hash, *numbers.get(&old)?)) as Option<(ChunkHash, u32)>);
-        let relay = Relay {
+        let relocation = Relocation {
             from: row.key,
-            heal: None,
+            repair: None,
             onto: Some(onto),
             files: moved,
             shard: Some(shard),
             chunks: chunks.collect(),
             now_s: self.clock.now_s(),
         };
-        let is_moved = relocate::repoint_files(&self.db, &relay).await?;
+        let is_moved = relocate::repoint_files(&self.db, &relocation).await?;
         self.content.forget_recipes();
         Ok(is_moved)
     }
@@ -203,7 +203,7 @@ impl Upkeep {
                 let recipe_xorb = recipe.xorb_of(term);
                 let info = self.content.footer(recipe_xorb).await?;
                 let range = term.chunks.start as usize..term.chunks.end as usize;
-                let missing = || Error::new(ErrorKind::Corrupt, format!("the layout of file {hash}"));
+                let missing = || Error::new(ErrorKind::Corrupt, format!("the recipe of file {hash}"));
                 let places = info.chunks().get(range).ok_or_else(missing)?;
                 verification.push(RangeHash::of(places.iter().map(|place| &place.hash)));
                 let (xorb, raw_bytes) = (recipe_xorb.key.hash, term.raw_bytes);
@@ -263,7 +263,7 @@ fn relocated(
 }
 
 fn wrong(row: &XorbRow) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", row.key.hash))
+    Error::new(ErrorKind::Corrupt, format!("the recipe of a file in xorb {}", row.key.hash))
 }
 
 const PAGE: u64 = 500;

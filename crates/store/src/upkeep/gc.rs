@@ -250,7 +250,7 @@ impl Upkeep {
         Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), stable_s, left_s, parts_s })
     }
 
-    /// Notes what files of an older version are made of. Until that is known nothing can be condemned.
+    /// Records what files of an older version are made of. Until that is known nothing can be condemned.
     async fn relate(&self, turn: &mut Turn<'_>) -> Result<()> {
         loop {
             let rows = unused_files::unrelated_files(&self.db, PAGE_FILES).await?;
@@ -441,7 +441,7 @@ const PARTS_S: u64 = 2 * 86_400;
 
 pub(crate) const PAGE_ROWS: u64 = 1000;
 
-/// Their layouts may be long.
+/// Their recipes may be long.
 const PAGE_FILES: u64 = 200;
 
 pub(crate) const PAGE_REPOS: u64 = 50;

@@ -1,8 +1,8 @@
 //! Rebuild: a lost catalog is made again from the objects alone.
 //!
-//! Xorbs tell what they hold in their footers, shards what files are made of, bundles what repositories have, records what
+//! Xorbs tell what they hold in their footers, shards what files are made of, bundles what repositories have, snapshots what
 //! they are called, who sees them, where their refs point, and who belongs to whom. What no object tells is lost: tokens
-//! and locks. A repository without a record is private until an administrator changes that; files that no commit leads to belong
+//! and locks. A repository without a snapshot is private until an administrator changes that; files that no commit leads to belong
 //! to [`LOST`] afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

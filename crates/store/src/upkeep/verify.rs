@@ -47,7 +47,7 @@ pub struct VerifyOptions {
 /// What to do about damage.
 #[derive(Debug, Clone)]
 pub enum Repair {
-    /// Mark damaged xorbs: they are no longer offered, and the next upload of one heals it.
+    /// Mark damaged xorbs: they are no longer offered, and the next upload of one repairs it.
     Mark,
     /// Fetch what is damaged from another store, and mark what is not sound there either.
     From(Objects),
@@ -103,7 +103,7 @@ pub struct Damage {
 pub enum RepairOutcome {
     /// Nothing.
     No,
-    /// It is marked: the next upload heals it.
+    /// It is marked: the next upload repairs it.
     Marked,
     /// It was fetched from the other store.
     Restored,

@@ -404,7 +404,7 @@ impl World {
             let mut seen: HashSet<Oid> = HashSet::new();
             let refs = store.hub().refs(repo.id, "").await.unwrap().into_iter().map(|given| given.target);
             // What refs have left can be had back for a while: it must be there as well.
-            let left = store.hub().left_revisions(repo.id).await.unwrap().into_iter().map(|left| left.oid);
+            let left = store.hub().reflog(repo.id).await.unwrap().into_iter().map(|left| left.oid);
             for target in refs.chain(left) {
                 let (past, _) = store.hub().history(repo.id, target, 0, 1000).await.unwrap();
                 for past in past.into_iter().filter(|past| seen.insert(past.oid)) {

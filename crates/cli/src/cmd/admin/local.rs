@@ -163,7 +163,7 @@ async fn undelete(verb: &Undelete, store: &Store) -> store::Result<Vec<Value>> {
         let commit = committed.oid.to_string();
         return Ok(vec![json!({"path": path, "commit": commit, "from": from.to_string()})]);
     }
-    Ok(store.hub().left_revisions(row.id).await?.iter().map(reflog_json).collect())
+    Ok(store.hub().reflog(row.id).await?.iter().map(reflog_json).collect())
 }
 
 async fn find(store: &Store, name: &RepoName) -> store::Result<RepoRow> {

@@ -158,7 +158,7 @@ pub(crate) async fn audit(request: HubRequest) -> Answer {
 pub(crate) async fn reflog(request: HubRequest) -> Answer {
     request.require_admin()?;
     let repo = repo(&request, request.query.value("repo").unwrap_or_default()).await?;
-    let rows = request.store.hub().left_revisions(repo.id).await?;
+    let rows = request.store.hub().reflog(repo.id).await?;
     Ok(answer(&rows.iter().map(reflog_json).collect::<Vec<_>>()))
 }
 

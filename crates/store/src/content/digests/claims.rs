@@ -60,7 +60,7 @@ pub(crate) async fn computed_sha256s(
     Ok(found)
 }
 
-/// Notes computed digests of files of a repository, and removes the claims that turned out to be false.
+/// Records computed digests of files of a repository, and removes the claims that turned out to be false.
 pub(crate) async fn resolve_claims(
     db: &Catalog,
     scope: &Scope,
@@ -68,7 +68,7 @@ pub(crate) async fn resolve_claims(
     refuted: &[DigestClaim],
 ) -> Result<()> {
     let (namespace, repo) = (scope.namespace(), scope.repo());
-    db.write_serializable("note computed digests", |mut tx| async move {
+    db.write_serializable("record computed digests", |mut tx| async move {
         for computed in computed.chunks(BATCH_ROWS) {
             let update = "WITH computed (hash, digest) AS (VALUES $1) \
                     UPDATE repo_files SET sha256 = computed.digest FROM computed \

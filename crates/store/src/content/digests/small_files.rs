@@ -84,7 +84,7 @@ impl Content {
         let mut runs = Vec::with_capacity(ranges.len());
         for chunks in ranges {
             let wrong =
-                || Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", info.hash()));
+                || Error::new(ErrorKind::Corrupt, format!("the recipe of a file in xorb {}", info.hash()));
             let raw = info.raw_range(chunks.clone()).ok_or_else(wrong)?;
             let bytes = readable(self.read_run(xorb, &info, chunks.clone()).await)?;
             runs.push(Run { chunks, raw_start: raw.start, bytes, info: info.clone() });
@@ -99,7 +99,7 @@ impl Content {
         chunks: Range<u32>,
     ) -> Result<Bytes> {
         let key = ObjectKey::Xorb(xorb.key);
-        let wrong = || Error::new(ErrorKind::Corrupt, format!("the layout of a file in {key}"));
+        let wrong = || Error::new(ErrorKind::Corrupt, format!("the recipe of a file in {key}"));
         let stored = info.stored_range(chunks.clone()).ok_or_else(wrong)?;
         let bytes = self.objects.positioned(&key, stored.clone()).await?;
         let info = info.clone();

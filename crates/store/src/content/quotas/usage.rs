@@ -11,7 +11,7 @@ use crate::db::{Catalog, Tx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{Kind, RepoName, is_name};
 
-/// Notes within a transaction that a repository takes more or less.
+/// Records within a transaction that a repository takes more or less.
 pub(crate) async fn add_line(
     tx: &mut Tx,
     namespace: &str,

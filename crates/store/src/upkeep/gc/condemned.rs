@@ -151,7 +151,7 @@ pub(crate) async fn bury(db: &Catalog, of: StoredKind, hashes: &[[u8; 32]], now_
     let updates = hashes.chunks(BATCH_ROWS);
     let updates = updates.map(|hashes| Sql::new(update.as_str()).bind(now_s).list(hashes));
     let updates: Vec<_> = updates.collect();
-    rows::change(db, "note deletions", &updates).await?;
+    rows::change(db, "record deletions", &updates).await?;
     Ok(())
 }
 

@@ -67,12 +67,12 @@ impl Upkeep {
         let id = repo.row.id;
         let refs = refs::refs(&self.db, id, "").await?;
         // After the refs: one that is deleted in between is in either.
-        let left = self.hub.left_revisions(id).await?;
+        let reflog = self.hub.reflog(id).await?;
         let mut marked = HashSet::new();
-        let roots = refs.iter().map(|given| given.target).chain(left.iter().map(|left| left.oid));
+        let roots = refs.iter().map(|given| given.target).chain(reflog.iter().map(|entry| entry.oid));
         self.mark(id, roots.collect(), &mut marked).await?;
         let (mut objects, mut young) = (Vec::new(), Vec::new());
-        let mut has_young = !left.is_empty();
+        let mut has_young = !reflog.is_empty();
         let mut after = Vec::new();
         loop {
             let page = unused_git::git_page(&self.db, id, &after, PAGE_OBJECTS).await?;

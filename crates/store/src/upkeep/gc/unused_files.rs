@@ -113,10 +113,10 @@ pub(crate) async fn unrelated_files(db: &Catalog, limit: u64) -> Result<Vec<File
     db.read("look for files of an older version", Sql::new(query).bind(limit)).await
 }
 
-/// Notes the xorbs of these files, and that their shard is unknown.
+/// Records the xorbs of these files, and that their shard is unknown.
 pub(crate) async fn relate_files(db: &Catalog, rows: &[FileRow]) -> Result<()> {
     let pairs = &xorbs_of_files(rows);
-    db.write_serializable("note what files are made of", |mut tx| async move {
+    db.write_serializable("record what files are made of", |mut tx| async move {
         for pairs in pairs.chunks(BATCH_ROWS) {
             let insert = Sql::new("INSERT INTO file_xorbs (xorb, file) VALUES $1 ON CONFLICT DO NOTHING");
             let pairs = pairs.iter().map(|(xorb, file)| [Value::from(*xorb), (*file).into()]);

@@ -63,7 +63,7 @@ pub(crate) async fn drop_git(
 /// [`begin_repo`](Self::begin_repo).
 pub(crate) async fn note_swept(db: &Catalog, repo: RepoId, generation: u64) -> Result<()> {
     let update = "UPDATE repos SET swept = $1 WHERE id = $2 AND generation = $1 AND swept = -2";
-    db.write_one("note a sweep", Sql::new(update).bind(generation).bind(repo)).await?;
+    db.write_one("record a sweep", Sql::new(update).bind(generation).bind(repo)).await?;
     Ok(())
 }
 

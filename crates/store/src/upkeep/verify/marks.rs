@@ -12,7 +12,7 @@ pub(crate) async fn note_verified(db: &Catalog, xorbs: &[XorbKey], now_s: u64) -
         let update = "UPDATE xorbs SET state = CASE WHEN state = 4 THEN 0 ELSE state END, verified_s = $1 \
             WHERE state NOT IN (2, 3) AND (hash, digest) IN (VALUES $2)";
         let update = Sql::new(update).bind(now_s).rows(xorbs.iter().map(columns));
-        db.write_one("note what is sound", update).await?;
+        db.write_one("record what is sound", update).await?;
     }
     Ok(())
 }
