@@ -35,7 +35,7 @@ pub use dedup_policy::DedupPolicy;
 pub use files::LinkedFile;
 pub use multipart_upload::MultipartFile;
 pub use overlap::Neighbours;
-pub use put_file::{FILE_BYTES_MAX, PutFileProgress, StoredFile, intake_bytes};
+pub use put_file::{FILE_BYTES_MAX, PutFileProgress, StoredFile, put_file_memory};
 pub use put_shard::registration::Registration;
 pub use put_shard::{Mismatch, MissingXorb, Progress, Registered};
 pub use put_xorb::{Records, StoredXorb};

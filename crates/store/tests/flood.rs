@@ -38,8 +38,8 @@ async fn of_one_xorb_that_is_sent_in_many_forms_at_once_one_object_is_stored() {
         let grant = writer(round);
         let sent = forms.iter().cycle().take(12);
         let sent = sent.map(|form| fixture.put_xorb(&grant, hash, &form.xorbs[0].bytes));
-        for ingested in join_all(sent).await {
-            ingested.unwrap();
+        for stored in join_all(sent).await {
+            stored.unwrap();
         }
         // What was written for the sake of time alone is deleted after the answer.
         for _ in 0..100 {
@@ -64,8 +64,8 @@ async fn bodies_of_unknown_length_are_held_against_the_quota_when_they_are_here(
         fixture.store.content().put_xorb(&grant, xorb.info.hash(), None, pieces(&xorb.bytes, 10_000))
     });
     let mut taken = 0;
-    for ingested in join_all(sent).await {
-        match ingested {
+    for stored in join_all(sent).await {
+        match stored {
             Ok(_) => taken += 1,
             Err(error) => assert_eq!(error.kind(), ErrorKind::Full, "{error}"),
         }

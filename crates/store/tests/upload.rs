@@ -180,9 +180,9 @@ async fn two_uploads_of_one_xorb_with_different_bytes_are_safe() {
             tokio::spawn(async move {
                 let grant = writer("ann/repo");
                 let xorb = &upload.xorbs[0];
-                let ingested = fixture.put_xorb(&grant, hash, &xorb.bytes).await.unwrap();
+                let stored = fixture.put_xorb(&grant, hash, &xorb.bytes).await.unwrap();
                 fixture.register(&grant, &upload.shard()).await.unwrap();
-                ingested.was_inserted
+                stored.was_inserted
             })
         });
         let mut inserted = 0;

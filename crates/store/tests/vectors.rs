@@ -24,8 +24,8 @@ async fn every_xorb_is_taken_in_every_form() {
         let fixture = TestStore::new().await;
         for (n, file) in xorb.files.iter().enumerate() {
             println!("{}", file.file);
-            let ingested = fixture.put_xorb(&grant, hash, &vectors.read(&file.file)).await.unwrap();
-            assert_eq!(ingested.was_inserted, n == 0);
+            let stored = fixture.put_xorb(&grant, hash, &vectors.read(&file.file)).await.unwrap();
+            assert_eq!(stored.was_inserted, n == 0);
         }
         let row = testing::xorbs(&fixture.catalog, &[hash]).await.unwrap().remove(0);
         assert_eq!((row.raw_bytes, row.chunk_count as usize), (xorb.raw_size, xorb.chunks.len()));

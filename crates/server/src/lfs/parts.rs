@@ -7,7 +7,7 @@ use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Grant;
-use store::content::{MultipartFile, Need, intake_bytes};
+use store::content::{MultipartFile, Need, put_file_memory};
 use store::hub::RepoRow;
 
 use crate::http::error::ApiError;
@@ -116,7 +116,7 @@ pub(crate) async fn join(request: HubRequest, body: Body) -> Result<Response<Bod
     // A client that did not receive the response retries.
     if !found.iter().any(|found| found.bytes == signed.bytes) {
         request.state.require_disk_space(signed.bytes)?;
-        let memory = intake_bytes(signed.bytes).min(request.state.budget.usage().total_bytes);
+        let memory = put_file_memory(signed.bytes).min(request.state.budget.usage().total_bytes);
         let _permit = request.state.budget.acquire(memory).await?;
         let taken = request.store.content().join_parts(&grant, repo.id, &file).await?;
         metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);

@@ -43,7 +43,7 @@ impl<K, V> Clone for Batcher<K, V> {
 
 impl<K, V> fmt::Debug for Batcher<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Gather")
+        f.write_str("Batcher")
     }
 }
 

@@ -196,7 +196,7 @@ impl Upkeep {
                     for of in StoredKind::ALL {
                         condemned::forget_buried(&self.db, of, times.old_s).await?;
                     }
-                    self.update_usage(options, &swept).await?;
+                    self.finish_accounts(options, &swept).await?;
                     self.record_sweep().await?;
                 }
             }
@@ -205,8 +205,8 @@ impl Upkeep {
         Ok(swept)
     }
 
-    /// Usage in one line for each repository, the audit log no longer than it should be, and what was done in it.
-    async fn update_usage(&self, options: &SweepOptions, swept: &Swept) -> Result<()> {
+    /// Folds usage into one row per repository, expires audit events and logs the result of this run.
+    async fn finish_accounts(&self, options: &SweepOptions, swept: &Swept) -> Result<()> {
         match options.offline {
             true => usage::recount_usage(&self.db).await?,
             false => usage::fold_usage(&self.db).await?,
@@ -363,11 +363,11 @@ impl Upkeep {
                 let deletable = condemned::deletable(&self.db, of, &after, PAGE_OBJECTS).await?;
                 let Some(last) = deletable.last() else { break };
                 after = last.hash.to_vec();
-                self.objects.delete_all(deletable.iter().map(|deletable| deletable.key).collect()).await?;
-                let hashes: Vec<_> = deletable.iter().map(|deletable| deletable.hash).collect();
+                self.objects.delete_all(deletable.iter().map(|object| object.key).collect()).await?;
+                let hashes: Vec<_> = deletable.iter().map(|object| object.hash).collect();
                 condemned::bury(&self.db, of, &hashes, self.clock.now_s()).await?;
                 swept.deleted += deletable.len() as u64;
-                swept.deleted_bytes += deletable.iter().map(|deletable| deletable.bytes).sum::<u64>();
+                swept.deleted_bytes += deletable.iter().map(|object| object.bytes).sum::<u64>();
                 turn.pace(deletable.len()).await?;
             }
         }

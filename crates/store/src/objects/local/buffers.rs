@@ -48,8 +48,8 @@ impl Blocks {
 
     /// An empty block.
     pub(crate) fn take(&self) -> Block {
-        let retained = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let memory = retained.unwrap_or_else(|| memory(self.block_bytes));
+        let cached = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let memory = cached.unwrap_or_else(|| memory(self.block_bytes));
         Block { memory: Some(memory), len: 0, home: self.clone() }
     }
 }
@@ -156,9 +156,9 @@ mod tests {
     #[test]
     fn at_most_the_limit_of_free_blocks_is_cached() {
         for blocks in [Blocks::small(), Blocks::large()] {
-            let retained = FREE_BYTES_MAX / blocks.block_bytes();
-            drop((0..retained + 5).map(|_| blocks.take()).collect::<Vec<_>>());
-            assert_eq!(blocks.free.lock().unwrap().len(), retained);
+            let cached = FREE_BYTES_MAX / blocks.block_bytes();
+            drop((0..cached + 5).map(|_| blocks.take()).collect::<Vec<_>>());
+            assert_eq!(blocks.free.lock().unwrap().len(), cached);
         }
     }
 }

@@ -188,7 +188,7 @@ impl Upkeep {
             let deletable = condemned::deletable(&self.db, StoredKind::Xorbs, &after, PAGE_ROWS).await?;
             let Some(last) = deletable.last() else { return Ok(()) };
             after = last.hash.to_vec();
-            let bytes = deletable.iter().map(|deletable| deletable.bytes).sum::<u64>();
+            let bytes = deletable.iter().map(|object| object.bytes).sum::<u64>();
             estimate.xorbs += deletable.len() as u64;
             estimate.xorb_bytes += bytes;
             estimate.ripe_bytes += bytes;
