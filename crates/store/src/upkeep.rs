@@ -23,7 +23,7 @@ pub use backup::{
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use gc::estimate::Estimate;
 pub use gc::rows::StoredKind;
-pub use gc::{GRACE_S, SweepOptions, SweepProgress, Swept};
+pub use gc::{GRACE_S, GcOptions, GcProgress, GcReport};
 pub use inventory::Counts;
 pub use migrate::{MigrateProgress, Migrated, migrate};
 pub use mirror_copy::{Copied, CopyOptions, CopyProgress, copy};

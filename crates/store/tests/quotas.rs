@@ -14,7 +14,7 @@ use store::hub::refs::{HEADS, MAIN};
 use store::hub::{Operation, RepoRow, Request};
 use store::names::{Kind, RepoName};
 use store::upkeep::{
-    GRACE_S, MigrateProgress, RebuildProgress, SweepOptions, SweepProgress, Swept, VerifyOptions,
+    GRACE_S, GcOptions, GcProgress, GcReport, MigrateProgress, RebuildProgress, VerifyOptions,
     VerifyProgress, migrate,
 };
 use store::{Catalog, ErrorKind, Grant, Options, Result, Store, testing};
@@ -57,8 +57,8 @@ async fn put(fixture: &TestStore, repo: &RepoRow, branch: &str, path: &str, uplo
         .unwrap();
 }
 
-async fn sweep(fixture: &TestStore) -> Swept {
-    fixture.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+async fn collect_garbage(fixture: &TestStore) -> GcReport {
+    fixture.store.upkeep().collect_garbage(&GcOptions::default(), &GcProgress::default()).await.unwrap()
 }
 
 fn quota(of: QuotaOf, logical: Option<u64>, physical: Option<u64>) -> QuotaRow {
@@ -171,7 +171,7 @@ async fn a_branch_that_was_deleted_comes_back_with_its_files_until_its_time_is_u
     assert_eq!(left.reclaim_s, left.left_s + TRASH_S);
 
     fixture.clock.advance(TRASH_S - 86_400);
-    assert_eq!(sweep(&fixture).await.files, 0, "it can still be had back");
+    assert_eq!(collect_garbage(&fixture).await.files, 0, "it can still be had back");
     let error = fixture.store.hub().undelete_revision(&repo, at, None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "no ref has left that one");
     assert_eq!(fixture.store.hub().undelete_revision(&repo, lost, None).await.unwrap(), "refs/heads/side");
@@ -193,7 +193,7 @@ async fn a_branch_that_was_deleted_comes_back_with_its_files_until_its_time_is_u
         fixture.store.hub().delete_ref(repo.id, HEADS, branch).await.unwrap();
     }
     fixture.clock.advance(TRASH_S + 86_401);
-    assert!(sweep(&fixture).await.git_objects > 0);
+    assert!(collect_garbage(&fixture).await.git_objects > 0);
     assert!(fixture.store.hub().reflog(repo.id).await.unwrap().is_empty());
     assert_eq!(
         fixture.store.hub().undelete_revision(&repo, lost, None).await.unwrap_err().kind(),
@@ -415,9 +415,10 @@ async fn clocks_of_two_servers_may_differ() {
         put(&fixture, &repo, MAIN, "first.bin", &first).await;
         fixture.upload(&grant(), &second).await.unwrap();
         // The other sweeps before the commit, and once more when its grace is over by its own clock.
-        let sweep =
-            async || other.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
-        let swept = sweep().await;
+        let collect_garbage = async || {
+            other.upkeep().collect_garbage(&GcOptions::default(), &GcProgress::default()).await.unwrap()
+        };
+        let swept = collect_garbage().await;
         assert_eq!(swept.files, u64::from(is_noticed), "{skew_s}");
         let sha256 = second.files[0].sha256.unwrap();
         let second_put = || Operation::PutLinked { path: "second.bin".into(), sha256, bytes: None };
@@ -429,8 +430,8 @@ async fn clocks_of_two_servers_may_differ() {
         commit(&fixture, &repo, MAIN, second_put()).await.unwrap();
         fixture.clock.advance(60);
         ahead.advance(60);
-        sweep().await;
-        fixture.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
+        collect_garbage().await;
+        fixture.store.upkeep().collect_garbage(&GcOptions::default(), &GcProgress::default()).await.unwrap();
         for (seed, upload) in [(1, &first), (2, &second)] {
             let found = fixture.read(&grant(), upload.files[0].hash, None).await.unwrap();
             assert_eq!(found, corpus::noise(seed, 100_000), "{skew_s}");

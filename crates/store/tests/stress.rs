@@ -18,9 +18,7 @@ use store::content::Progress;
 use store::hub::refs::MAIN;
 use store::hub::{Operation, RepoRow, Request};
 use store::names::{Kind, RepoName};
-use store::upkeep::{
-    CompactOptions, CompactProgress, SweepOptions, SweepProgress, VerifyOptions, VerifyProgress,
-};
+use store::upkeep::{CompactOptions, CompactProgress, GcOptions, GcProgress, VerifyOptions, VerifyProgress};
 use store::{Clock, DedupOptions, ErrorKind, Grant, Objects, Options, Store};
 use testkit::corpus::{self, SplitMix64};
 use testkit::faulty::{Dates, Faults, FaultyObjects};
@@ -245,9 +243,9 @@ async fn read(store: &Store, repo: u64, file: FileHash) -> Vec<u8> {
 }
 
 async fn sweeper(world: Arc<World>, n: usize) {
-    let options = SweepOptions { grace_s: GRACE_S, allow_large_deletion: true, ..SweepOptions::default() };
+    let options = GcOptions { grace_s: GRACE_S, allow_large_deletion: true, ..GcOptions::default() };
     while !world.is_over.load(Ordering::SeqCst) {
-        match world.stores[n].upkeep().sweep(&options, &SweepProgress::default()).await {
+        match world.stores[n].upkeep().collect_garbage(&options, &GcProgress::default()).await {
             Ok(swept) => {
                 assert_eq!(swept.skipped, [""; 0]);
                 world.deleted.fetch_add(swept.deleted, Ordering::SeqCst);

@@ -18,8 +18,8 @@ use store::hub::{Operation, RepoRow, Request};
 use store::names::{Kind, RepoName};
 use store::objects::Folder;
 use store::upkeep::{
-    CompactOptions, CompactProgress, GRACE_S, RebuildProgress, Repair, RepairOutcome, SweepOptions,
-    SweepProgress, Verified, VerifyOptions, VerifyProgress,
+    CompactOptions, CompactProgress, GRACE_S, GcOptions, GcProgress, RebuildProgress, Repair, RepairOutcome,
+    Verified, VerifyOptions, VerifyProgress,
 };
 use store::{Catalog, ErrorKind, Grant, ObjectKey, Objects, Options, Store, XorbKey, testing};
 use testkit::corpus;
@@ -292,10 +292,10 @@ async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
         put(&fixture, &repo, MAIN, &format!("{n}.bin"), &upload, n).await;
     }
     fixture.clock.advance(GRACE_S + 10);
-    let sweep = async || {
-        fixture.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+    let collect_garbage = async || {
+        fixture.store.upkeep().collect_garbage(&GcOptions::default(), &GcProgress::default()).await.unwrap()
     };
-    assert_eq!(sweep().await.files, 17);
+    assert_eq!(collect_garbage().await.files, 17);
     let old_plan = fixture.store.content().plan(&grant("one"), upload.files[3].hash, None).await.unwrap();
     let compact = async |dry_run| {
         let options = CompactOptions { dry_run, ..CompactOptions::default() };
@@ -316,9 +316,9 @@ async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
     }
     assert!(after.values().all(|key| key.hash != upload.xorbs[0].info.hash()));
     // The old xorb and its shard leave as all do; then the catalog can be made again from what is left.
-    sweep().await;
+    collect_garbage().await;
     fixture.clock.advance(GRACE_S + 10);
-    assert!(sweep().await.deleted_bytes > 700_000);
+    assert!(collect_garbage().await.deleted_bytes > 700_000);
     assert!(verify(&fixture, true, None).await.damages.is_empty());
     let folder = tempfile::tempdir().unwrap();
     let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());

@@ -202,7 +202,7 @@ impl Content {
             let recorded = uploads::record_upload(&self.db, &upload, None).await?;
             return match recorded.row.as_ref().is_some_and(XorbRow::is_live) {
                 true => Ok(StoredXorb { was_inserted: recorded.is_new }),
-                false => Err(swept(info.hash())),
+                false => Err(deleted_by_gc(info.hash())),
             };
         };
         let key = XorbKey { hash: info.hash(), digest };
@@ -238,7 +238,7 @@ impl Content {
         });
         match row {
             Some(_) => Ok(StoredXorb { was_inserted: recorded?.is_new }),
-            None => recorded.and(Err(swept(hash))),
+            None => recorded.and(Err(deleted_by_gc(hash))),
         }
     }
 
@@ -268,7 +268,7 @@ impl Content {
         if let Some(stands) = recorded.row.take().filter(|stands| !stands.is_live()) {
             is_repaired = stands.state == XorbState::Damaged && self.repair(&stands, &row, &info).await?;
             if !is_repaired {
-                return Err(swept(key.hash));
+                return Err(deleted_by_gc(key.hash));
             }
             recorded.is_new = uploads::record_upload(&self.db, &upload, None).await?.is_new;
         }
@@ -382,6 +382,6 @@ impl Salt {
 /// Nonce, reserved bytes and length end a footer.
 const NONCE_FROM_END: usize = 4 + 12 + 4;
 
-fn swept(hash: XorbHash) -> Error {
+fn deleted_by_gc(hash: XorbHash) -> Error {
     Error::new(ErrorKind::Unavailable, format!("xorb {hash} was just swept: send it again"))
 }

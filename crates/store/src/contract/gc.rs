@@ -23,13 +23,13 @@ use crate::names::{Kind, RepoName};
 use crate::objects::key::ObjectKey;
 use crate::upkeep::gc::rows::{DeletableObject, StoredKind};
 use crate::upkeep::gc::{condemned, unused_files, unused_git};
-use crate::upkeep::inventory::{self, SweptRepo};
+use crate::upkeep::inventory::{self, GcRepo};
 use crate::upkeep::lease;
 
 type Any = Arc<Catalog>;
 
 on_each_catalog!(
-    sqlite_keeps_the_contract_of_sweep, postgres_keeps_the_contract_of_sweep:
+    sqlite_keeps_the_contract_of_gc, postgres_keeps_the_contract_of_gc:
     a_lease_has_one_holder,
     git_objects_go_in_their_generation_only,
     a_file_stays_while_a_pointer_or_a_repository_needs_it,
@@ -107,7 +107,7 @@ fn object(n: u8, file: Option<u8>) -> GitRow {
     }
 }
 
-async fn made(catalog: &Any) -> SweptRepo {
+async fn made(catalog: &Any) -> GcRepo {
     let name = RepoName::new(Kind::Model, "ann", "a").unwrap();
     let row = RepoRow {
         id: RepoId::new([1; 16]),
@@ -162,10 +162,10 @@ async fn git_objects_go_in_their_generation_only(catalog: Any) {
     assert_eq!(unused_git::used_bundles(&catalog, id, &[oid(99), oid(98)]).await.unwrap(), [oid(99)]);
 
     let is_swept = async || inventory::all_repos(&catalog, &[], 10).await.unwrap()[0].is_swept;
-    unused_git::note_swept(&catalog, id, generation).await.unwrap();
+    unused_git::mark_collected(&catalog, id, generation).await.unwrap();
     assert!(!is_swept().await, "it changed since garbage collection began");
     let generation = unused_git::begin_repo(&catalog, id).await.unwrap().unwrap();
-    unused_git::note_swept(&catalog, id, generation).await.unwrap();
+    unused_git::mark_collected(&catalog, id, generation).await.unwrap();
     assert!(is_swept().await);
     git_objects::add_git_objects(&catalog, id, &[], 9600).await.unwrap();
     assert!(!is_swept().await);

@@ -23,7 +23,7 @@ use crate::ids::{Digest, ObjectKind, Oid, RepoId, XorbKey};
 use crate::names::{Kind, RepoName};
 use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::{condemned, unused_files, unused_git};
-use crate::upkeep::inventory::SweptRepo;
+use crate::upkeep::inventory::GcRepo;
 
 type Any = Arc<Catalog>;
 
@@ -141,7 +141,7 @@ async fn usage_follows_registrations_commits_and_sweeps(catalog: Any) {
 
     quota_rows::fold_usage(&catalog).await.unwrap();
     assert_eq!(usage(&catalog, &of_repo()).await, (800, 2200));
-    let swept = SweptRepo { row: row.clone(), generation: 0, is_swept: false };
+    let swept = GcRepo { row: row.clone(), generation: 0, is_swept: false };
     let files = [FileHash::new([1; 32])];
     assert_eq!(unused_files::drop_repo_files(&catalog, &swept, &files, 100).await.unwrap(), 1);
     assert_eq!(usage(&catalog, &of_repo()).await, (500, 2200));

@@ -120,7 +120,7 @@ impl Hub {
             }
             let (oid, rows) = self.seal_bundle(repo.id, bundle, &commit, depth).await?;
             if !git_objects::add_git_objects(&self.db, repo.id, &rows, self.clock.now_s()).await? {
-                return Err(swept(repo));
+                return Err(deleted_by_gc(repo));
             }
             let change = RefChange { name: request.ref_name.clone(), from: Some(head), to: Some(oid) };
             if self.move_refs(repo.id, &[change], commit.author.time_s).await? {
@@ -147,7 +147,7 @@ impl Hub {
         let commit = Commit { tree, parents: Vec::new(), author, message: message.to_owned() };
         let (oid, rows) = self.seal_bundle(repo.id, Bundle::new(&repo.name, ref_name), &commit, 1).await?;
         if !git_objects::add_git_objects(&self.db, repo.id, &rows, now_s).await? {
-            return Err(swept(repo));
+            return Err(deleted_by_gc(repo));
         }
         let change = RefChange { name: ref_name.to_owned(), from: Some(head), to: Some(oid) };
         match self.move_refs(repo.id, &[change], now_s).await? {
@@ -257,7 +257,7 @@ fn find<'a>(
 }
 
 /// The repository, or a file that the commit refers to, went while the commit was made.
-pub(crate) fn swept(repo: &RepoRow) -> Error {
+pub(crate) fn deleted_by_gc(repo: &RepoRow) -> Error {
     let message =
         format!("{} or a file of this commit is no longer there: upload the files again", repo.name);
     Error::new(ErrorKind::Conflict, message)

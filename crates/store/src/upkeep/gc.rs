@@ -31,11 +31,11 @@ use crate::upkeep::Upkeep;
 use crate::upkeep::gc::limits::Deletion;
 use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::turn::Turn;
-use crate::upkeep::inventory::{self, SweptRepo};
+use crate::upkeep::inventory::{self, GcRepo};
 
 /// How to sweep.
 #[derive(Debug, Clone)]
-pub struct SweepOptions {
+pub struct GcOptions {
     /// Seconds that what is unused is kept. Longer than clients remember where their chunks are.
     pub grace_s: u64,
     /// Nobody else works on the store: no grace is needed, and none is kept if it is 0.
@@ -46,7 +46,7 @@ pub struct SweepOptions {
     pub allow_large_deletion: bool,
 }
 
-impl Default for SweepOptions {
+impl Default for GcOptions {
     fn default() -> Self {
         Self { grace_s: GRACE_S, offline: false, rate_per_s: None, allow_large_deletion: false }
     }
@@ -57,7 +57,7 @@ pub const GRACE_S: u64 = 22 * 86_400;
 
 /// What a sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct GcReport {
     /// Git objects that no ref led to.
     pub git_objects: u64,
     /// Files that repositories had a right to and no use for.
@@ -80,12 +80,12 @@ pub struct Swept {
 
 /// How far a sweep is. Anyone may look.
 #[derive(Debug, Default)]
-pub struct SweepProgress {
+pub struct GcProgress {
     stage: AtomicU64,
     seen: AtomicU64,
 }
 
-impl SweepProgress {
+impl GcProgress {
     /// What it does, and how many rows and objects it has looked at.
     pub fn now(&self) -> (&'static str, u64) {
         let stage = usize::try_from(self.stage.load(Ordering::Relaxed)).unwrap_or(0);
@@ -157,10 +157,10 @@ pub(crate) struct Times {
 impl Upkeep {
     /// Sweeps once. Another sweep that is under way is a conflict; one that broke off is taken up where it was. One that would
     /// delete a large part of the store is denied and changes nothing, unless the options allow it.
-    pub async fn sweep(&self, options: &SweepOptions, progress: &SweepProgress) -> Result<Swept> {
-        let times = self.sweep_times(options)?;
+    pub async fn collect_garbage(&self, options: &GcOptions, progress: &GcProgress) -> Result<GcReport> {
+        let times = self.gc_times(options)?;
         let mut turn = Turn::begin(self, options, progress).await?;
-        let mut swept = Swept::default();
+        let mut report = GcReport::default();
         if let Some(message) = self.clock_refusal(options).await? {
             return Err(turn.refuse(message).await);
         }
@@ -175,7 +175,7 @@ impl Upkeep {
             progress.stage.store(number, Ordering::Relaxed);
             if let (Stage::Doom, Some(deletion)) = (stage, &deletion) {
                 // What this run found unused counts too.
-                let deletion = self.count_again(deletion, times, &swept, &mut turn).await?;
+                let deletion = self.count_again(deletion, times, &report, &mut turn).await?;
                 if let Some(message) = deletion.refusal() {
                     return Err(turn.refuse(message).await);
                 }
@@ -184,29 +184,29 @@ impl Upkeep {
                 continue;
             }
             match stage {
-                Stage::Drafts => swept.drafts = self.sweep_drafts(options).await?,
-                Stage::Leftovers | Stage::Delete => self.delete_objects(&mut turn, &mut swept).await?,
+                Stage::Drafts => report.drafts = self.collect_drafts(options).await?,
+                Stage::Leftovers | Stage::Delete => self.delete_objects(&mut turn, &mut report).await?,
                 Stage::Relate => self.relate(&mut turn).await?,
-                Stage::Repos => self.sweep_repos(times, &mut turn, &mut swept).await?,
-                Stage::Files => self.sweep_files(&mut turn, &mut swept).await?,
-                Stage::Condemn => self.condemn(times, &mut turn, &mut swept).await?,
+                Stage::Repos => self.collect_repos(times, &mut turn, &mut report).await?,
+                Stage::Files => self.collect_files(&mut turn, &mut report).await?,
+                Stage::Condemn => self.condemn(times, &mut turn, &mut report).await?,
                 Stage::Doom => self.mark_deletable(times, &mut turn).await?,
-                Stage::Orphans => self.sweep_orphans(times, &mut turn, &mut swept).await?,
+                Stage::Orphans => self.collect_orphans(times, &mut turn, &mut report).await?,
                 Stage::Forget => {
                     for of in StoredKind::ALL {
                         condemned::forget_buried(&self.db, of, times.old_s).await?;
                     }
-                    self.finish_accounts(options, &swept).await?;
+                    self.finish_accounts(options, &report).await?;
                     self.record_sweep().await?;
                 }
             }
         }
         turn.end().await?;
-        Ok(swept)
+        Ok(report)
     }
 
     /// Folds usage into one row per repository, expires audit events and logs the result of this run.
-    async fn finish_accounts(&self, options: &SweepOptions, swept: &Swept) -> Result<()> {
+    async fn finish_accounts(&self, options: &GcOptions, report: &GcReport) -> Result<()> {
         match options.offline {
             true => usage::recount_usage(&self.db).await?,
             false => usage::fold_usage(&self.db).await?,
@@ -214,7 +214,7 @@ impl Upkeep {
         if self.audit_s > 0 {
             audit::delete_events(&self.db, self.clock.now_s().saturating_sub(self.audit_s)).await?;
         }
-        let Swept { git_objects, files, condemned, deleted, deleted_bytes, .. } = swept;
+        let GcReport { git_objects, files, condemned, deleted, deleted_bytes, .. } = report;
         if git_objects + files + condemned + deleted == 0 {
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Upkeep {
         audit::log_event(&self.db, &AuditEvent::new("sweep", "store", detail)).await
     }
 
-    fn sweep_times(&self, options: &SweepOptions) -> Result<Times> {
+    fn gc_times(&self, options: &GcOptions) -> Result<Times> {
         let now_s = self.clock.now_s();
         let least_s = self.content.dedup_answer_s();
         if options.offline && options.grace_s == 0 {
@@ -263,30 +263,30 @@ impl Upkeep {
     }
 
     /// Git objects, and the files that no repository's history leads to.
-    async fn sweep_repos(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+    async fn collect_repos(&self, times: Times, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
         self.hub.reclaim_trash().await?;
         loop {
             let repos = inventory::all_repos(&self.db, turn.after(), PAGE_REPOS).await?;
             let Some(last) = repos.last().map(|repo| repo.row.id) else { return Ok(()) };
             for repo in repos {
                 if !repo.is_swept {
-                    match self.sweep_git(&repo, times, turn).await {
-                        Ok(dropped) => swept.git_objects += dropped,
+                    match self.collect_git(&repo, times, turn).await {
+                        Ok(dropped) => report.git_objects += dropped,
                         // A damaged repository keeps all it has; the others are none the worse.
                         Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) => {
-                            swept.skipped.push(format!("{}: {error}", repo.row.name));
+                            report.skipped.push(format!("{}: {error}", repo.row.name));
                             continue;
                         }
                         Err(error) => return Err(error),
                     }
                 }
-                swept.repo_files += self.sweep_repo_files(&repo, times, turn).await?;
+                report.repo_files += self.collect_repo_files(&repo, times, turn).await?;
             }
             turn.step(0, last.as_bytes()).await?;
         }
     }
 
-    async fn sweep_repo_files(&self, repo: &SweptRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
+    async fn collect_repo_files(&self, repo: &GcRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
         let mut dropped = 0;
         let mut after = Vec::new();
         loop {
@@ -310,23 +310,23 @@ impl Upkeep {
         Ok(dropped)
     }
 
-    async fn sweep_files(&self, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+    async fn collect_files(&self, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
         loop {
             let files = unused_files::unread_files(&self.db, turn.after(), turn.rows()).await?;
             let Some(last) = files.last() else { return Ok(()) };
-            swept.files += unused_files::drop_files(&self.db, &files).await?;
+            report.files += unused_files::drop_files(&self.db, &files).await?;
             turn.step(files.len(), last.as_bytes()).await?;
         }
     }
 
-    async fn condemn(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+    async fn condemn(&self, times: Times, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
         for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
                 let hashes = condemned::unused(&self.db, of, times.stable_s, &after, turn.rows()).await?;
                 let Some(last) = hashes.last() else { break };
                 after = last.to_vec();
-                swept.condemned +=
+                report.condemned +=
                     condemned::condemn(&self.db, of, &hashes, times.stable_s, times.now_s).await?;
                 turn.pace(hashes.len()).await?;
             }
@@ -356,7 +356,7 @@ impl Upkeep {
     }
 
     /// Deletes the objects of what was given up, also by a sweep that broke off.
-    async fn delete_objects(&self, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+    async fn delete_objects(&self, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
         for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
@@ -366,8 +366,8 @@ impl Upkeep {
                 self.objects.delete_all(deletable.iter().map(|object| object.key).collect()).await?;
                 let hashes: Vec<_> = deletable.iter().map(|object| object.hash).collect();
                 condemned::bury(&self.db, of, &hashes, self.clock.now_s()).await?;
-                swept.deleted += deletable.len() as u64;
-                swept.deleted_bytes += deletable.iter().map(|object| object.bytes).sum::<u64>();
+                report.deleted += deletable.len() as u64;
+                report.deleted_bytes += deletable.iter().map(|object| object.bytes).sum::<u64>();
                 turn.pace(deletable.len()).await?;
             }
         }
@@ -375,7 +375,7 @@ impl Upkeep {
     }
 
     /// Objects that no row knows: of uploads that were broken off or came second.
-    async fn sweep_orphans(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+    async fn collect_orphans(&self, times: Times, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
         for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Parts] {
             let mut pages = self.objects.list(folder).try_chunks(PAGE_LISTED);
             while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
@@ -397,9 +397,9 @@ impl Upkeep {
                 };
                 self.objects.delete_all(loose.clone()).await?;
                 let bytes = old.iter().filter(|listed| listed.key.is_some_and(|key| loose.contains(&key)));
-                swept.deleted_bytes += bytes.map(|listed| listed.bytes).sum::<u64>();
-                swept.deleted += loose.len() as u64;
-                swept.orphans += loose.len() as u64;
+                report.deleted_bytes += bytes.map(|listed| listed.bytes).sum::<u64>();
+                report.deleted += loose.len() as u64;
+                report.orphans += loose.len() as u64;
                 turn.pace(seen).await?;
             }
         }

@@ -14,9 +14,7 @@ use store::hub::{Operation, Page, RepoQuery, RepoRow, Request};
 use store::ids::Oid;
 use store::names::{Kind, RepoName};
 use store::objects::Folder;
-use store::upkeep::{
-    CompactOptions, CompactProgress, SweepOptions, SweepProgress, VerifyOptions, VerifyProgress,
-};
+use store::upkeep::{CompactOptions, CompactProgress, GcOptions, GcProgress, VerifyOptions, VerifyProgress};
 use store::{Catalog, DedupOptions, ErrorKind, Grant, ObjectKey, Objects, Options, Store, testing};
 use testkit::corpus::{self, SplitMix64};
 use testkit::faulty::{Dates, Faults, FaultyObjects, faulty_catalog};
@@ -87,7 +85,7 @@ enum Step {
         repo: String,
         branch: String,
     },
-    Sweep,
+    Gc,
     Compact,
     Pull {
         repo: String,
@@ -152,14 +150,14 @@ impl World {
         let outcome = Some(done);
         self.expect_cause(&step, &outcome);
         self.record_outcome(&step, &outcome).await;
-        self.check(matches!(step, Step::Sweep | Step::Compact)).await;
+        self.check(matches!(step, Step::Gc | Step::Compact)).await;
     }
 
     /// A push, a commit or a read, beside one or two sweeps. What one does takes nothing from the others.
     async fn together(&mut self) {
-        let mut steps = vec![Step::Sweep];
+        let mut steps = vec![Step::Gc];
         if self.random.below(3) == 0 {
-            steps.push(Step::Sweep);
+            steps.push(Step::Gc);
         }
         if self.random.below(4) == 0 {
             steps.push(Step::Compact);
@@ -238,9 +236,9 @@ impl World {
             12 => Some(Step::Squash { repo: name.clone(), branch: branch.clone() }),
             14 => Some(Step::Compact),
             13 => (self.random.below(3) == 0).then(|| Step::DeleteRepo(name.clone())),
-            _ => Some(Step::Sweep),
+            _ => Some(Step::Gc),
         };
-        step.unwrap_or(Step::Sweep)
+        step.unwrap_or(Step::Gc)
     }
 
     fn push_step(&mut self) -> Option<Step> {
@@ -322,7 +320,7 @@ impl World {
             Step::DeleteBranch { repo } => {
                 self.refs.remove(&(repo, side()));
             }
-            Step::Squash { .. } | Step::Sweep | Step::Compact | Step::Pull { .. } => {}
+            Step::Squash { .. } | Step::Gc | Step::Compact | Step::Pull { .. } => {}
         }
     }
 
@@ -343,7 +341,7 @@ impl World {
             (Step::Push { xorbs: false, .. }, ErrorKind::Invalid) => true,
             // Deleted while it was sent: a retry succeeds.
             (Step::Push { .. }, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
-            (Step::Sweep, ErrorKind::Conflict) => true,
+            (Step::Gc, ErrorKind::Conflict) => true,
             // What it was about to move was swept.
             (Step::Compact, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
             _ => false,
@@ -422,7 +420,7 @@ impl World {
         self.main.faults.disarm();
         for _ in 0..6 {
             self.clock.advance(2 * GRACE_S);
-            perform(&self.main.store, &Step::Sweep, None).await.unwrap();
+            perform(&self.main.store, &Step::Gc, None).await.unwrap();
             self.check(true).await;
         }
         let reachable = self.reachable().await;
@@ -546,13 +544,13 @@ async fn perform(store: &Store, step: &Step, upload: Option<Arc<Upload>>) -> sto
             let repo = find(store, repo).await?;
             store.hub().squash(&repo, branch, "ann", "all at once").await.map(|_| ())
         }
-        Step::Sweep => {
-            let options = SweepOptions { grace_s: GRACE_S, ..SweepOptions::default() };
-            let swept = match store.upkeep().sweep(&options, &SweepProgress::default()).await {
+        Step::Gc => {
+            let options = GcOptions { grace_s: GRACE_S, ..GcOptions::default() };
+            let swept = match store.upkeep().collect_garbage(&options, &GcProgress::default()).await {
                 // A large part of a small store.
                 Err(error) if error.kind() == ErrorKind::Denied => {
-                    let options = SweepOptions { allow_large_deletion: true, ..options };
-                    store.upkeep().sweep(&options, &SweepProgress::default()).await?
+                    let options = GcOptions { allow_large_deletion: true, ..options };
+                    store.upkeep().collect_garbage(&options, &GcProgress::default()).await?
                 }
                 swept => swept?,
             };

@@ -14,10 +14,10 @@ use crate::upkeep::Upkeep;
 use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::turn::Turn;
 use crate::upkeep::gc::{
-    FOREVER_S, PAGE_LISTED, PAGE_REPOS, PAGE_ROWS, SweepOptions, SweepProgress, Times, condemned,
-    unused_files, unused_git,
+    FOREVER_S, GcOptions, GcProgress, PAGE_LISTED, PAGE_REPOS, PAGE_ROWS, Times, condemned, unused_files,
+    unused_git,
 };
-use crate::upkeep::inventory::{self, SweptRepo};
+use crate::upkeep::inventory::{self, GcRepo};
 
 /// What a sweep would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub struct Estimate {
 
 impl Upkeep {
     /// Examines what a sweep would examine, and changes nothing.
-    pub async fn estimate_sweep(&self, options: &SweepOptions, progress: &SweepProgress) -> Result<Estimate> {
-        let times = self.sweep_times(options)?;
+    pub async fn estimate_gc(&self, options: &GcOptions, progress: &GcProgress) -> Result<Estimate> {
+        let times = self.gc_times(options)?;
         let mut turn = Turn::watching(self, options, progress);
         let mut estimate = Estimate::default();
         let mut going: HashMap<[u8; 32], u64> = HashMap::new();
@@ -97,7 +97,7 @@ impl Upkeep {
     /// Files that a repository would lose the use of.
     async fn going_files(
         &self,
-        repo: &SweptRepo,
+        repo: &GcRepo,
         times: Times,
         turn: &mut Turn<'_>,
         estimate: &mut Estimate,

@@ -12,7 +12,7 @@ use crate::upkeep::Upkeep;
 use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::turn::Turn;
 use crate::upkeep::gc::{
-    FOREVER_S, PAGE_LISTED, PAGE_ROWS, STABLE_S, SweepOptions, SweepProgress, Swept, Times, condemned,
+    FOREVER_S, GcOptions, GcProgress, GcReport, PAGE_LISTED, PAGE_ROWS, STABLE_S, Times, condemned,
 };
 
 /// What a run would delete, and of how many objects.
@@ -70,15 +70,15 @@ pub(crate) fn is_large_deletion(deleted: u64, objects: u64) -> bool {
 
 impl Upkeep {
     /// Why a sweep with these options would be refused; changes nothing.
-    pub async fn sweep_refusal(&self, options: &SweepOptions) -> Result<Option<String>> {
+    pub async fn sweep_refusal(&self, options: &GcOptions) -> Result<Option<String>> {
         if options.allow_large_deletion {
             return Ok(None);
         }
         if let Some(refusal) = self.clock_refusal(options).await? {
             return Ok(Some(refusal));
         }
-        let times = self.sweep_times(options)?;
-        let progress = SweepProgress::default();
+        let times = self.gc_times(options)?;
+        let progress = GcProgress::default();
         let mut turn = Turn::watching(self, options, &progress);
         Ok(self.count_deletion(options, times, &mut turn).await?.refusal())
     }
@@ -86,7 +86,7 @@ impl Upkeep {
     /// Counts before anything is changed.
     pub(super) async fn count_deletion(
         &self,
-        options: &SweepOptions,
+        options: &GcOptions,
         times: Times,
         turn: &mut Turn<'_>,
     ) -> Result<Deletion> {
@@ -112,7 +112,7 @@ impl Upkeep {
         (deletion.objects, deletion.bundles) = (deletion.content + bundles, unused);
         if times.old_s == FOREVER_S {
             // Without a grace what becomes unused goes in the same run.
-            let estimate = self.estimate_sweep(options, &SweepProgress::default()).await?;
+            let estimate = self.estimate_gc(options, &GcProgress::default()).await?;
             deletion.rows = deletion.rows.max(estimate.xorbs);
         }
         Ok(deletion)
@@ -123,7 +123,7 @@ impl Upkeep {
         &self,
         before: &Deletion,
         times: Times,
-        swept: &Swept,
+        swept: &GcReport,
         turn: &mut Turn<'_>,
     ) -> Result<Deletion> {
         let (_, bundles) = self.count_bundles(times, turn).await?;

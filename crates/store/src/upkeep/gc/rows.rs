@@ -93,7 +93,7 @@ impl StoredKind {
 
 /// A git object as garbage collection sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SweptObject {
+pub(crate) struct GcObject {
     /// Its id.
     pub oid: Oid,
     /// Its kind.

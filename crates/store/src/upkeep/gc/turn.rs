@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::upkeep::gc::{FOREVER_S, PAGE_ROWS, Stage, SweepOptions, SweepProgress};
+use crate::upkeep::gc::{FOREVER_S, GcOptions, GcProgress, PAGE_ROWS, Stage};
 use crate::upkeep::{Upkeep, lease};
 
 /// Holds the lease. That keeps sweeps from doing the same work twice; what keeps them from harm is that each step checks
 /// again before it acts.
 pub(crate) struct Turn<'a> {
     upkeep: &'a Upkeep,
-    progress: &'a SweepProgress,
+    progress: &'a GcProgress,
     rate_per_s: Option<u64>,
     rows: u64,
     holder: String,
@@ -28,8 +28,8 @@ pub(crate) struct Turn<'a> {
 impl<'a> Turn<'a> {
     pub(super) async fn begin(
         upkeep: &'a Upkeep,
-        options: &SweepOptions,
-        progress: &'a SweepProgress,
+        options: &GcOptions,
+        progress: &'a GcProgress,
     ) -> Result<Self> {
         let mut bytes = [0_u8; 16];
         getrandom::fill(&mut bytes)
@@ -50,7 +50,7 @@ impl<'a> Turn<'a> {
     }
 
     /// One that only looks: it needs no lease.
-    pub(super) fn watching(upkeep: &'a Upkeep, options: &SweepOptions, progress: &'a SweepProgress) -> Self {
+    pub(super) fn watching(upkeep: &'a Upkeep, options: &GcOptions, progress: &'a GcProgress) -> Self {
         Self {
             upkeep,
             progress,

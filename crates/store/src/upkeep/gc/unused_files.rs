@@ -10,12 +10,12 @@ use crate::db::batch::BATCH_ROWS;
 use crate::db::sql::{Sql, Value, integer};
 use crate::error::Result;
 use crate::upkeep::gc::rows;
-use crate::upkeep::inventory::SweptRepo;
+use crate::upkeep::inventory::GcRepo;
 
 /// Files a repository may read that no git object of it stands for and nobody registered since `before_s`.
 pub(crate) async fn idle_repo_files(
     db: &Catalog,
-    repo: &SweptRepo,
+    repo: &GcRepo,
     before_s: u64,
     after: &[u8],
     limit: u64,
@@ -29,7 +29,7 @@ pub(crate) async fn idle_repo_files(
 /// Removes these files from the repository, if still idle.
 pub(crate) async fn drop_repo_files(
     db: &Catalog,
-    repo: &SweptRepo,
+    repo: &GcRepo,
     files: &[FileHash],
     before_s: u64,
 ) -> Result<u64> {
@@ -138,7 +138,7 @@ const IDLE_FILE: &str = "namespace = $1 AND repo = $2 AND created_s < $3 \
     AND NOT EXISTS (SELECT 1 FROM git_objects g WHERE g.repo = $4 AND g.file = repo_files.file)";
 
 /// A statement with [`IDLE_FILE`] in it, whose own arguments begin at `$5`.
-fn idle_files<'a>(text: String, repo: &SweptRepo, scope: &'a Scope, before_s: u64) -> Sql<'a> {
+fn idle_files<'a>(text: String, repo: &GcRepo, scope: &'a Scope, before_s: u64) -> Sql<'a> {
     Sql::new(text).bind(scope.namespace()).bind(scope.repo()).bind(before_s).bind(repo.row.id)
 }
 

@@ -9,7 +9,7 @@ use store::content::XorbState;
 use store::hub::refs::{HEADS, MAIN};
 use store::hub::{Operation, RepoRow, Request};
 use store::names::{Kind, RepoName};
-use store::upkeep::{Estimate, GRACE_S, SweepOptions, SweepProgress, Swept};
+use store::upkeep::{Estimate, GRACE_S, GcOptions, GcProgress, GcReport};
 use store::{ErrorKind, Grant, testing};
 use testkit::corpus;
 use xet::compress::Policy;
@@ -28,13 +28,13 @@ fn upload(seed: u64) -> (Vec<u8>, Upload) {
     (data, upload)
 }
 
-async fn sweep(fixture: &TestStore) -> Swept {
+async fn collect_garbage(fixture: &TestStore) -> GcReport {
     // Objects are dated by the real clock, far before the fixture's: grace of objects is not tried here.
-    fixture.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+    fixture.store.upkeep().collect_garbage(&GcOptions::default(), &GcProgress::default()).await.unwrap()
 }
 
 async fn estimated(fixture: &TestStore) -> Estimate {
-    fixture.store.upkeep().estimate_sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+    fixture.store.upkeep().estimate_gc(&GcOptions::default(), &GcProgress::default()).await.unwrap()
 }
 
 async fn put(fixture: &TestStore, repo: &RepoRow, branch: &str, path: &str, upload: &Upload) {
@@ -64,25 +64,25 @@ async fn what_no_ref_leads_to_goes_when_its_grace_is_over_and_everything_else_st
     let (retained_file, lost_file) = (retained_upload.files[0].hash, lost_upload.files[0].hash);
 
     fixture.clock.advance(2 * GRACE_S);
-    assert_eq!(sweep(&fixture).await, Swept::default(), "two refs lead to everything");
+    assert_eq!(collect_garbage(&fixture).await, GcReport::default(), "two refs lead to everything");
     fixture.store.hub().delete_ref(repo.id, HEADS, "side").await.unwrap();
-    assert_eq!(sweep(&fixture).await, Swept::default(), "a client may still read the commit");
+    assert_eq!(collect_garbage(&fixture).await, GcReport::default(), "a client may still read the commit");
     fixture.clock.advance(86_400 + 1);
     let estimate = estimated(&fixture).await;
     assert_eq!((estimate.git_objects, estimate.files, estimate.xorbs, estimate.ripe_bytes), (3, 1, 1, 0));
     assert!(estimate.xorb_bytes > 90_000);
 
     // Commit, tree and pointer; the file; its xorb and shard.
-    let swept = sweep(&fixture).await;
+    let swept = collect_garbage(&fixture).await;
     assert_eq!((swept.git_objects, swept.repo_files, swept.files, swept.condemned), (3, 1, 1, 2));
     assert_eq!(swept.orphans, 1, "the bundle of the commit");
     assert_eq!(fixture.read(&grant(), lost_file, None).await.unwrap_err().kind(), ErrorKind::NotFound);
     fixture.clock.advance(GRACE_S - 10);
-    assert_eq!(sweep(&fixture).await, Swept::default());
+    assert_eq!(collect_garbage(&fixture).await, GcReport::default());
     fixture.clock.advance(20);
     let estimate = estimated(&fixture).await;
     assert_eq!((estimate.xorbs, estimate.ripe_bytes), (1, estimate.xorb_bytes));
-    let swept = sweep(&fixture).await;
+    let swept = collect_garbage(&fixture).await;
     assert_eq!((swept.deleted, swept.condemned), (2, 0));
     assert_eq!(fixture.state().await.1.len(), 2, "a xorb and a shard are left");
     assert_eq!(fixture.read(&grant(), retained_file, None).await.unwrap(), retained);
@@ -102,16 +102,16 @@ async fn a_push_finds_its_xorbs_again_within_the_grace_and_is_refused_whole_afte
     fixture.upload(&grant(), &upload).await.unwrap();
     // Nobody commits it.
     fixture.clock.advance(GRACE_S + 10);
-    let swept = sweep(&fixture).await;
+    let swept = collect_garbage(&fixture).await;
     assert_eq!((swept.repo_files, swept.files, swept.condemned), (1, 1, 2));
     // A client with a cache of the xorbs registers the file without sending them.
     fixture.clock.advance(GRACE_S - 10);
     fixture.register(&grant(), &upload.shard()).await.unwrap();
     assert_eq!(fixture.read(&grant(), upload.files[0].hash, None).await.unwrap(), data);
     fixture.clock.advance(GRACE_S + 10);
-    sweep(&fixture).await;
+    collect_garbage(&fixture).await;
     fixture.clock.advance(GRACE_S + 10);
-    assert_eq!(sweep(&fixture).await.deleted, 2);
+    assert_eq!(collect_garbage(&fixture).await.deleted, 2);
     let error = fixture.register(&grant(), &upload.shard()).await.unwrap_err();
     assert!(error.to_string().contains("is not stored"), "{error}");
     assert_eq!(testing::counts(&fixture.catalog).await.unwrap().files, 0);
@@ -147,19 +147,23 @@ async fn a_deletion_that_is_late_finds_nothing_of_what_came_again() {
 #[tokio::test]
 async fn a_grace_shorter_than_dedup_answers_live_is_refused_beside_servers() {
     let fixture = TestStore::new().await;
-    let sweep = async |grace_s, offline| {
-        let options =
-            SweepOptions { grace_s, offline, allow_large_deletion: true, ..SweepOptions::default() };
-        fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.map_err(|error| error.kind())
+    let collect_garbage = async |grace_s, offline| {
+        let options = GcOptions { grace_s, offline, allow_large_deletion: true, ..GcOptions::default() };
+        fixture
+            .store
+            .upkeep()
+            .collect_garbage(&options, &GcProgress::default())
+            .await
+            .map_err(|error| error.kind())
     };
-    assert_eq!(sweep(86_400, false).await, Err(ErrorKind::Invalid));
-    assert_eq!(sweep(0, false).await, Err(ErrorKind::Invalid));
-    assert!(sweep(86_400 + 3600, false).await.is_ok());
+    assert_eq!(collect_garbage(86_400, false).await, Err(ErrorKind::Invalid));
+    assert_eq!(collect_garbage(0, false).await, Err(ErrorKind::Invalid));
+    assert!(collect_garbage(86_400 + 3600, false).await.is_ok());
     let (_, upload) = upload(1);
     fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     fixture.upload(&grant(), &upload).await.unwrap();
     // Nobody else is there: all goes at once, with nothing left to wait for.
-    let swept = sweep(0, true).await.unwrap();
+    let swept = collect_garbage(0, true).await.unwrap();
     assert_eq!((swept.files, swept.condemned, swept.deleted), (1, 2, 2));
     let (counts, paths) = fixture.state().await;
     assert_eq!((counts.xorbs, counts.shards, paths.len()), (0, 0, 0));
@@ -173,19 +177,19 @@ async fn two_sweeps_do_not_run_at_once_and_one_that_died_is_taken_up() {
     fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     fixture.upload(&grant(), &upload).await.unwrap();
     fixture.clock.advance(2 * GRACE_S);
-    let options = SweepOptions::default();
+    let options = GcOptions::default();
     for n in 1..100 {
         fixture.faults.fail_before(n);
-        let broken = fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await;
+        let broken = fixture.store.upkeep().collect_garbage(&options, &GcProgress::default()).await;
         fixture.faults.disarm();
         if broken.is_ok() {
             return;
         }
-        let busy = fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await;
+        let busy = fixture.store.upkeep().collect_garbage(&options, &GcProgress::default()).await;
         // The first three begin, take and commit the lease.
         assert!(n <= 3 || busy.is_err_and(|error| error.kind() == ErrorKind::Conflict), "after {n}");
         fixture.clock.advance(601);
-        fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+        fixture.store.upkeep().collect_garbage(&options, &GcProgress::default()).await.unwrap();
     }
     panic!("a small sweep takes too many operations");
 }
@@ -196,33 +200,33 @@ async fn a_clock_that_is_years_ahead_deletes_nothing_and_holds_no_lease() {
     const YEARS_S: u64 = 10 * 365 * 86_400;
     let fixture = TestStore::new().await;
     let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
-    sweep(&fixture).await;
+    collect_garbage(&fixture).await;
     fixture.store.hub().trash_repo(&repo, 7 * 86_400).await.unwrap();
-    let options = SweepOptions::default();
+    let options = GcOptions::default();
     fixture.clock.advance(YEARS_S);
-    let refused = fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap_err();
+    let refused = fixture.store.upkeep().collect_garbage(&options, &GcProgress::default()).await.unwrap_err();
     assert!(
         refused.kind() == ErrorKind::Denied && refused.to_string().contains("3650 days ago"),
         "{refused}"
     );
     assert!(fixture.store.upkeep().sweep_refusal(&options).await.unwrap().is_some());
     fixture.faults.fail_before(3);
-    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap_err();
+    fixture.store.upkeep().collect_garbage(&options, &GcProgress::default()).await.unwrap_err();
     fixture.faults.disarm();
 
     fixture.clock.set(NOW_S + 60);
-    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+    fixture.store.upkeep().collect_garbage(&options, &GcProgress::default()).await.unwrap();
     let trashed = fixture.store.hub().trashed_repo(repo.id).await.unwrap();
     fixture.store.hub().restore_repo(&trashed, &name()).await.unwrap();
     // A clock at its zero is no reason to refuse when it is right again.
     fixture.clock.set(100);
-    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+    fixture.store.upkeep().collect_garbage(&options, &GcProgress::default()).await.unwrap();
     fixture.clock.set(NOW_S + 120);
-    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+    fixture.store.upkeep().collect_garbage(&options, &GcProgress::default()).await.unwrap();
     fixture.clock.advance(YEARS_S);
-    let allowed = SweepOptions { allow_large_deletion: true, ..options.clone() };
-    fixture.store.upkeep().sweep(&allowed, &SweepProgress::default()).await.unwrap();
-    fixture.store.upkeep().sweep(&options, &SweepProgress::default()).await.unwrap();
+    let allowed = GcOptions { allow_large_deletion: true, ..options.clone() };
+    fixture.store.upkeep().collect_garbage(&allowed, &GcProgress::default()).await.unwrap();
+    fixture.store.upkeep().collect_garbage(&options, &GcProgress::default()).await.unwrap();
 }
 
 /// What no repository ever registers is kept while its sender goes on sending, and two days.
@@ -246,11 +250,11 @@ async fn a_xorb_that_was_never_registered_goes_two_days_after_its_repository_sen
     fixture.clock.advance(DAY_S);
     put_xorb(&grant(), &later).await;
     fixture.clock.advance(2 * DAY_S - 10);
-    sweep(&fixture).await;
+    collect_garbage(&fixture).await;
     fixture.upload(&grant(), &sent).await.expect("an upload that took days is registered");
     assert_eq!(state(&later).await, Some(XorbState::Condemned));
     fixture.clock.advance(2 * DAY_S + 10);
-    let swept = sweep(&fixture).await;
+    let swept = collect_garbage(&fixture).await;
     assert_eq!(swept.deleted, 1, "{swept:?}");
     assert_eq!(state(&later).await, Some(XorbState::Gone));
     assert_eq!(state(&sent).await, Some(XorbState::Live));
@@ -284,9 +288,9 @@ async fn what_a_race_and_a_broken_upload_leave_is_removed() {
     }
     fixture.faults.disarm();
     fixture.clock.advance(2 * GRACE_S);
-    sweep(&fixture).await;
+    collect_garbage(&fixture).await;
     fixture.clock.advance(2 * GRACE_S);
-    sweep(&fixture).await;
+    collect_garbage(&fixture).await;
     // The other upload went through in the end and belongs to no repository: files of plain scopes stay.
     assert_eq!(fixture.read(&grant, upload.files[0].hash, None).await.unwrap(), data);
     let after = fixture.state().await;
@@ -303,7 +307,7 @@ async fn a_repository_that_cannot_be_read_keeps_all_it_has() {
     put(&fixture, &repo, MAIN, "a.bin", &upload).await;
     fixture.database().execute("UPDATE git_objects SET body = X'00' WHERE kind = 2", []).unwrap();
     fixture.clock.advance(3 * GRACE_S);
-    let swept = sweep(&fixture).await;
+    let swept = collect_garbage(&fixture).await;
     assert_eq!(swept.skipped.len(), 1, "{swept:?}");
     assert_eq!((swept.git_objects, swept.repo_files, swept.files, swept.condemned), (0, 0, 0, 0));
 }
