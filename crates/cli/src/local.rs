@@ -84,7 +84,8 @@ impl Cas for LocalCas {
     }
 
     async fn put_xorb(&self, xorb: &Xorb) -> Result<bool> {
-        let inserted = self.store.content().place(&self.grant, xorb.info.clone(), xorb.chunks.clone()).await;
+        let inserted =
+            self.store.content().put_own_xorb(&self.grant, xorb.info.clone(), xorb.chunks.clone()).await;
         Ok(inserted.map_err(translate)?.was_inserted)
     }
 
@@ -145,7 +146,7 @@ impl StreamingXorb for LocalGrowing {
     }
 
     async fn finish(self: Box<Self>, info: Arc<XorbInfo>) -> Result<bool> {
-        let inserted = self.store.content().place(&self.grant, info, self.xorb).await;
+        let inserted = self.store.content().put_own_xorb(&self.grant, info, self.xorb).await;
         Ok(inserted.map_err(translate)?.was_inserted)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use store::audit::{self, Actor, Deed};
-use store::upkeep::{SweepOptions, SweepProgress};
+use store::audit::{self, Actor, AuditEvent};
+use store::upkeep::{GcOptions, GcProgress};
 use store::{ErrorKind, Store};
 
 use crate::config::ServeConfig;
@@ -14,22 +14,24 @@ pub async fn collect_at_intervals(store: Store, config: &ServeConfig) {
     if interval_s == 0 {
         return std::future::pending().await;
     }
-    let options = SweepOptions { grace_s, rate_per_s: Some(RATE_PER_S), ..SweepOptions::default() };
+    let options = GcOptions { grace_s, rate_per_s: Some(RATE_PER_S), ..GcOptions::default() };
     let mut refused = None;
     loop {
         // Not at the start: a server that is restarted again and again has better things to do.
         tokio::time::sleep(Duration::from_secs(interval_s)).await;
         let begin = std::time::Instant::now();
-        let progress = SweepProgress::default();
-        match audit::by(Actor::named("background sweep"), store.upkeep().sweep(&options, &progress)).await {
-            Ok(swept) => {
+        let progress = GcProgress::default();
+        match audit::by(Actor::named("background sweep"), store.upkeep().collect_garbage(&options, &progress))
+            .await
+        {
+            Ok(report) => {
                 metrics::counter!("drystone_sweeps_total", "result" => "done").increment(1);
-                metrics::counter!("drystone_swept_bytes_total").increment(swept.deleted_bytes);
-                metrics::counter!("drystone_swept_objects_total").increment(swept.deleted);
-                let (files, deleted, bytes) = (swept.files, swept.deleted, swept.deleted_bytes);
+                metrics::counter!("drystone_swept_bytes_total").increment(report.deleted_bytes);
+                metrics::counter!("drystone_swept_objects_total").increment(report.deleted);
+                let (files, deleted, bytes) = (report.files, report.deleted, report.deleted_bytes);
                 let seconds = begin.elapsed().as_secs_f64();
-                tracing::info!(files, condemned = swept.condemned, deleted, bytes, seconds, "swept");
-                for skipped in swept.skipped {
+                tracing::info!(files, condemned = report.condemned, deleted, bytes, seconds, "swept");
+                for skipped in report.skipped {
                     tracing::warn!(repository = skipped, "not swept");
                 }
             }
@@ -54,8 +56,8 @@ pub async fn collect_at_intervals(store: Store, config: &ServeConfig) {
 }
 
 async fn record_refusal(store: &Store, message: &str) {
-    let event = Deed::new("upkeep", "store", message);
-    let noted = audit::by(Actor::named("background sweep"), store.hub().note_deed(&event)).await;
+    let event = AuditEvent::new("upkeep", "store", message);
+    let noted = audit::by(Actor::named("background sweep"), store.hub().log_event(&event)).await;
     if let Err(error) = noted {
         tracing::warn!(%error, "the audit log was not written");
     }

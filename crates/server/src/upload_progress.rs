@@ -6,17 +6,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use store::content::IntakeProgress;
+use store::content::PutFileProgress;
 
 /// User who began the upload, and its id from the browser.
 type Key = (String, String);
 
 /// The uploads of one server. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RunningUploads(Arc<Mutex<HashMap<Key, Arc<IntakeProgress>>>>);
+pub(crate) struct RunningUploads(Arc<Mutex<HashMap<Key, Arc<PutFileProgress>>>>);
 
 impl RunningUploads {
-    fn with<T>(&self, work: impl FnOnce(&mut HashMap<Key, Arc<IntakeProgress>>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<Key, Arc<PutFileProgress>>) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -30,13 +30,13 @@ impl RunningUploads {
 pub(super) struct RunningUpload {
     uploads: RunningUploads,
     key: Option<Key>,
-    pub(super) progress: Arc<IntakeProgress>,
+    pub(super) progress: Arc<PutFileProgress>,
 }
 
 impl RunningUpload {
     /// Registers an upload. If there are too many, or it has no id, its progress cannot be queried.
     pub(super) fn begin(uploads: &RunningUploads, user: &str, id: Option<&str>) -> Self {
-        let progress = Arc::new(IntakeProgress::default());
+        let progress = Arc::new(PutFileProgress::default());
         let id = id.filter(|id| (1..=ID_BYTES_MAX).contains(&id.len()));
         let key = id.map(|id| (user.to_owned(), id.to_owned()));
         let key = key.filter(|key| {

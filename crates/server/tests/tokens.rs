@@ -73,7 +73,7 @@ impl Hub {
         (status, code, body)
     }
 
-    /// What the token route says of a token: the status, and who the CAS token is for.
+    /// What the token route reports about a token: the status, and who the CAS token is for.
     async fn call(&self, token: &str, repo: &str, scope: &str) -> (u16, String) {
         let (status, code, body) = self.get(&format!("/api/{repo}/xet-{scope}-token/main"), token).await;
         if status != 200 {

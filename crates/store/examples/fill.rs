@@ -5,13 +5,13 @@
 //! fill CATALOG_FILE NAMESPACE models/NAME FILES SAMPLE FILES_IN_XORB    the same, and commits them to a new repository
 //! ```
 //!
-//! The files share xorbs that are rows only: reconstructions can be asked for, their bytes cannot.
+//! The files share xorbs that are rows only: reconstructions can be requested, their bytes cannot.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use store::content::{
-    DedupRow, FileRow, LayoutBuilder, LinkedFile, Registration, ShardRow, XorbRow, XorbState,
+    DedupRow, FileRow, LinkedFile, RecipeBuilder, Registration, ShardRow, XorbRow, XorbState,
 };
 use store::hub::pointer::Pointer;
 use store::hub::{Commit, Entry, GitRow, Mode, RefChange, RepoRow, Signature, Tree};
@@ -156,10 +156,10 @@ fn git_row(kind: ObjectKind, body: Vec<u8>, linked: Option<LinkedFile>) -> GitRo
 
 fn file_row(number: u64, files_in_xorb: u64) -> FileRow {
     let within = u32::try_from(number % files_in_xorb).expect("fewer than a thousand");
-    let mut layout = LayoutBuilder::default();
+    let mut recipe = RecipeBuilder::default();
     let stored = within * 30_000..(within + 1) * 30_000;
-    layout.push(xorb(number / files_in_xorb).laid(), within..within + 1, 34_000, stored);
-    FileRow { hash: hash(number), layout: layout.finish(), created_s: 1 }
+    recipe.push(xorb(number / files_in_xorb).recipe_xorb(), within..within + 1, 34_000, stored);
+    FileRow { hash: hash(number), recipe: recipe.finish(), created_s: 1 }
 }
 
 fn dedup_row(number: u64, files_in_xorb: u64) -> DedupRow {

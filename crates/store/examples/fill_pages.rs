@@ -51,7 +51,7 @@ async fn fill(file: &Path, repos: u64, files: u64) -> store::Result<()> {
             file: FileHash::new(name_bytes("file", number)),
         };
         let pointer = Pointer { sha256: linked.sha256, bytes: linked.bytes }.encode();
-        // The files themselves are not there: a listing asks for no more than this.
+        // The files themselves do not exist: a listing needs no more than this.
         let row = git_row(ObjectKind::Blob, pointer.into_bytes(), Some(linked));
         tree.put(Entry { mode: Mode::File, name: format!("part-{number:08}.safetensors"), oid: row.oid });
         rows.push(row);

@@ -1,7 +1,7 @@
-//! Audit: who changed what, written down in the transaction that changes it.
+//! Audit log: who changed what, written in the transaction that makes the change.
 //!
-//! Whoever begins a piece of work says who they are with [`by`]; what is noted on the way there carries their name. Tokens
-//! never get here: a token is named by its id.
+//! The entry point of an operation names its actor with [`by`]; events logged within it carry that name. Tokens are never
+//! logged: a token is named by its id.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ tokio::task_local! {
     static ACTOR: Actor;
 }
 
-/// Who works.
+/// The user or background task that an operation runs for.
 #[derive(Debug, Clone, Default)]
 pub struct Actor {
     who: Arc<OnceLock<String>>,
@@ -24,40 +24,40 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Somebody with a name.
+    /// An actor with a known name.
     pub fn named(who: impl Into<String>) -> Self {
         Self { who: Arc::new(OnceLock::from(who.into())), request: String::new() }
     }
 
-    /// Somebody behind a request; their name is told by [`name`] when it is known.
+    /// The actor of a request; [`name`] sets the name once the request is authenticated.
     pub fn of_request(id: impl Into<String>) -> Self {
         Self { who: Arc::default(), request: id.into() }
     }
 }
 
-/// Does work in the name of somebody.
+/// Runs `work` with `actor` as the actor of its audit events.
 pub async fn by<T>(actor: Actor, work: impl Future<Output = T>) -> T {
     ACTOR.scope(actor, work).await
 }
 
-/// Names whoever is at work here, once.
+/// Sets the name of the current actor; later calls change nothing.
 pub fn name(who: &str) {
     ACTOR.try_with(|actor| actor.who.set(who.to_owned()).ok()).ok();
 }
 
-/// Something that was done.
+/// One entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deed {
-    /// What sort: `repo.create`, `ref.move`, `member.set`.
+pub struct AuditEvent {
+    /// Kind of change: `repo.create`, `ref.move`, `member.set`.
     pub action: String,
-    /// To what.
+    /// What was changed.
     pub target: String,
-    /// What else there is to say.
+    /// Further details.
     pub detail: String,
 }
 
-impl Deed {
-    /// A deed.
+impl AuditEvent {
+    /// Creates an event.
     pub fn new(action: &str, target: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { action: action.to_owned(), target: target.into(), detail: detail.into() }
     }
@@ -79,17 +79,17 @@ const STORE: &str = "store";
 /// Actor of a request without a token.
 const ANONYMOUS: &str = "anonymous";
 
-/// Notes a deed that no other write is for.
-pub(crate) async fn note_deed(db: &Catalog, deed: &Deed) -> Result<()> {
-    db.write("note a deed", |mut tx| async move {
-        note(&mut tx, deed).await?;
+/// Logs an event in a transaction of its own.
+pub(crate) async fn log_event(db: &Catalog, event: &AuditEvent) -> Result<()> {
+    db.write("log an audit event", |mut tx| async move {
+        append_event(&mut tx, event).await?;
         tx.commit().await
     })
     .await
 }
 
-/// Deeds, the newest first.
-pub(crate) async fn deeds(db: &Catalog, query: &DeedQuery) -> Result<Vec<DeedRow>> {
+/// Audit events, newest first.
+pub(crate) async fn events(db: &Catalog, query: &AuditQuery) -> Result<Vec<AuditRow>> {
     let select = "SELECT id, time_s, who, request, action, target, detail FROM audit \
         WHERE time_s >= $1 AND id < $2";
     let mut select = Sql::new(select).bind(query.since_s).bind(query.before.unwrap_or(u64::MAX));
@@ -101,37 +101,37 @@ pub(crate) async fn deeds(db: &Catalog, query: &DeedQuery) -> Result<Vec<DeedRow
     db.read("read the audit log", select).await
 }
 
-/// Deletes deeds before a time; returns how many.
-pub(crate) async fn forget_deeds(db: &Catalog, before_s: u64) -> Result<u64> {
+/// Deletes events before a time; returns how many.
+pub(crate) async fn delete_events(db: &Catalog, before_s: u64) -> Result<u64> {
     let delete = Sql::new("DELETE FROM audit WHERE time_s < $1").bind(before_s);
-    Ok(db.write_one("forget deeds", delete).await?.changed)
+    Ok(db.write_one("delete audit events", delete).await?.changed)
 }
 
-/// Notes a deed within a transaction.
-pub(crate) async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
-    let (time_s, who, action, target, detail, request) = deed.columns();
+/// Appends an event to the audit log within a transaction.
+pub(crate) async fn append_event(tx: &mut Tx, event: &AuditEvent) -> Result<()> {
+    let (time_s, who, action, target, detail, request) = event.columns();
     let insert = "INSERT INTO audit (time_s, who, action, target, detail, request) \
         VALUES ($1, $2, $3, $4, $5, $6)";
     let insert = Sql::new(insert).bind(time_s).bind(who).bind(action).bind(target).bind(detail).bind(request);
     tx.run(insert).await.map(|_| ())
 }
 
-/// Which deeds to tell.
+/// Filter for audit events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeedQuery {
+pub struct AuditQuery {
     /// Not before this time, Unix seconds.
     pub since_s: u64,
     /// Older than the one of this number.
     pub before: Option<u64>,
-    /// At most so many.
+    /// Maximum number of results.
     pub limit: u64,
     /// Only what was done to the store itself: sweeps and verifications.
     pub is_upkeep: bool,
 }
 
-/// A deed that was noted.
+/// An event as stored in the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeedRow {
+pub struct AuditRow {
     /// Counts up.
     pub id: u64,
     /// When, Unix seconds.
@@ -141,14 +141,14 @@ pub struct DeedRow {
     /// In which request; empty for a command.
     pub request: String,
     /// What.
-    pub deed: Deed,
+    pub event: AuditEvent,
 }
 
-impl FromRow for DeedRow {
+impl FromRow for AuditRow {
     fn from_row(row: &mut Row) -> Result<Self> {
         let (id, time_s) = (row.number("number")?, row.number("time")?);
         let (who, request) = (row.text("name of an actor")?, row.text("request")?);
         let (action, target, detail) = (row.text("action")?, row.text("target")?, row.text("detail")?);
-        Ok(Self { id, time_s, who, request, deed: Deed { action, target, detail } })
+        Ok(Self { id, time_s, who, request, event: AuditEvent { action, target, detail } })
     }
 }

@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Runs CPU work on threads of its own, so many pieces at a time.
+/// Runs CPU work on threads of its own, at most N jobs at a time.
 #[derive(Debug, Clone)]
 pub(crate) struct Workers {
     permits: Arc<Semaphore>,
@@ -44,7 +44,7 @@ impl Memory {
         Self { permits: Arc::new(Semaphore::new(blocks as usize)), blocks }
     }
 
-    /// Waits until so many bytes are free and takes them until the answer is dropped. Whoever asks for more than there
+    /// Waits until that many bytes are free and reserves them until the result is dropped. A request for more than there
     /// ever is gets all of it, alone: the limits of bodies bound what that can be.
     pub(crate) async fn reserve(&self, bytes: u64) -> OwnedSemaphorePermit {
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX).min(self.blocks);

@@ -33,18 +33,18 @@ pub use body::BodyError;
 pub use dedup::{DedupOptions, TOUCH_S};
 pub use dedup_policy::DedupPolicy;
 pub use files::LinkedFile;
-pub use multipart_upload::Parted;
+pub use multipart_upload::MultipartFile;
 pub use overlap::Neighbours;
-pub use put_file::{FILE_BYTES_MAX, IntakeProgress, TakenIn, intake_bytes};
+pub use put_file::{FILE_BYTES_MAX, PutFileProgress, StoredFile, put_file_memory};
 pub use put_shard::registration::Registration;
 pub use put_shard::{Mismatch, MissingXorb, Progress, Registered};
-pub use put_xorb::{Ingested, Records};
+pub use put_xorb::{Records, StoredXorb};
 pub use quotas::Need;
 pub use quotas::usage::{Limit, QuotaOf, QuotaRow, Usage};
 pub use range_edit::EDIT_CHUNKS_MAX;
 pub use reach::Reach;
 pub use read::{STREAM_BYTES, stream_bytes};
-pub use recipe::{LaidTerm, LaidXorb, Layout, LayoutBuilder};
+pub use recipe::{FileRecipe, FileTerm, RecipeBuilder, RecipeXorb};
 pub use reconstruct::{BatchReconstruction, Planned, Reconstruction};
 pub use rows::{DedupRow, FileRow, ShardRow, XorbRow, XorbState};
 
@@ -55,8 +55,8 @@ use digests::Digests;
 use footers::Footers;
 use put_xorb::XorbLocks;
 use quotas::Quotas;
-use read::verified_raw::Marks;
-use reconstruct::Layouts;
+use read::verified_raw::VerifiedRaw;
+use reconstruct::RecipeCache;
 use rows::DedupHit;
 use xet::ChunkHash;
 use xet::xorb::XorbInfo;
@@ -64,7 +64,7 @@ use xet::xorb::XorbInfo;
 use crate::budget::{Memory, Workers};
 use crate::clock::Clock;
 use crate::db::Catalog;
-use crate::db::batcher::Gather;
+use crate::db::batcher::Batcher;
 use crate::error::Result;
 use crate::objects::Objects;
 
@@ -77,10 +77,10 @@ pub struct Content {
     workers: Workers,
     memory: Memory,
     footers: Footers,
-    verified_raw: Marks,
-    recipes: Layouts,
+    verified_raw: VerifiedRaw,
+    recipes: RecipeCache,
     digests: Arc<Digests>,
-    chunks: Gather<(Reach, ChunkHash), DedupHit>,
+    chunks: Batcher<(Reach, ChunkHash), DedupHit>,
     dedup: DedupOptions,
     shard_chunks_max: u64,
     quotas: Quotas,
@@ -109,14 +109,14 @@ impl Content {
         let Limits { memory, workers, footer_bytes_max, shard_chunks_max } = limits;
         Self {
             footers: Footers::new(objects.clone(), workers.clone(), footer_bytes_max),
-            recipes: Layouts::new(db, footer_bytes_max / 8),
-            chunks: dedup::gather(db),
+            recipes: RecipeCache::new(db, footer_bytes_max / 8),
+            chunks: dedup::batcher(db),
             objects: objects.clone(),
             db: db.clone(),
             clock: clock.clone(),
             workers,
             memory,
-            verified_raw: Marks::default(),
+            verified_raw: VerifiedRaw::default(),
             digests: Arc::default(),
             dedup,
             shard_chunks_max,
@@ -127,7 +127,7 @@ impl Content {
     }
 
     /// The chunks of a stored xorb, from its footer.
-    pub(crate) async fn footer(&self, xorb: &LaidXorb) -> Result<Arc<XorbInfo>> {
+    pub(crate) async fn footer(&self, xorb: &RecipeXorb) -> Result<Arc<XorbInfo>> {
         self.footers.of(xorb).await
     }
 

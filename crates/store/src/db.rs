@@ -7,7 +7,7 @@
 //! *Contract* of the statements on the catalog: each takes a batch and is one statement or one short transaction. A write is
 //! durable when its call returns, all of it or nothing; of two writers of one row the first wins; batches may be empty, may
 //! repeat themselves and have no order; reads see every write that returned before they began. A failed write may have
-//! happened: every write can be repeated, and what is there stays.
+//! happened: every write can be repeated, and existing rows stay.
 
 pub(crate) mod batch;
 pub(crate) mod batcher;
@@ -62,7 +62,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     /// Whether statements occupy the thread that runs them.
     fn is_local(&self) -> bool;
 
-    /// While two tokens are equal, nothing was written between them, by anyone. `None` where that cannot be told quickly.
+    /// While two tokens are equal, nothing was written between them, by anyone. `None` where that cannot be found quickly.
     fn change_token(&self) -> Option<ChangeToken>;
 
     /// Ends all connections.
@@ -103,7 +103,7 @@ pub(crate) struct Done {
 /// Names a state of the database; see `Engine::change_token`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeToken {
-    /// Counts the connections that were asked: versions of two of them cannot be compared.
+    /// Counts the connections: versions of two of them cannot be compared.
     pub(crate) connection: u64,
     pub(crate) version: i64,
 }
@@ -151,7 +151,7 @@ impl Catalog {
             (hook.before_call)().await;
         }
         let rows = self.around(self.engine.read(&sql)).await;
-        noted(what, begin, rows.as_ref().map_or(0, Vec::len));
+        log_statement(what, begin, rows.as_ref().map_or(0, Vec::len));
         let rows = rows.map_err(|error| named(what, error))?;
         rows.into_iter().map(|row| T::from_row(&mut { row })).collect()
     }
@@ -163,11 +163,11 @@ impl Catalog {
 
     /// The rows of one query if they can be had without waiting; otherwise [`read`](Self::read) tells.
     pub(crate) fn read_now<T: FromRow>(&self, sql: &Sql<'_>) -> Option<Vec<T>> {
-        // Whoever watches or delays statements sees all of them.
+        // A hook that watches or delays statements sees all of them.
         if self.hook.is_some() {
             return None;
         }
-        // A failure is named by whoever asks next.
+        // The next query reports the failure.
         let rows = self.engine.read_now(sql)?.ok()?;
         rows.into_iter().map(|row| T::from_row(&mut { row })).collect::<Result<_>>().ok()
     }
@@ -230,7 +230,7 @@ impl Catalog {
                 break Err(named(what, error));
             }
         };
-        noted(what, begin, 0);
+        log_statement(what, begin, 0);
         done
     }
 
@@ -283,7 +283,7 @@ impl Tx {
         Ok(self.rows(sql).await?.into_iter().next())
     }
 
-    /// Runs a statement and tells how many rows it changed.
+    /// Runs a statement and returns how many rows it changed.
     pub(crate) async fn run(&mut self, sql: Sql<'_>) -> Result<u64> {
         Ok(self.run_ref(&sql).await?.changed)
     }
@@ -321,7 +321,7 @@ fn is_on_many_threads() -> bool {
     Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-fn noted(what: &'static str, begin: Instant, rows: usize) {
+fn log_statement(what: &'static str, begin: Instant, rows: usize) {
     let took = begin.elapsed();
     metrics::histogram!("drystone_catalog_seconds", "call" => what).record(took.as_secs_f64());
     tracing::trace!(what, rows, took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX), "catalog");

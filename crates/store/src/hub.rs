@@ -42,11 +42,11 @@ pub use listing::{Item, Listing, Page};
 pub use locks::{LockQuery, LockRow};
 pub use people::{MemberRow, NamespaceRow, NamespaceState};
 pub use pulls::{PullQuery, PullRow, PullState};
-pub use reflog::LeftRow;
+pub use reflog::ReflogEntry;
 pub use repos::large_endings;
 pub use rows::{GitRow, RefChange, RefRow, RepoQuery, RepoRow};
 pub use sizes::RepoSize;
-pub use snapshot::collect::{PeopleRecord, RepoRecord};
+pub use snapshot::collect::{PeopleSnapshot, RepoSnapshot};
 pub use tokens::{Bound, Rights, TokenRow, Tokens};
 pub use tree::{Entry, Mode, Tree};
 

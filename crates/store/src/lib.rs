@@ -115,7 +115,7 @@ impl Store {
         &self.upkeep
     }
 
-    /// Queries the catalog and the objects for what is not there: an error when one of them does not answer.
+    /// Queries the catalog and the objects for a missing key: an error when one of them does not answer.
     pub async fn ping(&self) -> Result<()> {
         content::xorbs::xorbs(&self.db, &[xet::XorbHash::ZERO]).await?;
         self.objects.head(&ObjectKey::Shard(xet::ShardHash::ZERO)).await.map(|_| ())

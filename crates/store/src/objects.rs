@@ -50,17 +50,17 @@ pub enum Folder {
     Shards,
     /// All bundles.
     Commits,
-    /// All that is known of repositories besides their git objects.
+    /// Snapshots of repositories.
     Repos,
-    /// All that is known of people.
+    /// Snapshots of users and quotas.
     People,
     /// All parts.
     Parts,
 }
 
-/// An object that is there.
+/// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedObject {
     /// What it is called.
     pub path: String,
     /// What that means; `None` for what is not ours.
@@ -126,7 +126,7 @@ impl Objects {
     }
 
     /// Writes an object; when this returns it is durable. The bytes must be those the key speaks of, so writing again
-    /// changes nothing, or heals what was damaged. That is why this does not ask for absence: correctness may not rest
+    /// changes nothing, or repairs what was damaged. That is why this does not ask for absence: correctness may not rest
     /// on conditional writes, which some buckets lack.
     pub async fn put(&self, key: &ObjectKey, parts: Vec<Bytes>) -> Result<()> {
         let payload: PutPayload = parts.into_iter().collect();
@@ -202,7 +202,7 @@ impl Objects {
         self.lock.as_deref().is_some_and(lock::FolderLock::is_shared)
     }
 
-    /// Whether bytes can be put aside in files while they arrive.
+    /// Whether bytes are staged in files while they arrive.
     pub(crate) fn stages_in_files(&self) -> bool {
         self.folder.is_some()
     }
@@ -241,7 +241,7 @@ impl Objects {
 
     /// Whether the store is there and lets us read it; says what is wrong.
     pub async fn check(&self) -> Result<()> {
-        // Not by asking for an object: a bucket that is not there would look like an object that is not.
+        // Not by reading an object: a missing bucket would look like a missing object.
         let listed = self.store.list_with_delimiter(None).await;
         listed.map(|_| ()).map_err(|source| translate("list", "the object store", source))
     }
@@ -268,7 +268,7 @@ impl Objects {
         }
     }
 
-    /// Deletes many: buckets are told of a thousand at a time, and a folder is left by one thread.
+    /// Deletes many: a thousand per request for buckets, on one thread for directories.
     pub async fn delete_all(&self, keys: Vec<ObjectKey>) -> Result<()> {
         let Some(folder) = self.folder.clone() else {
             let paths = futures::stream::iter(keys).map(|key| Ok(path(&key))).boxed();
@@ -298,7 +298,7 @@ impl Objects {
     }
 
     /// How long an object is and when it was written; `None` when it is not there.
-    pub(crate) async fn stat(&self, path: &str) -> Result<Option<Listed>> {
+    pub(crate) async fn stat(&self, path: &str) -> Result<Option<ListedObject>> {
         match self.store.head(&Path::from(path)).await {
             Ok(meta) => Ok(Some(listed(&meta))),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -344,7 +344,7 @@ impl Objects {
     }
 
     /// Everything that is in none of the folders.
-    pub(crate) async fn list_others(&self) -> Result<Vec<Listed>> {
+    pub(crate) async fn list_others(&self) -> Result<Vec<ListedObject>> {
         let failed = |source| translate("list", "the object store", source);
         let top = self.store.list_with_delimiter(None).await.map_err(failed)?;
         let is_object = |meta: &object_store::ObjectMeta| meta.location.as_ref() != lock::LOCK_FILE;
@@ -360,7 +360,7 @@ impl Objects {
     }
 
     /// Everything in a folder, in no order, as it is found.
-    pub fn list(&self, folder: Folder) -> BoxStream<'static, Result<Listed>> {
+    pub fn list(&self, folder: Folder) -> BoxStream<'static, Result<ListedObject>> {
         let prefix = match folder {
             Folder::Xorbs => XORBS,
             Folder::Shards => SHARDS,
@@ -376,10 +376,10 @@ impl Objects {
     }
 }
 
-fn listed(meta: &object_store::ObjectMeta) -> Listed {
+fn listed(meta: &object_store::ObjectMeta) -> ListedObject {
     let path = meta.location.to_string();
     let modified_s = u64::try_from(meta.last_modified.timestamp()).unwrap_or(0);
-    Listed { key: path.parse().ok(), path, bytes: meta.size, modified_s }
+    ListedObject { key: path.parse().ok(), path, bytes: meta.size, modified_s }
 }
 
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -408,17 +408,17 @@ pub(crate) fn translate(verb: &str, what: &str, source: object_store::Error) -> 
     Error::caused(kind, format!("{verb} {what}"), source)
 }
 
-/// A bucket's answer repeats what it was asked, session token included: only its own words are kept.
+/// A bucket's answer repeats the request, session token included: only the error code is reported.
 fn refused(verb: &str, what: &str, answer: &str) -> Error {
-    let said = said(answer);
+    let code = error_code(answer);
     let message = format!(
-        "{verb} {what}: the bucket refuses this server{said}: check the access key, its secret and its rights"
+        "{verb} {what}: the bucket refuses this server{code}: check the access key, its secret and its rights"
     );
     Error::new(ErrorKind::Internal, message)
 }
 
 /// The code of a bucket's refusal, in parentheses.
-fn said(answer: &str) -> String {
+fn error_code(answer: &str) -> String {
     let code = answer.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
     let code = code.map(|(code, _)| code).filter(|code| code.bytes().all(|b| b.is_ascii_alphanumeric()));
     code.map_or_else(String::new, |code| format!(" ({code})"))

@@ -4,7 +4,7 @@
 use xet::{FileHash, Sha256, XorbHash};
 
 use crate::access::Scope;
-use crate::audit::{self, DeedQuery, DeedRow};
+use crate::audit::{self, AuditQuery, AuditRow};
 use crate::content::put_shard::registration::{self, Registration};
 use crate::content::quotas::usage::{self, QuotaOf, Usage};
 use crate::content::rows::{FileRow, XorbRow};
@@ -15,7 +15,7 @@ use crate::hub::people::{self, NamespaceRow};
 use crate::hub::rows::{GitRow, RefChange, RefRow, RepoRow};
 use crate::hub::{git_objects, refs, repos};
 use crate::ids::{Oid, RepoId, XorbKey};
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::{condemned, unused_files, unused_git};
 use crate::upkeep::inventory::{self, Counts};
 use crate::upkeep::verify::marks;
@@ -54,7 +54,7 @@ pub async fn linked_files(db: &Catalog, scope: &Scope, digests: &[Sha256]) -> Re
 
 /// Rows of these files, regardless of who may read them.
 pub async fn all_files(db: &Catalog, files: &[FileHash]) -> Result<Vec<FileRow>> {
-    content_files::layouts(db, files).await
+    content_files::recipes(db, files).await
 }
 
 /// The repositories that may read these files.
@@ -64,7 +64,7 @@ pub async fn readers(db: &Catalog, files: &[FileHash]) -> Result<Vec<(FileHash, 
 
 /// Stores a computed digest of a file, right or wrong.
 pub async fn add_digest(db: &Catalog, scope: &Scope, file: FileHash, sha256: Sha256) -> Result<()> {
-    digests::claims::settle_claims(db, scope, &[(file, sha256)], &[]).await
+    digests::claims::resolve_claims(db, scope, &[(file, sha256)], &[]).await
 }
 
 /// Adds a repository with its first objects and refs.
@@ -126,23 +126,23 @@ pub async fn recount_usage(db: &Catalog) -> Result<()> {
 }
 
 /// Events of the audit log, the newest first.
-pub async fn deeds(db: &Catalog, query: &DeedQuery) -> Result<Vec<DeedRow>> {
-    audit::deeds(db, query).await
+pub async fn audit_events(db: &Catalog, query: &AuditQuery) -> Result<Vec<AuditRow>> {
+    audit::events(db, query).await
 }
 
 /// Condemns xorbs, if still unused.
 pub async fn condemn_xorbs(db: &Catalog, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
-    condemned::condemn(db, Kept::Xorbs, hashes, before_s, now_s).await
+    condemned::condemn(db, StoredKind::Xorbs, hashes, before_s, now_s).await
 }
 
 /// Gives up condemned xorbs: their objects may be deleted at any time.
 pub async fn doom_xorbs(db: &Catalog, hashes: &[[u8; 32]], before_s: u64, now_s: u64) -> Result<u64> {
-    condemned::doom(db, Kept::Xorbs, hashes, before_s, now_s).await
+    condemned::mark_deletable(db, StoredKind::Xorbs, hashes, before_s, now_s).await
 }
 
-/// Notes that the objects of xorbs are deleted.
+/// Records that the objects of xorbs are deleted.
 pub async fn bury_xorbs(db: &Catalog, hashes: &[[u8; 32]], now_s: u64) -> Result<()> {
-    condemned::bury(db, Kept::Xorbs, hashes, now_s).await
+    condemned::bury(db, StoredKind::Xorbs, hashes, now_s).await
 }
 
 /// Marks xorbs as damaged.

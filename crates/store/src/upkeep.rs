@@ -22,14 +22,14 @@ pub use backup::{
 };
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use gc::estimate::Estimate;
-pub use gc::rows::Kept;
-pub use gc::{GRACE_S, SweepOptions, SweepProgress, Swept};
+pub use gc::rows::StoredKind;
+pub use gc::{GRACE_S, GcOptions, GcProgress, GcReport};
 pub use inventory::Counts;
 pub use migrate::{MigrateProgress, Migrated, migrate};
 pub use mirror_copy::{Copied, CopyOptions, CopyProgress, copy};
 pub use rebuild::{LOST, RebuildProgress, Rebuilt};
 pub use restore::{CatalogTarget, RestoreTarget, Restored, restore};
-pub use verify::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
+pub use verify::{Damage, Repair, RepairOutcome, Verified, VerifyOptions, VerifyProgress};
 
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod house;
+mod common;
 
 use std::path::Path;
 
-use house::{House, NOW_S, writer};
+use common::{NOW_S, TestStore, writer};
 use store::upkeep::identity::{Names, identify};
 use store::upkeep::{
     BackedUp, BackupProgress, BackupSource, BackupTarget, CatalogTarget, Prune, RestoreTarget, Restored,
@@ -21,10 +21,10 @@ fn names() -> Names {
     Names { catalog: "the catalog".to_owned(), objects: "the objects".to_owned() }
 }
 
-async fn back_up(house: &House, dest: &Path, prune: bool) -> Result<BackedUp> {
+async fn back_up(fixture: &TestStore, dest: &Path, prune: bool) -> Result<BackedUp> {
     let source = BackupSource {
-        objects: house.store.objects().clone(),
-        catalog: sqlite_url(&house.database_file()).unwrap(),
+        objects: fixture.store.objects().clone(),
+        catalog: sqlite_url(&fixture.database_file()).unwrap(),
         names: names(),
     };
     let target = BackupTarget {
@@ -47,23 +47,23 @@ async fn give_back(dest: &Path, to: &Path) -> Result<Restored> {
     restore(&objects, &dest.join("catalog.db"), &target, || NOW_S, &BackupProgress::default()).await
 }
 
-async fn open(house: &House, folder: &Path) -> Store {
+async fn open(fixture: &TestStore, folder: &Path) -> Store {
     let catalog = std::sync::Arc::new(Catalog::open_file(&folder.join("catalog.db")).await.unwrap());
     let objects = Objects::local(&folder.join("objects")).unwrap();
-    Store::new(objects, catalog, house.clock.clone(), &store::Options::default())
+    Store::new(objects, catalog, fixture.clock.clone(), &store::Options::default())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_is_incremental_and_restores_to_a_whole_store() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let grant = writer("ann/a");
     let (dest, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut uploads = Vec::new();
     for n in 0..3 {
         let data = corpus::noise(n, 200_000);
         uploads.push((Upload::of(&[&data], 100, Policy::Auto), data));
-        house.upload(&grant, &uploads[n as usize].0).await.unwrap();
-        let done = back_up(&house, dest.path(), false).await.unwrap();
+        fixture.upload(&grant, &uploads[n as usize].0).await.unwrap();
+        let done = back_up(&fixture, dest.path(), false).await.unwrap();
         assert_eq!((done.objects, done.known, done.damaged.len()), (2, 2 * n, 0), "{done:?}");
         assert_eq!(done.needed, 2 * (n + 1));
     }
@@ -71,7 +71,7 @@ async fn a_backup_is_incremental_and_restores_to_a_whole_store() {
     assert_eq!((restored.objects, restored.damaged.len()), (6, 0));
     let again = give_back(dest.path(), to.path()).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Invalid, "a catalog is not overwritten");
-    let store = open(&house, to.path()).await;
+    let store = open(&fixture, to.path()).await;
     let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
     let verified = store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
     assert!(verified.damages.is_empty(), "{:?}", verified.damages);
@@ -86,43 +86,43 @@ async fn a_backup_is_incremental_and_restores_to_a_whole_store() {
 /// Garbage collection may take what no file needs between the snapshot and the copy; what files need is missed by name.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_went_unused_is_given_up_and_what_is_needed_is_named() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let grant = writer("ann/a");
     let dest = tempfile::tempdir().unwrap();
-    identify(house.store.objects(), &house.catalog, &names()).await.unwrap();
+    identify(fixture.store.objects(), &fixture.catalog, &names()).await.unwrap();
     let (used, unused) = (corpus::noise(1, 100_000), corpus::noise(2, 100_000));
     let used = Upload::of(&[&used], 100, Policy::Auto);
-    house.upload(&grant, &used).await.unwrap();
+    fixture.upload(&grant, &used).await.unwrap();
     let unused = Upload::of(&[&unused], 100, Policy::Auto).xorbs.remove(0);
-    house.ingest(&grant, unused.info.hash(), &unused.bytes).await.unwrap();
-    let key = async |hash| ObjectKey::Xorb(testing::xorbs(&house.catalog, &[hash]).await.unwrap()[0].key);
-    let objects = house.store.objects();
+    fixture.put_xorb(&grant, unused.info.hash(), &unused.bytes).await.unwrap();
+    let key = async |hash| ObjectKey::Xorb(testing::xorbs(&fixture.catalog, &[hash]).await.unwrap()[0].key);
+    let objects = fixture.store.objects();
     objects.delete(&key(unused.info.hash()).await).await.unwrap();
-    let done = back_up(&house, dest.path(), false).await.unwrap();
+    let done = back_up(&fixture, dest.path(), false).await.unwrap();
     assert_eq!(done.damaged, Vec::<String>::new());
     let lost = key(used.xorbs[0].info.hash()).await;
     let dest = tempfile::tempdir().unwrap();
     objects.delete(&lost).await.unwrap();
-    let done = back_up(&house, dest.path(), false).await.unwrap();
+    let done = back_up(&fixture, dest.path(), false).await.unwrap();
     assert_eq!(done.damaged, [lost.to_string()]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pruning_leaves_what_the_store_or_the_snapshot_has() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let (grant, dest) = (writer("ann/a"), tempfile::tempdir().unwrap());
     let (one, two) = (corpus::noise(1, 100_000), corpus::noise(2, 100_000));
     let (one, two) = (Upload::of(&[&one], 100, Policy::Auto), Upload::of(&[&two], 100, Policy::Auto));
-    house.upload(&grant, &one).await.unwrap();
-    house.ingest(&grant, two.xorbs[0].info.hash(), &two.xorbs[0].bytes).await.unwrap();
-    assert_eq!(back_up(&house, dest.path(), true).await.unwrap().pruned, 0);
+    fixture.upload(&grant, &one).await.unwrap();
+    fixture.put_xorb(&grant, two.xorbs[0].info.hash(), &two.xorbs[0].bytes).await.unwrap();
+    assert_eq!(back_up(&fixture, dest.path(), true).await.unwrap().pruned, 0);
     // Gone with its row, as after garbage collection.
     let hash = two.xorbs[0].info.hash();
-    let gone = ObjectKey::Xorb(testing::xorbs(&house.catalog, &[hash]).await.unwrap()[0].key);
-    house.store.objects().delete(&gone).await.unwrap();
-    house.database().execute("DELETE FROM xorbs WHERE hash = ?1", [hash.as_bytes()]).unwrap();
-    assert_eq!(back_up(&house, dest.path(), false).await.unwrap().pruned, 0);
-    assert_eq!(back_up(&house, dest.path(), true).await.unwrap().pruned, 1);
+    let gone = ObjectKey::Xorb(testing::xorbs(&fixture.catalog, &[hash]).await.unwrap()[0].key);
+    fixture.store.objects().delete(&gone).await.unwrap();
+    fixture.database().execute("DELETE FROM xorbs WHERE hash = ?1", [hash.as_bytes()]).unwrap();
+    assert_eq!(back_up(&fixture, dest.path(), false).await.unwrap().pruned, 0);
+    assert_eq!(back_up(&fixture, dest.path(), true).await.unwrap().pruned, 1);
     let copy = Objects::local(&dest.path().join("objects")).unwrap();
     assert_eq!(copy.head(&gone).await.unwrap(), None);
     assert!(give_back(dest.path(), tempfile::tempdir().unwrap().path()).await.unwrap().damaged.is_empty());
@@ -135,11 +135,11 @@ async fn a_backup_goes_from_one_database_to_the_other() {
     let url = server.fresh_database();
     let folder = tempfile::tempdir().unwrap();
     let catalog = store::Catalog::open_or_create(&url).await.unwrap();
-    let house = House::over(folder, catalog, &store::Options::default());
+    let fixture = TestStore::over(folder, catalog, &store::Options::default());
     let (grant, data) = (writer("ann/a"), corpus::noise(1, 300_000));
     let upload = Upload::of(&[&data], 100, Policy::Auto);
-    house.upload(&grant, &upload).await.unwrap();
-    let source = BackupSource { objects: house.store.objects().clone(), catalog: url, names: names() };
+    fixture.upload(&grant, &upload).await.unwrap();
+    let source = BackupSource { objects: fixture.store.objects().clone(), catalog: url, names: names() };
     let dest = tempfile::tempdir().unwrap();
     let target = BackupTarget {
         objects: Objects::local(&dest.path().join("objects")).unwrap(),
@@ -156,15 +156,15 @@ async fn a_backup_goes_from_one_database_to_the_other() {
         if is_opened {
             store::Catalog::open_or_create(&anew).await.unwrap();
         }
-        let source = BackupSource { objects: house.store.objects().clone(), catalog: anew, names: names() };
+        let source = BackupSource { objects: fixture.store.objects().clone(), catalog: anew, names: names() };
         backup(&source, &target, || NOW_S, &BackupProgress::default()).await.unwrap_err();
         assert!(std::fs::read(dest.path().join("catalog.db")).unwrap() == snapshot);
     }
 
     let to = tempfile::tempdir().unwrap();
     give_back(dest.path(), to.path()).await.unwrap();
-    let counts = testing::counts(&house.catalog).await.unwrap();
-    assert_eq!(testing::counts(open(&house, to.path()).await.catalog()).await.unwrap(), counts);
+    let counts = testing::counts(&fixture.catalog).await.unwrap();
+    assert_eq!(testing::counts(open(&fixture, to.path()).await.catalog()).await.unwrap(), counts);
 
     let fresh = server.fresh_database();
     let target = RestoreTarget {

@@ -1,29 +1,29 @@
 //! Bundles of git objects: a wrong byte in one is found by a deep verification, wherever it is.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod house;
+mod common;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use house::House;
+use common::TestStore;
 use object_store::memory::InMemory;
 use store::hub::{Operation, Request};
 use store::names::{Kind, RepoName};
-use store::upkeep::{Mended, Repair, Verified, VerifyOptions, VerifyProgress};
+use store::upkeep::{Repair, RepairOutcome, Verified, VerifyOptions, VerifyProgress};
 use store::{ObjectKey, Objects};
 use testkit::corpus;
 
-async fn verify(house: &House, deep: bool) -> Verified {
+async fn verify(fixture: &TestStore, deep: bool) -> Verified {
     let options = VerifyOptions { deep, ..VerifyOptions::default() };
-    house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap()
+    fixture.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_byte_anywhere_in_a_bundle_is_found() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let name = RepoName::new(Kind::Model, "ann", "repo").unwrap();
-    let repo = house.store.hub().create_repo(&name, false, "ann").await.unwrap();
+    let repo = fixture.store.hub().create_repo(&name, false, "ann").await.unwrap();
     let put =
         |path: &str, content: Vec<u8>| Operation::Put { path: path.into(), content: Bytes::from(content) };
     let request = Request {
@@ -39,10 +39,10 @@ async fn a_wrong_byte_anywhere_in_a_bundle_is_found() {
             put("twice.txt", b"second".to_vec()),
         ],
     };
-    let commit = house.store.hub().commit(&repo, &request).await.unwrap().oid;
-    assert_eq!(verify(&house, true).await.damages.len(), 0);
+    let commit = fixture.store.hub().commit(&repo, &request).await.unwrap().oid;
+    assert_eq!(verify(&fixture, true).await.damages.len(), 0);
     let key = ObjectKey::Bundle { repo: repo.id, commit };
-    let whole = house.store.objects().whole(&key).await.unwrap();
+    let whole = fixture.store.objects().whole(&key).await.unwrap();
     let origin = b"ann/repo\nrefs/heads/main".len();
     let mut missed = Vec::new();
     let bodies = [b"some words".as_slice(), b"small.txt", b"large.txt", b"twice.txt", b"second", b"change"];
@@ -50,15 +50,15 @@ async fn a_wrong_byte_anywhere_in_a_bundle_is_found() {
     for at in found.chain([12 + origin + 40_000, whole.len() - 1]) {
         let mut wrong = whole.to_vec();
         wrong[at] ^= 1;
-        house.store.objects().put(&key, vec![wrong.into()]).await.unwrap();
-        let damages = verify(&house, true).await.damages;
+        fixture.store.objects().put(&key, vec![wrong.into()]).await.unwrap();
+        let damages = verify(&fixture, true).await.damages;
         if damages.len() != 1 || damages[0].what != key.to_string() {
             missed.push(at);
         }
     }
     assert!(missed.is_empty(), "{missed:?} of {}", whole.len());
 
-    // A second store with the same wrong byte mends nothing; one without does.
+    // A second store with the same wrong byte repairs nothing; one without does.
     for is_sound in [false, true] {
         let other = Objects::new(Arc::new(InMemory::new()));
         let mut body = whole.to_vec();
@@ -66,9 +66,9 @@ async fn a_wrong_byte_anywhere_in_a_bundle_is_found() {
         other.put(&key, vec![body.into()]).await.unwrap();
         let repair = Some(Repair::From(other));
         let options = VerifyOptions { deep: true, repair, ..VerifyOptions::default() };
-        let verified = house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
-        let mended = if is_sound { Mended::Restored } else { Mended::No };
-        assert_eq!(verified.damages[0].mended, mended);
+        let verified = fixture.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
+        let repaired = if is_sound { RepairOutcome::Restored } else { RepairOutcome::No };
+        assert_eq!(verified.damages[0].repaired, repaired);
     }
-    assert_eq!(verify(&house, true).await.damages.len(), 0);
+    assert_eq!(verify(&fixture, true).await.damages.len(), 0);
 }

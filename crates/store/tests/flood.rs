@@ -1,13 +1,13 @@
 //! What a hostile writer can store beyond what is counted, and how long a refusal can be made to take.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod house;
+mod common;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use common::{TestStore, Upload, pieces, writer};
 use futures::future::join_all;
-use house::{House, Upload, pieces, writer};
 use store::ErrorKind;
 use store::content::{Limit, QuotaOf, QuotaRow};
 use store::hub::{Operation, Request};
@@ -18,16 +18,16 @@ use xet::compress::{Policy, Scheme};
 use xet::shard::{FileEntry, Term};
 use xet::{FileHash, RangeHash, XorbHash};
 
-async fn set_quota(house: &House, physical_bytes: u64) {
+async fn set_quota(fixture: &TestStore, physical_bytes: u64) {
     let of = QuotaOf::Namespace("ann".into());
     let physical = Limit { soft: None, hard: Some(physical_bytes) };
-    house.store.hub().set_quota(&QuotaRow { of, logical: Limit::default(), physical }).await.unwrap();
+    fixture.store.hub().set_quota(&QuotaRow { of, logical: Limit::default(), physical }).await.unwrap();
 }
 
 /// A sender chooses how each chunk is compressed, so one hash has many objects. All but the first would be stored and not counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_one_xorb_that_is_sent_in_many_forms_at_once_one_object_is_stored() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let data: Vec<u8> = (0..300_000_u32).flat_map(|n| (n / 100).to_le_bytes()).collect();
     let schemes = [Scheme::Raw, Scheme::Lz4, Scheme::GroupedLz4];
     let forms = schemes.map(|scheme| Upload::of(&[&data], 100, Policy::Always(scheme)));
@@ -37,49 +37,49 @@ async fn of_one_xorb_that_is_sent_in_many_forms_at_once_one_object_is_stored() {
     for round in ["ann/a", "ann/b"] {
         let grant = writer(round);
         let sent = forms.iter().cycle().take(12);
-        let sent = sent.map(|form| house.ingest(&grant, hash, &form.xorbs[0].bytes));
-        for ingested in join_all(sent).await {
-            ingested.unwrap();
+        let sent = sent.map(|form| fixture.put_xorb(&grant, hash, &form.xorbs[0].bytes));
+        for stored in join_all(sent).await {
+            stored.unwrap();
         }
         // What was written for the sake of time alone is deleted after the answer.
         for _ in 0..100 {
-            if house.state().await.1.len() == 1 {
+            if fixture.state().await.1.len() == 1 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!(house.state().await.1.len(), 1, "{round}");
+        assert_eq!(fixture.state().await.1.len(), 1, "{round}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_of_unknown_length_are_held_against_the_quota_when_they_are_here() {
-    let house = House::new().await;
-    set_quota(&house, 500_000).await;
+    let fixture = TestStore::new().await;
+    set_quota(&fixture, 500_000).await;
     let uploads: Vec<_> =
         (0..10).map(|seed| Upload::of(&[&corpus::noise(seed, 200_000)], 100, Policy::Auto)).collect();
     let grant = writer("ann/a");
     let sent = uploads.iter().map(|upload| {
         let xorb = &upload.xorbs[0];
-        house.store.content().ingest(&grant, xorb.info.hash(), None, pieces(&xorb.bytes, 10_000))
+        fixture.store.content().put_xorb(&grant, xorb.info.hash(), None, pieces(&xorb.bytes, 10_000))
     });
     let mut taken = 0;
-    for ingested in join_all(sent).await {
-        match ingested {
+    for stored in join_all(sent).await {
+        match stored {
             Ok(_) => taken += 1,
             Err(error) => assert_eq!(error.kind(), ErrorKind::Full, "{error}"),
         }
     }
     assert!((1..=2).contains(&taken), "{taken} of 200,000 bytes each fit into 500,000");
-    assert_eq!(house.state().await.1.len(), taken);
+    assert_eq!(fixture.state().await.1.len(), taken);
 }
 
 /// A term may say anything of its chunks; a refusal that waits for as long as their proof would take must not wait for minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_term_over_impossible_chunks_is_refused_soon() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let stored = Upload::of(&[&corpus::noise(1, 200_000)], 100, Policy::Auto);
-    house.upload(&writer("ann/secret"), &stored).await.unwrap();
+    fixture.upload(&writer("ann/secret"), &stored).await.unwrap();
     for xorb in [stored.xorbs[0].info.hash(), XorbHash::new([0xee; 32])] {
         let term = Term { xorb, flags: 0, raw_bytes: 77, chunks: 0..u32::MAX };
         let file = FileEntry {
@@ -89,7 +89,7 @@ async fn a_term_over_impossible_chunks_is_refused_soon() {
             sha256: None,
         };
         let begin = Instant::now();
-        let refused = house.register(&writer("bob/own"), &shard(&[file], &[])).await.unwrap_err();
+        let refused = fixture.register(&writer("bob/own"), &shard(&[file], &[])).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     }
@@ -98,11 +98,11 @@ async fn a_term_over_impossible_chunks_is_refused_soon() {
 /// Shards and commits that arrive together are held against what the others bring.
 #[tokio::test(flavor = "multi_thread")]
 async fn shards_and_commits_at_once_stay_below_a_hard_quota() {
-    let house = House::new().await;
+    let fixture = TestStore::new().await;
     let limit = Limit { soft: None, hard: Some(500_000) };
     for namespace in ["ann", "bob"] {
         let of = QuotaOf::Namespace(namespace.into());
-        house
+        fixture
             .store
             .hub()
             .set_quota(&QuotaRow { of, logical: limit, physical: Limit::default() })
@@ -113,17 +113,17 @@ async fn shards_and_commits_at_once_stay_below_a_hard_quota() {
         (0..10).map(|seed| Upload::of(&[&corpus::noise(seed, 200_000)], 100, Policy::Auto)).collect();
     let grant = writer("ann/models/a");
     for upload in &uploads {
-        house.ingest(&grant, upload.xorbs[0].info.hash(), &upload.xorbs[0].bytes).await.unwrap();
+        fixture.put_xorb(&grant, upload.xorbs[0].info.hash(), &upload.xorbs[0].bytes).await.unwrap();
     }
     let shards: Vec<_> = uploads.iter().map(Upload::shard).collect();
-    let registered = join_all(shards.iter().map(|shard| house.register(&grant, shard))).await;
+    let registered = join_all(shards.iter().map(|shard| fixture.register(&grant, shard))).await;
     let taken = registered.iter().filter(|registered| registered.is_ok()).count();
     assert!((1..=2).contains(&taken), "{taken} shards of 200,000 bytes each fit into 500,000");
 
     let mut repos = Vec::new();
     for n in 0..10 {
         let name = RepoName::new(Kind::Model, "bob", &format!("r{n}")).unwrap();
-        repos.push(house.store.hub().create_repo(&name, false, "bob").await.unwrap());
+        repos.push(fixture.store.hub().create_repo(&name, false, "bob").await.unwrap());
     }
     let requests = (0..10).map(|seed| Request {
         ref_name: "refs/heads/main".into(),
@@ -133,7 +133,8 @@ async fn shards_and_commits_at_once_stay_below_a_hard_quota() {
         operations: vec![Operation::Put { path: "a".into(), content: corpus::noise(seed, 200_000).into() }],
     });
     let requests: Vec<_> = requests.collect();
-    let commits = repos.iter().zip(&requests).map(|(repo, request)| house.store.hub().commit(repo, request));
+    let commits =
+        repos.iter().zip(&requests).map(|(repo, request)| fixture.store.hub().commit(repo, request));
     let taken = join_all(commits).await.iter().filter(|committed| committed.is_ok()).count();
     assert!((1..=2).contains(&taken), "{taken} commits of 200,000 bytes each fit into 500,000");
 }

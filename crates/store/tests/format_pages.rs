@@ -11,10 +11,10 @@ fn the_tables_of_the_pages_are_those_of_the_modules() {
     let bundle = tables(&docs(include_str!("../src/hub/bundle.rs")));
     assert_eq!(bundle.len(), 2);
     assert_eq!(tables(OBJECTS), [objects, bundle].concat());
-    let layout = tables(&docs(include_str!("../src/content/recipe.rs")));
-    assert_eq!(layout.len(), 3);
+    let recipe = tables(&docs(include_str!("../src/content/recipe.rs")));
+    assert_eq!(recipe.len(), 3);
     let page: Vec<_> = tables(CATALOG).into_iter().filter(|table| table[0].contains("offset")).collect();
-    assert_eq!(page, layout);
+    assert_eq!(page, recipe);
 }
 
 /// Table, key and columns of each migration, as the page lists them.

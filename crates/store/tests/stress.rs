@@ -18,9 +18,7 @@ use store::content::Progress;
 use store::hub::refs::MAIN;
 use store::hub::{Operation, RepoRow, Request};
 use store::names::{Kind, RepoName};
-use store::upkeep::{
-    CompactOptions, CompactProgress, SweepOptions, SweepProgress, VerifyOptions, VerifyProgress,
-};
+use store::upkeep::{CompactOptions, CompactProgress, GcOptions, GcProgress, VerifyOptions, VerifyProgress};
 use store::{Clock, DedupOptions, ErrorKind, Grant, Objects, Options, Store};
 use testkit::corpus::{self, SplitMix64};
 use testkit::faulty::{Dates, Faults, FaultyObjects};
@@ -118,7 +116,7 @@ async fn run(catalog: &str, length: Duration) {
     let there: Vec<_> =
         world.there.lock().unwrap().iter().map(|(at, sha256)| (at.clone(), *sha256)).collect();
     for ((n, path), sha256) in &there {
-        assert!(look(last, *n, path, *sha256).await, "{path} of {n} is gone");
+        assert!(is_readable(last, *n, path, *sha256).await, "{path} of {n} is gone");
     }
     let options = VerifyOptions { deep: true, ..VerifyOptions::default() };
     let verified = last.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
@@ -177,7 +175,7 @@ async fn writer(world: Arc<World>, n: u64) {
     }
 }
 
-/// Swept just now, overtaken by a grace of seconds, or too much at once: whoever comes again succeeds.
+/// Deleted just now, overtaken by a grace of seconds, or too much at once: a retry succeeds.
 fn is_fair(error: &store::Error) -> bool {
     match error.kind() {
         ErrorKind::Unavailable | ErrorKind::Conflict => true,
@@ -192,7 +190,7 @@ async fn push(store: &Store, grant: &Grant, upload: &Upload) -> store::Result<()
     for xorb in &upload.xorbs {
         let bytes = Bytes::from(xorb.bytes.clone());
         let declared = Some(bytes.len() as u64);
-        store.content().ingest(grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
+        store.content().put_xorb(grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
     }
     let shard = Bytes::from(upload.shard());
     let (declared, progress) = (Some(shard.len() as u64), Progress::default());
@@ -228,7 +226,7 @@ async fn reader(world: Arc<World>, n: u64) {
     }
 }
 
-async fn look(store: &Store, repo: u64, path: &str, sha256: Sha256) -> bool {
+async fn is_readable(store: &Store, repo: u64, path: &str, sha256: Sha256) -> bool {
     let row = store.hub().repo(&name(repo)).await.unwrap().unwrap();
     let at = store.hub().ref_target(row.id, MAIN).await.unwrap().unwrap();
     let Some(item) = store.hub().find_path(row.id, at, path).await.unwrap() else { return false };
@@ -245,9 +243,9 @@ async fn read(store: &Store, repo: u64, file: FileHash) -> Vec<u8> {
 }
 
 async fn sweeper(world: Arc<World>, n: usize) {
-    let options = SweepOptions { grace_s: GRACE_S, allow_large_deletion: true, ..SweepOptions::default() };
+    let options = GcOptions { grace_s: GRACE_S, allow_large_deletion: true, ..GcOptions::default() };
     while !world.is_over.load(Ordering::SeqCst) {
-        match world.stores[n].upkeep().sweep(&options, &SweepProgress::default()).await {
+        match world.stores[n].upkeep().collect_garbage(&options, &GcProgress::default()).await {
             Ok(swept) => {
                 assert_eq!(swept.skipped, [""; 0]);
                 world.deleted.fetch_add(swept.deleted, Ordering::SeqCst);
@@ -256,7 +254,7 @@ async fn sweeper(world: Arc<World>, n: usize) {
         }
         let compact = CompactOptions { live_share_max: 0.9, dry_run: false };
         if let Err(error) = world.stores[n].upkeep().compact(&compact, &CompactProgress::default()).await {
-            // What it looks at may be swept under its hands.
+            // What it reads may be deleted meanwhile.
             assert!(is_fair(&error) || error.kind() == ErrorKind::Corrupt, "compact: {error}");
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,11 +1,11 @@
 //! The golden vectors through the store: uploads come out byte for byte, damage gets its verdict.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod house;
+mod common;
 
 use std::collections::HashMap;
 
-use house::{House, Upload, writer};
+use common::{TestStore, Upload, writer};
 use store::{ErrorKind, testing};
 use testkit::Vectors;
 use testkit::vectors::model::{AdversarialKind, Expect};
@@ -21,15 +21,15 @@ async fn every_xorb_is_taken_in_every_form() {
     let grant = writer("ann/repo");
     for xorb in &vectors.manifest.xorbs {
         let hash: XorbHash = xorb.xorb_hash.parse().unwrap();
-        let house = House::new().await;
+        let fixture = TestStore::new().await;
         for (n, file) in xorb.files.iter().enumerate() {
             println!("{}", file.file);
-            let ingested = house.ingest(&grant, hash, &vectors.read(&file.file)).await.unwrap();
-            assert_eq!(ingested.was_inserted, n == 0);
+            let stored = fixture.put_xorb(&grant, hash, &vectors.read(&file.file)).await.unwrap();
+            assert_eq!(stored.was_inserted, n == 0);
         }
-        let row = testing::xorbs(&house.catalog, &[hash]).await.unwrap().remove(0);
+        let row = testing::xorbs(&fixture.catalog, &[hash]).await.unwrap().remove(0);
         assert_eq!((row.raw_bytes, row.chunk_count as usize), (xorb.raw_size, xorb.chunks.len()));
-        let object = house.store.content().read(row.key, 0..row.object_bytes).await.unwrap();
+        let object = fixture.store.content().read(row.key, 0..row.object_bytes).await.unwrap();
         let scanned = xet::xorb::verify(&object, Some(hash), true).unwrap();
         assert_eq!((scanned.form, scanned.nonce), (Form::V1, [0; 4]));
     }
@@ -42,7 +42,7 @@ async fn every_shard_brings_its_files_back_byte_for_byte() {
     let grant = writer("ann/repo");
     for group in &vectors.manifest.shards {
         println!("{}", group.name);
-        let house = House::new().await;
+        let fixture = TestStore::new().await;
         let inputs: Vec<_> = group.inputs.iter().map(|input| vectors.make(&input.recipe)).collect();
         let mut chunks: HashMap<ChunkHash, &[u8]> = HashMap::new();
         let mut files: HashMap<FileHash, &[u8]> = HashMap::new();
@@ -58,34 +58,36 @@ async fn every_shard_brings_its_files_back_byte_for_byte() {
         let bytes = vectors.read(&upload.file);
         let shard = Shard::parse_upload(&bytes).unwrap();
         for (n, xorb) in shard.xorbs.iter().enumerate() {
-            let missing = house.register(&grant, &bytes).await.unwrap_err();
+            let missing = fixture.register(&grant, &bytes).await.unwrap_err();
             assert_eq!(missing.kind(), ErrorKind::Invalid, "{n} xorbs are there: {missing}");
             let sealed = build(xorb.chunks.iter().map(|chunk| chunks[&chunk.hash]));
-            house.ingest(&grant, xorb.hash, &sealed.bytes).await.unwrap();
+            fixture.put_xorb(&grant, xorb.hash, &sealed.bytes).await.unwrap();
         }
-        let registered = house.register(&grant, &bytes).await;
+        let registered = fixture.register(&grant, &bytes).await;
         if !group.with_verification && shard.files.iter().any(|file| !file.terms.is_empty()) {
             // Uploads must prove that they know the chunks.
             assert_eq!(registered.unwrap_err().kind(), ErrorKind::Invalid);
-            assert_eq!(house.state().await.0.files, 0);
+            assert_eq!(fixture.state().await.0.files, 0);
             continue;
         }
         // A shard without files and xorbs adds nothing to the repository.
         let adds = !(shard.files.is_empty() && shard.xorbs.is_empty());
         assert_eq!(registered.unwrap().was_inserted, adds);
         for file in &shard.files {
-            let read = house.read(&grant, file.hash, None).await.unwrap();
+            let read = fixture.read(&grant, file.hash, None).await.unwrap();
             assert!(read == files[&file.hash], "{}", file.hash);
             if let Some(sha256) = file.sha256 {
-                let found = testing::files_by_sha256(&house.catalog, grant.scope(), &[sha256]).await.unwrap();
+                let found =
+                    testing::files_by_sha256(&fixture.catalog, grant.scope(), &[sha256]).await.unwrap();
                 assert!(found.contains(&(sha256, file.hash)));
             }
         }
         // The stored form says the same, with true lengths.
-        let (counts, paths) = house.state().await;
+        let (counts, paths) = fixture.state().await;
         assert_eq!(counts.shards, 1);
         let stored = paths.iter().find(|path| path.starts_with("shards/")).unwrap().parse().unwrap();
-        let stored = xet::shard::verify_stored(&house.store.objects().whole(&stored).await.unwrap()).unwrap();
+        let stored =
+            xet::shard::verify_stored(&fixture.store.objects().whole(&stored).await.unwrap()).unwrap();
         assert_eq!(stored.files.len(), shard.files.len());
         assert!(stored.xorbs.iter().all(|xorb| xorb.stored_bytes > 0));
     }
@@ -98,18 +100,18 @@ async fn every_adversarial_file_gets_its_verdict_and_a_refused_one_changes_nothi
     let mut seen = HashMap::new();
     for case in &vectors.manifest.adversarial {
         let bytes = vectors.read(&case.file);
-        let house = House::new().await;
+        let fixture = TestStore::new().await;
         let is_xorb = matches!(case.kind, AdversarialKind::XorbFooter | AdversarialKind::XorbFooterless);
         if !is_xorb {
-            with_xorbs_of_shards(&vectors, &house).await;
+            with_xorbs_of_shards(&vectors, &fixture).await;
         }
-        let before = house.state().await;
+        let before = fixture.state().await;
         let refused = match is_xorb {
             true => {
                 let hash = case.xorb_hash.as_ref().unwrap().parse().unwrap();
-                house.ingest(&grant, hash, &bytes).await.map(|_| ()).err()
+                fixture.put_xorb(&grant, hash, &bytes).await.map(|_| ()).err()
             }
-            false => house.register(&grant, &bytes).await.map(|_| ()).err(),
+            false => fixture.register(&grant, &bytes).await.map(|_| ()).err(),
         };
         println!("{}: {:?}", case.file, refused.as_ref().map(ToString::to_string));
         match (case.kind, case.expect) {
@@ -120,7 +122,7 @@ async fn every_adversarial_file_gets_its_verdict_and_a_refused_one_changes_nothi
         }
         if let Some(error) = refused {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{}: {error}", case.file);
-            assert_eq!(house.state().await, before, "{}", case.file);
+            assert_eq!(fixture.state().await, before, "{}", case.file);
         }
         *seen.entry(is_xorb).or_insert(0) += 1;
     }
@@ -128,7 +130,7 @@ async fn every_adversarial_file_gets_its_verdict_and_a_refused_one_changes_nothi
 }
 
 /// Stores every xorb that some shard of the set speaks of, so that only what is wrong with a case itself shows.
-async fn with_xorbs_of_shards(vectors: &Vectors, house: &House) {
+async fn with_xorbs_of_shards(vectors: &Vectors, fixture: &TestStore) {
     let mut chunks: HashMap<ChunkHash, Vec<u8>> = HashMap::new();
     for group in &vectors.manifest.shards {
         for input in &group.inputs {
@@ -142,7 +144,7 @@ async fn with_xorbs_of_shards(vectors: &Vectors, house: &House) {
         let upload = group.files.iter().find(|file| file.form.kind == "upload").unwrap();
         for xorb in Shard::parse_upload(&vectors.read(&upload.file)).unwrap().xorbs {
             let sealed = build(xorb.chunks.iter().map(|chunk| &chunks[&chunk.hash][..]));
-            house.ingest(&writer("ann/repo"), xorb.hash, &sealed.bytes).await.unwrap();
+            fixture.put_xorb(&writer("ann/repo"), xorb.hash, &sealed.bytes).await.unwrap();
         }
     }
 }

@@ -4,9 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use store::upkeep::{
-    CompactOptions, CompactProgress, Compacted, Estimate, SweepOptions, SweepProgress, Swept,
-};
+use store::upkeep::{CompactOptions, CompactProgress, Compacted, Estimate, GcOptions, GcProgress, GcReport};
 
 use super::store_args::{StoreArgs, human, leftover_lines, seconds, with_spinner};
 use crate::output::{CliError, exit_code, fail, print_result};
@@ -61,13 +59,13 @@ pub(crate) struct Gc {
 
 impl Gc {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let options = SweepOptions {
+        let options = GcOptions {
             grace_s: self.grace.map_or_else(|| Ok(self.place.config()?.sweep_grace_s), Ok::<_, CliError>)?,
             offline: self.offline,
             rate_per_s: self.rate,
             allow_large_deletion: self.allow_large_deletion,
         };
-        let progress = SweepProgress::default();
+        let progress = GcProgress::default();
         let now = || {
             let (stage, seen) = progress.now();
             format!("{stage}: {seen} examined")
@@ -79,14 +77,14 @@ impl Gc {
             let (estimate, refusal) = with_spinner(
                 async {
                     let store = self.place.open().await?;
-                    let estimate = store.upkeep().estimate_sweep(&options, &progress).await?;
+                    let estimate = store.upkeep().estimate_gc(&options, &progress).await?;
                     Ok((estimate, store.upkeep().sweep_refusal(&options).await?))
                 },
                 now,
             )?;
             return print_estimate(self.json, &estimate, refusal.as_deref());
         }
-        let swept = with_spinner(
+        let report = with_spinner(
             async {
                 let store = self.place.open().await?;
                 if self.offline && store.objects().is_shared() {
@@ -94,13 +92,13 @@ impl Gc {
                         "gc --offline needs the store alone, and another process uses it: stop that, or leave out --offline",
                     );
                 }
-                let mut swept = store.upkeep().sweep(&options, &progress).await?;
-                swept.drafts.append(&mut store.upkeep().remove_drafts().await?);
-                Ok(swept)
+                let mut report = store.upkeep().collect_garbage(&options, &progress).await?;
+                report.drafts.append(&mut store.upkeep().remove_drafts().await?);
+                Ok(report)
             },
             now,
         )?;
-        print_swept(self.json, &swept)
+        print_report(self.json, &report)
     }
 
     fn compact(&self) -> Result<(), CliError> {
@@ -108,19 +106,19 @@ impl Gc {
         let progress = CompactProgress::default();
         let compacted = with_spinner(
             async { Ok(self.place.open().await?.upkeep().compact(&options, &progress).await?) },
-            || format!("{} xorbs examined", progress.looked_at()),
+            || format!("{} xorbs examined", progress.examined()),
         )?;
-        let Compacted { looked_at, rewritten, files, freed_bytes, busy } = compacted;
+        let Compacted { examined, rewritten, files, freed_bytes, busy } = compacted;
         let verb = if self.dry_run { "would move" } else { "moved" };
         let freed = human(freed_bytes);
         print_result(
             self.json,
             &json!({
-                "looked_at": looked_at, "rewritten": rewritten, "moved_files": files, "freed_bytes": freed_bytes,
+                "looked_at": examined, "rewritten": rewritten, "moved_files": files, "freed_bytes": freed_bytes,
                 "busy": busy,
             }),
             [format!(
-                "{verb} {files} files out of {rewritten} of {looked_at} xorbs, which frees {freed} later"
+                "{verb} {files} files out of {rewritten} of {examined} xorbs, which frees {freed} later"
             )],
         )
     }
@@ -152,9 +150,18 @@ fn print_estimate(as_json: bool, estimate: &Estimate, refusal: Option<&str>) -> 
 }
 
 /// Ends with 1 when a repository could not be scanned.
-fn print_swept(as_json: bool, swept: &Swept) -> Result<ExitCode, CliError> {
-    let Swept { git_objects, repo_files, files, condemned, deleted, deleted_bytes, orphans, drafts, skipped } =
-        swept;
+fn print_report(as_json: bool, report: &GcReport) -> Result<ExitCode, CliError> {
+    let GcReport {
+        git_objects,
+        repo_files,
+        files,
+        condemned,
+        deleted,
+        deleted_bytes,
+        orphans,
+        drafts,
+        skipped,
+    } = report;
     let value = json!({
         "git_objects": git_objects, "repo_files": repo_files, "files": files, "condemned": condemned,
         "deleted": deleted, "deleted_bytes": deleted_bytes, "orphans": orphans, "drafts": drafts.len(),

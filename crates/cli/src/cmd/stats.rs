@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use store::Scope;
-use store::upkeep::{SweepOptions, SweepProgress};
+use store::upkeep::{GcOptions, GcProgress};
 
 use super::store_args::{StoreArgs, human, with_spinner};
 use crate::output::{CliError, print_result};
@@ -34,14 +34,14 @@ fn name_of(scope: &Scope) -> String {
 
 impl Stats {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let progress = SweepProgress::default();
+        let progress = GcProgress::default();
         let (counts, logical, top, estimate, quotas) = with_spinner(
             async {
                 let store = self.place.open().await?;
                 let counts = store.upkeep().counts().await?;
                 let top = store.upkeep().top_repos(self.top).await?;
-                let options = SweepOptions::default();
-                let estimate = store.upkeep().estimate_sweep(&options, &progress).await?;
+                let options = GcOptions::default();
+                let estimate = store.upkeep().estimate_gc(&options, &progress).await?;
                 let logical = store.upkeep().logical_bytes().await?;
                 let quotas = store.content().quota_usage().await?;
                 Ok((counts, logical, top, estimate, quotas))

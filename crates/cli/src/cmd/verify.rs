@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use store::upkeep::{Damage, Mended, Repair, Verified, VerifyOptions, VerifyProgress};
+use store::upkeep::{Damage, Repair, RepairOutcome, Verified, VerifyOptions, VerifyProgress};
 
 use super::backup::folder::SnapshotCopy;
 use super::store_args::{StoreArgs, human, seconds, with_spinner};
@@ -102,12 +102,12 @@ impl Verify {
 
     fn print(&self, verified: &Verified) -> Result<ExitCode, CliError> {
         let Verified { objects, bytes, damages, refused } = verified;
-        for Damage { what, why, files, repos, mended } in damages {
-            let done = match mended {
-                Mended::No => "nothing was done",
-                Mended::Marked => "marked: the next upload repairs it",
-                Mended::Restored => "restored",
-                Mended::Removed => "the claim is removed",
+        for Damage { what, why, files, repos, repaired } in damages {
+            let done = match repaired {
+                RepairOutcome::No => "nothing was done",
+                RepairOutcome::Marked => "marked: the next upload repairs it",
+                RepairOutcome::Restored => "restored",
+                RepairOutcome::Removed => "the claim is removed",
             };
             let value =
                 json!({"damaged": what, "why": why, "files": files, "repositories": repos, "done": done});
@@ -119,7 +119,7 @@ impl Verify {
                 iter::once(format!("{what}: {why} ({done})")).chain(files).chain(repos),
             )?;
         }
-        let left = damages.iter().filter(|damage| !is_done(damage.mended)).count();
+        let left = damages.iter().filter(|damage| !is_done(damage.repaired)).count();
         let value = json!({"objects": objects, "bytes": bytes, "damages": damages.len(), "left": left});
         let read = if self.deep { format!(", {} read", human(*bytes)) } else { String::new() };
         print_result(self.json, &value, [format!("{objects} objects{read}: {} damaged", damages.len())])?;
@@ -131,6 +131,6 @@ impl Verify {
 }
 
 /// Whether nothing is left to do about a damage.
-fn is_done(mended: Mended) -> bool {
-    matches!(mended, Mended::Restored | Mended::Removed)
+fn is_done(repaired: RepairOutcome) -> bool {
+    matches!(repaired, RepairOutcome::Restored | RepairOutcome::Removed)
 }

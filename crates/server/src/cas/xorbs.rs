@@ -28,17 +28,16 @@ pub(crate) async fn receive(
     let bounds = upload::Bounds {
         bytes_max: state.config.limits.xorb_body_bytes_max,
         memory_factor: 1,
-        held_bytes_max: store.content().ingest_bytes(state.config.limits.xorb_body_bytes_max),
+        held_bytes_max: store.content().upload_memory(state.config.limits.xorb_body_bytes_max),
         silence: state.body_timeout(),
     };
     let arriving = upload::arriving(&parts.headers, body, &state.budget, bounds).await?;
     let declared_bytes = arriving.announced_bytes;
-    let ingested = store.content().ingest(&grant, hash, declared_bytes, arriving.pieces).await?;
+    let stored = store.content().put_xorb(&grant, hash, declared_bytes, arriving.pieces).await?;
     drop(arriving.permit);
-    metrics::counter!("drystone_xorbs_received_total", "new" => ingested.was_inserted.to_string())
-        .increment(1);
+    metrics::counter!("drystone_xorbs_received_total", "new" => stored.was_inserted.to_string()).increment(1);
     metrics::histogram!("drystone_ingest_seconds").record(begin.elapsed().as_secs_f64());
-    Ok(json(&XorbUploaded { was_inserted: ingested.was_inserted }))
+    Ok(json(&XorbUploaded { was_inserted: stored.was_inserted }))
 }
 
 /// Whether a xorb is here, as far as the dedup policy lets a writer know, and how long its object is.

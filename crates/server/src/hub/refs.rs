@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::audit::Deed;
+use store::audit::AuditEvent;
 use store::hub::RefRow;
 use store::hub::refs::MESSAGE_BYTES_MAX;
 use store::hub::refs::{self, HEADS, PULLS, TAGS};
@@ -84,7 +84,7 @@ pub(crate) async fn create_tag(request: HubRequest, body: Body) -> Result<Respon
     if let Some(message) = message {
         // Tags are plain refs: the message of one is in the audit log.
         let target = format!("{} {TAGS}{}", repo.name, new.tag);
-        request.store.hub().note_deed(&Deed::new("tag.message", target, message)).await?;
+        request.store.hub().log_event(&AuditEvent::new("tag.message", target, message)).await?;
     }
     Ok(created())
 }

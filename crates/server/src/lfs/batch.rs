@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use store::Grant;
-use store::content::{FILE_BYTES_MAX, LinkedFile, Need, intake_bytes, stream_bytes};
+use store::content::{FILE_BYTES_MAX, LinkedFile, Need, put_file_memory, stream_bytes};
 use store::hub::{RepoRow, pointer};
 use xet::wire::ErrorCode;
 use xet::wire::routes::{TokenScope, header as names};
@@ -168,11 +168,11 @@ pub(crate) async fn upload(request: HubRequest, incoming: Request) -> Result<Res
     let signed = checked(&request, Action::Upload).await?;
     let scope = scope_of(&request).await?;
     request.state.require_disk_space(signed.bytes)?;
-    let memory = intake_bytes(signed.bytes).min(request.state.budget.usage().total_bytes);
+    let memory = put_file_memory(signed.bytes).min(request.state.budget.usage().total_bytes);
     let permit = request.state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, signed.bytes, request.state.body_timeout());
     let taken =
-        request.store.content().take_in(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
+        request.store.content().put_file(&Grant::write(scope), signed.sha256, signed.bytes, pieces).await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let mut response = StatusCode::OK.into_response();

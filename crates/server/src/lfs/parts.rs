@@ -7,7 +7,7 @@ use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Grant;
-use store::content::{Need, Parted, intake_bytes};
+use store::content::{MultipartFile, Need, put_file_memory};
 use store::hub::RepoRow;
 
 use crate::http::error::ApiError;
@@ -59,7 +59,7 @@ pub(crate) async fn receive(request: HubRequest, incoming: Request) -> Result<Re
     let part_bytes = part_bytes(&request);
     let signed = checked(&request, Action::Part { number, part_bytes }).await?;
     let repo = named(&request).await?;
-    let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
+    let file = MultipartFile { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
     let bytes_max = file.bytes_of(number).unwrap_or_default();
     request.state.require_disk_space(bytes_max)?;
     let need = Need { logical_bytes: signed.bytes, physical_bytes: bytes_max };
@@ -103,7 +103,7 @@ pub(crate) async fn join(request: HubRequest, body: Body) -> Result<Response<Bod
     let part_bytes = part_bytes(&request);
     let joined: Joined = small_json(body).await?;
     let signed = checked(&request, Action::Join { part_bytes }).await?;
-    let file = Parted { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
+    let file = MultipartFile { sha256: signed.sha256, bytes: signed.bytes, part_bytes };
     if joined.oid.is_some_and(|oid| oid != request.param("oid")) {
         return Err(ApiError::invalid("oid: the URL is of another object"));
     }
@@ -116,7 +116,7 @@ pub(crate) async fn join(request: HubRequest, body: Body) -> Result<Response<Bod
     // A client that did not receive the response retries.
     if !found.iter().any(|found| found.bytes == signed.bytes) {
         request.state.require_disk_space(signed.bytes)?;
-        let memory = intake_bytes(signed.bytes).min(request.state.budget.usage().total_bytes);
+        let memory = put_file_memory(signed.bytes).min(request.state.budget.usage().total_bytes);
         let _permit = request.state.budget.acquire(memory).await?;
         let taken = request.store.content().join_parts(&grant, repo.id, &file).await?;
         metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);

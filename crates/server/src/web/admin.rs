@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::audit::{DeedQuery, DeedRow};
+use store::audit::{AuditQuery, AuditRow};
 use store::content::{Limit, QuotaOf, QuotaRow, Usage};
 use store::hub::{Bound, MemberRow, NamespaceRow, RepoRow, Rights, TokenRow};
 use store::names::RepoName;
@@ -60,7 +60,7 @@ async fn page(visit: &Visit, made: Option<(String, String)>) -> Result<Response<
 #[template(path = "audit.html")]
 struct Audit {
     frame: Frame,
-    events: Vec<DeedRow>,
+    events: Vec<AuditRow>,
     /// The page after this one begins below this number.
     next: Option<u64>,
 }
@@ -69,8 +69,8 @@ struct Audit {
 pub(super) async fn audit(visit: Visit) -> Result<Response<Body>, ApiError> {
     visit.require_admin()?;
     let before = visit.query.number("before");
-    let query = DeedQuery { before, limit: EVENTS_MAX, ..DeedQuery::default() };
-    let events = visit.store.hub().deeds(&query).await?;
+    let query = AuditQuery { before, limit: EVENTS_MAX, ..AuditQuery::default() };
+    let events = visit.store.hub().audit_events(&query).await?;
     let next = events.last().filter(|_| events.len() as u64 == EVENTS_MAX).map(|last| last.id);
     Ok(answer(&Audit { frame: Frame::new(&visit, "admin", "Audit log"), events, next }))
 }

@@ -6,7 +6,7 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::audit::{DeedQuery, DeedRow};
+use store::audit::{AuditQuery, AuditRow};
 use store::hub::{BrowseQuery, MaintenanceSummary, Order, RepoSize, SizedRepo};
 use store::names::RepoName;
 
@@ -37,7 +37,7 @@ struct Server {
     growth: Growth,
     largest: Vec<Large>,
     /// The last sweeps and verifications.
-    events: Vec<DeedRow>,
+    events: Vec<AuditRow>,
 }
 
 /// A large file.
@@ -170,7 +170,7 @@ async fn server(visit: &Visit) -> Result<Server, ApiError> {
         let lonely_bytes = lonely.get(&file).copied().unwrap_or(0);
         largest.push(Large { title, url, bytes, lonely_bytes });
     }
-    let events = DeedQuery { limit: EVENTS_MAX, is_upkeep: true, ..DeedQuery::default() };
+    let events = AuditQuery { limit: EVENTS_MAX, is_upkeep: true, ..AuditQuery::default() };
     largest.sort_by_key(|file| std::cmp::Reverse(file.lonely_bytes));
     Ok(Server {
         logical_bytes: store.upkeep().logical_bytes().await?,
@@ -180,7 +180,7 @@ async fn server(visit: &Visit) -> Result<Server, ApiError> {
         upkeep: browse.maintenance_summary().await?,
         growth: Growth::of(browse.growth().await?),
         largest,
-        events: store.hub().deeds(&events).await?,
+        events: store.hub().audit_events(&events).await?,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use store::content::{FileRow, LaidXorb, Layout};
+use store::content::{FileRecipe, FileRow, RecipeXorb};
 use store::hub::{Item, Page, RepoRow};
 use store::ids::{Oid, RepoId};
 use store::names::RepoName;
@@ -96,12 +96,12 @@ pub(super) async fn of(visit: &Visit, place: &RepoView, file: FileHash) -> Resul
             }
         }
     }
-    let layout = found.file.layout;
+    let recipe = found.file.recipe;
     let work = move || {
-        let cover = Cover::of(&layout, others.iter().map(|(row, _)| &row.layout));
-        let by_one = |other: &Layout| Cover::of(&layout, std::iter::once(other)).bytes(&layout);
-        let shared: Vec<u64> = others.iter().map(|(row, _)| by_one(&row.layout)).collect();
-        (draw(&layout, &cover), others, shared)
+        let cover = Cover::of(&recipe, others.iter().map(|(row, _)| &row.recipe));
+        let by_one = |other: &FileRecipe| Cover::of(&recipe, std::iter::once(other)).bytes(&recipe);
+        let shared: Vec<u64> = others.iter().map(|(row, _)| by_one(&row.recipe)).collect();
+        (draw(&recipe, &cover), others, shared)
     };
     let worked = visit.state.renderer.run(work).await;
     let (mut map, others, shared) =
@@ -155,11 +155,11 @@ impl<'a> VisibleRepos<'a> {
 struct Cover(HashMap<XorbHash, Vec<bool>>);
 
 impl Cover {
-    /// The chunks of `layout`'s xorbs that one of the others has.
-    fn of<'a>(layout: &Layout, others: impl Iterator<Item = &'a Layout>) -> Self {
-        let count = |xorb: &LaidXorb| (xorb.chunk_count as usize).min(CHUNKS_MAX) + 1;
+    /// The chunks of `recipe`'s xorbs that one of the others has.
+    fn of<'a>(recipe: &FileRecipe, others: impl Iterator<Item = &'a FileRecipe>) -> Self {
+        let count = |xorb: &RecipeXorb| (xorb.chunk_count as usize).min(CHUNKS_MAX) + 1;
         // Beginnings and ends first, then one walk: many files may have the same chunks.
-        let begins = layout.xorbs.iter().map(|xorb| (xorb.key.hash, vec![0_i64; count(xorb)]));
+        let begins = recipe.xorbs.iter().map(|xorb| (xorb.key.hash, vec![0_i64; count(xorb)]));
         let mut begins: HashMap<XorbHash, Vec<i64>> = begins.collect();
         for other in others {
             for term in &other.terms {
@@ -194,9 +194,9 @@ impl Cover {
     }
 
     /// How many bytes of the file are covered, about.
-    fn bytes(&self, layout: &Layout) -> u64 {
-        let terms = layout.terms.iter().map(|term| {
-            let spans = self.within(&layout.xorb_of(term).key.hash, &term.chunks);
+    fn bytes(&self, recipe: &FileRecipe) -> u64 {
+        let terms = recipe.terms.iter().map(|term| {
+            let spans = self.within(&recipe.xorb_of(term).key.hash, &term.chunks);
             part_bytes(term.raw_bytes, &term.chunks, &spans)
         });
         terms.sum()
@@ -209,13 +209,13 @@ fn part_bytes(raw_bytes: u32, chunks: &Range<u32>, spans: &[Range<u32>]) -> u64 
     u64::from(raw_bytes) * count / u64::from(chunks.end - chunks.start).max(1)
 }
 
-fn draw(layout: &Layout, cover: &Cover) -> FileMap {
-    let bytes = layout.file_bytes();
+fn draw(recipe: &FileRecipe, cover: &Cover) -> FileMap {
+    let bytes = recipe.file_bytes();
     let scale = |at: f64| WIDTH * at / (bytes as f64).max(1.0);
     let (mut by_xorb, mut by_share, mut rows) = (Line::default(), Line::default(), Vec::new());
     let (mut at, mut shared_bytes) = (0, 0);
-    for term in &layout.terms {
-        let xorb = layout.xorb_of(term).key.hash;
+    for term in &recipe.terms {
+        let xorb = recipe.xorb_of(term).key.hash;
         let len = u64::from(term.raw_bytes);
         let spans = cover.within(&xorb, &term.chunks);
         let shared = part_bytes(term.raw_bytes, &term.chunks, &spans);
@@ -245,8 +245,8 @@ fn draw(layout: &Layout, cover: &Cover) -> FileMap {
         at += len;
     }
     FileMap {
-        terms: layout.terms.len(),
-        xorbs: layout.xorbs.len(),
+        terms: recipe.terms.len(),
+        xorbs: recipe.xorbs.len(),
         shared_bytes,
         bytes,
         by_xorb: by_xorb.0,
@@ -361,28 +361,28 @@ const PATHS_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {
-    use store::content::LayoutBuilder;
+    use store::content::RecipeBuilder;
     use store::{Digest, XorbKey};
 
     use super::*;
 
-    fn xorb(n: u8) -> LaidXorb {
+    fn xorb(n: u8) -> RecipeXorb {
         let key = XorbKey { hash: XorbHash::new([n; 32]), digest: Digest::new([n; 32]) };
-        LaidXorb { key, object_bytes: 1000, chunk_count: 100 }
+        RecipeXorb { key, object_bytes: 1000, chunk_count: 100 }
     }
 
-    fn layout(terms: &[(u8, Range<u32>, u32)]) -> Layout {
-        let mut layout = LayoutBuilder::default();
-        terms.iter().for_each(|(n, chunks, bytes)| layout.push(xorb(*n), chunks.clone(), *bytes, 0..9));
-        layout.finish()
+    fn recipe(terms: &[(u8, Range<u32>, u32)]) -> FileRecipe {
+        let mut recipe = RecipeBuilder::default();
+        terms.iter().for_each(|(n, chunks, bytes)| recipe.push(xorb(*n), chunks.clone(), *bytes, 0..9));
+        recipe.finish()
     }
 
     #[test]
     fn what_others_have_is_found_by_chunks() {
-        let file = layout(&[(1, 0..10, 600), (2, 0..10, 400)]);
-        let other = layout(&[(1, 5..20, 500), (2, 2..4, 50), (3, 0..9, 1)]);
-        let third = layout(&[(1, 0..6, 100)]);
-        let by_one = |other: &Layout| Cover::of(&file, std::iter::once(other)).bytes(&file);
+        let file = recipe(&[(1, 0..10, 600), (2, 0..10, 400)]);
+        let other = recipe(&[(1, 5..20, 500), (2, 2..4, 50), (3, 0..9, 1)]);
+        let third = recipe(&[(1, 0..6, 100)]);
+        let by_one = |other: &FileRecipe| Cover::of(&file, std::iter::once(other)).bytes(&file);
         assert_eq!((by_one(&other), by_one(&third)), (300 + 80, 360));
         let map = draw(&file, &Cover::of(&file, [&other, &third].into_iter()));
         assert_eq!((map.shared_bytes, map.bytes, map.terms, map.xorbs), (680, 1000, 2, 2));
@@ -403,7 +403,7 @@ mod tests {
     fn a_file_of_very_many_terms_is_a_bounded_line_to_its_end() {
         let terms: Vec<_> =
             (0..20_000_u32).map(|n| ((n % 7) as u8, n % 50..n % 50 + 1, 100 + n % 13)).collect();
-        let file = layout(&terms);
+        let file = recipe(&terms);
         let map = draw(&file, &Cover::of(&file, std::iter::empty()));
         for line in [&map.by_xorb, &map.by_share] {
             assert!(line.len() < 1000, "{}", line.len());
@@ -411,7 +411,7 @@ mod tests {
             assert!((last.x + last.width - WIDTH).abs() < 0.01, "{last:?}");
         }
         assert_eq!(map.rows.len(), ROWS_MAX);
-        let empty = Layout::default();
+        let empty = FileRecipe::default();
         assert!(draw(&empty, &Cover::of(&empty, std::iter::empty())).by_xorb.is_empty());
     }
 }

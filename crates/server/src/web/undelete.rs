@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::Response;
-use store::hub::{LeftRow, refs};
+use store::hub::{ReflogEntry, refs};
 use store::names::RepoName;
 
 use crate::http::error::ApiError;
@@ -26,7 +26,7 @@ struct Undelete {
 
 /// A revision that can be had back.
 struct LostRevision {
-    row: LeftRow,
+    row: ReflogEntry,
     title: String,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn page_of(name: &RepoName) -> String {
 /// `GET /{repo}/undelete`.
 pub(super) async fn show(visit: Visit) -> Result<Response<Body>, ApiError> {
     let repo = visit.require_write().await?;
-    let rows = visit.store.hub().left_revisions(repo.id).await?;
+    let rows = visit.store.hub().reflog(repo.id).await?;
     let total = rows.len() as u64;
     let mut revisions = Vec::new();
     // The newest first: users look for what they lost last.

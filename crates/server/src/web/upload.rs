@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Response, header};
 use axum::response::IntoResponse as _;
 use serde_json::json;
 use store::Grant;
-use store::content::{Need, intake_bytes};
+use store::content::{Need, put_file_memory};
 use store::hub::pointer;
 use xet::wire::ErrorCode;
 
@@ -79,11 +79,14 @@ pub(super) async fn file(
     request.store.content().expect_quota(&scope, Need { logical_bytes: bytes, ..Need::default() }).await?;
     state.require_disk_space(bytes)?;
     let upload = RunningUpload::begin(&state.uploads, request.name()?, request.query.value("id"));
-    let memory = intake_bytes(bytes).min(state.budget.usage().total_bytes);
+    let memory = put_file_memory(bytes).min(state.budget.usage().total_bytes);
     let permit = state.budget.acquire(memory).await?;
     let pieces = upload::flowing(&parts.headers, body, bytes, state.body_timeout());
-    let taken =
-        request.store.content().take_in_any(&Grant::write(scope), bytes, pieces, &upload.progress).await?;
+    let taken = request
+        .store
+        .content()
+        .put_file_unhashed(&Grant::write(scope), bytes, pieces, &upload.progress)
+        .await?;
     drop(permit);
     metrics::counter!("drystone_taken_in_bytes_total", "new" => "true").increment(taken.new_bytes);
     let stored =

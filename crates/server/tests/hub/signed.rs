@@ -1,11 +1,11 @@
-//! Pages for whoever is signed in: what their session opens, what forms change, what the server reports meanwhile.
+//! Pages for signed-in users: what their session opens, what forms change, what the server reports meanwhile.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::SinkExt as _;
 use futures::channel::mpsc;
-use store::upkeep::{SweepOptions, SweepProgress, VerifyOptions, VerifyProgress};
+use store::upkeep::{GcOptions, GcProgress, VerifyOptions, VerifyProgress};
 
 use super::*;
 
@@ -189,10 +189,10 @@ async fn the_dashboard_shows_sweeps_and_verifications_to_administrators() {
     let repo = store::names::RepoName::parse("ann/a").unwrap();
     let repo = hub.store.hub().repo(&repo).await.unwrap().unwrap();
     hub.store.hub().delete_repo(&repo).await.unwrap();
-    let sweep = SweepOptions { grace_s: 0, offline: true, ..SweepOptions::default() };
-    hub.store.upkeep().sweep(&sweep, &SweepProgress::default()).await.unwrap();
+    let sweep = GcOptions { grace_s: 0, offline: true, ..GcOptions::default() };
+    hub.store.upkeep().collect_garbage(&sweep, &GcProgress::default()).await.unwrap();
     // One that finds nothing is not reported.
-    hub.store.upkeep().sweep(&sweep, &SweepProgress::default()).await.unwrap();
+    hub.store.upkeep().collect_garbage(&sweep, &GcProgress::default()).await.unwrap();
     let bob = hub.personal("bob", Rights::Read, Bound::Namespace("bob".into())).await;
     let page = String::from_utf8(hub.admin("GET", "/-/dedup", Value::Null).await.body).unwrap();
     let answers = page.split("Sweeps and verifications").nth(1).unwrap();

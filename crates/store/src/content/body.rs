@@ -11,8 +11,8 @@ use crate::objects::local::buffers::{BLOCK_BYTES, Blocks};
 /// Why a piece did not arrive.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Bytes that are looked at together, while a core's own cache has them.
-const LOOK_BYTES: usize = BLOCK_BYTES;
+/// Bytes inspected together, while they are in a core's own cache.
+const INSPECT_BYTES: usize = BLOCK_BYTES;
 
 /// The length a body may have: what its sender declared, if that is allowed, or all that is allowed.
 pub(crate) fn limit(what: &str, declared_bytes: Option<u64>, max: u64) -> Result<u64> {
@@ -40,7 +40,7 @@ impl<'a, S> Segments<'a, S>
 where
     S: Stream<Item = std::result::Result<Bytes, BodyError>>,
 {
-    /// The segments of a body that has at most so many bytes; `what` names it in errors.
+    /// The segments of a body of at most `bytes_max` bytes; `what` names it in errors.
     pub(crate) fn new(what: &'a str, blocks: &'a Blocks, bytes_max: u64, pieces: S) -> Self {
         Self { what, blocks, bytes_max, left: bytes_max, pieces: Box::pin(pieces), rest: Bytes::new() }
     }
@@ -50,10 +50,10 @@ where
         self.next_seen(|_| Ok(())).await
     }
 
-    /// The next segment, of which `look` has seen every byte, in order, soon after it came.
+    /// The next segment, of which `inspect` has seen every byte, in order, soon after it came.
     pub(crate) async fn next_seen(
         &mut self,
-        mut look: impl FnMut(&[u8]) -> Result<()>,
+        mut inspect: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<Option<Bytes>> {
         let mut segment = self.blocks.take();
         let mut seen = 0;
@@ -64,12 +64,12 @@ where
             }
             let taken = segment.fill(&self.rest);
             self.rest.advance(taken);
-            if segment.len() - seen >= LOOK_BYTES {
-                look(segment.as_ref().get(seen..).unwrap_or_default())?;
+            if segment.len() - seen >= INSPECT_BYTES {
+                inspect(segment.as_ref().get(seen..).unwrap_or_default())?;
                 seen = segment.len();
             }
         }
-        look(segment.as_ref().get(seen..).unwrap_or_default())?;
+        inspect(segment.as_ref().get(seen..).unwrap_or_default())?;
         // A piece may be a small part of a large buffer, which its reader wants to use again.
         if self.rest.is_empty() {
             self.rest = Bytes::new();
@@ -105,11 +105,11 @@ mod tests {
                     data.chunks(step).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
                 let mut body = Segments::new("body", &blocks, data.len() as u64, stream::iter(pieces));
                 let (mut segments, mut seen) = (Vec::new(), Vec::new());
-                let mut look = |bytes: &[u8]| {
+                let mut inspect = |bytes: &[u8]| {
                     seen.extend_from_slice(bytes);
                     Ok(())
                 };
-                while let Some(segment) = body.next_seen(&mut look).await.unwrap() {
+                while let Some(segment) = body.next_seen(&mut inspect).await.unwrap() {
                     segments.push(segment);
                 }
                 assert_eq!(segments.iter().map(Bytes::len).collect::<Vec<_>>(), [bytes, bytes, 5]);

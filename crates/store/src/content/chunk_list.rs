@@ -17,10 +17,10 @@ impl Content {
         from: u64,
         max: usize,
     ) -> Result<Vec<(ChunkHash, u32)>> {
-        let layout = self.layout(grant, file).await?;
+        let recipe = self.recipe(grant, file).await?;
         let mut skip = from;
         let mut chunks = Vec::new();
-        for term in &layout.terms {
+        for term in &recipe.terms {
             if chunks.len() >= max {
                 break;
             }
@@ -33,7 +33,7 @@ impl Content {
             skip = 0;
             let room = u32::try_from(max - chunks.len()).unwrap_or(u32::MAX);
             let wanted: Range<u32> = first..term.chunks.end.min(first.saturating_add(room));
-            let xorb = layout.xorb_of(term);
+            let xorb = recipe.xorb_of(term);
             let info = self.footers.of(xorb).await?;
             for number in wanted {
                 let place = usize::try_from(number).ok().and_then(|number| info.chunks().get(number));

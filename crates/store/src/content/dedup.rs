@@ -1,8 +1,8 @@
 //! Dedup: tells a client which xorb holds a chunk it has, so that it need not send it.
 //!
-//! The answer is a shard of that xorb and of those that follow it in a file of the caller's repository: only one chunk in a thousand is asked for, and
-//! who has changed a little of a large file has the rest of it too. Chunk hashes are keyed: whoever has a chunk recognises it,
-//! whoever has not learns nothing to ask for. The key changes with time and is the same on every server that shares the secret. The
+//! The answer is a shard of that xorb and of those that follow it in a file of the caller's repository: only one chunk in a thousand is queried, and
+//! a client that changed a little of a large file has the rest of it too. Chunk hashes are keyed: a client with the chunk
+//! recognises it, others learn nothing they could request. The key changes with time and is the same on every server that shares the secret. The
 //! answer expires, and until then sweep leaves the xorbs alone: see [`XorbRow::referenced_s`].
 //!
 //! [`XorbRow::referenced_s`]: crate::catalog::rows::XorbRow::referenced_s
@@ -25,7 +25,7 @@ use crate::content::reach::Reach;
 use crate::content::rows::{DedupHit, XorbRow};
 use crate::content::{Content, files, uploads, xorbs};
 use crate::db::Catalog;
-use crate::db::batcher::Gather;
+use crate::db::batcher::Batcher;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How dedup queries are answered.
@@ -69,7 +69,7 @@ impl DedupOptions {
     }
 }
 
-/// A xorb told of is noted as referred to, but not more often than this: a popular one would be written all the time.
+/// A reported xorb is recorded as referred to, but not more often than this: a popular one would be written all the time.
 pub const TOUCH_S: u64 = 3600;
 
 impl Content {
@@ -84,7 +84,7 @@ impl Content {
         if index::peek_chunk(&self.db, &reach, chunk) == Some(false) {
             return Ok(None);
         }
-        let Some(hit) = self.chunks.ask((reach, chunk)).await? else { return Ok(None) };
+        let Some(hit) = self.chunks.get((reach, chunk)).await? else { return Ok(None) };
         let now_s = self.clock.now_s();
         let mut rows = vec![hit.xorb.clone()];
         rows.extend(self.following(grant.scope(), &hit.xorb).await?);
@@ -92,7 +92,7 @@ impl Content {
         if rows.first().map(|row| row.key) != Some(hit.xorb.key) {
             return Ok(None);
         }
-        let info = self.footers.of(&hit.xorb.laid()).await?;
+        let info = self.footers.of(&hit.xorb.recipe_xorb()).await?;
         let found = usize::try_from(hit.chunk_index).ok().and_then(|index| info.chunks().get(index));
         if found.map(|place| place.hash) != Some(chunk) {
             let message = format!("chunk {chunk} is not where the catalog says, in xorb {}", info.hash());
@@ -104,16 +104,17 @@ impl Content {
             expires_s: now_s.saturating_add(self.dedup.answer_s),
             tables: true,
         };
-        let mut told = vec![(info, hit.xorb.object_bytes)];
+        let mut reported = vec![(info, hit.xorb.object_bytes)];
         for row in rows.get(1..).unwrap_or_default() {
-            // What cannot be read is not told of: the chunk that was asked for is somewhere else.
-            if let Ok(info) = self.footers.of(&row.laid()).await {
-                told.push((info, row.object_bytes));
+            // Unreadable xorbs are left out: the requested chunk is in another one.
+            if let Ok(info) = self.footers.of(&row.recipe_xorb()).await {
+                reported.push((info, row.object_bytes));
             }
         }
-        let told =
-            move || dedup_response::encode(told.iter().map(|(info, bytes)| entry(info, *bytes)), &options);
-        let answer = self.workers.run(told).await?;
+        let reported = move || {
+            dedup_response::encode(reported.iter().map(|(info, bytes)| entry(info, *bytes)), &options)
+        };
+        let answer = self.workers.run(reported).await?;
         let answer = answer.map_err(|source| Error::corrupt("dedup answer", source))?;
         Ok(Some(answer.into()))
     }
@@ -123,15 +124,19 @@ impl Content {
     async fn following(&self, scope: &Scope, xorb: &XorbRow) -> Result<Vec<XorbRow>> {
         let file = index::readable_file(&self.db, scope, xorb.key.hash).await?;
         let Some(file) = file else { return Ok(Vec::new()) };
-        let layouts = files::files(&self.db, scope, &[file]).await?;
-        let beside = layouts.first().map(|file| file.layout.xorbs.as_slice()).unwrap_or_default();
-        let after = beside.iter().map(|laid| laid.key.hash).skip_while(|hash| *hash != xorb.key.hash).skip(1);
+        let recipes = files::files(&self.db, scope, &[file]).await?;
+        let beside = recipes.first().map(|file| file.recipe.xorbs.as_slice()).unwrap_or_default();
+        let after = beside
+            .iter()
+            .map(|recipe_xorb| recipe_xorb.key.hash)
+            .skip_while(|hash| *hash != xorb.key.hash)
+            .skip(1);
         let hashes: Vec<XorbHash> = after.take(FOLLOWING_MAX).collect();
         if hashes.is_empty() {
             return Ok(Vec::new());
         }
-        // A file that was stored before lies in the xorbs of whoever sent it first, beside chunks of other files: of those only
-        // what this repository registered is told of.
+        // A file that was stored before lies in the xorbs of its first uploader, beside chunks of other files: of those, only
+        // what this repository registered is reported.
         let mut found = uploads::references(&self.db, scope, None, None, &hashes).await?;
         found.retain(|found| {
             found.is_registered && found.row.key.hash != xorb.key.hash && found.row.is_live()
@@ -139,7 +144,7 @@ impl Content {
         Ok(found.into_iter().map(|found| found.row).collect())
     }
 
-    /// Notes that these are told of, and leaves out what is no longer there.
+    /// Records that these were reported, and leaves out what no longer exists.
     async fn keep_referenced(&self, rows: &mut Vec<XorbRow>, now_s: u64) -> Result<()> {
         let is_old = |row: &XorbRow| row.referenced_s.saturating_add(TOUCH_S) <= now_s;
         let old: Vec<XorbHash> = rows.iter().filter(|row| is_old(row)).map(|row| row.key.hash).collect();
@@ -151,13 +156,13 @@ impl Content {
     }
 }
 
-/// How many xorbs are told of besides the one that was asked for: a gigabyte ahead.
+/// Xorbs reported besides the one with the requested chunk: a gigabyte ahead.
 const FOLLOWING_MAX: usize = 15;
 
 /// Asks where chunks are, those within one reach together.
-pub(crate) fn gather(catalog: &Arc<Catalog>) -> Gather<(Reach, ChunkHash), DedupHit> {
+pub(crate) fn batcher(catalog: &Arc<Catalog>) -> Batcher<(Reach, ChunkHash), DedupHit> {
     let catalog = catalog.clone();
-    Gather::new(move |keys: Vec<(Reach, ChunkHash)>| {
+    Batcher::new(move |keys: Vec<(Reach, ChunkHash)>| {
         let catalog = catalog.clone();
         async move {
             let mut by_reach: HashMap<Reach, Vec<ChunkHash>> = HashMap::new();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::access::Scope;
-use crate::audit::{Deed, note};
+use crate::audit::{AuditEvent, append_event};
 use crate::content::Content;
 use crate::content::quotas::usage::QuotaOf;
 use crate::content::reach::Reach;
@@ -48,7 +48,7 @@ pub(crate) async fn set_dedup_policy(db: &Catalog, of: &QuotaOf, policy: Option<
             tx.run(delete).await?;
         }
         let detail = policy.map_or("default", DedupPolicy::name);
-        note(&mut tx, &Deed::new("dedup.set", of.to_string(), detail)).await?;
+        append_event(&mut tx, &AuditEvent::new("dedup.set", of.to_string(), detail)).await?;
         tx.commit().await
     })
     .await
@@ -59,7 +59,7 @@ pub(crate) async fn set_dedup_policy(db: &Catalog, of: &QuotaOf, policy: Option<
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum DedupPolicy {
-    /// Everybody's. Saves most; tells a client that has a chunk that somebody had it before.
+    /// Chunks of all repositories. Saves most; reveals to a client that has a chunk that it was uploaded before.
     #[default]
     Global,
     /// Those of its namespace.

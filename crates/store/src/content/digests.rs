@@ -25,7 +25,7 @@ use crate::content::digests::claims::DigestClaim;
 use crate::content::files::{self, LinkedFile};
 use crate::content::reach::Reach;
 use crate::content::read::STREAM_BYTES;
-use crate::content::recipe::Layout;
+use crate::content::recipe::FileRecipe;
 use crate::content::rows::FileRow;
 use crate::content::{Content, xorbs};
 use crate::error::{Error, ErrorKind, Result};
@@ -115,18 +115,18 @@ impl Content {
     pub async fn broken_files(&self, files: &[FileHash]) -> Result<HashSet<FileHash>> {
         let mut broken = HashSet::new();
         for files in files.chunks(FILES_AT_ONCE) {
-            let rows = files::layouts(&self.db, files).await?;
+            let rows = files::recipes(&self.db, files).await?;
             let xorbs: HashSet<_> =
-                rows.iter().flat_map(|row| row.layout.xorbs.iter().map(|xorb| xorb.key.hash)).collect();
+                rows.iter().flat_map(|row| row.recipe.xorbs.iter().map(|xorb| xorb.key.hash)).collect();
             let xorbs: Vec<_> = xorbs.into_iter().collect();
             let xorbs: HashMap<_, _> =
                 xorbs::xorbs(&self.db, &xorbs).await?.into_iter().map(|row| (row.key.hash, row)).collect();
-            let is_sound = |layout: &Layout| {
-                let mut keys = layout.xorbs.iter().map(|xorb| xorb.key);
+            let is_sound = |recipe: &FileRecipe| {
+                let mut keys = recipe.xorbs.iter().map(|xorb| xorb.key);
                 keys.all(|key| xorbs.get(&key.hash).is_some_and(|row| row.key == key && row.is_there()))
             };
             let sound: HashSet<_> =
-                rows.iter().filter(|row| is_sound(&row.layout)).map(|row| row.hash).collect();
+                rows.iter().filter(|row| is_sound(&row.recipe)).map(|row| row.hash).collect();
             broken.extend(files.iter().filter(|file| !sound.contains(file)));
         }
         Ok(broken)
@@ -155,9 +155,9 @@ impl Content {
         });
     }
 
-    /// Notes digests that the server computed itself.
+    /// Records digests that the server computed itself.
     pub(crate) async fn note_computed(&self, scope: &Scope, sha256: Sha256, file: FileHash) -> Result<()> {
-        claims::settle_claims(&self.db, scope, &[(file, sha256)], &[]).await
+        claims::resolve_claims(&self.db, scope, &[(file, sha256)], &[]).await
     }
 
     /// Compares claims of one repository with the bytes of their files. Returns those that are false, which are removed, and
@@ -185,7 +185,7 @@ impl Content {
             }
             let ours = Running::begin(&self, &left);
             if ours.files.is_empty() {
-                // Others are at it. One that gave up leaves the file to whoever comes next.
+                // Another task computes it. One that gave up leaves the file to the next caller.
                 ended.changed().await.ok();
                 continue;
             }
@@ -195,10 +195,10 @@ impl Content {
                     Err(why) => _ = unreadable.insert(file, why),
                 }
             }
-            // Before others look again: what is noted they find in the catalog.
-            self.settle(&scope, &claims, &known, &mut checked).await?;
+            // Before others check again: they find recorded digests in the catalog.
+            self.resolve(&scope, &claims, &known, &mut checked).await?;
         }
-        self.settle(&scope, &claims, &known, &mut checked).await?;
+        self.resolve(&scope, &claims, &known, &mut checked).await?;
         let broken = claims.into_iter().filter_map(|claim| {
             let why = unreadable.get(&claim.file)?.clone();
             Some((claim, why))
@@ -207,7 +207,7 @@ impl Content {
         Ok(checked)
     }
 
-    async fn settle(
+    async fn resolve(
         &self,
         scope: &Scope,
         claims: &[DigestClaim],
@@ -221,12 +221,12 @@ impl Content {
             .iter()
             .filter(|(file, _)| files.contains(file))
             .map(|(file, sha256)| (*file, *sha256))
-            .filter(|known| checked.noted.insert(*known))
+            .filter(|known| checked.recorded.insert(*known))
             .collect();
         if computed.is_empty() && refuted.len() == checked.refuted.len() {
             return Ok(());
         }
-        claims::settle_claims(&self.db, scope, &computed, &refuted).await?;
+        claims::resolve_claims(&self.db, scope, &computed, &refuted).await?;
         let new = refuted.len().saturating_sub(checked.refuted.len());
         metrics::counter!("drystone_digests_refused_total").increment(new as u64);
         checked.refuted = refuted;
@@ -237,9 +237,9 @@ impl Content {
     async fn compute(&self, scope: &Scope, files: &[FileHash]) -> Result<Vec<(FileHash, Computed)>> {
         let mut computed = Vec::with_capacity(files.len());
         for files in files.chunks(FILES_AT_ONCE) {
-            let rows = files::layouts(&self.db, files).await?;
+            let rows = files::recipes(&self.db, files).await?;
             let (small, large): (Vec<_>, Vec<_>) =
-                rows.into_iter().partition(|row| small_files::is_small(&row.layout));
+                rows.into_iter().partition(|row| small_files::is_small(&row.recipe));
             let found: HashSet<_> = small.iter().chain(&large).map(|row| row.hash).collect();
             let gone = files.iter().filter(|file| !found.contains(file));
             computed.extend(gone.map(|file| (*file, Err(format!("file {file} is no longer there")))));
@@ -263,7 +263,7 @@ impl Content {
     async fn compute_large(&self, row: &FileRow) -> Result<Sha256> {
         let _memory = self.memory.reserve(2 * STREAM_BYTES).await;
         let (pieces, mut arriving) = mpsc::channel(1);
-        let mut stream = self.whole_content(&row.layout);
+        let mut stream = self.whole_content(&row.recipe);
         let reading = tokio::spawn(async move {
             while let Some(piece) = stream.try_next().await? {
                 if pieces.send(piece).await.is_err() {
@@ -302,7 +302,7 @@ pub(crate) struct CheckedClaims {
     pub(crate) refuted: Vec<DigestClaim>,
     /// The bytes cannot be read, and why.
     pub(crate) unreadable: Vec<(DigestClaim, String)>,
-    noted: HashSet<(FileHash, Sha256)>,
+    recorded: HashSet<(FileHash, Sha256)>,
 }
 
 /// Bytes that are damaged or gone are an answer; a store that does not answer is an error.
@@ -348,7 +348,7 @@ impl Drop for Running {
 /// Bytes that are hashed before others get their turn.
 const TURN_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Layouts held at once.
+/// Recipes held at once.
 const FILES_AT_ONCE: usize = 256;
 
 /// Files that may wait for an early computation.

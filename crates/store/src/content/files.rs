@@ -50,8 +50,8 @@ pub(crate) async fn files(db: &Catalog, scope: &Scope, hashes: &[FileHash]) -> R
     Ok(files)
 }
 
-/// The file, if `scope` may read it, and if that is told without waiting for anyone; else [`files`](Self::files) tells.
-pub(crate) fn peek_file(db: &Catalog, scope: &Scope, hash: FileHash) -> Option<Option<FileRow>> {
+/// The file, if `scope` may read it, if that is known without waiting; otherwise call [`files`](Self::files).
+pub(crate) fn try_file_now(db: &Catalog, scope: &Scope, hash: FileHash) -> Option<Option<FileRow>> {
     let query = "SELECT f.hash, f.layout, f.created_s FROM repo_files r JOIN files f ON f.hash = r.file \
         WHERE r.namespace = $1 AND r.repo = $2 AND r.file = $3";
     let query = Sql::new(query).bind(scope.namespace()).bind(scope.repo()).bind(hash);
@@ -124,8 +124,8 @@ pub(crate) enum Use {
     Xorbs,
 }
 
-/// The layouts of these files, whoever may read them; unknown ones are left out.
-pub(crate) async fn layouts(db: &Catalog, files: &[FileHash]) -> Result<Vec<FileRow>> {
+/// Recipes of these files, without an access check; unknown ones are left out.
+pub(crate) async fn recipes(db: &Catalog, files: &[FileHash]) -> Result<Vec<FileRow>> {
     let mut found = Vec::new();
     for files in files.chunks(BATCH_ROWS) {
         let query = Sql::new("SELECT hash, layout, created_s FROM files WHERE hash IN $1").list(files);

@@ -6,7 +6,7 @@ use moka::future::Cache;
 use xet::xorb::{Footer, Form, XorbInfo};
 
 use crate::budget::Workers;
-use crate::content::recipe::LaidXorb;
+use crate::content::recipe::RecipeXorb;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::XorbKey;
 use crate::objects::Objects;
@@ -20,7 +20,7 @@ pub(crate) struct Footers {
     cache: Cache<XorbKey, Arc<XorbInfo>>,
 }
 
-/// How long a footer that nobody asks for stays in memory: every upload adds one, and most are not read soon.
+/// How long an unused footer stays in memory: every upload adds one, and most are not read soon.
 const IDLE: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl Footers {
@@ -31,7 +31,7 @@ impl Footers {
     }
 
     /// The chunks of a stored xorb, from its footer alone.
-    pub(crate) async fn of(&self, xorb: &LaidXorb) -> Result<Arc<XorbInfo>> {
+    pub(crate) async fn of(&self, xorb: &RecipeXorb) -> Result<Arc<XorbInfo>> {
         let loaded = self.cache.try_get_with(xorb.key, self.load(*xorb)).await;
         // The one error is shared by all who waited for the read.
         loaded.map_err(|error: Arc<Error>| Error::new(error.kind(), error.to_string()))
@@ -42,11 +42,11 @@ impl Footers {
         self.cache.insert(key, info).await;
     }
 
-    async fn load(&self, xorb: LaidXorb) -> Result<Arc<XorbInfo>> {
+    async fn load(&self, xorb: RecipeXorb) -> Result<Arc<XorbInfo>> {
         let key = ObjectKey::Xorb(xorb.key);
         let object_bytes = u64::from(xorb.object_bytes);
         let footer_bytes = Form::V1.footer_bytes(xorb.chunk_count);
-        let wrong = || Error::new(ErrorKind::Corrupt, format!("{key} is not what the catalog says of it"));
+        let wrong = || Error::new(ErrorKind::Corrupt, format!("{key} does not match its row in the catalog"));
         let start = object_bytes.checked_sub(footer_bytes).ok_or_else(wrong)?;
         let tail =
             self.objects.range(&key, start..object_bytes).await.map_err(|error| match error.kind() {
@@ -65,7 +65,7 @@ impl Footers {
     }
 }
 
-/// What a chunk takes in memory, roughly, and a xorb besides.
+/// Approximate memory per chunk, and per xorb besides.
 const CHUNK_BYTES: u32 = 40;
 
 const INFO_BYTES: u32 = 256;

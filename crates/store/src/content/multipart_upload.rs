@@ -1,4 +1,4 @@
-//! Parts: a large file that arrives in several requests, maybe at several servers, and is taken in when all are there.
+//! Multipart uploads: a large file that arrives in several requests, maybe at several servers, and is stored when complete.
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -7,7 +7,7 @@ use xet::Sha256;
 use crate::access::{Grant, Scope};
 use crate::content::Content;
 use crate::content::body::BodyError;
-use crate::content::put_file::TakenIn;
+use crate::content::put_file::StoredFile;
 use crate::content::quotas::Need;
 use crate::db::Catalog;
 use crate::db::sql::Sql;
@@ -17,7 +17,7 @@ use crate::objects::key::ObjectKey;
 
 /// A file that arrives by parts: all have the same length but the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parted {
+pub struct MultipartFile {
     /// The digest of the file.
     pub sha256: Sha256,
     /// Its length.
@@ -26,7 +26,7 @@ pub struct Parted {
     pub part_bytes: u64,
 }
 
-impl Parted {
+impl MultipartFile {
     /// How many parts there are.
     pub fn count(&self) -> u64 {
         self.bytes.div_ceil(self.part_bytes.max(1))
@@ -46,13 +46,13 @@ impl Parted {
 }
 
 impl Content {
-    /// Stores a part until the others are there. Sent again, it replaces what was there. Until they are joined, parts count
+    /// Stores a part until the others have arrived. Sent again, it replaces the earlier one. Until they are joined, parts count
     /// against the quotas of the repository.
     pub async fn put_part(
         &self,
         repo: RepoId,
         scope: &Scope,
-        file: &Parted,
+        file: &MultipartFile,
         number: u64,
         pieces: Vec<Bytes>,
     ) -> Result<()> {
@@ -79,9 +79,9 @@ impl Content {
         self.objects.put(&key, pieces).await
     }
 
-    /// Takes in the file whose parts are all there, and forgets them. A file that is not what was announced leaves them,
+    /// Stores the file whose parts are complete, and deletes them. A file that is not what was announced leaves them,
     /// so that a part can be sent again.
-    pub async fn join_parts(&self, grant: &Grant, repo: RepoId, file: &Parted) -> Result<TakenIn> {
+    pub async fn join_parts(&self, grant: &Grant, repo: RepoId, file: &MultipartFile) -> Result<StoredFile> {
         let numbers = 1..=file.count();
         for number in numbers.clone() {
             if self.objects.head(&file.key(repo, number)?).await? != file.bytes_of(number) {
@@ -102,7 +102,7 @@ impl Content {
         let pieces = parts.try_flatten().map_err(BodyError::from).boxed();
         // The parts count already, for the same bytes.
         let grant = grant.clone().without_quota();
-        let taken = self.take_in(&grant, file.sha256, file.bytes, pieces).await?;
+        let taken = self.put_file(&grant, file.sha256, file.bytes, pieces).await?;
         let parts = numbers.map(|number| file.key(repo, number));
         self.objects.delete_all(parts.collect::<Result<_>>()?).await?;
         drop_parts(&self.db, repo, file.sha256).await?;

@@ -7,7 +7,7 @@ use xet::FileHash;
 use crate::access::{Grant, Scope};
 use crate::content::Content;
 use crate::content::files::{self, Use};
-use crate::content::recipe::LaidTerm;
+use crate::content::recipe::FileTerm;
 use crate::content::rows::FileRow;
 use crate::db::batch::BATCH_ROWS;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,10 +17,10 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct Neighbours {
     /// The file.
     pub file: FileRow,
-    /// Others, each with the repositories that have it, and the file itself where others have it too. Whoever shows them
-    /// sees to it who may know of which.
+    /// Others, each with the repositories that have it, and the file itself where others have it too. The caller must
+    /// check who may see which.
     pub others: Vec<(FileRow, Vec<Scope>)>,
-    /// Whether there may be more than were looked at.
+    /// Whether there may be more than were examined.
     pub is_cut: bool,
 }
 
@@ -31,8 +31,8 @@ impl Content {
         let missing = || Error::new(ErrorKind::NotFound, format!("no file {file} for this repository"));
         let row = rows.into_iter().next().ok_or_else(missing)?;
         let mut found = BTreeSet::new();
-        let mut is_cut = row.layout.xorbs.len() > XORBS_MAX;
-        for xorb in row.layout.xorbs.iter().take(XORBS_MAX) {
+        let mut is_cut = row.recipe.xorbs.len() > XORBS_MAX;
+        for xorb in row.recipe.xorbs.iter().take(XORBS_MAX) {
             let files = files::files_of(&self.db, xorb.key.hash, &[], FILES_MAX).await?;
             is_cut |= files.len() as u64 == FILES_MAX;
             found.extend(files.into_iter().filter(|other| *other != file));
@@ -56,8 +56,8 @@ impl Content {
                 is_cut = true;
                 break;
             }
-            for row in files::layouts(&self.db, files).await? {
-                weight_bytes += u64::from(row.layout.weight_bytes());
+            for row in files::recipes(&self.db, files).await? {
+                weight_bytes += u64::from(row.recipe.weight_bytes());
                 let scopes = readers.iter().filter(|(file, _)| *file == row.hash);
                 let scopes = scopes.map(|(_, scope)| scope.clone()).collect();
                 others.push((row, scopes));
@@ -72,19 +72,19 @@ impl Content {
     pub async fn lonely_bytes(&self, files: &[FileHash]) -> Result<HashMap<FileHash, u64>> {
         let mut lonely = HashMap::new();
         for files in files.chunks(LAYOUTS_AT_ONCE) {
-            let rows = files::layouts(&self.db, files).await?;
-            let xorbs = rows.iter().flat_map(|row| &row.layout.xorbs);
+            let rows = files::recipes(&self.db, files).await?;
+            let xorbs = rows.iter().flat_map(|row| &row.recipe.xorbs);
             let xorbs: Vec<[u8; 32]> = xorbs.map(|xorb| *xorb.key.hash.as_bytes()).collect();
             let mut uses = HashMap::new();
             for xorbs in xorbs.chunks(BATCH_ROWS) {
                 uses.extend(files::uses(&self.db, Use::Xorbs, xorbs).await?);
             }
             for row in rows {
-                let is_lonely = |term: &&LaidTerm| {
-                    let hash = row.layout.xorb_of(term).key.hash;
+                let is_lonely = |term: &&FileTerm| {
+                    let hash = row.recipe.xorb_of(term).key.hash;
                     uses.get(hash.as_bytes()).is_none_or(|count| *count <= 1)
                 };
-                let terms = row.layout.terms.iter().filter(is_lonely);
+                let terms = row.recipe.terms.iter().filter(is_lonely);
                 lonely.insert(row.hash, terms.map(|term| u64::from(term.raw_bytes)).sum());
             }
         }

@@ -1,7 +1,7 @@
-//! Intake: a whole file arrives, is cut here and stored like what clients cut themselves.
+//! Upload of a whole file: it is chunked here and stored like what clients chunk themselves.
 //!
 //! So a file that came by plain HTTP shares its chunks with all others. What is found again is not stored again, and the
-//! shard that tells of the file is proven like anybody's.
+//! shard that describes the file is proven like any other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,9 +23,9 @@ use crate::content::quotas::Need;
 use crate::content::{Content, xorbs};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of memory that the intake of a file takes at most: a xorb that grows, one that is stored, what is known to be
+/// Memory to reserve for the upload of a whole file: a xorb that grows, one that is stored, what is known to be
 /// there, and a line for each chunk.
-pub const fn intake_bytes(file_bytes: u64) -> u64 {
+pub const fn put_file_memory(file_bytes: u64) -> u64 {
     let chunks = file_bytes / 8192 + 1;
     let chunks = if chunks > CHUNKS_MAX as u64 { CHUNKS_MAX as u64 } else { chunks };
     4 * XORB_BYTES + 160 * chunks
@@ -34,21 +34,21 @@ pub const fn intake_bytes(file_bytes: u64) -> u64 {
 /// The longest file that can arrive whole or by parts: more chunks than allowed, were each as long as it may be.
 pub const FILE_BYTES_MAX: u64 = CHUNKS_MAX as u64 * xet::limits::CHUNK_BYTES_MAX as u64;
 
-/// Chunks of one file. More do not fit into a shard; whoever has such a file sends it by parts.
+/// Chunks of one file. More do not fit into a shard; such a file is sent in parts.
 const CHUNKS_MAX: usize = 1_000_000;
 
 /// Raw bytes of the xorbs made here: fewer than may be, as each is in memory twice.
 const XORB_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How far an intake is. Anyone may look.
+/// Progress of an upload, readable by any thread.
 #[derive(Debug, Default)]
-pub struct IntakeProgress {
+pub struct PutFileProgress {
     received_bytes: AtomicU64,
     new_bytes: AtomicU64,
 }
 
-impl IntakeProgress {
-    /// Bytes that were looked at, and how many of them were not there before.
+impl PutFileProgress {
+    /// Bytes processed, and how many of them were new.
     pub fn now(&self) -> (u64, u64) {
         (self.received_bytes.load(Ordering::Relaxed), self.new_bytes.load(Ordering::Relaxed))
     }
@@ -56,34 +56,40 @@ impl IntakeProgress {
 
 /// A file that was taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TakenIn {
+pub struct StoredFile {
     /// Names it.
     pub file: FileHash,
     /// The digest of its bytes.
     pub sha256: Sha256,
     /// Its length.
     pub bytes: u64,
-    /// Raw bytes that were not there before.
+    /// Raw bytes that were new.
     pub new_bytes: u64,
 }
 
 impl Content {
-    /// Takes in a file that must have this digest and length. Anything else leaves at most xorbs that nobody refers to.
-    pub async fn take_in<S>(&self, grant: &Grant, sha256: Sha256, bytes: u64, pieces: S) -> Result<TakenIn>
+    /// Stores a file that must have this digest and length. Anything else leaves at most unreferenced xorbs.
+    pub async fn put_file<S>(
+        &self,
+        grant: &Grant,
+        sha256: Sha256,
+        bytes: u64,
+        pieces: S,
+    ) -> Result<StoredFile>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
-        self.take(grant, Some(sha256), bytes, pieces, &IntakeProgress::default()).await
+        self.take(grant, Some(sha256), bytes, pieces, &PutFileProgress::default()).await
     }
 
-    /// Takes in a file of this length whose digest its sender does not know.
-    pub async fn take_in_any<S>(
+    /// Stores a file of this length whose digest the client does not know.
+    pub async fn put_file_unhashed<S>(
         &self,
         grant: &Grant,
         bytes: u64,
         pieces: S,
-        progress: &IntakeProgress,
-    ) -> Result<TakenIn>
+        progress: &PutFileProgress,
+    ) -> Result<StoredFile>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
@@ -96,8 +102,8 @@ impl Content {
         expected: Option<Sha256>,
         bytes: u64,
         pieces: S,
-        progress: &IntakeProgress,
-    ) -> Result<TakenIn>
+        progress: &PutFileProgress,
+    ) -> Result<StoredFile>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
@@ -111,63 +117,68 @@ impl Content {
         self.expect_quota(grant.scope(), Need { logical_bytes: bytes, ..Need::default() }).await?;
         let mut arriving = Segments::new("file", &self.objects.blocks, bytes, pieces);
         let mut cutter = Cutter::default();
-        let mut intake = Intake::default();
+        let mut state = UploadState::default();
         while let Some(segment) = arriving.next().await? {
             let segment_bytes = segment.len() as u64;
             let (back, chunks) = self.workers.run(move || cutter.push(&segment)).await?;
             cutter = back;
-            intake = self.place_chunks(grant, intake, chunks).await?;
+            state = self.pack_chunks(grant, state, chunks).await?;
             progress.received_bytes.fetch_add(segment_bytes, Ordering::Relaxed);
-            progress.new_bytes.store(intake.new_bytes + intake.packer.open_bytes(), Ordering::Relaxed);
+            progress.new_bytes.store(state.new_bytes + state.packer.open_bytes(), Ordering::Relaxed);
         }
         let (found, last) = self.workers.run(move || cutter.finish()).await?;
-        intake = self.place_chunks(grant, intake, last).await?;
+        state = self.pack_chunks(grant, state, last).await?;
         let sha256 = expected.unwrap_or(found.0);
         if found != (sha256, bytes) {
             let message =
                 format!("the file's {} bytes do not have the digest it was announced with", found.1);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        intake = self.store_xorb(grant, intake).await?;
-        let new_bytes = intake.new_bytes;
-        let packed = intake.file.finish();
+        state = self.store_xorb(grant, state).await?;
+        let new_bytes = state.new_bytes;
+        let packed = state.file.finish();
         let file = packed.hash;
-        let shard = move || intake.packer.finish([(packed, Some(sha256))]).encode(&ShardForm::Upload);
+        let shard = move || state.packer.finish([(packed, Some(sha256))]).encode(&ShardForm::Upload);
         let shard = self.workers.run(shard).await?.map_err(|source| Error::invalid("shard", source))?;
         let declared = Some(shard.len() as u64);
         let pieces = stream::iter([Ok(Bytes::from(shard))]);
         self.register(grant, declared, pieces, &Progress::default()).await?;
         self.note_computed(grant.scope(), sha256, file).await?;
-        Ok(TakenIn { file, sha256, bytes, new_bytes })
+        Ok(StoredFile { file, sha256, bytes, new_bytes })
     }
 
     /// Finds a location for each chunk: where it is already, or in the xorb that grows.
-    async fn place_chunks(&self, grant: &Grant, mut intake: Intake, chunks: Vec<Chunk>) -> Result<Intake> {
+    async fn pack_chunks(
+        &self,
+        grant: &Grant,
+        mut state: UploadState,
+        chunks: Vec<Chunk>,
+    ) -> Result<UploadState> {
         for Chunk { hash, bytes } in chunks {
             // Where a run of known chunks ends, the next one may begin another xorb: those can be found.
-            let may_be_found = intake.chunks == 0 || intake.last_was_known || hash.is_dedup_eligible();
-            if may_be_found && intake.packer.find(&hash).is_none() {
-                self.look_up(grant, &mut intake, hash).await?;
+            let may_be_found = state.chunks == 0 || state.last_was_known || hash.is_dedup_eligible();
+            if may_be_found && state.packer.find(&hash).is_none() {
+                self.find_stored(grant, &mut state, hash).await?;
             }
-            let found = intake.packer.find(&hash);
-            intake.last_was_known = found.is_some();
+            let found = state.packer.find(&hash);
+            state.last_was_known = found.is_some();
             let location = match found {
                 Some(location) => location,
                 None => {
-                    if intake.packer.is_full(bytes.len()) {
-                        intake = self.store_xorb(grant, intake).await?;
+                    if state.packer.is_full(bytes.len()) {
+                        state = self.store_xorb(grant, state).await?;
                     }
-                    let added = intake.packer.add(hash, &bytes);
+                    let added = state.packer.add(hash, &bytes);
                     added.map_err(|source| Error::caused(ErrorKind::Internal, "a xorb", source))?
                 }
             };
-            intake.push(location, hash, bytes.len())?;
+            state.push(location, hash, bytes.len())?;
         }
-        Ok(intake)
+        Ok(state)
     }
 
-    /// Asks for a chunk as clients do, and learns the other chunks of the xorb that has it.
-    async fn look_up(&self, grant: &Grant, intake: &mut Intake, chunk: ChunkHash) -> Result<()> {
+    /// Queries dedup for a chunk as clients do, and adds the other chunks of the xorb that has it.
+    async fn find_stored(&self, grant: &Grant, state: &mut UploadState, chunk: ChunkHash) -> Result<()> {
         let Some(reach) = self.dedup_policy(grant.scope()).await?.reach(grant.scope()) else { return Ok(()) };
         for hit in index::dedup(&self.db, &reach, &[chunk]).await? {
             let hash = hit.xorb.key.hash;
@@ -175,22 +186,22 @@ impl Content {
             if xorbs::touch_xorbs(&self.db, &[hash], self.clock.now_s()).await?.is_empty() {
                 continue;
             }
-            let info = self.footers.of(&hit.xorb.laid()).await?;
-            intake.packer.learn(&info);
+            let info = self.footers.of(&hit.xorb.recipe_xorb()).await?;
+            state.packer.learn(&info);
         }
         Ok(())
     }
 
     /// Stores the xorb that grew, if anything is in it.
-    async fn store_xorb(&self, grant: &Grant, mut intake: Intake) -> Result<Intake> {
-        let Some(SealedXorb { info, bytes }) = intake.packer.seal(Form::Footerless) else {
-            return Ok(intake);
+    async fn store_xorb(&self, grant: &Grant, mut state: UploadState) -> Result<UploadState> {
+        let Some(SealedXorb { info, bytes }) = state.packer.seal(Form::Footerless) else {
+            return Ok(state);
         };
         let declared = Some(bytes.len() as u64);
         let pieces = stream::iter([Ok(Bytes::from(bytes))]).boxed();
-        self.ingest(grant, info.hash(), declared, pieces).await?;
-        intake.new_bytes += info.raw_bytes();
-        Ok(intake)
+        self.put_xorb(grant, info.hash(), declared, pieces).await?;
+        state.new_bytes += info.raw_bytes();
+        Ok(state)
     }
 }
 
@@ -244,7 +255,7 @@ impl Chunk {
 }
 
 /// A file on its way into the store.
-struct Intake {
+struct UploadState {
     packer: Packer,
     file: FilePacker,
     /// Chunks of the file so far.
@@ -253,7 +264,7 @@ struct Intake {
     new_bytes: u64,
 }
 
-impl Default for Intake {
+impl Default for UploadState {
     fn default() -> Self {
         Self {
             packer: Packer::new(Policy::default(), XORB_BYTES),
@@ -265,7 +276,7 @@ impl Default for Intake {
     }
 }
 
-impl Intake {
+impl UploadState {
     fn push(&mut self, location: ChunkLocation, hash: ChunkHash, bytes: usize) -> Result<()> {
         if self.chunks >= CHUNKS_MAX {
             let message = "the file is too large to be sent whole: send it with a client that speaks XET";

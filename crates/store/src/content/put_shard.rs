@@ -37,7 +37,7 @@ use crate::objects::key::ObjectKey;
 pub struct Registered {
     /// Whether it told the repository of anything new. What others have registered does not count.
     pub was_inserted: bool,
-    /// How many files it told of.
+    /// Number of files in the shard.
     pub files: u64,
 }
 
@@ -56,8 +56,8 @@ impl Progress {
 }
 
 impl Content {
-    /// Takes in a shard: from then on the grant's repository may read its files. `declared_bytes` as for
-    /// [`Store::ingest`].
+    /// Stores a shard: from then on the grant's repository may read its files. `declared_bytes` as for
+    /// [`Store::put_xorb`].
     pub async fn register<S>(
         &self,
         grant: &Grant,
@@ -139,19 +139,19 @@ impl Content {
     /// Files that were registered before keep the xorbs they are made of, unless one of those is damaged or missing: then the
     /// file is made of those that were registered just now.
     async fn move_broken(&self, registration: &Registration) -> Result<()> {
-        let new: HashMap<_, _> = registration.files.iter().map(|file| (file.hash, &file.layout)).collect();
+        let new: HashMap<_, _> = registration.files.iter().map(|file| (file.hash, &file.recipe)).collect();
         let files: Vec<_> = new.keys().copied().collect();
-        let mut rows = files::layouts(&self.db, &files).await?;
-        rows.retain(|row| new.get(&row.hash).is_some_and(|layout| **layout != row.layout));
+        let mut rows = files::recipes(&self.db, &files).await?;
+        rows.retain(|row| new.get(&row.hash).is_some_and(|recipe| **recipe != row.recipe));
         if rows.is_empty() {
             return Ok(());
         }
         let files: Vec<_> = rows.iter().map(|row| row.hash).collect();
         let broken = self.broken_files(&files).await?;
         for row in rows.iter().filter(|row| broken.contains(&row.hash)) {
-            if let Some(layout) = new.get(&row.hash) {
+            if let Some(recipe) = new.get(&row.hash) {
                 let shard = registration.shard.hash;
-                relocate::move_file(&self.db, row.hash, &row.layout, layout, shard).await?;
+                relocate::move_file(&self.db, row.hash, &row.recipe, recipe, shard).await?;
             }
         }
         if !broken.is_empty() {
@@ -160,7 +160,7 @@ impl Content {
         Ok(())
     }
 
-    /// Registers those files of a stored shard that are `wanted`, for a catalog that is made again; tells how many.
+    /// Registers those files of a stored shard that are `wanted`, for a catalog that is rebuilt; returns how many.
     pub(crate) async fn restore_shard(
         &self,
         scope: &Scope,
@@ -209,7 +209,7 @@ impl Content {
         Ok(ShardRow { hash, object_bytes, created_s: self.clock.now_s() })
     }
 
-    /// The xorbs that the shard names and the caller may refer to, if it proves what it says of them. Absent ones are left out
+    /// The xorbs that the shard names and the caller may refer to, if it proves its claims about them. Absent ones are left out
     /// like those that are not for the caller.
     async fn named_xorbs(&self, grant: &Grant, shard: &Shard) -> Result<NamedXorbs> {
         let hashes = hashes(shard);
@@ -313,7 +313,7 @@ async fn wait_for_step(begin: Instant, steps: u32) {
 /// Refusals are answered at multiples of this.
 const STEP: Duration = Duration::from_millis(250);
 
-/// Footers of so many xorbs, and proofs over so many chunks, take less than a step.
+/// Footers of that many xorbs, or proofs over that many chunks, take less than a step.
 const STEP_XORBS: u64 = 64;
 
 const STEP_CHUNKS: u64 = 1 << 18;
@@ -364,7 +364,7 @@ const EMPTY_SHA256: Sha256 = Sha256::new([
 ]);
 
 /// Chunks to be found again: those the terms showed, and those of the shard's own xorbs that clients ask for. Also the first of
-/// each xorb: who has found one xorb of a file asks for what follows its end.
+/// each xorb: a client that found one xorb of a file queries what follows its end.
 fn eligible(shard: &Shard, of_terms: Vec<DedupRow>) -> Vec<DedupRow> {
     let of_xorb = |xorb: &XorbEntry| {
         let hash = xorb.hash;

@@ -29,9 +29,9 @@ use crate::objects::local::write::{GrowingXorb, Staged};
 
 /// What became of an uploaded xorb. It is stored either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ingested {
+pub struct StoredXorb {
     /// Whether the caller's repository had neither sent nor registered it before, or its object was damaged. Whether another
-    /// repository has it is not told.
+    /// repository has it is not reported.
     pub was_inserted: bool,
 }
 
@@ -66,17 +66,17 @@ impl From<Box<GrowingXorb>> for Records {
 }
 
 impl Content {
-    /// Takes in the xorb named `hash`. Bytes that are anything else leave nothing behind.
+    /// Stores the xorb named `hash`. Bytes with another hash leave nothing behind.
     ///
     /// `declared_bytes` is the length the sender announced, if it did: memory is set aside for so much, and a body that
     /// is longer is refused.
-    pub async fn ingest<S>(
+    pub async fn put_xorb<S>(
         &self,
         grant: &Grant,
         hash: XorbHash,
         declared_bytes: Option<u64>,
         pieces: S,
-    ) -> Result<Ingested>
+    ) -> Result<StoredXorb>
     where
         S: Stream<Item = std::result::Result<Bytes, BodyError>> + Send,
     {
@@ -85,7 +85,7 @@ impl Content {
         let bytes_max = body::limit(&what, declared_bytes, XORB_STORED_BYTES_MAX)?;
         let known = self.references(grant, &[hash]).await?;
         let pending = self.reserve_upload(grant, &known, declared_bytes.unwrap_or(1)).await?;
-        let _memory = self.memory.reserve(self.ingest_bytes(bytes_max)).await;
+        let _memory = self.memory.reserve(self.upload_memory(bytes_max)).await;
         // What the caller may know to be here is proven again, since its sender believes it is stored, but not written again.
         // What others have is written like anything new: the time it takes tells nothing.
         let is_known = is_known_to_caller(&known);
@@ -133,25 +133,25 @@ impl Content {
         storing.await.map_err(|source| Error::caused(ErrorKind::Internal, "store a xorb", source))?
     }
 
-    /// Bytes of memory that an upload of so many bytes takes: all of them, unless they can be put aside as they come.
-    pub fn ingest_bytes(&self, body_bytes: u64) -> u64 {
+    /// Memory to reserve for an upload of `body_bytes`: the whole body for buckets, staging buffers for local directories.
+    pub fn upload_memory(&self, body_bytes: u64) -> u64 {
         if self.objects.stages_in_files() { body_bytes.min(STAGED_BYTES) } else { body_bytes }
     }
 
-    /// Room for the records of a xorb that this process is making, for [`Store::place`]; `None` when they are to be kept in
+    /// Room for the records of a xorb that this process is making, for [`Store::put_own_xorb`]; `None` when they are to be kept in
     /// memory. Opens a file: not for a thread that serves others. What is written goes to disk on the threads of `runtime`.
     pub fn grow(&self, runtime: Handle) -> Option<Box<GrowingXorb>> {
         GrowingXorb::begin(&self.objects, runtime).map(Box::new)
     }
 
-    /// Takes in a xorb that this process has made itself, from chunks it has hashed: nothing is decompressed or hashed
-    /// again, and all else is as in [`Store::ingest`]. `records` are its records, in order. Never for a stranger's bytes.
-    pub async fn place(
+    /// Stores a xorb that this process built itself, from chunks it has hashed: nothing is decompressed or hashed
+    /// again, and all else is as in [`Store::put_xorb`]. `records` are its records, in order. Never for untrusted bytes.
+    pub async fn put_own_xorb(
         &self,
         grant: &Grant,
         info: Arc<XorbInfo>,
         records: impl Into<Records>,
-    ) -> Result<Ingested> {
+    ) -> Result<StoredXorb> {
         grant.expect_write()?;
         let records = records.into();
         let (expected, found) = (info.stored_bytes(), records.bytes());
@@ -165,7 +165,7 @@ impl Content {
         let upload = upload_row(grant, info.hash(), found, now_s);
         let recorded = uploads::record_upload(&self.db, &upload, None).await?;
         if recorded.row.as_ref().is_some_and(XorbRow::is_live) {
-            return Ok(Ingested { was_inserted: recorded.is_new });
+            return Ok(StoredXorb { was_inserted: recorded.is_new });
         }
         let salt = Salt::over(&known)?;
         let sealed = self.workers.run({
@@ -189,15 +189,20 @@ impl Content {
     }
 
     /// Object first, row second. `staged` is `None` where the caller may know that the xorb is here.
-    async fn store_sealed(&self, grant: &Grant, sealed: Sealed, staged: Option<Staged>) -> Result<Ingested> {
+    async fn store_sealed(
+        &self,
+        grant: &Grant,
+        sealed: Sealed,
+        staged: Option<Staged>,
+    ) -> Result<StoredXorb> {
         let object_bytes = sealed.object_bytes();
         let Sealed { info, footer, digest, salt } = sealed;
         let upload = upload_row(grant, info.hash(), object_bytes, self.clock.now_s());
         let Some(staged) = staged else {
             let recorded = uploads::record_upload(&self.db, &upload, None).await?;
             return match recorded.row.as_ref().is_some_and(XorbRow::is_live) {
-                true => Ok(Ingested { was_inserted: recorded.is_new }),
-                false => Err(swept(info.hash())),
+                true => Ok(StoredXorb { was_inserted: recorded.is_new }),
+                false => Err(deleted_by_gc(info.hash())),
             };
         };
         let key = XorbKey { hash: info.hash(), digest };
@@ -207,7 +212,7 @@ impl Content {
 
     /// Records an upload of a xorb that others have, which its sender must not learn from the time it takes: what came is
     /// written like a new object, under a key that nothing else has, and deleted after the answer.
-    async fn store_again(&self, grant: &Grant, sealed: Sealed, staged: Staged) -> Result<Ingested> {
+    async fn store_again(&self, grant: &Grant, sealed: Sealed, staged: Staged) -> Result<StoredXorb> {
         let object_bytes = sealed.object_bytes();
         let Sealed { info, footer, digest, .. } = sealed;
         let (hash, stored_bytes) = (info.hash(), info.stored_bytes());
@@ -222,18 +227,18 @@ impl Content {
         if row.as_ref().is_some_and(|row| row.key == XorbKey { hash, digest }) {
             self.footers.remember(XorbKey { hash, digest }, Arc::new(info)).await;
         }
-        let (store, laid) = (self.clone(), row.as_ref().map(XorbRow::laid));
+        let (store, recipe_xorb) = (self.clone(), row.as_ref().map(XorbRow::recipe_xorb));
         tokio::spawn(async move {
             // What is left over is for sweep to find.
             store.objects.delete(&ObjectKey::Xorb(twin)).await.ok();
-            if let Some(laid) = laid {
+            if let Some(recipe_xorb) = recipe_xorb {
                 // Its shard comes next, and will ask.
-                store.footers.of(&laid).await.ok();
+                store.footers.of(&recipe_xorb).await.ok();
             }
         });
         match row {
-            Some(_) => Ok(Ingested { was_inserted: recorded?.is_new }),
-            None => recorded.and(Err(swept(hash))),
+            Some(_) => Ok(StoredXorb { was_inserted: recorded?.is_new }),
+            None => recorded.and(Err(deleted_by_gc(hash))),
         }
     }
 
@@ -245,7 +250,7 @@ impl Content {
         info: Arc<XorbInfo>,
         upload: UploadRow,
         salt: Salt,
-    ) -> Result<Ingested> {
+    ) -> Result<StoredXorb> {
         let now_s = upload.uploaded_s;
         let row = XorbRow {
             key,
@@ -259,19 +264,19 @@ impl Content {
         };
         let object = NewObject { row: row.clone(), has_fresh_key: salt != Salt::NONE };
         let mut recorded = uploads::record_upload(&self.db, &upload, Some(&object)).await?;
-        let mut is_healed = false;
+        let mut is_repaired = false;
         if let Some(stands) = recorded.row.take().filter(|stands| !stands.is_live()) {
-            is_healed = stands.state == XorbState::Damaged && self.heal(&stands, &row, &info).await?;
-            if !is_healed {
-                return Err(swept(key.hash));
+            is_repaired = stands.state == XorbState::Damaged && self.repair(&stands, &row, &info).await?;
+            if !is_repaired {
+                return Err(deleted_by_gc(key.hash));
             }
             recorded.is_new = uploads::record_upload(&self.db, &upload, None).await?.is_new;
         }
-        if recorded.was_inserted || is_healed {
+        if recorded.was_inserted || is_repaired {
             // Its shard comes next, and will ask.
             self.footers.remember(key, info).await;
         }
-        Ok(Ingested { was_inserted: recorded.is_new || is_healed })
+        Ok(StoredXorb { was_inserted: recorded.is_new || is_repaired })
     }
 
     /// Reserves room for an upload under the quotas of its repository. What the repository has counts already.
@@ -317,7 +322,7 @@ fn upload_row(grant: &Grant, xorb: XorbHash, object_bytes: u64, uploaded_s: u64)
     UploadRow { scope, sender, xorb, object_bytes, uploaded_s }
 }
 
-/// What an upload holds when its bytes are put aside: a block that fills, one at the disk, one that waits for it, what a chunk
+/// Memory of an upload whose bytes are staged in a file: a block that fills, one at the disk, one that waits for it, what a chunk
 /// decodes to, and the buffer of its connection.
 const STAGED_BYTES: u64 = 3 * LARGE_BYTES as u64 + 2 * BLOCK_BYTES as u64;
 
@@ -344,7 +349,7 @@ impl Sealed {
 
 /// What makes an object's key its own: zeros, or a number in the footer that readers skip.
 ///
-/// Sweep may delete the object of a xorb at any time after it gave it up. So a xorb that comes again meanwhile gets other
+/// Sweep may delete the object of a xorb at any time after it gave it up. So a xorb that is uploaded again meanwhile gets other
 /// bytes, thus another digest and key, and a deletion that is late finds nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Salt([u8; 4]);
@@ -377,6 +382,6 @@ impl Salt {
 /// Nonce, reserved bytes and length end a footer.
 const NONCE_FROM_END: usize = 4 + 12 + 4;
 
-fn swept(hash: XorbHash) -> Error {
+fn deleted_by_gc(hash: XorbHash) -> Error {
     Error::new(ErrorKind::Unavailable, format!("xorb {hash} was just swept: send it again"))
 }

@@ -1,9 +1,9 @@
-//! Quotas: what a namespace or repository may take, looked at before bytes are taken in.
+//! Quotas: what a namespace or repository may use, checked before bytes are accepted.
 //!
 //! A repository without a quota pays nothing for it: the list of quotas is read once in a few seconds. Under a quota every upload
 //! is held against what the catalog counts at that moment, xorbs and parts that no shard has registered included, and against
 //! what others on their way through this server have reserved; a body of unknown length when it is here as a whole. So a
-//! hard limit can be passed only by what other servers take in at the same moment.
+//! hard limit can be passed only by what other servers accept at the same moment.
 
 pub(crate) mod usage;
 
@@ -17,7 +17,7 @@ use crate::content::rows::FileRow;
 use crate::content::{Content, files};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What somebody wants to bring.
+/// What an upload would add.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Need {
     /// Bytes of files.
@@ -113,7 +113,7 @@ impl Content {
             let known = files::files(&self.db, scope, &hashes).await?;
             let mut known: std::collections::HashSet<_> = known.into_iter().map(|file| file.hash).collect();
             let new = files.iter().filter(|file| known.insert(file.hash));
-            need.logical_bytes = new.map(|file| file.layout.file_bytes()).sum();
+            need.logical_bytes = new.map(|file| file.recipe.file_bytes()).sum();
         }
         self.reserve(scope, need, WantedBy::References).await
     }
@@ -155,7 +155,7 @@ impl Content {
         Ok(reservation)
     }
 
-    /// What to tell somebody whose repository or namespace is above a soft limit.
+    /// Warning for a user whose repository or namespace is above a soft limit.
     pub async fn quota_warning(&self, scope: &Scope) -> Result<Option<String>> {
         for quota in self.quotas_over(scope).await? {
             let usage = usage::usage(&self.db, &quota.of).await?;
@@ -223,7 +223,7 @@ enum WantedBy {
     References,
 }
 
-/// Whoever brings nothing is never refused: deleting must go on.
+/// A change that adds nothing is never refused: deleting must go on.
 fn expect(quota: &QuotaRow, usage: Usage, need: Need, wanted_by: WantedBy) -> Result<()> {
     for ((what, limit, used), wanted) in
         sides(quota, usage).into_iter().zip([need.logical_bytes, need.physical_bytes])
@@ -248,5 +248,5 @@ fn expect(quota: &QuotaRow, usage: Usage, need: Need, wanted_by: WantedBy) -> Re
 /// How long the list of quotas is kept.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// How often a refusal is looked at again while others end.
+/// How often a refusal is checked again while other uploads end.
 const TRIES: u32 = 5;

@@ -26,16 +26,16 @@ impl Content {
         file: FileHash,
         dirty: &[Range<u64>],
     ) -> Result<Option<FileChunkHashes>> {
-        let layout = self.layout(grant, file).await?;
+        let recipe = self.recipe(grant, file).await?;
         let total_chunks: u64 =
-            layout.terms.iter().map(|term| u64::from(term.chunks.end - term.chunks.start)).sum();
+            recipe.terms.iter().map(|term| u64::from(term.chunks.end - term.chunks.start)).sum();
         if total_chunks > EDIT_CHUNKS_MAX {
             return Ok(None);
         }
         let mut walk = Walk::over(dirty);
-        let mut terms = Vec::with_capacity(layout.terms.len());
-        for term in &layout.terms {
-            let info = self.footers.of(layout.xorb_of(term)).await?;
+        let mut terms = Vec::with_capacity(recipe.terms.len());
+        for term in &recipe.terms {
+            let info = self.footers.of(recipe.xorb_of(term)).await?;
             let start = walk.at;
             let mut hashes = Vec::new();
             for number in term.chunks.clone() {
@@ -49,7 +49,7 @@ impl Content {
             }
             terms.push((start..walk.at, RangeHash::of(&hashes)));
         }
-        let file_size = layout.file_bytes();
+        let file_size = recipe.file_bytes();
         let (windows, hash_ranges) = walk.finish();
         let stays = |term: &Range<u64>| {
             windows.iter().all(|window| window.end <= term.start || term.end <= window.start)
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
 /// Lengths of chunks after which cutting is in step again, if two come in a row.
 const STEADY_BYTES: Range<u64> = 2 * SHORTEST_BYTES..xet::limits::CHUNK_BYTES_MAX as u64 - SHORTEST_BYTES;
 
-/// No cut is made for the content of a chunk before so many bytes of it.
+/// No cut is made for the content of a chunk before this many bytes of it.
 const SHORTEST_BYTES: u64 = 8 * 1024;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use xet::xorb::{ChunkHeader, XorbInfo, read_chunks};
 
 use crate::access::Grant;
 use crate::content::Content;
-use crate::content::recipe::{LaidXorb, Layout};
+use crate::content::recipe::{FileRecipe, RecipeXorb};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::key::ObjectKey;
 
@@ -22,7 +22,7 @@ use crate::objects::key::ObjectKey;
 pub const STREAM_BYTES: u64 =
     PIECES_AHEAD as u64 * 2 * (PIECE_RAW_BYTES + xet::limits::CHUNK_BYTES_MAX as u64);
 
-/// Bytes of memory that a stream of so many bytes takes at most.
+/// Memory to reserve for a stream of this many bytes.
 pub fn stream_bytes(bytes: u64) -> u64 {
     let whole_chunks = bytes.saturating_add(2 * u64::from(xet::limits::CHUNK_BYTES_MAX));
     STREAM_BYTES.min(whole_chunks.saturating_mul(2))
@@ -43,20 +43,21 @@ impl Content {
         file: FileHash,
         range: Range<u64>,
     ) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let layout = self.layout(grant, file).await?;
-        if range.end > layout.file_bytes() {
-            let message = format!("file {file} has {} bytes, {range:?} is asked for", layout.file_bytes());
+        let recipe = self.recipe(grant, file).await?;
+        if range.end > recipe.file_bytes() {
+            let message =
+                format!("file {file} has {} bytes, requested range: {range:?}", recipe.file_bytes());
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        Ok(self.pieces_of(terms(&layout, &range), Check::UnlessRecent))
+        Ok(self.pieces_of(terms(&recipe, &range), Check::UnlessRecent))
     }
 
-    /// All bytes of a file, whoever may read it, each chunk checked against its hash.
-    pub(crate) fn whole_content(&self, layout: &Layout) -> BoxStream<'static, Result<Bytes>> {
-        self.pieces_of(terms(layout, &(0..layout.file_bytes())), Check::Always)
+    /// All bytes of a file, without an access check, each chunk checked against its hash.
+    pub(crate) fn whole_content(&self, recipe: &FileRecipe) -> BoxStream<'static, Result<Bytes>> {
+        self.pieces_of(terms(recipe, &(0..recipe.file_bytes())), Check::Always)
     }
 
-    fn pieces_of(&self, terms: Vec<Wanted>, check: Check) -> BoxStream<'static, Result<Bytes>> {
+    fn pieces_of(&self, terms: Vec<TermRange>, check: Check) -> BoxStream<'static, Result<Bytes>> {
         let store = self.clone();
         let pieces = stream::iter(terms).then(move |term| {
             let store = store.clone();
@@ -76,18 +77,18 @@ impl Content {
     }
 
     /// Cuts what is wanted of a term into pieces of bounded size, at chunk borders.
-    async fn pieces(&self, term: &Wanted, check: Check) -> Result<Vec<Piece>> {
+    async fn pieces(&self, term: &TermRange, check: Check) -> Result<Vec<Piece>> {
         let info = self.footers.of(&term.xorb).await?;
-        let marks = match check {
+        let verified = match check {
             Check::UnlessRecent => self.verified_raw.of(&term.xorb.key),
             Check::Always => None,
         };
         let wrong =
-            || Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", info.hash()));
+            || Error::new(ErrorKind::Corrupt, format!("the recipe of a file in xorb {}", info.hash()));
         let raw_of = |chunk: u32| info.raw_range(chunk..chunk + 1).ok_or_else(wrong);
         let base = raw_of(term.chunks.start)?.start;
         let mut pieces: Vec<Piece> = Vec::new();
-        // The chunks before are passed over in a few steps: one range of many is asked for at a time.
+        // The chunks before are passed over in a few steps: one range of many is requested at a time.
         let passed = info.chunks().partition_point(|place| u64::from(place.raw_end) <= base + term.raw.start);
         let first = u32::try_from(passed).unwrap_or(u32::MAX).max(term.chunks.start);
         for chunk in first..term.chunks.end {
@@ -96,7 +97,7 @@ impl Content {
             if raw.start >= term.raw.end {
                 break;
             }
-            let is_plain = marks.as_ref().is_some_and(|marks| marks.has(chunk));
+            let is_plain = verified.as_ref().is_some_and(|verified| verified.has(chunk));
             match pieces.last_mut() {
                 Some(piece) if is_plain == piece.is_plain && raw.end - piece.raw.start <= PIECE_RAW_BYTES => {
                     piece.chunks.end = chunk + 1;
@@ -126,7 +127,7 @@ impl Content {
         }
         let bytes = self.objects.positioned(&key, stored.clone()).await?;
         // What a bucket sends is checked each time: it comes over a network.
-        let (marks, is_local) = (self.verified_raw.clone(), self.objects.path_of(&key).is_some());
+        let (verified, is_local) = (self.verified_raw.clone(), self.objects.path_of(&key).is_some());
         let decoded = self.workers.run(move || {
             let bytes = bytes.read(&key)?;
             // At most one piece: the lengths are those of a xorb that was checked.
@@ -135,7 +136,7 @@ impl Content {
             read_chunks(info, chunks.clone(), &bytes, stored.start, &mut Decompressor::new(), &mut out)
                 .map_err(|source| Error::corrupt(key.to_string(), source))?;
             if is_local {
-                marks.put(xorb.key, info, chunks.clone(), &bytes);
+                verified.put(xorb.key, info, chunks.clone(), &bytes);
             }
             Ok((piece, Bytes::from(out)))
         });
@@ -153,15 +154,15 @@ enum Check {
 }
 
 /// What is wanted of one term: raw bytes counted from its beginning.
-struct Wanted {
-    xorb: LaidXorb,
+struct TermRange {
+    xorb: RecipeXorb,
     chunks: Range<u32>,
     raw: Range<u64>,
 }
 
 /// Some chunks of a term. Raw bytes are counted from the beginning of the term.
 struct Piece {
-    xorb: LaidXorb,
+    xorb: RecipeXorb,
     info: Arc<XorbInfo>,
     chunks: Range<u32>,
     raw: Range<u64>,
@@ -173,7 +174,7 @@ struct Piece {
 impl Piece {
     fn wrong(&self) -> Error {
         let key = ObjectKey::Xorb(self.xorb.key);
-        Error::new(ErrorKind::Corrupt, format!("the layout of a file in {key}"))
+        Error::new(ErrorKind::Corrupt, format!("the recipe of a file in {key}"))
     }
 
     /// Where its chunks lie in the object.
@@ -181,7 +182,7 @@ impl Piece {
         self.info.stored_range(self.chunks.clone()).ok_or_else(|| self.wrong())
     }
 
-    /// Which bytes of the piece are wanted: chunks at the ends are whole, what is asked for need not be.
+    /// Which bytes of the piece are wanted: chunks at the ends are whole, the requested range need not be.
     fn inside(&self) -> Option<Range<usize>> {
         let start = self.wanted.start.saturating_sub(self.raw.start);
         let end = self.wanted.end.min(self.raw.end).saturating_sub(self.raw.start);
@@ -226,16 +227,16 @@ impl Piece {
 }
 
 /// The terms that a range of a file touches.
-fn terms(layout: &Layout, range: &Range<u64>) -> Vec<Wanted> {
+fn terms(recipe: &FileRecipe, range: &Range<u64>) -> Vec<TermRange> {
     let mut terms = Vec::new();
     let mut at = 0;
-    for term in &layout.terms {
+    for term in &recipe.terms {
         let span = at..at + u64::from(term.raw_bytes);
         at = span.end;
         let inside = range.start.max(span.start)..range.end.min(span.end);
         if !inside.is_empty() {
             let raw = inside.start - span.start..inside.end - span.start;
-            terms.push(Wanted { xorb: *layout.xorb_of(term), chunks: term.chunks.clone(), raw });
+            terms.push(TermRange { xorb: *recipe.xorb_of(term), chunks: term.chunks.clone(), raw });
         }
     }
     terms
@@ -277,7 +278,7 @@ mod tests {
         let grant = Grant::write("ann/models/a".parse().unwrap());
         let sha256 = xet::Sha256::new(sha2::Sha256::digest(&data).into());
         let body = stream::iter([Ok(Bytes::from(data.clone()))]);
-        let file = store.content().take_in(&grant, sha256, data.len() as u64, body).await.unwrap().file;
+        let file = store.content().put_file(&grant, sha256, data.len() as u64, body).await.unwrap().file;
 
         let whole = 0..data.len() as u64;
         for _ in 0..2 {
@@ -294,9 +295,9 @@ mod tests {
             bytes[1000] ^= 1;
             std::fs::write(&xorb, bytes).unwrap();
         }
-        let layout =
-            store.content().layout(&Grant::read("ann/models/a".parse().unwrap()), file).await.unwrap();
-        let read: Result<Vec<Bytes>> = store.content().whole_content(&layout).try_collect().await;
+        let recipe =
+            store.content().recipe(&Grant::read("ann/models/a".parse().unwrap()), file).await.unwrap();
+        let read: Result<Vec<Bytes>> = store.content().whole_content(&recipe).try_collect().await;
         assert_eq!(read.unwrap_err().kind(), ErrorKind::Corrupt);
         // A file that was cut breaks the answer off, checked or not.
         for xorb in xorbs(&folder.path().join("objects/xorbs")) {

@@ -1,4 +1,4 @@
-//! Layout: what a file is made of, with every byte range worked out, as one blob of the catalog.
+//! File recipe: the terms of a file with all byte ranges resolved, stored as one blob in column `layout` of `files`.
 //!
 //! | offset  | size | field                                                     |
 //! |--------:|-----:|-----------------------------------------------------------|
@@ -27,8 +27,8 @@
 //! |      16 |    4 | first byte in the object                                  |
 //! |      20 |    4 | byte in the object after the last                         |
 //!
-//! Numbers are little-endian. With the digest in it a layout stays true for as long as its objects live: nobody else's
-//! upload of the same xorb moves a byte of them.
+//! Numbers are little-endian. With the digest in it a recipe stays valid for as long as its objects live: another upload
+//! of the same xorb moves no byte of them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -38,65 +38,65 @@ use xet::{FormatError, XorbHash};
 
 use crate::ids::{Digest, XorbKey};
 
-/// What a file is made of.
+/// Xorbs and terms of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct FileRecipe {
     /// The xorbs, each once, in the order the terms first name them.
-    pub xorbs: Vec<LaidXorb>,
+    pub xorbs: Vec<RecipeXorb>,
     /// The terms, in file order; none for an empty file.
-    pub terms: Vec<LaidTerm>,
+    pub terms: Vec<FileTerm>,
 }
 
-/// A xorb of a layout.
+/// A xorb of a recipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LaidXorb {
-    /// Its object.
+pub struct RecipeXorb {
+    /// Name of its object.
     pub key: XorbKey,
-    /// How long the object is.
+    /// Length of the object.
     pub object_bytes: u32,
-    /// How many chunks it has.
+    /// Number of chunks.
     pub chunk_count: u32,
 }
 
-/// A term of a layout.
+/// A term of a recipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaidTerm {
-    /// Which of the layout's xorbs.
+pub struct FileTerm {
+    /// Index into the recipe's xorbs.
     pub xorb: u32,
-    /// Which chunks of it.
+    /// Range of its chunks.
     pub chunks: Range<u32>,
     /// Raw bytes of those chunks together.
     pub raw_bytes: u32,
-    /// Where they lie in the object.
+    /// Byte range in the object.
     pub stored: Range<u32>,
 }
 
-/// Collects a layout term by term.
+/// Builds a recipe term by term.
 #[derive(Debug, Default)]
-pub struct LayoutBuilder {
-    layout: Layout,
+pub struct RecipeBuilder {
+    recipe: FileRecipe,
     places: HashMap<XorbHash, u32>,
 }
 
-impl LayoutBuilder {
+impl RecipeBuilder {
     /// Adds the next term.
-    pub fn push(&mut self, xorb: LaidXorb, chunks: Range<u32>, raw_bytes: u32, stored: Range<u32>) {
-        let xorbs = &mut self.layout.xorbs;
+    pub fn push(&mut self, xorb: RecipeXorb, chunks: Range<u32>, raw_bytes: u32, stored: Range<u32>) {
+        let xorbs = &mut self.recipe.xorbs;
         let place = *self.places.entry(xorb.key.hash).or_insert_with(|| {
             xorbs.push(xorb);
             u32::try_from(xorbs.len() - 1).expect("a shard has fewer than 2^32 terms")
         });
-        self.layout.terms.push(LaidTerm { xorb: place, chunks, raw_bytes, stored });
+        self.recipe.terms.push(FileTerm { xorb: place, chunks, raw_bytes, stored });
     }
 
-    /// The layout.
-    pub fn finish(self) -> Layout {
-        self.layout
+    /// Returns the recipe.
+    pub fn finish(self) -> FileRecipe {
+        self.recipe
     }
 }
 
-impl Layout {
-    /// About how much memory it takes, with what it takes to find it.
+impl FileRecipe {
+    /// Approximate memory of a cache entry.
     pub(crate) fn weight_bytes(&self) -> u32 {
         let lists = size_of_val(&*self.xorbs) + size_of_val(&*self.terms);
         u32::try_from(lists).unwrap_or(u32::MAX).saturating_add(256)
@@ -129,20 +129,20 @@ impl Layout {
     /// Reads a blob. Every term's xorb is there and every range has a length, or it is refused.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         let r = &mut Reader::new(bytes);
-        let version = r.u8("layout version")?;
+        let version = r.u8("recipe version")?;
         if version != Self::VERSION {
             let (expected, found) = (u64::from(Self::VERSION), u64::from(version));
-            return Err(FormatError::Version { at: 0, what: "layout", expected, found });
+            return Err(FormatError::Version { at: 0, what: "file recipe", expected, found });
         }
         let xorb_count = r.u32("number of xorbs")?;
-        let mut layout = Self::default();
+        let mut recipe = Self::default();
         for _ in 0..xorb_count {
             let key = XorbKey {
                 hash: XorbHash::new(r.array("xorb hash")?),
                 digest: Digest::new(r.array("digest")?),
             };
             let (object_bytes, chunk_count) = (r.u32("object bytes")?, r.u32("chunk count")?);
-            layout.xorbs.push(LaidXorb { key, object_bytes, chunk_count });
+            recipe.xorbs.push(RecipeXorb { key, object_bytes, chunk_count });
         }
         while r.left() > 0 {
             let at = r.offset();
@@ -156,9 +156,9 @@ impl Layout {
                     reason: "a term without chunks, bytes or xorb".into(),
                 });
             }
-            layout.terms.push(LaidTerm { xorb, chunks, raw_bytes, stored });
+            recipe.terms.push(FileTerm { xorb, chunks, raw_bytes, stored });
         }
-        Ok(layout)
+        Ok(recipe)
     }
 
     /// Raw bytes of the file.
@@ -167,9 +167,9 @@ impl Layout {
     }
 
     /// The xorb of a term. Parsing and building see to it that there is one.
-    pub fn xorb_of(&self, term: &LaidTerm) -> &LaidXorb {
+    pub fn xorb_of(&self, term: &FileTerm) -> &RecipeXorb {
         let place = usize::try_from(term.xorb).unwrap_or(usize::MAX);
-        self.xorbs.get(place).expect("every term names a xorb of its layout")
+        self.xorbs.get(place).expect("every term names a xorb of its recipe")
     }
 }
 
@@ -181,13 +181,13 @@ const TERM_LEN: usize = 24;
 mod tests {
     use super::*;
 
-    fn xorb(n: u8) -> LaidXorb {
+    fn xorb(n: u8) -> RecipeXorb {
         let key = XorbKey { hash: XorbHash::new([n; 32]), digest: Digest::new([n + 1; 32]) };
-        LaidXorb { key, object_bytes: 1000, chunk_count: 9 }
+        RecipeXorb { key, object_bytes: 1000, chunk_count: 9 }
     }
 
-    fn sample() -> Layout {
-        let mut builder = LayoutBuilder::default();
+    fn sample() -> FileRecipe {
+        let mut builder = RecipeBuilder::default();
         builder.push(xorb(7), 0..3, 50, 0..40);
         builder.push(xorb(8), 1..2, 10, 8..20);
         builder.push(xorb(7), 3..4, 5, 40..60);
@@ -196,12 +196,12 @@ mod tests {
 
     #[test]
     fn a_layout_survives_its_blob_and_names_each_xorb_once() {
-        let layout = sample();
-        assert_eq!(layout.xorbs.len(), 2);
-        assert_eq!(layout.xorb_of(&layout.terms[2]), &xorb(7));
-        assert_eq!(layout.file_bytes(), 65);
-        assert_eq!(Layout::parse(&layout.encode()).unwrap(), layout);
-        assert_eq!(Layout::parse(&Layout::default().encode()).unwrap(), Layout::default());
+        let recipe = sample();
+        assert_eq!(recipe.xorbs.len(), 2);
+        assert_eq!(recipe.xorb_of(&recipe.terms[2]), &xorb(7));
+        assert_eq!(recipe.file_bytes(), 65);
+        assert_eq!(FileRecipe::parse(&recipe.encode()).unwrap(), recipe);
+        assert_eq!(FileRecipe::parse(&FileRecipe::default().encode()).unwrap(), FileRecipe::default());
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         let blob = sample().encode();
         for len in 0..blob.len() {
             let whole_terms = len >= 149 && (len - 149) % 24 == 0;
-            assert_eq!(Layout::parse(&blob[..len]).is_ok(), whole_terms, "{len}");
+            assert_eq!(FileRecipe::parse(&blob[..len]).is_ok(), whole_terms, "{len}");
         }
     }
 
@@ -218,9 +218,9 @@ mod tests {
         let mut blob = sample().encode();
         for (at, lie) in [(0, 2), (4, 0xff), (149, 9), (153, 3)] {
             let truth = std::mem::replace(&mut blob[at], lie);
-            assert!(Layout::parse(&blob).is_err(), "{at}");
+            assert!(FileRecipe::parse(&blob).is_err(), "{at}");
             blob[at] = truth;
         }
-        Layout::parse(&blob).unwrap();
+        FileRecipe::parse(&blob).unwrap();
     }
 }

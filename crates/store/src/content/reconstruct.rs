@@ -1,6 +1,6 @@
 //! Plan: which bytes of which objects make a file, or a part of it.
 //!
-//! A whole file is answered from its layout, by one look into the catalog. A part needs the footers of at most two
+//! A whole file is answered from its recipe, by one catalog query. A part needs the footers of at most two
 //! xorbs besides: those in which it begins and ends.
 
 use std::collections::HashMap;
@@ -14,15 +14,15 @@ use xet::plan::{self, BatchPlan, Fetch, Plan, PlanTerm, RecipeTerm, XorbEnds};
 use xet::{FileHash, FormatError, XorbHash};
 
 use crate::access::{Grant, Scope};
-use crate::content::recipe::{LaidTerm, Layout};
+use crate::content::recipe::{FileRecipe, FileTerm};
 use crate::content::{Content, files};
 use crate::db::Catalog;
-use crate::db::batcher::Gather;
+use crate::db::batcher::Batcher;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::XorbKey;
 use crate::objects::key::ObjectKey;
 
-/// What became of a request for a plan. A file that is not there, or not for the caller, is an error instead.
+/// What became of a request for a plan. A file that does not exist, or that the caller may not read, is an error instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Planned {
     /// The range lies in the file, at least in part.
@@ -58,14 +58,17 @@ impl Content {
     /// Plans the bytes `range` of a file the grant's repository may read, or all of it. The range is half-open, and its
     /// end may lie anywhere past the file. An empty file has an empty plan, asked for whole or from byte 0.
     pub async fn plan(&self, grant: &Grant, file: FileHash, range: Option<Range<u64>>) -> Result<Planned> {
-        let layout = self.layout(grant, file).await?;
-        let file_bytes = layout.file_bytes();
-        let terms = layout.terms.iter().map(|term| recipe_term(&layout, term));
+        let recipe = self.recipe(grant, file).await?;
+        let file_bytes = recipe.file_bytes();
+        let terms = recipe.terms.iter().map(|term| recipe_term(&recipe, term));
         let mut ends = HashMap::new();
         for xorb in plan::clipped_xorbs(terms.clone(), range.as_ref()) {
-            let laid =
-                layout.xorbs.iter().find(|laid| laid.key.hash == xorb).ok_or_else(|| wrong_layout(xorb))?;
-            let info = self.footers.of(laid).await?;
+            let recipe_xorb = recipe
+                .xorbs
+                .iter()
+                .find(|recipe_xorb| recipe_xorb.key.hash == xorb)
+                .ok_or_else(|| wrong_recipe(xorb))?;
+            let info = self.footers.of(recipe_xorb).await?;
             let stored: Vec<_> = info.chunks().iter().map(|place| place.stored_end).collect();
             let raw: Vec<_> = info.chunks().iter().map(|place| place.raw_end).collect();
             ends.insert(xorb, (stored, raw));
@@ -74,7 +77,7 @@ impl Content {
         match plan::plan_recipe(terms, range, ends).map_err(|source| corrupt(file, source))? {
             plan::Planned::PastEnd { file_bytes } => Ok(Planned::PastEnd { file_bytes }),
             plan::Planned::Covered(plan) => {
-                let keys = keys_of(&plan.fetches, [&*layout]);
+                let keys = keys_of(&plan.fetches, [&*recipe]);
                 Ok(Planned::Covered(Reconstruction { file_bytes, plan, keys }))
             }
         }
@@ -82,13 +85,13 @@ impl Content {
 
     /// Plans several whole files at once: what two of them share is fetched once. Each must be there.
     pub async fn plan_batch(&self, grant: &Grant, files: &[FileHash]) -> Result<BatchReconstruction> {
-        let mut layouts = HashMap::new();
+        let mut recipes = HashMap::new();
         let mut terms = 0;
         // Few at a time: one file may have as many terms as all others of a batch.
         for files in files.chunks(BATCH_STEP_FILES) {
             for row in files::files(&self.db, grant.scope(), files).await? {
-                terms += row.layout.terms.len();
-                layouts.insert(row.hash, row.layout);
+                terms += row.recipe.terms.len();
+                recipes.insert(row.hash, row.recipe);
             }
             if terms > BATCH_TERMS_MAX {
                 let message =
@@ -96,23 +99,23 @@ impl Content {
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
         }
-        let recipes = files.iter().map(|file| {
-            let layout = layouts.get(file).ok_or_else(|| unknown(file))?;
-            Ok((*file, layout.terms.iter().map(|term| recipe_term(layout, term))))
+        let lists = files.iter().map(|file| {
+            let recipe = recipes.get(file).ok_or_else(|| unknown(file))?;
+            Ok((*file, recipe.terms.iter().map(|term| recipe_term(recipe, term))))
         });
-        let recipes = recipes.collect::<Result<Vec<_>>>()?;
+        let lists = lists.collect::<Result<Vec<_>>>()?;
         let plan =
-            plan::plan_recipe_batch(recipes).map_err(|source| Error::corrupt("a batch of files", source))?;
-        let keys = keys_of(&plan.fetches, layouts.values());
+            plan::plan_recipe_batch(lists).map_err(|source| Error::corrupt("a batch of files", source))?;
+        let keys = keys_of(&plan.fetches, recipes.values());
         Ok(BatchReconstruction { plan, keys })
     }
 
     /// Raw bytes of a file the grant's repository may read.
     pub async fn file_bytes(&self, grant: &Grant, file: FileHash) -> Result<u64> {
-        Ok(self.layout(grant, file).await?.file_bytes())
+        Ok(self.recipe(grant, file).await?.file_bytes())
     }
 
-    /// Bytes of a stored xorb, as a plan named them. Whoever calls this has checked that they may be read.
+    /// Bytes of a stored xorb, as a plan named them. The caller has checked that they may be read.
     pub async fn read(&self, key: XorbKey, range: Range<u64>) -> Result<Bytes> {
         self.objects.range(&ObjectKey::Xorb(key), range).await
     }
@@ -126,11 +129,11 @@ impl Content {
         self.objects.stream(&ObjectKey::Xorb(key), range).await
     }
 
-    /// One look into the catalog settles what the file is and whether it may be read; whoever asks again soon is
-    /// answered from that.
-    pub(crate) async fn layout(&self, grant: &Grant, file: FileHash) -> Result<Arc<Layout>> {
-        let asked = (grant.scope().clone(), file);
-        self.recipes.of(asked, self.clock.now_s()).await?.ok_or_else(|| unknown(&file))
+    /// One catalog query finds the recipe and whether it may be read; requests soon after are
+    /// answered from the cache.
+    pub(crate) async fn recipe(&self, grant: &Grant, file: FileHash) -> Result<Arc<FileRecipe>> {
+        let key = (grant.scope().clone(), file);
+        self.recipes.of(key, self.clock.now_s()).await?.ok_or_else(|| unknown(&file))
     }
 }
 
@@ -140,12 +143,12 @@ const BATCH_STEP_FILES: usize = 16;
 /// Terms of all files of a batch: each is a line of the answer.
 const BATCH_TERMS_MAX: usize = 1 << 20;
 
-/// The layouts of files that are asked for, and for a moment those that were: clients ask for a file range by range.
+/// Cache of file recipes, for a moment after each request: clients request a file range by range.
 #[derive(Debug, Clone)]
-pub(crate) struct Layouts {
+pub(crate) struct RecipeCache {
     catalog: Arc<Catalog>,
-    ask: Gather<(Scope, FileHash), Arc<Layout>>,
-    known: Cache<(Scope, FileHash), (Arc<Layout>, u64)>,
+    batcher: Batcher<(Scope, FileHash), Arc<FileRecipe>>,
+    known: Cache<(Scope, FileHash), (Arc<FileRecipe>, u64)>,
 }
 
 /// How long an answer counts, by the store's clock. A file that is no longer for the caller, or is made of other objects
@@ -155,65 +158,65 @@ const KNOWN_S: u64 = 2;
 /// How long an answer that does not count any more stays in memory.
 const IDLE: std::time::Duration = std::time::Duration::from_secs(60);
 
-impl Layouts {
-    /// Asks this catalog, and keeps so many bytes.
+impl RecipeCache {
+    /// Creates a cache of at most `bytes_max` bytes over this catalog.
     pub(crate) fn new(catalog: &Arc<Catalog>, bytes_max: u64) -> Self {
-        let weigh = |_: &_, (layout, _): &(Arc<Layout>, u64)| layout.weight_bytes();
+        let weigh = |_: &_, (recipe, _): &(Arc<FileRecipe>, u64)| recipe.weight_bytes();
         let known = Cache::builder().max_capacity(bytes_max).weigher(weigh).time_to_idle(IDLE).build();
-        Self { catalog: catalog.clone(), ask: gather(catalog), known }
+        Self { catalog: catalog.clone(), batcher: batcher(catalog), known }
     }
 
-    async fn of(&self, asked: (Scope, FileHash), now_s: u64) -> Result<Option<Arc<Layout>>> {
-        if let Some((layout, known_s)) = self.known.get(&asked).await
+    async fn of(&self, key: (Scope, FileHash), now_s: u64) -> Result<Option<Arc<FileRecipe>>> {
+        if let Some((recipe, known_s)) = self.known.get(&key).await
             && now_s.checked_sub(known_s).is_some_and(|age_s| age_s < KNOWN_S)
         {
-            return Ok(Some(layout));
+            return Ok(Some(recipe));
         }
-        let found = match files::peek_file(&self.catalog, &asked.0, asked.1) {
-            Some(row) => row.map(|row| Arc::new(row.layout)),
-            None => self.ask.ask(asked.clone()).await?,
+        let found = match files::try_file_now(&self.catalog, &key.0, key.1) {
+            Some(row) => row.map(|row| Arc::new(row.recipe)),
+            None => self.batcher.get(key.clone()).await?,
         };
-        if let Some(layout) = &found {
-            self.known.insert(asked, (layout.clone(), now_s)).await;
+        if let Some(recipe) = &found {
+            self.known.insert(key, (recipe.clone(), now_s)).await;
         }
         Ok(found)
     }
 
-    /// Forgets what is known: somebody may see less now, and expects that to hold at once.
+    /// Empties the cache: access may have been removed, and that must hold at once.
     pub(crate) fn forget(&self) {
         self.known.invalidate_all();
     }
 }
 
-/// Asks for the layouts of files, those of a repository together.
-fn gather(catalog: &Arc<Catalog>) -> Gather<(Scope, FileHash), Arc<Layout>> {
+/// Batches queries for recipes by repository.
+fn batcher(catalog: &Arc<Catalog>) -> Batcher<(Scope, FileHash), Arc<FileRecipe>> {
     let catalog = catalog.clone();
-    Gather::new(move |keys: Vec<(Scope, FileHash)>| {
+    Batcher::new(move |keys: Vec<(Scope, FileHash)>| {
         let catalog = catalog.clone();
         async move {
             let mut by_scope: HashMap<Scope, Vec<FileHash>> = HashMap::new();
             keys.into_iter().for_each(|(scope, file)| by_scope.entry(scope).or_default().push(file));
-            let mut layouts = HashMap::new();
+            let mut recipes = HashMap::new();
             for (scope, files) in by_scope {
                 let rows = files::files(&catalog, &scope, &files).await?;
-                layouts.extend(rows.into_iter().map(|row| ((scope.clone(), row.hash), Arc::new(row.layout))));
+                recipes.extend(rows.into_iter().map(|row| ((scope.clone(), row.hash), Arc::new(row.recipe))));
             }
-            Ok(layouts)
+            Ok(recipes)
         }
     })
 }
 
-fn recipe_term(layout: &Layout, term: &LaidTerm) -> RecipeTerm {
-    let (xorb, chunks) = (layout.xorb_of(term).key.hash, term.chunks.clone());
+fn recipe_term(recipe: &FileRecipe, term: &FileTerm) -> RecipeTerm {
+    let (xorb, chunks) = (recipe.xorb_of(term).key.hash, term.chunks.clone());
     let stored_bytes = u64::from(term.stored.start)..u64::from(term.stored.end);
     RecipeTerm { term: PlanTerm { xorb, chunks, raw_bytes: term.raw_bytes }, stored_bytes }
 }
 
 /// The object of each fetch. A xorb has one stored form for as long as any file needs it.
-fn keys_of<'l>(fetches: &[Fetch], layouts: impl IntoIterator<Item = &'l Layout>) -> Vec<XorbKey> {
+fn keys_of<'l>(fetches: &[Fetch], recipes: impl IntoIterator<Item = &'l FileRecipe>) -> Vec<XorbKey> {
     let mut keys: HashMap<XorbHash, Option<XorbKey>> =
         fetches.iter().map(|fetch| (fetch.xorb, None)).collect();
-    for xorb in layouts.into_iter().flat_map(|layout| &layout.xorbs) {
+    for xorb in recipes.into_iter().flat_map(|recipe| &recipe.xorbs) {
         if let Some(key) = keys.get_mut(&xorb.key.hash) {
             key.get_or_insert(xorb.key);
         }
@@ -221,8 +224,8 @@ fn keys_of<'l>(fetches: &[Fetch], layouts: impl IntoIterator<Item = &'l Layout>)
     fetches.iter().filter_map(|fetch| *keys.get(&fetch.xorb)?).collect()
 }
 
-fn wrong_layout(xorb: XorbHash) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {xorb}"))
+fn wrong_recipe(xorb: XorbHash) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the recipe of a file in xorb {xorb}"))
 }
 
 fn corrupt(file: FileHash, source: FormatError) -> Error {

@@ -2,7 +2,7 @@
 
 use xet::{ChunkHash, FileHash, ShardHash, XorbHash};
 
-use crate::content::recipe::{LaidXorb, Layout};
+use crate::content::recipe::{FileRecipe, RecipeXorb};
 use crate::db::row::{FromRow, Row, damaged};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, XorbKey};
@@ -22,7 +22,7 @@ pub struct XorbRow {
     pub state: XorbState,
     /// When it was stored, Unix seconds.
     pub created_s: u64,
-    /// When somebody last learned of it: stored, registered or told in a dedup answer. Sweep waits from here.
+    /// Last time it was stored, registered or reported in a dedup answer. The grace of garbage collection starts here.
     pub referenced_s: u64,
     /// When its bytes were last read and found whole.
     pub verified_s: u64,
@@ -33,32 +33,32 @@ pub struct XorbRow {
 pub enum XorbState {
     /// It may.
     Live,
-    /// Sweep found no use for it. Whoever refers to it brings it back; otherwise it goes.
+    /// Garbage collection found no use for it. A new reference revives it; otherwise it is deleted.
     Condemned,
     /// Its object is being deleted. It cannot come back under this key.
     Deleting,
     /// Its object was deleted. The row stays for a while, so that the key is not used again too soon.
     Gone,
-    /// Its object is damaged or missing. Storing it again heals it.
+    /// Its object is damaged or missing. Storing it again repairs it.
     Damaged,
 }
 
 /// What became of a xorb that was to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AddedXorb {
-    /// The row that stands now: live, and perhaps somebody else's.
+    /// The current row: live, and perhaps of another upload.
     pub row: XorbRow,
     /// Whether this call made it.
     pub was_inserted: bool,
 }
 
-/// A file somebody registered.
+/// A registered file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRow {
     /// Names it.
     pub hash: FileHash,
     /// What it is made of.
-    pub layout: Layout,
+    pub recipe: FileRecipe,
     /// When it was first registered, Unix seconds.
     pub created_s: u64,
 }
@@ -97,13 +97,13 @@ pub struct ShardRow {
 }
 
 impl XorbRow {
-    /// The xorb as a layout names it.
-    pub fn laid(&self) -> LaidXorb {
+    /// The xorb as a recipe names it.
+    pub fn recipe_xorb(&self) -> RecipeXorb {
         let object_bytes = u32::try_from(self.object_bytes).expect("a xorb is far less than 4 GiB");
-        LaidXorb { key: self.key, object_bytes, chunk_count: self.chunk_count }
+        RecipeXorb { key: self.key, object_bytes, chunk_count: self.chunk_count }
     }
 
-    /// Whether files may be made of it: it is live, or would be as soon as somebody refers to it.
+    /// Whether files may be made of it: it is live, or would be as soon as it is referred to.
     pub(crate) fn is_there(&self) -> bool {
         matches!(self.state, XorbState::Live | XorbState::Condemned)
     }
@@ -112,7 +112,7 @@ impl XorbRow {
         self.state == XorbState::Live
     }
 
-    /// Whether somebody deletes its object, or did not long ago.
+    /// Whether its object is being deleted, or was not long ago.
     pub(crate) fn is_swept(&self) -> bool {
         matches!(self.state, XorbState::Deleting | XorbState::Gone)
     }
@@ -158,9 +158,9 @@ impl FromRow for XorbRow {
 impl FromRow for FileRow {
     fn from_row(row: &mut Row) -> Result<Self> {
         let hash = FileHash::from_row(row)?;
-        let layout = Layout::parse(&row.bytes("layout")?)
-            .map_err(|source| Error::corrupt(format!("layout of file {hash}"), source))?;
-        Ok(Self { hash, layout, created_s: row.number("time created")? })
+        let recipe = FileRecipe::parse(&row.bytes("layout")?)
+            .map_err(|source| Error::corrupt(format!("recipe of file {hash}"), source))?;
+        Ok(Self { hash, recipe, created_s: row.number("time created")? })
     }
 }
 

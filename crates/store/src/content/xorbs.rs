@@ -17,7 +17,7 @@ pub(crate) async fn xorbs(db: &Catalog, hashes: &[XorbHash]) -> Result<Vec<XorbR
     Ok(rows)
 }
 
-/// Adds xorbs whose objects are stored. A row that is there stays, and is live again if it was condemned. One that is
+/// Adds xorbs whose objects are stored. An existing row stays, and is live again if it was condemned. One that is
 /// being deleted stays too, and says so. Answers once for every distinct hash.
 pub(crate) async fn add_xorbs(db: &Catalog, rows: &[XorbRow]) -> Result<Vec<AddedXorb>> {
     let added = db.write("add xorbs", |mut tx| async move {
@@ -35,7 +35,7 @@ pub(crate) async fn add_xorbs(db: &Catalog, rows: &[XorbRow]) -> Result<Vec<Adde
     Ok(added)
 }
 
-/// Notes that somebody learned of these xorbs now, which revives those that were condemned; tells which of them are
+/// Records that these xorbs were reported now, which revives those that were condemned; returns which of them are
 /// live.
 pub(crate) async fn touch_xorbs(db: &Catalog, hashes: &[XorbHash], now_s: u64) -> Result<Vec<XorbHash>> {
     let touched = db.write("touch xorbs", |mut tx| async move {
@@ -80,7 +80,7 @@ async fn add_some_xorbs(tx: &mut Tx, rows: &[XorbRow]) -> Result<Vec<AddedXorb>>
     Ok(rows.into_iter().map(added).collect())
 }
 
-/// Notes that these xorbs were referred to, which revives what was condemned; tells which are live, sorted.
+/// Records that these xorbs were referred to, which revives what was condemned; returns which are live, sorted.
 pub(crate) async fn touch(tx: &mut Tx, hashes: &[XorbHash], now_s: u64) -> Result<Vec<XorbHash>> {
     let mut live: Vec<XorbHash> = Vec::new();
     for hashes in unique(hashes).chunks(BATCH_ROWS) {

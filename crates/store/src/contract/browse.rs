@@ -6,7 +6,7 @@ use xet::{FileHash, ShardHash, XorbHash};
 
 use crate::access::Scope;
 use crate::content::put_shard::registration::{Registration, register_shard};
-use crate::content::recipe::LayoutBuilder;
+use crate::content::recipe::RecipeBuilder;
 use crate::content::rows::{FileRow, ShardRow, XorbRow, XorbState};
 use crate::content::xorbs;
 use crate::db::Catalog;
@@ -61,7 +61,7 @@ async fn repo(catalog: &Any, n: u8, updated_s: u64) -> RepoRow {
     row
 }
 
-/// File `n` of so many bytes in a xorb of a thousand.
+/// File `n` of `bytes` bytes in a xorb of a thousand.
 async fn file(catalog: &Any, scope: &Scope, n: u8, bytes: u32, created_s: u64) {
     let xorb = XorbRow {
         key: XorbKey { hash: XorbHash::new([n; 32]), digest: Digest::new([n; 32]) },
@@ -74,13 +74,13 @@ async fn file(catalog: &Any, scope: &Scope, n: u8, bytes: u32, created_s: u64) {
         verified_s: created_s,
     };
     xorbs::add_xorbs(&catalog, std::slice::from_ref(&xorb)).await.unwrap();
-    let mut layout = LayoutBuilder::default();
-    layout.push(xorb.laid(), 0..2, bytes, 0..18);
+    let mut recipe = RecipeBuilder::default();
+    recipe.push(xorb.recipe_xorb(), 0..2, bytes, 0..18);
     let registration = Registration {
         scope: scope.clone(),
         shard: ShardRow { hash: ShardHash::new([n; 32]), object_bytes: 7, created_s },
         xorbs: vec![xorb.key.hash],
-        files: vec![FileRow { hash: FileHash::new([n; 32]), layout: layout.finish(), created_s }],
+        files: vec![FileRow { hash: FileHash::new([n; 32]), recipe: recipe.finish(), created_s }],
         sha256s: Vec::new(),
         dedup: Vec::new(),
         now_s: created_s,
@@ -167,14 +167,14 @@ async fn files_and_days_add_up(catalog: Any) {
         let row = repo(&catalog, n, 1).await;
         file(&catalog, &row.scope().unwrap(), n, 10 + u32::from(n), day * u64::from(n / 3) + 7).await;
     }
-    // A file two repositories have is told of once; one that no repository of the Hub has is not.
+    // A file two repositories have is reported once; one that no repository of the Hub has is not.
     file(&catalog, &"ann/models/a3".parse().unwrap(), 5, 15, day).await;
     file(&catalog, &"ann/cas".parse().unwrap(), 9, 99, day).await;
     let largest = browse::largest_files(&catalog, None, 3).await.unwrap();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         largest.iter().map(|(file, bytes, scope)| (file.as_bytes()[0], *bytes, scope.to_string())).collect();
     let expected = [(5, 15, "ann/models/a3"), (4, 14, "ann/datasets/a4"), (3, 13, "ann/models/a3")];
-    assert_eq!(told, expected.map(|(n, bytes, scope)| (n, bytes, scope.to_owned())));
+    assert_eq!(reported, expected.map(|(n, bytes, scope)| (n, bytes, scope.to_owned())));
     let public = browse::largest_files(&catalog, Some(&[]), 9).await.unwrap();
     assert_eq!(public.iter().map(|(file, ..)| file.as_bytes()[0]).collect::<Vec<_>>(), [5, 4, 3, 1, 0]);
 

@@ -8,7 +8,7 @@ use crate::access::Scope;
 use crate::content::dedup::index;
 use crate::content::put_shard::registration::{Registration, RegistrationOutcome, register_shard};
 use crate::content::reach::{Reach, push_reach};
-use crate::content::recipe::{Layout, LayoutBuilder};
+use crate::content::recipe::{FileRecipe, RecipeBuilder};
 use crate::content::rows::{DedupRow, FileRow, ShardRow, XorbRow, XorbState};
 use crate::content::{files, shards, xorbs};
 use crate::db::Catalog;
@@ -17,7 +17,7 @@ use crate::error::{ErrorKind, Result};
 use crate::hub::tokens::{Bound, Rights, TokenRow, Tokens};
 use crate::ids::{Digest, XorbKey};
 use crate::upkeep::gc::condemned;
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::inventory::{self, Counts};
 
 type Any = Arc<Catalog>;
@@ -46,8 +46,8 @@ async fn keeps_the_contract(fresh: &mut dyn FnMut() -> String) {
     clauses!(
         an_empty_catalog_knows_nothing,
         the_first_writer_of_a_xorb_wins,
-        a_condemned_xorb_comes_back_when_somebody_refers_to_it,
-        touching_tells_what_is_live_and_never_turns_time_back,
+        a_condemned_xorb_is_revived_by_a_reference,
+        touching_reports_what_is_live_and_never_turns_time_back,
         a_registration_is_visible_in_its_repository_only,
         a_registration_may_be_repeated,
         a_registration_with_a_missing_xorb_leaves_nothing,
@@ -104,15 +104,15 @@ pub(super) fn row(n: u64) -> XorbRow {
     }
 }
 
-fn layout(of: &[u64]) -> Layout {
-    let mut builder = LayoutBuilder::default();
-    of.iter().for_each(|n| builder.push(row(*n).laid(), 0..2, 10, 0..18));
+fn recipe(of: &[u64]) -> FileRecipe {
+    let mut builder = RecipeBuilder::default();
+    of.iter().for_each(|n| builder.push(row(*n).recipe_xorb(), 0..2, 10, 0..18));
     builder.finish()
 }
 
 /// File `n` in xorb `n`, its digest, and chunk `n` to find it again.
 pub(super) fn registration(scope: &Scope, ns: &[u64]) -> Registration {
-    let file_row = |n: &u64| FileRow { hash: file(*n), layout: layout(&[*n]), created_s: 200 };
+    let file_row = |n: &u64| FileRow { hash: file(*n), recipe: recipe(&[*n]), created_s: 200 };
     Registration {
         scope: scope.clone(),
         shard: ShardRow { hash: ShardHash::new(bytes(ns.iter().sum(), 6)), object_bytes: 77, created_s: 200 },
@@ -156,14 +156,14 @@ async fn the_first_writer_of_a_xorb_wins(catalog: Any) {
     assert_eq!(xorbs::xorbs(&catalog, &[xorb(1), xorb(3), xorb(1)]).await.unwrap(), [row(1)]);
 }
 
-async fn a_condemned_xorb_comes_back_when_somebody_refers_to_it(catalog: Any) {
+async fn a_condemned_xorb_is_revived_by_a_reference(catalog: Any) {
     with_xorbs(&catalog, [1, 2]).await;
     xorbs::touch_xorbs(&catalog, &[xorb(2)], 300).await.unwrap();
     let state = async |n| xorbs::xorbs(&catalog, &[xorb(n)]).await.unwrap()[0].state;
     // One was referred to since, one does not exist.
     let condemn = async |before_s| {
         let hashes = [bytes(1, 1), bytes(2, 1), bytes(3, 1)];
-        condemned::condemn(&catalog, Kept::Xorbs, &hashes, before_s, before_s).await.unwrap()
+        condemned::condemn(&catalog, StoredKind::Xorbs, &hashes, before_s, before_s).await.unwrap()
     };
     assert_eq!(condemn(300).await, 1);
     assert_eq!(condemn(300).await, 0);
@@ -182,7 +182,7 @@ async fn a_condemned_xorb_comes_back_when_somebody_refers_to_it(catalog: Any) {
     assert_eq!(condemn(9000).await, 0);
 }
 
-async fn touching_tells_what_is_live_and_never_turns_time_back(catalog: Any) {
+async fn touching_reports_what_is_live_and_never_turns_time_back(catalog: Any) {
     with_xorbs(&catalog, [1, 2]).await;
     assert_eq!(xorbs::touch_xorbs(&catalog, &[xorb(1), xorb(9)], 500).await.unwrap(), [xorb(1)]);
     assert_eq!(xorbs::touch_xorbs(&catalog, &[xorb(1)], 400).await.unwrap(), [xorb(1)]);
@@ -198,7 +198,7 @@ async fn a_registration_is_visible_in_its_repository_only(catalog: Any) {
     let done = register_shard(&catalog, &registration(&here, &[1, 2])).await.unwrap();
     assert_eq!(done, RegistrationOutcome::Done { was_inserted: true });
 
-    let expected = FileRow { hash: file(1), layout: layout(&[1]), created_s: 200 };
+    let expected = FileRow { hash: file(1), recipe: recipe(&[1]), created_s: 200 };
     assert_eq!(
         files::files(&catalog, &here, &[file(1), file(3)]).await.unwrap(),
         std::slice::from_ref(&expected)
@@ -206,7 +206,7 @@ async fn a_registration_is_visible_in_its_repository_only(catalog: Any) {
     assert_eq!(files::files(&catalog, &there, &[file(1)]).await.unwrap(), []);
     for (scope, hash, seen) in [(&here, 1, Some(expected)), (&here, 3, None), (&there, 1, None)] {
         assert!(
-            files::peek_file(&catalog, scope, file(hash)).is_none_or(|found| found == seen),
+            files::try_file_now(&catalog, scope, file(hash)).is_none_or(|found| found == seen),
             "{scope} {hash}"
         );
     }
@@ -228,7 +228,7 @@ async fn a_registration_may_be_repeated(catalog: Any) {
     let counts = inventory::counts(&catalog).await.unwrap();
     // The same file under other terms, as another client would cut it into xorbs: the first stays.
     let mut again = first.clone();
-    again.files[0].layout = layout(&[1, 1]);
+    again.files[0].recipe = recipe(&[1, 1]);
     again.files[0].created_s = 999;
     let done = register_shard(&catalog, &again).await.unwrap();
     assert_eq!(done, RegistrationOutcome::Done { was_inserted: false });
@@ -479,7 +479,7 @@ async fn a_catalog_of_no_known_kind_is_refused() {
     }
 }
 
-/// What somebody else wrote into the file is found out, not believed.
+/// Foreign content of the file is detected, not trusted.
 #[tokio::test]
 async fn impossible_rows_are_corrupt() {
     let folder = tempfile::tempdir().unwrap();

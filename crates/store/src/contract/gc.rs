@@ -9,7 +9,7 @@ use crate::content::dedup::index;
 use crate::content::files::{self, LinkedFile, Use};
 use crate::content::put_shard::registration::{Registration, RegistrationOutcome, register_shard};
 use crate::content::reach::Reach;
-use crate::content::recipe::LayoutBuilder;
+use crate::content::recipe::RecipeBuilder;
 use crate::content::rows::{DedupRow, FileRow, ShardRow, XorbRow, XorbState};
 use crate::content::xorbs;
 use crate::db::Catalog;
@@ -21,21 +21,21 @@ use crate::hub::{git_objects, refs, repos};
 use crate::ids::{Digest, ObjectKind, Oid, RepoId, XorbKey};
 use crate::names::{Kind, RepoName};
 use crate::objects::key::ObjectKey;
-use crate::upkeep::gc::rows::{Doomed, Kept};
+use crate::upkeep::gc::rows::{DeletableObject, StoredKind};
 use crate::upkeep::gc::{condemned, unused_files, unused_git};
-use crate::upkeep::inventory::{self, SweptRepo};
+use crate::upkeep::inventory::{self, GcRepo};
 use crate::upkeep::lease;
 
 type Any = Arc<Catalog>;
 
 on_each_catalog!(
-    sqlite_keeps_the_contract_of_sweep, postgres_keeps_the_contract_of_sweep:
+    sqlite_keeps_the_contract_of_gc, postgres_keeps_the_contract_of_gc:
     a_lease_has_one_holder,
     git_objects_go_in_their_generation_only,
     a_file_stays_while_a_pointer_or_a_repository_needs_it,
-    the_way_out_is_condemned_doomed_buried_forgotten,
+    the_way_out_is_condemned_deletable_buried_forgotten,
     more_rows_than_a_statement_takes_go_at_once,
-    an_unknown_object_is_doomed_and_a_known_one_left_alone,
+    an_unknown_object_becomes_deletable_and_a_known_one_is_left_alone,
     a_shard_that_is_being_deleted_is_not_registered,
     files_of_an_older_version_stop_the_sweep_until_they_are_related,
     of_a_registration_and_a_sweep_at_once_neither_loses_a_file,
@@ -62,16 +62,16 @@ fn scope() -> Scope {
     "ann/models/a".parse().unwrap()
 }
 
-/// File `n` in xorb `n`, told of by shard `n`.
+/// File `n` in xorb `n`, described by shard `n`.
 fn registration(n: u8, now_s: u64) -> Registration {
-    let mut layout = LayoutBuilder::default();
-    layout.push(xorb(n).laid(), 0..2, 10, 0..18);
+    let mut recipe = RecipeBuilder::default();
+    recipe.push(xorb(n).recipe_xorb(), 0..2, 10, 0..18);
     let file = FileHash::new(hash(n));
     Registration {
         scope: scope(),
         shard: ShardRow { hash: ShardHash::new(hash(n)), object_bytes: 7, created_s: now_s },
         xorbs: vec![XorbHash::new(hash(n))],
-        files: vec![FileRow { hash: file, layout: layout.finish(), created_s: now_s }],
+        files: vec![FileRow { hash: file, recipe: recipe.finish(), created_s: now_s }],
         sha256s: vec![(Sha256::new(hash(n)), file)],
         dedup: vec![DedupRow {
             chunk: ChunkHash::new(hash(n)),
@@ -107,7 +107,7 @@ fn object(n: u8, file: Option<u8>) -> GitRow {
     }
 }
 
-async fn made(catalog: &Any) -> SweptRepo {
+async fn made(catalog: &Any) -> GcRepo {
     let name = RepoName::new(Kind::Model, "ann", "a").unwrap();
     let row = RepoRow {
         id: RepoId::new([1; 16]),
@@ -149,7 +149,7 @@ async fn git_objects_go_in_their_generation_only(catalog: Any) {
     assert!(!unused_git::drop_git(&catalog, id, generation, &[oid(1)], 9000).await.unwrap());
     assert_eq!(unused_git::git_page(&catalog, id, &[], 10).await.unwrap().len(), 2);
 
-    // A commit goes on meanwhile, on a ref that was there: it is young, and so is the one the ref left.
+    // A commit goes on meanwhile, on an existing ref: it is young, and so is the one the ref left.
     let generation = unused_git::begin_repo(&catalog, id).await.unwrap().unwrap();
     assert!(git_objects::add_git_objects(&catalog, id, &[object(3, None)], 9500).await.unwrap());
     let change = RefChange { name: "refs/heads/x".into(), from: Some(oid(2)), to: Some(oid(3)) };
@@ -162,10 +162,10 @@ async fn git_objects_go_in_their_generation_only(catalog: Any) {
     assert_eq!(unused_git::used_bundles(&catalog, id, &[oid(99), oid(98)]).await.unwrap(), [oid(99)]);
 
     let is_swept = async || inventory::all_repos(&catalog, &[], 10).await.unwrap()[0].is_swept;
-    unused_git::note_swept(&catalog, id, generation).await.unwrap();
-    assert!(!is_swept().await, "it changed since somebody began");
+    unused_git::mark_collected(&catalog, id, generation).await.unwrap();
+    assert!(!is_swept().await, "it changed since garbage collection began");
     let generation = unused_git::begin_repo(&catalog, id).await.unwrap().unwrap();
-    unused_git::note_swept(&catalog, id, generation).await.unwrap();
+    unused_git::mark_collected(&catalog, id, generation).await.unwrap();
     assert!(is_swept().await);
     git_objects::add_git_objects(&catalog, id, &[], 9600).await.unwrap();
     assert!(!is_swept().await);
@@ -195,29 +195,35 @@ async fn a_file_stays_while_a_pointer_or_a_repository_needs_it(catalog: Any) {
     assert_eq!(unused_files::drop_files(&catalog, &files).await.unwrap(), 1);
     assert_eq!(files::uses(&catalog, Use::Xorbs, &[hash(1)]).await.unwrap(), []);
     assert_eq!(files::uses(&catalog, Use::Files, &[hash(1), hash(2)]).await.unwrap(), [(hash(2), 1)]);
-    assert_eq!(files::layouts(&catalog, &files).await.unwrap().len(), 2);
-    assert_eq!(condemned::unused(&catalog, Kept::Xorbs, 9999, &[], 10).await.unwrap(), [hash(1)]);
-    assert_eq!(condemned::unused(&catalog, Kept::Shards, 9999, &[], 10).await.unwrap(), [hash(1)]);
+    assert_eq!(files::recipes(&catalog, &files).await.unwrap().len(), 2);
+    assert_eq!(condemned::unused(&catalog, StoredKind::Xorbs, 9999, &[], 10).await.unwrap(), [hash(1)]);
+    assert_eq!(condemned::unused(&catalog, StoredKind::Shards, 9999, &[], 10).await.unwrap(), [hash(1)]);
 }
 
-async fn the_way_out_is_condemned_doomed_buried_forgotten(catalog: Any) {
+async fn the_way_out_is_condemned_deletable_buried_forgotten(catalog: Any) {
     xorbs::add_xorbs(&catalog, &[xorb(1), xorb(2)]).await.unwrap();
     registered(&catalog, 3).await;
     let all = [hash(1), hash(2), hash(3)];
     let state =
         async |n| xorbs::xorbs(&catalog, &[XorbHash::new(hash(n))]).await.unwrap().pop().map(|row| row.state);
-    assert_eq!(condemned::unused(&catalog, Kept::Xorbs, 100, &[], 10).await.unwrap(), [[0; 32]; 0]);
-    assert_eq!(condemned::unused(&catalog, Kept::Xorbs, 101, &[], 10).await.unwrap(), [hash(1), hash(2)]);
-    assert_eq!(condemned::unused(&catalog, Kept::Xorbs, 101, &hash(1), 10).await.unwrap(), [hash(2)]);
-    assert_eq!(condemned::condemn(&catalog, Kept::Xorbs, &all, 101, 1000).await.unwrap(), 2);
-    assert_eq!(condemned::ripe(&catalog, Kept::Xorbs, 1000, &[], 10).await.unwrap(), [[0; 32]; 0]);
-    assert_eq!(condemned::ripe(&catalog, Kept::Xorbs, 1001, &[], 10).await.unwrap(), [hash(1), hash(2)]);
+    assert_eq!(condemned::unused(&catalog, StoredKind::Xorbs, 100, &[], 10).await.unwrap(), [[0; 32]; 0]);
+    assert_eq!(
+        condemned::unused(&catalog, StoredKind::Xorbs, 101, &[], 10).await.unwrap(),
+        [hash(1), hash(2)]
+    );
+    assert_eq!(condemned::unused(&catalog, StoredKind::Xorbs, 101, &hash(1), 10).await.unwrap(), [hash(2)]);
+    assert_eq!(condemned::condemn(&catalog, StoredKind::Xorbs, &all, 101, 1000).await.unwrap(), 2);
+    assert_eq!(condemned::ripe(&catalog, StoredKind::Xorbs, 1000, &[], 10).await.unwrap(), [[0; 32]; 0]);
+    assert_eq!(
+        condemned::ripe(&catalog, StoredKind::Xorbs, 1001, &[], 10).await.unwrap(),
+        [hash(1), hash(2)]
+    );
     // One is referred to and comes back.
     xorbs::touch_xorbs(&catalog, &[XorbHash::new(hash(2))], 1000).await.unwrap();
-    assert_eq!(condemned::doom(&catalog, Kept::Xorbs, &all, 1001, 2000).await.unwrap(), 1);
+    assert_eq!(condemned::mark_deletable(&catalog, StoredKind::Xorbs, &all, 1001, 2000).await.unwrap(), 1);
     assert_eq!(state(1).await, Some(XorbState::Deleting));
-    let doomed = Doomed { hash: hash(1), key: ObjectKey::Xorb(xorb(1).key), bytes: 1000 };
-    assert_eq!(condemned::doomed(&catalog, Kept::Xorbs, &[], 10).await.unwrap(), [doomed]);
+    let deletable = DeletableObject { hash: hash(1), key: ObjectKey::Xorb(xorb(1).key), bytes: 1000 };
+    assert_eq!(condemned::deletable(&catalog, StoredKind::Xorbs, &[], 10).await.unwrap(), [deletable]);
 
     // From here nobody gets it back under its old key.
     assert_eq!(xorbs::touch_xorbs(&catalog, &[XorbHash::new(hash(1))], 2000).await.unwrap(), []);
@@ -228,7 +234,7 @@ async fn the_way_out_is_condemned_doomed_buried_forgotten(catalog: Any) {
         RegistrationOutcome::Missing(xorb(1).key.hash)
     );
     assert!(!replace_swept(&catalog, &xorb(1)).await.unwrap());
-    condemned::bury(&catalog, Kept::Xorbs, &[hash(1), hash(3)], 3000).await.unwrap();
+    condemned::bury(&catalog, StoredKind::Xorbs, &[hash(1), hash(3)], 3000).await.unwrap();
     assert_eq!((state(1).await, state(3).await), (Some(XorbState::Gone), Some(XorbState::Live)));
     let again = XorbRow { key: XorbKey { digest: Digest::new(hash(77)), ..xorb(1).key }, ..xorb(1) };
     assert!(
@@ -242,14 +248,14 @@ async fn the_way_out_is_condemned_doomed_buried_forgotten(catalog: Any) {
     assert!(replace_swept(&catalog, &again).await.unwrap());
     assert_eq!(xorbs::xorbs(&catalog, &[XorbHash::new(hash(1))]).await.unwrap(), [again]);
 
-    condemned::condemn(&catalog, Kept::Xorbs, &[hash(1)], 9999, 5000).await.unwrap();
-    condemned::doom(&catalog, Kept::Xorbs, &[hash(1)], 5001, 6000).await.unwrap();
-    condemned::bury(&catalog, Kept::Xorbs, &[hash(1)], 7000).await.unwrap();
-    assert_eq!(condemned::forget_buried(&catalog, Kept::Xorbs, 7000).await.unwrap(), 0);
-    assert_eq!(condemned::forget_buried(&catalog, Kept::Xorbs, 7001).await.unwrap(), 1);
+    condemned::condemn(&catalog, StoredKind::Xorbs, &[hash(1)], 9999, 5000).await.unwrap();
+    condemned::mark_deletable(&catalog, StoredKind::Xorbs, &[hash(1)], 5001, 6000).await.unwrap();
+    condemned::bury(&catalog, StoredKind::Xorbs, &[hash(1)], 7000).await.unwrap();
+    assert_eq!(condemned::forget_buried(&catalog, StoredKind::Xorbs, 7000).await.unwrap(), 0);
+    assert_eq!(condemned::forget_buried(&catalog, StoredKind::Xorbs, 7001).await.unwrap(), 1);
     assert_eq!(state(1).await, None);
     assert!(xorbs::add_xorbs(&catalog, &[xorb(1)]).await.unwrap()[0].was_inserted);
-    // What dedup answers told of it went with it; of others it stays.
+    // Its dedup entries were deleted with it; those of others stay.
     assert_eq!(
         index::dedup(&catalog, &Reach::All(Scope::new("eve", "repo").unwrap()), &[ChunkHash::new(hash(3))])
             .await
@@ -275,9 +281,9 @@ async fn more_rows_than_a_statement_takes_go_at_once(catalog: Any) {
     let one = registration(1, 100);
     let files: Vec<FileHash> = hashes.iter().copied().map(FileHash::new).collect();
     let file = |(hash, xorb): (&FileHash, &XorbRow)| {
-        let mut layout = LayoutBuilder::default();
-        layout.push(xorb.laid(), 0..2, 10, 0..18);
-        FileRow { hash: *hash, layout: layout.finish(), created_s: 100 }
+        let mut recipe = RecipeBuilder::default();
+        recipe.push(xorb.recipe_xorb(), 0..2, 10, 0..18);
+        FileRow { hash: *hash, recipe: recipe.finish(), created_s: 100 }
     };
     let all = Registration {
         xorbs: xorbs.iter().map(|row| row.key.hash).collect(),
@@ -295,14 +301,20 @@ async fn more_rows_than_a_statement_takes_go_at_once(catalog: Any) {
     assert_eq!(unused_files::drop_repo_files(&catalog, &repo, &files, 300).await.unwrap(), COUNT);
     assert_eq!(unused_files::drop_digests(&catalog, &scope(), 10_000).await.unwrap(), COUNT);
     assert_eq!(unused_files::drop_files(&catalog, &files).await.unwrap(), COUNT);
-    assert_eq!(condemned::condemn(&catalog, Kept::Xorbs, &hashes, 300, 400).await.unwrap(), COUNT);
-    assert_eq!(condemned::doom(&catalog, Kept::Xorbs, &hashes, 500, 600).await.unwrap(), COUNT);
-    assert_eq!(condemned::doomed(&catalog, Kept::Xorbs, &[], 10_000).await.unwrap().len() as u64, COUNT);
-    condemned::bury(&catalog, Kept::Xorbs, &hashes, 700).await.unwrap();
-    assert_eq!(condemned::forget_buried(&catalog, Kept::Xorbs, 800).await.unwrap(), COUNT);
+    assert_eq!(condemned::condemn(&catalog, StoredKind::Xorbs, &hashes, 300, 400).await.unwrap(), COUNT);
+    assert_eq!(
+        condemned::mark_deletable(&catalog, StoredKind::Xorbs, &hashes, 500, 600).await.unwrap(),
+        COUNT
+    );
+    assert_eq!(
+        condemned::deletable(&catalog, StoredKind::Xorbs, &[], 10_000).await.unwrap().len() as u64,
+        COUNT
+    );
+    condemned::bury(&catalog, StoredKind::Xorbs, &hashes, 700).await.unwrap();
+    assert_eq!(condemned::forget_buried(&catalog, StoredKind::Xorbs, 800).await.unwrap(), COUNT);
 }
 
-async fn an_unknown_object_is_doomed_and_a_known_one_left_alone(catalog: Any) {
+async fn an_unknown_object_becomes_deletable_and_a_known_one_is_left_alone(catalog: Any) {
     xorbs::add_xorbs(&catalog, &[xorb(1)]).await.unwrap();
     let key = |n, digest| {
         ObjectKey::Xorb(XorbKey { hash: XorbHash::new(hash(n)), digest: Digest::new(hash(digest)) })
@@ -311,16 +323,16 @@ async fn an_unknown_object_is_doomed_and_a_known_one_left_alone(catalog: Any) {
     let shard = ObjectKey::Shard(ShardHash::new(hash(9)));
     let found = [(known, 5), (loser, 6), (unknown, 7), (shard, 8)];
     assert_eq!(condemned::claim(&catalog, &found, 500).await.unwrap(), [loser]);
-    let doomed = condemned::doomed(&catalog, Kept::Xorbs, &[], 10).await.unwrap();
-    assert_eq!(doomed, [Doomed { hash: hash(2), key: unknown, bytes: 7 }]);
-    assert_eq!(condemned::doomed(&catalog, Kept::Shards, &[], 10).await.unwrap()[0].key, shard);
+    let deletable = condemned::deletable(&catalog, StoredKind::Xorbs, &[], 10).await.unwrap();
+    assert_eq!(deletable, [DeletableObject { hash: hash(2), key: unknown, bytes: 7 }]);
+    assert_eq!(condemned::deletable(&catalog, StoredKind::Shards, &[], 10).await.unwrap()[0].key, shard);
     // An upload of it that was under way must begin again.
     let late =
         XorbRow { key: XorbKey { hash: XorbHash::new(hash(2)), digest: Digest::new(hash(51)) }, ..xorb(2) };
     let added = xorbs::add_xorbs(&catalog, &[late]).await.unwrap();
     assert_eq!((added[0].was_inserted, added[0].row.state), (false, XorbState::Deleting));
     // A deletion that a power cut undid is done again.
-    condemned::bury(&catalog, Kept::Xorbs, &[hash(2)], 600).await.unwrap();
+    condemned::bury(&catalog, StoredKind::Xorbs, &[hash(2)], 600).await.unwrap();
     assert_eq!(condemned::claim(&catalog, &found, 700).await.unwrap(), [loser, unknown]);
 }
 
@@ -329,36 +341,42 @@ async fn a_shard_that_is_being_deleted_is_not_registered(catalog: Any) {
     let repo = made(&catalog).await;
     unused_files::drop_repo_files(&catalog, &repo, &[FileHash::new(hash(1))], 300).await.unwrap();
     unused_files::drop_files(&catalog, &[FileHash::new(hash(1))]).await.unwrap();
-    assert_eq!(condemned::condemn(&catalog, Kept::Shards, &[hash(1)], 300, 400).await.unwrap(), 1);
+    assert_eq!(condemned::condemn(&catalog, StoredKind::Shards, &[hash(1)], 300, 400).await.unwrap(), 1);
     // RegistrationOutcome again it lives; its file was dropped, so it is new to the repository.
     let again = register_shard(&catalog, &registration(1, 500)).await.unwrap();
     assert_eq!(again, RegistrationOutcome::Done { was_inserted: true });
-    assert_eq!(condemned::doom(&catalog, Kept::Shards, &[hash(1)], 9999, 9999).await.unwrap(), 0);
+    assert_eq!(
+        condemned::mark_deletable(&catalog, StoredKind::Shards, &[hash(1)], 9999, 9999).await.unwrap(),
+        0
+    );
     unused_files::drop_repo_files(&catalog, &repo, &[FileHash::new(hash(1))], 600).await.unwrap();
     unused_files::drop_files(&catalog, &[FileHash::new(hash(1))]).await.unwrap();
-    condemned::condemn(&catalog, Kept::Shards, &[hash(1)], 600, 700).await.unwrap();
-    assert_eq!(condemned::doom(&catalog, Kept::Shards, &[hash(1)], 701, 800).await.unwrap(), 1);
+    condemned::condemn(&catalog, StoredKind::Shards, &[hash(1)], 600, 700).await.unwrap();
+    assert_eq!(
+        condemned::mark_deletable(&catalog, StoredKind::Shards, &[hash(1)], 701, 800).await.unwrap(),
+        1
+    );
     assert_eq!(
         register_shard(&catalog, &registration(1, 900)).await.unwrap(),
         RegistrationOutcome::ShardSwept
     );
-    assert_eq!(files::layouts(&catalog, &[FileHash::new(hash(1))]).await.unwrap(), []);
+    assert_eq!(files::recipes(&catalog, &[FileHash::new(hash(1))]).await.unwrap(), []);
 }
 
 async fn files_of_an_older_version_stop_the_sweep_until_they_are_related(catalog: Any) {
     xorbs::add_xorbs(&catalog, &[xorb(5)]).await.unwrap();
     registered(&catalog, 1).await;
-    let rows = files::layouts(&catalog, &[FileHash::new(hash(1))]).await.unwrap();
+    let rows = files::recipes(&catalog, &[FileHash::new(hash(1))]).await.unwrap();
     assert_eq!(unused_files::unrelated_files(&catalog, 10).await.unwrap(), []);
     forget_relations(&catalog).await;
     assert_eq!(unused_files::unrelated_files(&catalog, 10).await.unwrap(), rows);
-    assert_eq!(condemned::unused(&catalog, Kept::Xorbs, 9999, &[], 10).await.unwrap(), [[0; 32]; 0]);
-    assert_eq!(condemned::condemn(&catalog, Kept::Xorbs, &[hash(5)], 9999, 9999).await.unwrap(), 0);
+    assert_eq!(condemned::unused(&catalog, StoredKind::Xorbs, 9999, &[], 10).await.unwrap(), [[0; 32]; 0]);
+    assert_eq!(condemned::condemn(&catalog, StoredKind::Xorbs, &[hash(5)], 9999, 9999).await.unwrap(), 0);
     unused_files::relate_files(&catalog, &rows).await.unwrap();
     assert_eq!(unused_files::unrelated_files(&catalog, 10).await.unwrap(), []);
-    assert_eq!(condemned::unused(&catalog, Kept::Xorbs, 9999, &[], 10).await.unwrap(), [hash(5)]);
-    // Which shard tells of the file nobody knows: it may be this one.
-    assert_eq!(condemned::unused(&catalog, Kept::Shards, 9999, &[], 10).await.unwrap(), [[0; 32]; 0]);
+    assert_eq!(condemned::unused(&catalog, StoredKind::Xorbs, 9999, &[], 10).await.unwrap(), [hash(5)]);
+    // Which shard describes the file is unknown: it may be this one.
+    assert_eq!(condemned::unused(&catalog, StoredKind::Shards, 9999, &[], 10).await.unwrap(), [[0; 32]; 0]);
 }
 
 /// Makes all files look as if an older version had registered them.
@@ -386,7 +404,7 @@ async fn of_a_registration_and_a_sweep_at_once_neither_loses_a_file(catalog: Any
                 let file = [FileHash::new(hash(n))];
                 unused_files::drop_repo_files(&catalog, &repo, &file, now_s + 50).await.unwrap();
                 unused_files::drop_files(&catalog, &file).await.unwrap();
-                condemned::condemn(&catalog, Kept::Xorbs, &[hash(n)], now_s + 50, now_s).await.unwrap();
+                condemned::condemn(&catalog, StoredKind::Xorbs, &[hash(n)], now_s + 50, now_s).await.unwrap();
             }
         });
         let registered = register.await.unwrap();

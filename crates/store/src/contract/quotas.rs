@@ -1,38 +1,38 @@
-//! What whoever keeps a store asks of every catalog, asked of each of them.
+//! Contract of quotas, audit log and reflog, checked against each catalog.
 
 use std::sync::Arc;
 
 use xet::{FileHash, ShardHash, XorbHash};
 
 use crate::access::Scope;
-use crate::audit::{self, Actor, Deed, DeedQuery};
+use crate::audit::{self, Actor, AuditEvent, AuditQuery};
 use crate::content::put_shard::registration::{Registration, RegistrationOutcome, register_shard};
 use crate::content::quotas::usage as quota_rows;
 use crate::content::quotas::usage::{Limit, QuotaOf, QuotaRow};
-use crate::content::recipe::LayoutBuilder;
+use crate::content::recipe::RecipeBuilder;
 use crate::content::rows::{FileRow, ShardRow, XorbRow, XorbState};
 use crate::content::xorbs;
 use crate::db::Catalog;
 use crate::hub::people::{self, MemberRow, NamespaceRow, NamespaceState};
-use crate::hub::reflog::{self, LeftRow};
+use crate::hub::reflog::{self, ReflogEntry};
 use crate::hub::rows::{GitRow, RefChange, RefRow, RepoRow};
 use crate::hub::snapshot::collect;
 use crate::hub::tokens::{Bound, Rights, TokenRow, Tokens};
 use crate::hub::{git_objects, refs, repos};
 use crate::ids::{Digest, ObjectKind, Oid, RepoId, XorbKey};
 use crate::names::{Kind, RepoName};
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::{condemned, unused_files, unused_git};
-use crate::upkeep::inventory::SweptRepo;
+use crate::upkeep::inventory::GcRepo;
 
 type Any = Arc<Catalog>;
 
 on_each_catalog!(
-    sqlite_keeps_the_contract_of_keeping, postgres_keeps_the_contract_of_keeping:
+    sqlite_keeps_the_contract_of_quotas, postgres_keeps_the_contract_of_quotas:
     a_quota_is_set_changed_and_removed,
     usage_follows_registrations_commits_and_sweeps,
     usage_and_quota_follow_a_repository_to_its_new_name,
-    deeds_are_noted_with_what_they_change_and_told_by_pages,
+    audit_events_are_written_with_their_change_and_read_by_pages,
     a_commit_that_a_ref_leaves_is_noted_unless_the_next_leads_to_it,
 );
 
@@ -87,9 +87,9 @@ async fn register(catalog: &Any, scope: &Scope, n: u8) {
         verified_s: 1,
     };
     xorbs::add_xorbs(&catalog, std::slice::from_ref(&xorb)).await.unwrap();
-    let mut layout = LayoutBuilder::default();
-    layout.push(xorb.laid(), 0..1, 300, 0..9);
-    let file = FileRow { hash: FileHash::new([n; 32]), layout: layout.finish(), created_s: 1 };
+    let mut recipe = RecipeBuilder::default();
+    recipe.push(xorb.recipe_xorb(), 0..1, 300, 0..9);
+    let file = FileRow { hash: FileHash::new([n; 32]), recipe: recipe.finish(), created_s: 1 };
     let registration = Registration {
         scope: scope.clone(),
         shard: ShardRow { hash: ShardHash::new([n; 32]), object_bytes: 5, created_s: 1 },
@@ -141,13 +141,16 @@ async fn usage_follows_registrations_commits_and_sweeps(catalog: Any) {
 
     quota_rows::fold_usage(&catalog).await.unwrap();
     assert_eq!(usage(&catalog, &of_repo()).await, (800, 2200));
-    let swept = SweptRepo { row: row.clone(), generation: 0, is_swept: false };
+    let swept = GcRepo { row: row.clone(), generation: 0, is_swept: false };
     let files = [FileHash::new([1; 32])];
     assert_eq!(unused_files::drop_repo_files(&catalog, &swept, &files, 100).await.unwrap(), 1);
     assert_eq!(usage(&catalog, &of_repo()).await, (500, 2200));
     assert_eq!(unused_files::drop_files(&catalog, &files).await.unwrap(), 1);
-    condemned::condemn(&catalog, Kept::Xorbs, &[[1; 32]], 100, 100).await.unwrap();
-    assert_eq!(condemned::doom(&catalog, Kept::Xorbs, &[[1; 32]], 200, 200).await.unwrap(), 1);
+    condemned::condemn(&catalog, StoredKind::Xorbs, &[[1; 32]], 100, 100).await.unwrap();
+    assert_eq!(
+        condemned::mark_deletable(&catalog, StoredKind::Xorbs, &[[1; 32]], 200, 200).await.unwrap(),
+        1
+    );
     assert_eq!(usage(&catalog, &of_repo()).await, (500, 1200));
     assert!(unused_git::drop_git(&catalog, row.id, 0, &[commit(2, None).oid], 100).await.unwrap());
     assert_eq!(usage(&catalog, &of_repo()).await, (400, 1100));
@@ -176,11 +179,11 @@ async fn usage_and_quota_follow_a_repository_to_its_new_name(catalog: Any) {
     assert!(quota_rows::quotas(&catalog).await.unwrap().is_empty());
 }
 
-async fn deeds_are_noted_with_what_they_change_and_told_by_pages(catalog: Any) {
+async fn audit_events_are_written_with_their_change_and_read_by_pages(catalog: Any) {
     let row = repo(1, "a");
     let work = async {
         audit::name("ann");
-        audit::name("somebody else");
+        audit::name("another");
         repos::create_repo(&catalog, &row, &[commit(1, None)], &[]).await.unwrap();
         assert!(!repos::create_repo(&catalog, &repo(2, "a"), &[], &[]).await.unwrap());
         let hidden = RepoRow { private: true, ..row.clone() };
@@ -217,10 +220,10 @@ async fn deeds_are_noted_with_what_they_change_and_told_by_pages(catalog: Any) {
         assert!(Tokens::new(&catalog).revoke("nobody", 9).await.unwrap().is_none());
     };
     audit::by(Actor::of_request("r1"), work).await;
-    audit::note_deed(&catalog, &Deed::new("sweep", "store", "")).await.unwrap();
-    let all = audit::deeds(&catalog, &DeedQuery { limit: 100, ..DeedQuery::default() }).await.unwrap();
-    let told: Vec<_> =
-        all.iter().rev().map(|row| (row.deed.action.as_str(), row.deed.target.as_str())).collect();
+    audit::log_event(&catalog, &AuditEvent::new("sweep", "store", "")).await.unwrap();
+    let all = audit::events(&catalog, &AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
+    let reported: Vec<_> =
+        all.iter().rev().map(|row| (row.event.action.as_str(), row.event.target.as_str())).collect();
     let expected = [
         ("repo.create", "ann/a"),
         ("repo.visibility", "ann/a"),
@@ -232,19 +235,19 @@ async fn deeds_are_noted_with_what_they_change_and_told_by_pages(catalog: Any) {
         ("token.revoke", "t1"),
         ("sweep", "store"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(all[1..].iter().all(|row| (row.who.as_str(), row.request.as_str()) == ("ann", "r1")));
     assert_eq!((all[0].who.as_str(), all[0].request.as_str()), ("store", ""));
-    let page = |before| DeedQuery { before, limit: 4, ..DeedQuery::default() };
-    let first = audit::deeds(&catalog, &page(None)).await.unwrap();
-    let second = audit::deeds(&catalog, &page(Some(first[3].id))).await.unwrap();
+    let page = |before| AuditQuery { before, limit: 4, ..AuditQuery::default() };
+    let first = audit::events(&catalog, &page(None)).await.unwrap();
+    let second = audit::events(&catalog, &page(Some(first[3].id))).await.unwrap();
     assert_eq!([first.as_slice(), second.as_slice()].concat(), all[..8]);
-    let later = DeedQuery { since_s: u64::MAX >> 1, limit: 9, ..DeedQuery::default() };
-    let upkeep = DeedQuery { limit: 9, is_upkeep: true, ..DeedQuery::default() };
-    let upkeep = audit::deeds(&catalog, &upkeep).await.unwrap();
-    assert_eq!(upkeep.iter().map(|row| row.deed.action.as_str()).collect::<Vec<_>>(), ["sweep"]);
-    assert!(audit::deeds(&catalog, &later).await.unwrap().is_empty());
-    assert_eq!(audit::forget_deeds(&catalog, u64::MAX >> 1).await.unwrap(), 9);
+    let later = AuditQuery { since_s: u64::MAX >> 1, limit: 9, ..AuditQuery::default() };
+    let upkeep = AuditQuery { limit: 9, is_upkeep: true, ..AuditQuery::default() };
+    let upkeep = audit::events(&catalog, &upkeep).await.unwrap();
+    assert_eq!(upkeep.iter().map(|row| row.event.action.as_str()).collect::<Vec<_>>(), ["sweep"]);
+    assert!(audit::events(&catalog, &later).await.unwrap().is_empty());
+    assert_eq!(audit::delete_events(&catalog, u64::MAX >> 1).await.unwrap(), 9);
 }
 
 async fn a_commit_that_a_ref_leaves_is_noted_unless_the_next_leads_to_it(catalog: Any) {
@@ -261,19 +264,23 @@ async fn a_commit_that_a_ref_leaves_is_noted_unless_the_next_leads_to_it(catalog
         async move { assert!(refs::move_refs(&catalog, row.id, &[change], now_s, keep_s).await.unwrap()) }
     };
     go(&one, Some(&next), 10, 50).await;
-    assert!(reflog::left(&catalog, row.id).await.unwrap().is_empty(), "history leads to it");
+    assert!(reflog::entries(&catalog, row.id).await.unwrap().is_empty(), "history leads to it");
     go(&next, Some(&other), 20, 50).await;
     go(&other, None, 30, 50).await;
-    let left =
-        |row: &GitRow, left_s| LeftRow { oid: row.oid, name: name.clone(), left_s, reclaim_s: left_s + 50 };
-    let both = [left(&next, 20), left(&other, 30)];
-    assert_eq!(reflog::left(&catalog, row.id).await.unwrap(), both);
-    let (_, record) = collect::note_repo(&catalog, row.id).await.unwrap().unwrap();
-    assert_eq!(record.left, both, "it is written down with the rest");
-    assert_eq!(reflog::forget_left(&catalog, row.id, 70).await.unwrap(), 1);
-    assert_eq!(reflog::left(&catalog, row.id).await.unwrap(), both[1..]);
-    reflog::note_left(&catalog, row.id, &both).await.unwrap();
-    assert_eq!(reflog::left(&catalog, row.id).await.unwrap(), both);
+    let entry = |row: &GitRow, left_s| ReflogEntry {
+        oid: row.oid,
+        name: name.clone(),
+        left_s,
+        reclaim_s: left_s + 50,
+    };
+    let both = [entry(&next, 20), entry(&other, 30)];
+    assert_eq!(reflog::entries(&catalog, row.id).await.unwrap(), both);
+    let (_, snapshot) = collect::collect_repo(&catalog, row.id).await.unwrap().unwrap();
+    assert_eq!(snapshot.reflog, both, "it is in the snapshot");
+    assert_eq!(reflog::delete_expired(&catalog, row.id, 70).await.unwrap(), 1);
+    assert_eq!(reflog::entries(&catalog, row.id).await.unwrap(), both[1..]);
+    reflog::insert_entries(&catalog, row.id, &both).await.unwrap();
+    assert_eq!(reflog::entries(&catalog, row.id).await.unwrap(), both);
     repos::delete_repo(&catalog, &row).await.unwrap();
-    assert!(reflog::left(&catalog, row.id).await.unwrap().is_empty());
+    assert!(reflog::entries(&catalog, row.id).await.unwrap().is_empty());
 }

@@ -114,15 +114,16 @@ async fn names_are_unique_and_found_without_regard_to_case(catalog: Any) {
     for taken in ["ann/model", "ann/MODEL", "ANN/Model", "ANN/other", "Ann/x"] {
         assert!(!repos::create_repo(&catalog, &row(2, taken), &[], &[]).await.unwrap(), "{taken}");
     }
-    for asked in ["ann/Model", "ANN/mODEL", "ann/model"] {
+    for requested in ["ann/Model", "ANN/mODEL", "ann/model"] {
         assert_eq!(
-            repos::repos(&catalog, &[row(0, asked).name]).await.unwrap(),
+            repos::repos(&catalog, &[row(0, requested).name]).await.unwrap(),
             std::slice::from_ref(&one),
-            "{asked}"
+            "{requested}"
         );
         let refs = ["refs/heads/main".to_owned(), "refs/tags/main".to_owned()];
-        let found = refs::repo_at(&catalog, &row(0, asked).name, &refs).await.unwrap().map(|(repo, _)| repo);
-        assert_eq!(found.as_ref(), Some(&one), "{asked}");
+        let found =
+            refs::repo_at(&catalog, &row(0, requested).name, &refs).await.unwrap().map(|(repo, _)| repo);
+        assert_eq!(found.as_ref(), Some(&one), "{requested}");
     }
     assert_eq!(people::spellings(&catalog, "aNN").await.unwrap(), ["ann"]);
     assert_eq!(people::spellings(&catalog, "bob").await.unwrap(), [""; 0]);
@@ -186,8 +187,11 @@ async fn names_from_before_that_differ_in_case_only_stay(catalog: Any) {
     let second = made(&catalog, 2, "eve/n").await;
     assert_eq!(people::spellings(&catalog, "eve").await.unwrap(), ["eve", "Eve"]);
     assert_eq!(people::spellings(&catalog, "EVE").await.unwrap(), ["Eve", "eve"]);
-    for (asked, found) in [("eve/N", &second), ("EVE/M", &first)] {
-        assert_eq!(repos::repos(&catalog, &[row(0, asked).name]).await.unwrap(), std::slice::from_ref(found));
+    for (requested, found) in [("eve/N", &second), ("EVE/M", &first)] {
+        assert_eq!(
+            repos::repos(&catalog, &[row(0, requested).name]).await.unwrap(),
+            std::slice::from_ref(found)
+        );
     }
     assert!(!repos::create_repo(&catalog, &row(3, "EVE/x"), &[], &[]).await.unwrap());
 }
@@ -291,7 +295,7 @@ async fn git_objects_are_added_once_and_read_back(catalog: Any) {
         scope: row(1, "ann/a").name.scope().unwrap(),
         shard,
         xorbs: Vec::new(),
-        files: vec![FileRow { hash: linked.file, layout: Default::default(), created_s: 1 }],
+        files: vec![FileRow { hash: linked.file, recipe: Default::default(), created_s: 1 }],
         sha256s: Vec::new(),
         dedup: Vec::new(),
         now_s: 1,

@@ -32,7 +32,7 @@ fn plan(file: &std::path::Path, statement: &str) -> Vec<String> {
 /// SQLite has no statistics, and takes any equality for ten rows. Of a long list and another index it may choose the index,
 /// and read a whole repository.
 #[tokio::test]
-async fn what_is_asked_for_by_key_is_found_by_its_key() {
+async fn a_query_by_key_uses_the_key() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("catalog.db");
     Catalog::open_file(&file).await.unwrap().close().await;
@@ -85,10 +85,15 @@ async fn an_older_catalog_with_names_that_differ_in_case_only_opens_and_serves_b
         connection.execute(insert, (vec![id; 16], namespace, name, created_s)).unwrap();
     }
     let catalog = Catalog::open_file(&file).await.unwrap();
-    for (asked, id) in [("ann/Model", 1), ("ann/model", 2), ("ANN/model", 3), ("Ann/MODEL", 2), ("BOB/X", 4)]
+    for (requested, id) in
+        [("ann/Model", 1), ("ann/model", 2), ("ANN/model", 3), ("Ann/MODEL", 2), ("BOB/X", 4)]
     {
-        let found = repos::repos(&catalog, &[RepoName::parse(asked).unwrap()]).await.unwrap();
-        assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [RepoId::new([id; 16])], "{asked}");
+        let found = repos::repos(&catalog, &[RepoName::parse(requested).unwrap()]).await.unwrap();
+        assert_eq!(
+            found.iter().map(|row| row.id).collect::<Vec<_>>(),
+            [RepoId::new([id; 16])],
+            "{requested}"
+        );
     }
     // Each keeps its name through other changes, and takes no other's.
     let found = repos::repos(&catalog, &[RepoName::parse("ann/Model").unwrap()]).await.unwrap().remove(0);

@@ -6,13 +6,13 @@ use xet::{ChunkHash, FileHash, Sha256, ShardHash, XorbHash};
 
 use super::content::has_xorb;
 use crate::access::Scope;
-use crate::audit::{self, DeedQuery};
+use crate::audit::{self, AuditQuery};
 use crate::content::dedup::index;
 use crate::content::digests::claims;
 use crate::content::put_shard::registration::{Registration, register_shard};
 use crate::content::reach::Reach;
-use crate::content::recipe::{Layout, LayoutBuilder};
-use crate::content::relocate::{self, Relay};
+use crate::content::recipe::{FileRecipe, RecipeBuilder};
+use crate::content::relocate::{self, Relocation};
 use crate::content::rows::{DedupRow, FileRow, ShardRow, XorbRow, XorbState};
 use crate::content::{files, xorbs};
 use crate::db::Catalog;
@@ -23,7 +23,7 @@ use crate::upkeep::{inventory, rebuild};
 type Any = Arc<Catalog>;
 
 on_each_catalog!(
-    sqlite_keeps_the_contract_of_care, postgres_keeps_the_contract_of_care:
+    sqlite_keeps_the_contract_of_upkeep, postgres_keeps_the_contract_of_upkeep:
     everything_is_seen_page_by_page,
     what_is_damaged_is_not_offered_until_it_is_sound,
     all_files_of_a_xorb_move_or_none,
@@ -50,20 +50,20 @@ fn xorb(n: u8) -> XorbRow {
     }
 }
 
-fn layout(of: &XorbRow) -> Layout {
-    let mut layout = LayoutBuilder::default();
-    layout.push(of.laid(), 0..2, 10, 0..18);
-    layout.finish()
+fn recipe(of: &XorbRow) -> FileRecipe {
+    let mut recipe = RecipeBuilder::default();
+    recipe.push(of.recipe_xorb(), 0..2, 10, 0..18);
+    recipe.finish()
 }
 
-/// File `n` in a xorb, told of by shard `n`.
+/// File `n` in a xorb, described by shard `n`.
 async fn registered(catalog: &Any, scope: &str, n: u8, of: u8) {
     xorbs::add_xorbs(&catalog, &[xorb(of)]).await.unwrap();
     let registration = Registration {
         scope: scope.parse().unwrap(),
         shard: ShardRow { hash: ShardHash::new(hash(n)), object_bytes: 7, created_s: 100 },
         xorbs: vec![XorbHash::new(hash(of))],
-        files: vec![FileRow { hash: FileHash::new(hash(n)), layout: layout(&xorb(of)), created_s: 100 }],
+        files: vec![FileRow { hash: FileHash::new(hash(n)), recipe: recipe(&xorb(of)), created_s: 100 }],
         sha256s: vec![(Sha256::new(hash(n)), FileHash::new(hash(n)))],
         dedup: vec![DedupRow {
             chunk: ChunkHash::new(hash(n)),
@@ -118,13 +118,13 @@ async fn what_is_damaged_is_not_offered_until_it_is_sound(catalog: Any) {
     assert_eq!((row.state, row.verified_s), (XorbState::Live, 300));
 }
 
-fn relay(files: &[u8], onto: Option<u8>) -> Relay {
-    let to = |_: u8| layout(&xorb(onto.unwrap_or(1)));
-    Relay {
+fn relocation(files: &[u8], onto: Option<u8>) -> Relocation {
+    let to = |_: u8| recipe(&xorb(onto.unwrap_or(1)));
+    Relocation {
         from: xorb(1).key,
-        heal: None,
+        repair: None,
         onto: onto.map(|onto| XorbHash::new(hash(onto))),
-        files: files.iter().map(|n| (FileHash::new(hash(*n)), layout(&xorb(1)), to(*n))).collect(),
+        files: files.iter().map(|n| (FileHash::new(hash(*n)), recipe(&xorb(1)), to(*n))).collect(),
         shard: Some(ShardRow { hash: ShardHash::new(hash(50)), object_bytes: 5, created_s: 200 }),
         chunks: vec![(ChunkHash::new(hash(11)), 4)],
         now_s: 200,
@@ -135,28 +135,30 @@ async fn all_files_of_a_xorb_move_or_none(catalog: Any) {
     registered(&catalog, "ann/a", 11, 1).await;
     registered(&catalog, "ann/a", 12, 1).await;
     assert!(
-        !relocate::repoint_files(&catalog, &relay(&[11, 12], Some(2))).await.unwrap(),
+        !relocate::repoint_files(&catalog, &relocation(&[11, 12], Some(2))).await.unwrap(),
         "there is no such xorb"
     );
     xorbs::add_xorbs(&catalog, &[xorb(2)]).await.unwrap();
     assert!(
-        !relocate::repoint_files(&catalog, &relay(&[11], Some(2))).await.unwrap(),
+        !relocate::repoint_files(&catalog, &relocation(&[11], Some(2))).await.unwrap(),
         "another file is made of it"
     );
-    let mut stale = relay(&[11, 12], Some(2));
-    stale.files[1].1 = layout(&xorb(2));
+    let mut stale = relocation(&[11, 12], Some(2));
+    stale.files[1].1 = recipe(&xorb(2));
     assert!(!relocate::repoint_files(&catalog, &stale).await.unwrap(), "a file is not as it was");
-    let other =
-        Relay { from: XorbKey { digest: Digest::new(hash(9)), ..xorb(1).key }, ..relay(&[11, 12], Some(2)) };
+    let other = Relocation {
+        from: XorbKey { digest: Digest::new(hash(9)), ..xorb(1).key },
+        ..relocation(&[11, 12], Some(2))
+    };
     assert!(!relocate::repoint_files(&catalog, &other).await.unwrap(), "another object counts");
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(1)), &[], 9).await.unwrap().len(), 2);
     assert_eq!(inventory::shard_page(&catalog, &[], 9).await.unwrap().len(), 2, "nothing was left behind");
 
-    assert!(relocate::repoint_files(&catalog, &relay(&[11, 12], Some(2))).await.unwrap());
+    assert!(relocate::repoint_files(&catalog, &relocation(&[11, 12], Some(2))).await.unwrap());
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(1)), &[], 9).await.unwrap(), []);
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(2)), &[], 9).await.unwrap().len(), 2);
-    let laid = files::layouts(&catalog, &[FileHash::new(hash(11))]).await.unwrap();
-    assert_eq!(laid[0].layout, layout(&xorb(2)));
+    let recipe_xorb = files::recipes(&catalog, &[FileHash::new(hash(11))]).await.unwrap();
+    assert_eq!(recipe_xorb[0].recipe, recipe(&xorb(2)));
     let hits = index::dedup(
         &catalog,
         &Reach::All(Scope::new("eve", "repo").unwrap()),
@@ -174,16 +176,16 @@ async fn all_files_of_a_xorb_move_or_none(catalog: Any) {
 
 async fn a_healed_xorb_has_another_object(catalog: Any) {
     registered(&catalog, "ann/a", 11, 1).await;
-    let healed = XorbRow { key: XorbKey { digest: Digest::new(hash(77)), ..xorb(1).key }, ..xorb(1) };
-    let mut heal = Relay { heal: Some(healed.clone()), shard: None, ..relay(&[11], None) };
-    heal.files[0].2 = layout(&healed);
-    assert!(!relocate::repoint_files(&catalog, &heal).await.unwrap(), "it is not damaged");
+    let repaired = XorbRow { key: XorbKey { digest: Digest::new(hash(77)), ..xorb(1).key }, ..xorb(1) };
+    let mut repair = Relocation { repair: Some(repaired.clone()), shard: None, ..relocation(&[11], None) };
+    repair.files[0].2 = recipe(&repaired);
+    assert!(!relocate::repoint_files(&catalog, &repair).await.unwrap(), "it is not damaged");
     marks::mark_damaged(&catalog, &[xorb(1).key], 150).await.unwrap();
-    assert!(relocate::repoint_files(&catalog, &heal).await.unwrap());
+    assert!(relocate::repoint_files(&catalog, &repair).await.unwrap());
     let row = xorbs::xorbs(&catalog, &[xorb(1).key.hash]).await.unwrap().remove(0);
-    assert_eq!((row.key, row.state, row.verified_s), (healed.key, XorbState::Live, 200));
-    let laid = files::layouts(&catalog, &[FileHash::new(hash(11))]).await.unwrap();
-    assert_eq!(laid[0].layout, layout(&healed));
+    assert_eq!((row.key, row.state, row.verified_s), (repaired.key, XorbState::Live, 200));
+    let recipe_xorb = files::recipes(&catalog, &[FileHash::new(hash(11))]).await.unwrap();
+    assert_eq!(recipe_xorb[0].recipe, recipe(&repaired));
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(1)), &[], 9).await.unwrap().len(), 1);
 }
 
@@ -209,7 +211,7 @@ async fn a_claimed_digest_counts_when_it_was_computed(catalog: Any) {
     assert_eq!(claims::digest_claims(&catalog, &a, &[Sha256::new(hash(9))]).await.unwrap(), []);
 
     // True in one repository, which others within reach learn of.
-    claims::settle_claims(&catalog, &a, &[(file, digests[0])], &[]).await.unwrap();
+    claims::resolve_claims(&catalog, &a, &[(file, digests[0])], &[]).await.unwrap();
     let linked = files::linked_files(&catalog, &a, &digests).await.unwrap();
     assert_eq!(
         linked.iter().map(|linked| (linked.sha256, linked.file)).collect::<Vec<_>>(),
@@ -228,12 +230,13 @@ async fn a_claimed_digest_counts_when_it_was_computed(catalog: Any) {
 
     // False in another: the claim goes, and cannot come back.
     let false_one = claims::digest_claims(&catalog, &b, &digests).await.unwrap().remove(0);
-    claims::settle_claims(&catalog, &b, &[(file, Sha256::new(hash(7)))], std::slice::from_ref(&false_one))
+    claims::resolve_claims(&catalog, &b, &[(file, Sha256::new(hash(7)))], std::slice::from_ref(&false_one))
         .await
         .unwrap();
     assert_eq!(claims::digest_claims(&catalog, &b, &digests).await.unwrap(), []);
-    let deeds = audit::deeds(&catalog, &DeedQuery { limit: 100, ..DeedQuery::default() }).await.unwrap();
-    assert!(deeds.iter().any(|deed| deed.deed.action == "digest.refuse"), "{deeds:?}");
+    let audit_events =
+        audit::events(&catalog, &AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
+    assert!(audit_events.iter().any(|event| event.event.action == "digest.refuse"), "{audit_events:?}");
     registered(&catalog, "ann/b", 1, 1).await;
     assert_eq!(files::linked_files(&catalog, &b, &digests).await.unwrap(), []);
     assert_eq!(
@@ -254,16 +257,16 @@ async fn a_claimed_digest_counts_when_it_was_computed(catalog: Any) {
 async fn a_file_moves_to_other_xorbs_if_it_has_not_changed(catalog: Any) {
     registered(&catalog, "ann/a", 1, 1).await;
     xorbs::add_xorbs(&catalog, &[xorb(5)]).await.unwrap();
-    let (file, from, to) = (FileHash::new(hash(1)), layout(&xorb(1)), layout(&xorb(5)));
+    let (file, from, to) = (FileHash::new(hash(1)), recipe(&xorb(1)), recipe(&xorb(5)));
     let shard = ShardHash::new(hash(1));
     assert!(!relocate::move_file(&catalog, file, &to, &from, shard).await.unwrap(), "it is made of others");
     assert!(
-        !relocate::move_file(&catalog, file, &from, &layout(&xorb(6)), shard).await.unwrap(),
+        !relocate::move_file(&catalog, file, &from, &recipe(&xorb(6)), shard).await.unwrap(),
         "those are not there"
     );
     assert!(relocate::move_file(&catalog, file, &from, &to, shard).await.unwrap());
     assert!(!relocate::move_file(&catalog, file, &from, &to, shard).await.unwrap());
-    assert_eq!(files::layouts(&catalog, &[file]).await.unwrap()[0].layout, to);
+    assert_eq!(files::recipes(&catalog, &[file]).await.unwrap()[0].recipe, to);
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(1)), &[], 9).await.unwrap(), []);
     assert_eq!(files::files_of(&catalog, XorbHash::new(hash(5)), &[], 9).await.unwrap(), [file]);
 }

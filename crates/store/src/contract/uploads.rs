@@ -12,7 +12,7 @@ use crate::content::multipart_upload::{self, PartRow};
 use crate::content::put_shard::registration::{Registration, RegistrationOutcome, register_shard};
 use crate::content::quotas::usage::{self, QuotaOf};
 use crate::content::reach::Reach;
-use crate::content::recipe::LayoutBuilder;
+use crate::content::recipe::RecipeBuilder;
 use crate::content::rows::{DedupRow, FileRow, ShardRow, XorbRow, XorbState};
 use crate::content::uploads::{self, NewObject, UploadRow};
 use crate::db::Catalog;
@@ -21,7 +21,7 @@ use crate::hub::rows::RepoRow;
 use crate::ids::{Digest, RepoId, XorbKey};
 use crate::names::{Kind, RepoName};
 use crate::upkeep::gc::condemned;
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::inventory;
 use crate::upkeep::verify::marks;
 
@@ -73,13 +73,13 @@ fn upload(of: &str, n: u8) -> UploadRow {
 
 /// File `n` in xorb `n`, and chunk `n` to find it again.
 async fn register(catalog: &Any, of: &str, n: u8) {
-    let mut layout = LayoutBuilder::default();
-    layout.push(xorb(n).laid(), 0..1, 300, 0..9);
+    let mut recipe = RecipeBuilder::default();
+    recipe.push(xorb(n).recipe_xorb(), 0..1, 300, 0..9);
     let registration = Registration {
         scope: scope(of),
         shard: ShardRow { hash: ShardHash::new([n; 32]), object_bytes: 5, created_s: 1 },
         xorbs: vec![hash(n)],
-        files: vec![FileRow { hash: FileHash::new([n; 32]), layout: layout.finish(), created_s: 1 }],
+        files: vec![FileRow { hash: FileHash::new([n; 32]), recipe: recipe.finish(), created_s: 1 }],
         sha256s: Vec::new(),
         dedup: vec![DedupRow { chunk: ChunkHash::new([n; 32]), xorb: hash(n), chunk_index: 0 }],
         now_s: 200,
@@ -117,7 +117,7 @@ async fn an_upload_is_recorded_with_the_row_of_its_xorb_and_gives_the_right_to_r
     let again = uploads::record_upload(&catalog, &UploadRow { uploaded_s: 150, ..sent }, None).await.unwrap();
     let touched = XorbRow { referenced_s: 150, ..xorb(1) };
     assert_eq!((again.row, again.was_inserted, again.is_new), (Some(touched), false, false));
-    // Of another repository's upload nothing is told.
+    // Another repository's upload is not reported.
     let other = uploads::record_upload(&catalog, &upload("bob/b", 1), Some(&object(1))).await.unwrap();
     assert_eq!((other.was_inserted, other.is_new), (false, true));
 
@@ -136,11 +136,14 @@ async fn an_upload_is_recorded_with_the_row_of_its_xorb_and_gives_the_right_to_r
 
 async fn an_upload_of_a_xorb_that_is_being_deleted_needs_a_fresh_key(catalog: Any) {
     uploads::record_upload(&catalog, &upload("ann/a", 1), Some(&object(1))).await.unwrap();
-    condemned::condemn(&catalog, Kept::Xorbs, &[[1; 32]], 1000, 1000).await.unwrap();
+    condemned::condemn(&catalog, StoredKind::Xorbs, &[[1; 32]], 1000, 1000).await.unwrap();
     let revived = uploads::record_upload(&catalog, &upload("bob/b", 1), None).await.unwrap();
     assert_eq!(revived.row.unwrap().state, XorbState::Live);
-    condemned::condemn(&catalog, Kept::Xorbs, &[[1; 32]], 1000, 1000).await.unwrap();
-    assert_eq!(condemned::doom(&catalog, Kept::Xorbs, &[[1; 32]], 1001, 2000).await.unwrap(), 1);
+    condemned::condemn(&catalog, StoredKind::Xorbs, &[[1; 32]], 1000, 1000).await.unwrap();
+    assert_eq!(
+        condemned::mark_deletable(&catalog, StoredKind::Xorbs, &[[1; 32]], 1001, 2000).await.unwrap(),
+        1
+    );
     assert_eq!(reference(&catalog, "ann/a", None, 1).await, Some((None, false, false, false)));
     for object in [None, Some(object(1))] {
         let recorded = uploads::record_upload(&catalog, &upload("ann/a", 1), object.as_ref()).await.unwrap();
@@ -165,7 +168,7 @@ async fn what_was_never_registered_is_abandoned_when_its_repository_sends_no_mor
     assert_eq!(
         condemned::abandoned(&catalog, 101, &[], 9).await.unwrap(),
         [[1; 32]],
-        "the other is registered by somebody"
+        "the other is registered"
     );
     assert_eq!(
         condemned::abandoned(&catalog, 101, &[1; 32], 9).await.unwrap(),
@@ -181,7 +184,7 @@ async fn what_was_never_registered_is_abandoned_when_its_repository_sends_no_mor
     assert_eq!(condemned::doom_abandoned(&catalog, &[[1; 32], [2; 32]], 300, 400).await.unwrap(), 0);
     assert_eq!(condemned::doom_abandoned(&catalog, &[[1; 32], [2; 32]], 301, 400).await.unwrap(), 1);
     assert_eq!(reference(&catalog, "ann/a", None, 1).await, Some((None, false, false, false)));
-    assert_eq!(condemned::doomed(&catalog, Kept::Xorbs, &[], 9).await.unwrap().len(), 1);
+    assert_eq!(condemned::deletable(&catalog, StoredKind::Xorbs, &[], 9).await.unwrap().len(), 1);
 }
 
 async fn a_damaged_xorb_records_nothing(catalog: Any) {

@@ -49,7 +49,7 @@ impl Catalog {
     pub(crate) async fn open_postgres(url: &str) -> Result<Self> {
         let db = Catalog::new(Arc::new(db::postgres::Postgres::open(url).await?));
         let run = || db::migrations::run(&db, db::migrations::POSTGRES_TABLE, schema::POSTGRES);
-        // Servers that start at once trip over each other's statements: the one that fell looks again, and finds the work
+        // Servers that start at once trip over each other's statements: the one that failed retries, and finds the work
         // done.
         let mut left = 5;
         while let Err(error) = run().await {

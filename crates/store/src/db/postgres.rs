@@ -93,7 +93,7 @@ pub(crate) async fn probe(url: &str) -> Result<Probe> {
     let options: PgConnectOptions = url
         .parse()
         .map_err(|source: sqlx::Error| Error::caused(ErrorKind::Invalid, "catalog URL", source))?;
-    let look = async {
+    let probe = async {
         let mut connection = options.connect().await?;
         let schema: Option<Option<i64>> =
             optional(sqlx::query_scalar(SCHEMA).fetch_optional(&mut connection).await)?;
@@ -107,8 +107,8 @@ pub(crate) async fn probe(url: &str) -> Result<Probe> {
             now_s: u64::try_from(now_s).ok(),
         })
     };
-    let looked: sqlx::Result<Probe> = look.await;
-    looked.map_err(|source| {
+    let probed: sqlx::Result<Probe> = probe.await;
+    probed.map_err(|source| {
         let error = translated(source);
         Error::caused(error.kind(), "catalog: connect", error)
     })

@@ -1,11 +1,11 @@
-//! Looks at a catalog without making or changing anything, so that it can be asked before a server starts.
+//! Probes a catalog without creating or changing anything, so that it can be checked before a server starts.
 
 use crate::db::open::unknown_kind;
 use crate::db::{self, Catalog, schema};
 use crate::error::Result;
 use crate::ids::StoreId;
 
-/// What a catalog tells of itself.
+/// Facts about a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probed {
     /// The version of its tables; `None` where there are none yet.
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn postgres_tells_its_clock() {
+    async fn postgres_reports_its_clock() {
         let Some(postgres) = Postgres::start() else { return };
         let url = postgres.fresh_database();
         let empty = Catalog::probe(&url).await.unwrap();

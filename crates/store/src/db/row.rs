@@ -82,12 +82,12 @@ impl Row {
         }
     }
 
-    /// Exactly so many bytes: a hash, an id.
+    /// Exactly `N` bytes: a hash, an id.
     pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         self.bytes(what)?.try_into().map_err(|_| damaged(what))
     }
 
-    /// Exactly so many bytes, or nothing.
+    /// Exactly `N` bytes, or nothing.
     pub(crate) fn optional_array<const N: usize>(&mut self, what: &str) -> Result<Option<[u8; N]>> {
         let bytes = self.optional_bytes(what)?;
         bytes.map(|bytes| bytes.try_into().map_err(|_| damaged(what))).transpose()

@@ -88,7 +88,7 @@ impl<'a> Sql<'a> {
         self
     }
 
-    /// Looks at a few pages by their keys: not worth changing threads for.
+    /// Marks a query that reads a few pages by their keys: not worth changing threads for.
     #[must_use]
     pub(crate) fn short(mut self) -> Self {
         self.is_short = true;

@@ -35,7 +35,7 @@ pub(crate) struct Sqlite {
     idle: Mutex<Vec<Connected>>,
     /// How many may read at once.
     readers: Semaphore,
-    /// The connection that is asked for changes.
+    /// The connection that is polled for changes.
     watcher: Mutex<Option<Watcher>>,
 }
 
@@ -86,9 +86,9 @@ impl Sqlite {
     }
 
     /// Runs a query on a connection that is not in use. Blocks.
-    fn look(&self, sql: &Sql<'_>) -> Result<Vec<Row>> {
+    fn query(&self, sql: &Sql<'_>) -> Result<Vec<Row>> {
         let idle = self.idle().pop();
-        let look = || -> rusqlite::Result<(Done, Connected)> {
+        let run = || -> rusqlite::Result<(Done, Connected)> {
             let connected = match idle {
                 Some(connected) => connected,
                 None => Connected::new(open_reader(&self.file)?),
@@ -96,7 +96,7 @@ impl Sqlite {
             Ok((run(&connected.connection, sql)?, connected))
         };
         // After an error the connection is dropped.
-        let (done, mut connected) = look().map_err(translated)?;
+        let (done, mut connected) = run().map_err(translated)?;
         connected.empty_when_due();
         self.idle().push(connected);
         Ok(done.rows)
@@ -108,14 +108,14 @@ impl Engine for Sqlite {
     async fn read(&self, sql: &Sql<'_>) -> Result<Vec<Row>> {
         let _turn = self.readers.acquire().await.map_err(|_| closed())?;
         match sql.is_short() {
-            true => self.look(sql),
-            false => in_place(|| self.look(sql)),
+            true => self.query(sql),
+            false => in_place(|| self.query(sql)),
         }
     }
 
     fn read_now(&self, sql: &Sql<'_>) -> Option<Result<Vec<Row>>> {
         let _turn = self.readers.try_acquire().ok()?;
-        Some(self.look(sql))
+        Some(self.query(sql))
     }
 
     async fn begin(&self, _: Isolation) -> Result<Box<dyn Transaction>> {
@@ -275,7 +275,7 @@ fn value(found: ValueRef<'_>) -> Value<'static> {
     match found {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(number) => Value::Int(number),
-        // Nothing we store; whoever reads the column says that it is impossible.
+        // Never stored by us; reading the column reports the wrong type.
         ValueRef::Real(_) => Value::Null,
         ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned().into()),
         ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec().into()),
@@ -413,7 +413,7 @@ fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
 fn prepare(connection: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Two megabytes, as it would be else, are read and written again and again by whoever changes many rows.
+    // SQLite's default page cache (2 MB) thrashes on bulk writes.
     connection.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
     rusqlite::vtab::array::load_module(connection)
 }
@@ -421,14 +421,14 @@ fn prepare(connection: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
 /// What the database in a file tells. Creates and changes nothing.
 pub(crate) fn probe(file: &Path) -> Result<Probe> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let look = || -> rusqlite::Result<Probe> {
+    let probe = || -> rusqlite::Result<Probe> {
         let connection = Connection::open_with_flags(file, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         let schema: Option<Option<i64>> = optional(connection.query_row(SCHEMA, [], |row| row.get(0)))?;
         let store_id = optional(connection.query_row(STORE_ID, [], |row| row.get(0)))?;
         Ok(Probe { schema: schema.flatten().and_then(|at| u64::try_from(at).ok()), store_id, now_s: None })
     };
-    look().map_err(|source| failed(&format!("open {}", file.display()), source))
+    probe().map_err(|source| failed(&format!("open {}", file.display()), source))
 }
 
 /// A database without our tables is empty, not broken.

@@ -149,9 +149,9 @@ pub struct BrowseQuery {
     pub private_of: Option<Vec<String>>,
     /// What comes first.
     pub order: Order,
-    /// Without so many of the first.
+    /// Number of results to skip.
     pub skip: u64,
-    /// At most so many.
+    /// Maximum number of results.
     pub limit: u64,
 }
 
@@ -172,7 +172,7 @@ pub enum Order {
 pub struct SizedRepo {
     /// The repository.
     pub row: RepoRow,
-    /// What it has; `None` until somebody measured it.
+    /// Its size; `None` until it is measured.
     pub size: Option<RepoSize>,
 }
 

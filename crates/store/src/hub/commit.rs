@@ -88,8 +88,8 @@ impl Hub {
         expect_short("message", &request.message, MESSAGE_BYTES_MAX)?;
         let committed = self.try_commit(repo, request).await?;
         if !committed.was_made {
-            // Somebody who asks again may have been the one whose commit was not written down.
-            self.write_down(repo.id).await?;
+            // A repeated request may be of the client whose commit was not persisted.
+            self.persist_snapshot(repo.id).await?;
         }
         Ok(committed)
     }
@@ -120,14 +120,14 @@ impl Hub {
             }
             let (oid, rows) = self.seal_bundle(repo.id, bundle, &commit, depth).await?;
             if !git_objects::add_git_objects(&self.db, repo.id, &rows, self.clock.now_s()).await? {
-                return Err(swept(repo));
+                return Err(deleted_by_gc(repo));
             }
             let change = RefChange { name: request.ref_name.clone(), from: Some(head), to: Some(oid) };
             if self.move_refs(repo.id, &[change], commit.author.time_s).await? {
                 return Ok(Committed { oid, was_made: true });
             }
-            // Rows and bundle stay: the same commit may have been made elsewhere, on another branch or by somebody who
-            // asked for the same.
+            // Rows and bundle stay: the same commit may have been made elsewhere, on another branch or by a client that
+            // requested the same.
             tries -= 1;
             if tries == 0 {
                 return Err(conflict(&request.ref_name));
@@ -135,7 +135,7 @@ impl Hub {
         }
     }
 
-    /// Replaces the history of a branch by one commit with what is there now.
+    /// Replaces the history of a branch by one commit with its current files.
     pub async fn squash(&self, repo: &RepoRow, ref_name: &str, author: &str, message: &str) -> Result<Oid> {
         expect_short("message", message, MESSAGE_BYTES_MAX)?;
         let head = self.ref_target(repo.id, ref_name).await?;
@@ -147,7 +147,7 @@ impl Hub {
         let commit = Commit { tree, parents: Vec::new(), author, message: message.to_owned() };
         let (oid, rows) = self.seal_bundle(repo.id, Bundle::new(&repo.name, ref_name), &commit, 1).await?;
         if !git_objects::add_git_objects(&self.db, repo.id, &rows, now_s).await? {
-            return Err(swept(repo));
+            return Err(deleted_by_gc(repo));
         }
         let change = RefChange { name: ref_name.to_owned(), from: Some(head), to: Some(oid) };
         match self.move_refs(repo.id, &[change], now_s).await? {
@@ -250,14 +250,14 @@ fn find<'a>(
     })?;
     match bytes {
         Some(bytes) if bytes != found.bytes => {
-            Err(invalid(format!("{path:?} should have {} bytes, {bytes} are said", found.bytes)))
+            Err(invalid(format!("{path:?} should have {} bytes, {bytes} are declared", found.bytes)))
         }
         _ => Ok(found),
     }
 }
 
 /// The repository, or a file that the commit refers to, went while the commit was made.
-pub(crate) fn swept(repo: &RepoRow) -> Error {
+pub(crate) fn deleted_by_gc(repo: &RepoRow) -> Error {
     let message =
         format!("{} or a file of this commit is no longer there: upload the files again", repo.name);
     Error::new(ErrorKind::Conflict, message)

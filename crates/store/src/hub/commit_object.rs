@@ -22,7 +22,7 @@ impl Signature {
 
     fn encode(&self) -> String {
         let Self { name, time_s } = self;
-        // Nobody's address is known here, and none is made up that could be somebody's.
+        // Nobody's address is known here, and none is made up that could be a real one.
         let host = name.replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "-");
         format!("{name} <{host}@users.invalid> {time_s} +0000")
     }
@@ -88,7 +88,7 @@ impl Commit {
 }
 
 impl Hub {
-    /// A commit that is there.
+    /// An existing commit.
     pub async fn commit_object(&self, repo: RepoId, oid: Oid) -> Result<Commit> {
         let row = self.git_object(repo, oid, ObjectKind::Commit).await?;
         Commit::parse(&self.git_body(repo, &row).await?)

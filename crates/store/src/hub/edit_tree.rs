@@ -15,7 +15,7 @@ use crate::ids::{ObjectKind, Oid, RepoId};
 /// What shall become of a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
-    /// Forget what was there before the other changes.
+    /// Delete all existing entries before the other changes.
     clear: bool,
     files: BTreeMap<String, FileEdit>,
     folders: BTreeMap<String, Edits>,
@@ -111,7 +111,7 @@ impl Hub {
                 let is_file = || before.entry(name).is_some_and(|entry| !entry.mode.is_folder());
                 match edit {
                     FileEdit::Put(blob) => {
-                        // Who puts a file again keeps what git said of it.
+                        // A file that is replaced keeps its git mode.
                         let mode = before.entry(name).map(|entry| entry.mode).filter(|mode| mode.is_blob());
                         changes.insert(name.clone(), Some((mode.unwrap_or(Mode::File), *blob)));
                     }

@@ -83,7 +83,7 @@ pub(crate) fn history_statement(columns: &str) -> String {
     )
 }
 
-/// Adds git objects; those that are there stay. Adds none, and returns `false`, if the repository is gone or has no
+/// Adds git objects; existing ones stay. Adds none, and returns `false`, if the repository is gone or has no
 /// right to a file that one stands for.
 pub(crate) async fn add_git_objects(db: &Catalog, repo: RepoId, rows: &[GitRow], now_s: u64) -> Result<bool> {
     db.write("add git objects", |mut tx| async move {
@@ -154,7 +154,7 @@ pub(crate) async fn insert_objects(tx: &mut Tx, repo: RepoId, rows: &[GitRow], n
             rows.iter().copied().partition(|row| added.contains(&row.oid));
         new_bytes += new.into_iter().map(|row| integer(row.bytes)).sum::<i64>();
         if !old.is_empty() {
-            // One that is there stays, and sweep lets it live a while longer.
+            // An existing one stays, and its grace starts anew.
             let touch = Sql::new("UPDATE git_objects SET touched_s = $1 WHERE repo = $2 AND oid IN $3");
             tx.run(touch.bind(now_s).bind(repo).list(old.into_iter().map(|row| &row.oid))).await?;
         }
@@ -201,7 +201,7 @@ async fn has_files(tx: &mut Tx, scope: &Scope, rows: &[GitRow]) -> Result<bool> 
 /// Rows of `git_objects` in one statement: fewer than of other tables, they are wide.
 const OBJECT_BATCH_ROWS: usize = 500;
 
-/// A parsed tree, kept in memory while it is asked for.
+/// Cache of parsed trees.
 pub(crate) type Trees = moka::future::Cache<(RepoId, Oid), Arc<Tree>>;
 
 pub(crate) fn trees() -> Trees {

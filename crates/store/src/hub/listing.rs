@@ -44,7 +44,7 @@ pub struct Page {
     pub recursive: bool,
     /// What [`Listing::next`] said last time.
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of results.
     pub limit: usize,
 }
 
@@ -60,8 +60,8 @@ pub struct Listing {
 impl Hub {
     /// What is at a path of a commit; the empty path is the root.
     pub async fn find_path(&self, repo: RepoId, commit: Oid, path: &str) -> Result<Option<Item>> {
-        let asked = (repo, commit, path.to_owned());
-        if let Some(item) = self.large_items.get(&asked).await {
+        let key = (repo, commit, path.to_owned());
+        if let Some(item) = self.large_items.get(&key).await {
             return Ok(Some(item));
         }
         let root = self.commit_object(repo, commit).await?.tree;
@@ -71,7 +71,7 @@ impl Hub {
         self.fill(repo, &mut items).await?;
         let item = items.pop();
         if let Some(item) = item.as_ref().filter(|item| item.linked.is_some()) {
-            self.large_items.insert(asked, item.clone()).await;
+            self.large_items.insert(key, item.clone()).await;
         }
         Ok(item)
     }
@@ -213,12 +213,12 @@ pub(crate) type LargeItems = moka::future::Cache<(RepoId, Oid, String), Item>;
 
 pub(crate) fn large_items() -> LargeItems {
     let weigh =
-        |asked: &(RepoId, Oid, String), _: &Item| u32::try_from(2 * asked.2.len() + 800).unwrap_or(u32::MAX);
+        |key: &(RepoId, Oid, String), _: &Item| u32::try_from(2 * key.2.len() + 800).unwrap_or(u32::MAX);
     let cache = moka::future::Cache::builder().max_capacity(LARGE_ITEMS_BYTES_MAX).weigher(weigh);
     cache.time_to_idle(LARGE_ITEMS_IDLE).build()
 }
 
-/// How long one that nobody asks for is remembered.
+/// How long an unused entry stays cached.
 const LARGE_ITEMS_IDLE: std::time::Duration = std::time::Duration::from_secs(300);
 
 /// Bytes of them to keep in memory.

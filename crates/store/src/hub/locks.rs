@@ -1,4 +1,4 @@
-//! Locks: somebody works on a file and would like others not to. Clients look before they push; nothing is forced.
+//! Locks: a user works on a file and would like others not to. Clients check before they push; nothing is enforced.
 
 use crate::db::Catalog;
 use crate::db::row::{FromRow, Row};
@@ -19,7 +19,7 @@ impl Hub {
         remove_lock(&self.db, repo, id).await
     }
 
-    /// Locks a path for somebody; answers with the lock it has, and whether that is new.
+    /// Locks a path for a user; returns the lock it has, and whether that is new.
     pub async fn lock_path(&self, repo: RepoId, path: &str, owner: &str) -> Result<(LockRow, bool)> {
         parse_path(path)?;
         let row = LockRow {
@@ -71,7 +71,7 @@ pub(crate) async fn remove_lock(db: &Catalog, repo: RepoId, id: &str) -> Result<
     Ok(db.write_one("remove a lock", delete).await?.changed > 0)
 }
 
-/// Somebody works on a file.
+/// A lock on a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRow {
     /// The file.
@@ -93,7 +93,7 @@ pub struct LockQuery {
     pub id: Option<String>,
     /// After this path.
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of results.
     pub limit: u64,
 }
 

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::bundle::Bundle;
-use crate::hub::commit::{Committed, swept};
+use crate::hub::commit::{Committed, deleted_by_gc};
 use crate::hub::commit_object::{Commit, Signature};
 use crate::hub::pulls::{PullRow, PullState};
 use crate::hub::refs::{self, pull_ref};
@@ -111,7 +111,7 @@ impl Hub {
         let depth = self.git_object(repo.id, ours, ObjectKind::Commit).await?.depth + 1;
         let (oid, rows) = self.seal_bundle(repo.id, merge.bundle, &commit, depth).await?;
         if !git_objects::add_git_objects(&self.db, repo.id, &rows, self.clock.now_s()).await? {
-            return Err(swept(repo));
+            return Err(deleted_by_gc(repo));
         }
         Ok(oid)
     }

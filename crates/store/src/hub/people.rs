@@ -1,6 +1,6 @@
 //! Users, organisations and who belongs to whom.
 
-use crate::audit::{Deed, note};
+use crate::audit::{AuditEvent, append_event};
 use crate::db::row::{FromRow, Row, damaged};
 use crate::db::sql::Sql;
 use crate::db::{Catalog, Tx};
@@ -53,7 +53,7 @@ impl Hub {
             };
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        self.write_people_down().await?;
+        self.persist_people_snapshot().await?;
         Ok(row)
     }
 
@@ -70,7 +70,7 @@ impl Hub {
         if !set_user_disabled(&self.db, name, true, self.clock.now_s()).await? {
             return Err(no_user(name));
         }
-        self.write_people_down().await?;
+        self.persist_people_snapshot().await?;
         self.user(name).await
     }
 
@@ -80,7 +80,7 @@ impl Hub {
         if !set_user_disabled(&self.db, name, false, self.clock.now_s()).await? {
             return Err(no_user(name));
         }
-        self.write_people_down().await?;
+        self.persist_people_snapshot().await?;
         self.user(name).await
     }
 
@@ -106,7 +106,7 @@ impl Hub {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        self.write_people_down().await
+        self.persist_people_snapshot().await
     }
 
     /// Sets or removes a user's password hash and ends the user's other browser sessions.
@@ -114,10 +114,10 @@ impl Hub {
         &self,
         name: &str,
         hash: Option<&str>,
-        kept_session: Option<&str>,
+        except_session: Option<&str>,
     ) -> Result<()> {
         let name = &self.user(name).await?.name;
-        self.tokens().set_password(name, hash, self.clock.now_s(), kept_session).await
+        self.tokens().set_password(name, hash, self.clock.now_s(), except_session).await
     }
 
     /// A user who was not deleted.
@@ -128,7 +128,7 @@ impl Hub {
         found.ok_or_else(|| no_user(name))
     }
 
-    /// Makes somebody a member of an organisation, or changes what they may do there.
+    /// Makes a user a member of an organisation, or changes what they may do there.
     pub async fn set_member(&self, organisation: &str, member: &str, writes: bool) -> Result<MemberRow> {
         let (organisation, member) =
             (&self.spelled_namespace(organisation).await?, &self.spelled_namespace(member).await?);
@@ -146,7 +146,7 @@ impl Hub {
         }
         let row = MemberRow { namespace: organisation.clone(), member: member.clone(), writes };
         set_members(&self.db, std::slice::from_ref(&row)).await?;
-        self.write_people_down().await?;
+        self.persist_people_snapshot().await?;
         Ok(row)
     }
 
@@ -155,7 +155,7 @@ impl Hub {
         members(&self.db, &self.spelled_namespace(organisation).await?).await
     }
 
-    /// Takes somebody out of an organisation.
+    /// Removes a user from an organisation.
     pub async fn remove_member(&self, organisation: &str, member: &str) -> Result<()> {
         let (organisation, member) =
             (&self.spelled_namespace(organisation).await?, &self.spelled_namespace(member).await?);
@@ -164,7 +164,7 @@ impl Hub {
                 ErrorKind::NotFound,
                 format!("{member:.80} is no member of {organisation:.80}"),
             )),
-            _ => self.write_people_down().await,
+            _ => self.persist_people_snapshot().await,
         }
     }
 }
@@ -231,7 +231,7 @@ impl FromRow for NamespaceRow {
     }
 }
 
-/// Somebody who belongs to an organisation.
+/// A member of an organisation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberRow {
     /// The organisation.
@@ -280,7 +280,7 @@ pub(crate) async fn add_namespaces(db: &Catalog, rows: &[NamespaceRow]) -> Resul
             let is_new = is_spelled(&mut tx, &row.name).await? && insert_namespace(&mut tx, row).await? > 0;
             if is_new {
                 let action = if row.is_organisation { "org.create" } else { "user.create" };
-                note(&mut tx, &Deed::new(action, row.name.as_str(), "")).await?;
+                append_event(&mut tx, &AuditEvent::new(action, row.name.as_str(), "")).await?;
             }
             tx.commit().await?;
             Ok(is_new)
@@ -308,7 +308,7 @@ pub(crate) async fn namespace(db: &Catalog, name: &str) -> Result<Option<Namespa
 /// a user again, without tokens, password and memberships. Returns whether there is such a user.
 pub(crate) async fn set_user_disabled(db: &Catalog, name: &str, disabled: bool, now_s: u64) -> Result<bool> {
     db.write("change a user", |mut tx| async move {
-        let (state, deed) = match disabled {
+        let (state, event) = match disabled {
             true => (NamespaceState::Disabled, "user.disable"),
             false => (NamespaceState::Active, "user.enable"),
         };
@@ -327,7 +327,7 @@ pub(crate) async fn set_user_disabled(db: &Catalog, name: &str, disabled: bool, 
             );
             tx.run(end.bind(now_s).bind(name)).await?;
         }
-        note(&mut tx, &Deed::new(deed, name, "")).await?;
+        append_event(&mut tx, &AuditEvent::new(event, name, "")).await?;
         tx.commit().await?;
         Ok(true)
     })
@@ -358,7 +358,7 @@ pub(crate) async fn delete_namespace(db: &Catalog, name: &str, now_s: u64) -> Re
         let revoke = Sql::new("UPDATE tokens SET revoked_s = $1 WHERE revoked_s IS NULL AND subject = $2");
         tx.run(revoke.bind(now_s).bind(name)).await?;
         let action = if kind == 0 { "user.delete" } else { "org.delete" };
-        note(&mut tx, &Deed::new(action, name, "")).await?;
+        append_event(&mut tx, &AuditEvent::new(action, name, "")).await?;
         tx.commit().await?;
         Ok(Vec::new())
     })
@@ -376,7 +376,7 @@ pub(crate) async fn set_members(db: &Catalog, rows: &[MemberRow]) -> Result<()> 
             tx.run(insert.bind(&row.namespace).bind(&row.member).bind(row.writes)).await?;
             let target = format!("{}/{}", row.namespace, row.member);
             let role = if row.writes { "write" } else { "read" };
-            note(&mut tx, &Deed::new("member.set", target, role)).await?;
+            append_event(&mut tx, &AuditEvent::new("member.set", target, role)).await?;
             tx.commit().await
         });
         done.await?;
@@ -392,7 +392,8 @@ pub(crate) async fn remove_members(db: &Catalog, namespace: &str, members: &[Str
             let delete = Sql::new("DELETE FROM members WHERE namespace = $1 AND member = $2");
             let found = tx.run(delete.bind(namespace).bind(member)).await?;
             if found > 0 {
-                note(&mut tx, &Deed::new("member.remove", format!("{namespace}/{member}"), "")).await?;
+                append_event(&mut tx, &AuditEvent::new("member.remove", format!("{namespace}/{member}"), ""))
+                    .await?;
             }
             tx.commit().await?;
             Ok(found)

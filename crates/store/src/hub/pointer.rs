@@ -1,7 +1,7 @@
 //! Pointers: the small text git keeps in place of a large file.
 //!
 //! Written in one way only, so that the same file has the same blob everywhere; read in that way only too: anything else
-//! is a file of somebody who wrote about pointers.
+//! is an ordinary text about pointers.
 
 use xet::Sha256;
 use xet::hash::parse_hex;

@@ -46,7 +46,7 @@ pub(crate) async fn pulls(db: &Catalog, repo: RepoId, numbers: &[u64]) -> Result
     Ok(found)
 }
 
-/// Pull requests that a query asks for, the newest first, and how many there are on all pages.
+/// Pull requests that match a query, newest first, and how many there are on all pages.
 pub(crate) async fn list_pulls(db: &Catalog, repo: RepoId, query: &PullQuery) -> Result<(Vec<PullRow>, u64)> {
     let select = |what: &str| {
         let mut sql = Sql::new(format!("SELECT {what} FROM pulls WHERE repo = "));
@@ -97,7 +97,7 @@ pub struct PullRow {
 pub enum PullState {
     /// Nothing yet.
     Open,
-    /// Somebody decided against it; it can be opened again.
+    /// Closed without a merge; it can be reopened.
     Closed,
     /// It is in this commit.
     Merged(Oid),
@@ -174,10 +174,10 @@ impl Hub {
         list_pulls(&self.db, repo, query).await
     }
 
-    /// Says what became of a pull request; tells whether it was not merged before.
+    /// Sets the state of a pull request; returns whether it was not merged before.
     pub async fn set_pull(&self, repo: RepoId, number: u64, state: PullState) -> Result<bool> {
         let was_set = set_pull(&self.db, repo, number, state).await?;
-        self.write_down(repo).await?;
+        self.persist_snapshot(repo).await?;
         Ok(was_set)
     }
 }

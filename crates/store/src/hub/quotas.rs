@@ -1,6 +1,6 @@
 //! Administration of quotas and dedup policies, in the snapshot as well as in the catalog.
 
-use crate::audit::{self, Deed, DeedQuery, DeedRow};
+use crate::audit::{self, AuditEvent, AuditQuery, AuditRow};
 use crate::content::dedup_policy::{self, DedupPolicy};
 use crate::content::quotas::usage::{self, QuotaOf, QuotaRow, Usage};
 use crate::error::{Error, ErrorKind, Result};
@@ -13,13 +13,13 @@ impl Hub {
     }
 
     /// Events of the audit log, the newest first.
-    pub async fn deeds(&self, query: &DeedQuery) -> Result<Vec<DeedRow>> {
-        audit::deeds(&self.db, query).await
+    pub async fn audit_events(&self, query: &AuditQuery) -> Result<Vec<AuditRow>> {
+        audit::events(&self.db, query).await
     }
 
     /// Records an event that no other write records.
-    pub async fn note_deed(&self, deed: &Deed) -> Result<()> {
-        audit::note_deed(&self.db, deed).await
+    pub async fn log_event(&self, event: &AuditEvent) -> Result<()> {
+        audit::log_event(&self.db, event).await
     }
 
     /// What was set for a namespace or repository.
@@ -38,7 +38,7 @@ impl Hub {
     pub async fn set_dedup_policy(&self, of: &QuotaOf, policy: Option<DedupPolicy>) -> Result<()> {
         dedup_policy::set_dedup_policy(&self.db, of, policy).await?;
         self.content.forget_dedup_policies().await;
-        self.write_people_down().await
+        self.persist_people_snapshot().await
     }
 }
 
@@ -48,7 +48,7 @@ impl Hub {
         self.content.forget_dedup_policies().await;
         match self.dedup_policies().await?.is_empty() {
             true => Ok(()),
-            false => self.write_people_down().await,
+            false => self.persist_people_snapshot().await,
         }
     }
 }
@@ -60,7 +60,7 @@ impl Hub {
         let row = QuotaRow { of: self.spelled_quota(&row.of).await?, ..row.clone() };
         usage::set_quota(&self.db, &row).await?;
         self.content.forget_quotas().await;
-        self.write_people_down().await?;
+        self.persist_people_snapshot().await?;
         Ok(row)
     }
 
@@ -70,7 +70,7 @@ impl Hub {
         let removed = usage::remove_quota(&self.db, of).await?;
         self.content.forget_quotas().await;
         // Also where there was none: it may be one that could not be written down the last time.
-        self.write_people_down().await?;
+        self.persist_people_snapshot().await?;
         match removed {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::NotFound, format!("{of} has no quota"))),

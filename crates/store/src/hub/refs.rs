@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use moka::sync::Cache;
 
-use crate::audit::note;
+use crate::audit::append_event;
 use crate::db::batch::like;
-use crate::db::batcher::Gather;
+use crate::db::batcher::Batcher;
 use crate::db::row::{FromRow, Row};
 use crate::db::sql::Sql;
 use crate::db::{Catalog, ChangeToken, Tx};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hub::reflog::{LeftRow, leave};
+use crate::hub::reflog::{ReflogEntry, append_entry};
 use crate::hub::rows::{REPO_COLUMNS, RefChange, RefRow, RepoRow};
 use crate::hub::{Hub, git_objects};
 use crate::ids::{ObjectKind, Oid, RepoId};
@@ -84,13 +84,13 @@ pub struct Resolved {
     pub ref_name: Option<String>,
 }
 
-/// Asks for repositories and where a revision of them leads, and remembers while the catalog says that nothing was
-/// written: whoever reads a file range by range asks for each.
+/// Cache of repositories and the commits of their revisions, valid while the change token of the catalog is the same:
+/// a client that reads a file range by range resolves the revision for each range.
 #[derive(Debug)]
 pub(crate) struct Heads {
     catalog: Arc<Catalog>,
-    ask: Gather<HeadKey, Head>,
-    /// What is not there too: whoever may not read a repository must not see by the time that it is remembered.
+    batcher: Batcher<HeadKey, Head>,
+    /// Absent ones too: the response time must not reveal a cached repository to a caller that may not read it.
     known: Cache<HeadKey, (ChangeToken, Option<Head>)>,
 }
 
@@ -101,13 +101,13 @@ type Head = (RepoRow, Vec<RefRow>);
 /// Heads to remember.
 const HEADS_MAX: u64 = 10_000;
 
-/// How long one that nobody asks for is remembered.
+/// How long an unused entry stays cached.
 const HEADS_IDLE: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl Heads {
     pub(crate) fn new(catalog: &Arc<Catalog>) -> Self {
         let within = catalog.clone();
-        let ask = Gather::new(move |keys: Vec<HeadKey>| {
+        let batcher = Batcher::new(move |keys: Vec<HeadKey>| {
             let catalog = within.clone();
             async move {
                 let mut found = HashMap::new();
@@ -120,18 +120,18 @@ impl Heads {
             }
         });
         let known = Cache::builder().max_capacity(HEADS_MAX).time_to_idle(HEADS_IDLE).build();
-        Self { catalog: catalog.clone(), ask, known }
+        Self { catalog: catalog.clone(), batcher, known }
     }
 
     async fn of(&self, key: HeadKey) -> Result<Option<Head>> {
-        // Read before the question is asked: whatever is written from here on moves it.
-        let Some(stamp) = self.catalog.change_token() else { return self.ask.ask(key).await };
+        // Read before the query: any later write changes it.
+        let Some(stamp) = self.catalog.change_token() else { return self.batcher.get(key).await };
         if let Some((known, found)) = self.known.get(&key)
             && known == stamp
         {
             return Ok(found);
         }
-        let found = self.ask.ask(key.clone()).await?;
+        let found = self.batcher.get(key.clone()).await?;
         self.known.insert(key, (stamp, found.clone()));
         Ok(found)
     }
@@ -327,11 +327,11 @@ pub(crate) async fn move_refs(
                 tx.run(touch.bind(now_s).bind(repo).bind(from)).await?;
                 if keep_s > 0 && !leads_on && change.to != Some(from) {
                     let (name, reclaim_s) = (change.name.clone(), now_s.saturating_add(keep_s));
-                    let left = LeftRow { oid: from, name, left_s: now_s, reclaim_s };
-                    leave(&mut tx, repo, &left).await?;
+                    let entry = ReflogEntry { oid: from, name, left_s: now_s, reclaim_s };
+                    append_entry(&mut tx, repo, &entry).await?;
                 }
             }
-            note(&mut tx, &change.deed(&row.name)).await?;
+            append_event(&mut tx, &change.event(&row.name)).await?;
         }
         // A commit that was just added is safe from sweep, and so is all it needs. One that a ref comes back to
         // may have been found unreachable a moment ago.

@@ -4,7 +4,7 @@
 //! is compared and set in one statement, so of two commits on one branch the second sees the first or starts again.
 
 use crate::access::Scope;
-use crate::audit::{Deed, note};
+use crate::audit::{AuditEvent, append_event};
 use crate::db::batch::like;
 use crate::db::sql::{Sql, integer};
 use crate::db::{Catalog, Tx};
@@ -70,7 +70,7 @@ impl Hub {
         let main = RefRow { name: refs::MAIN.to_owned(), target: oid };
         match create_repo(&self.db, &row, &rows, &[main]).await? {
             true => {
-                self.write_down(row.id).await?;
+                self.persist_snapshot(row.id).await?;
                 Ok(row)
             }
             false => {
@@ -86,7 +86,7 @@ impl Hub {
         Ok(repos(&self.db, std::slice::from_ref(name)).await?.into_iter().next())
     }
 
-    /// Whether everyone may read what a repository has registered. Known for some seconds; for one that is not there, no.
+    /// Whether everyone may read what a repository has registered. Cached for some seconds; `false` for a missing repository.
     pub async fn is_public(&self, scope: &Scope) -> Result<bool> {
         if let Some(is_public) = self.visible.get(scope).await {
             return Ok(is_public);
@@ -124,7 +124,7 @@ impl Hub {
 
     pub(super) async fn change_repo(&self, from: &RepoRow, to: &RepoRow) -> Result<()> {
         self.change_row(from, to).await?;
-        self.write_down(from.id).await
+        self.persist_snapshot(from.id).await
     }
 
     pub(super) async fn change_row(&self, from: &RepoRow, to: &RepoRow) -> Result<()> {
@@ -142,7 +142,7 @@ impl Hub {
     }
 }
 
-/// What git clients are told to keep out of git: the same files that uploads are asked to keep out.
+/// Files that git clients must store as LFS: the same as for uploads.
 const GIT_ATTRIBUTES: &str = include_str!("gitattributes.txt");
 
 /// Endings of files that are large by nature, one a line in the attributes.
@@ -192,7 +192,7 @@ pub(crate) async fn create_repo(
             tx.run(bind).await?;
         }
         let detail = if row.private { "private" } else { "public" };
-        note(&mut tx, &Deed::new("repo.create", row.name.to_string(), detail)).await?;
+        append_event(&mut tx, &AuditEvent::new("repo.create", row.name.to_string(), detail)).await?;
         tx.commit().await?;
         Ok(true)
     })
@@ -296,7 +296,7 @@ pub(crate) async fn change_repo(db: &Catalog, from: &RepoRow, to: &RepoRow) -> R
             let update = Sql::new("UPDATE tokens SET namespace = $1, repo = $2 WHERE repo_id = $3");
             tx.run(update.bind(new.namespace()).bind(new.repo()).bind(to.id)).await?;
         }
-        note(&mut tx, &from.deed(to)).await?;
+        append_event(&mut tx, &from.event(to)).await?;
         tx.commit().await?;
         Ok(true)
     })
@@ -323,7 +323,8 @@ pub(crate) async fn delete_repo(db: &Catalog, row: &RepoRow) -> Result<Vec<Oid>>
             tx.run(Sql::new(delete).bind(row.id)).await?;
         }
         delete_scope(&mut tx, scope).await?;
-        note(&mut tx, &Deed::new("repo.delete", row.name.to_string(), row.id.to_string())).await?;
+        append_event(&mut tx, &AuditEvent::new("repo.delete", row.name.to_string(), row.id.to_string()))
+            .await?;
         tx.commit().await?;
         Ok(bundles)
     })

@@ -3,7 +3,7 @@
 use xet::{FileHash, Sha256};
 
 use crate::access::Scope;
-use crate::audit::Deed;
+use crate::audit::AuditEvent;
 use crate::content::files::LinkedFile;
 use crate::db::row::{FromRow, Row, damaged};
 use crate::error::Result;
@@ -39,13 +39,13 @@ impl RepoRow {
 
 impl RepoRow {
     /// What making this row another one means.
-    pub(crate) fn deed(&self, to: &Self) -> Deed {
+    pub(crate) fn event(&self, to: &Self) -> AuditEvent {
         let (name, new) = (self.name.to_string(), to.name.to_string());
         match (self.reclaim_s, to.reclaim_s) {
-            (None, Some(until_s)) => Deed::new("repo.trash", name, format!("until {until_s}")),
-            (Some(_), None) => Deed::new("repo.restore", new, ""),
-            _ if name != new => Deed::new("repo.rename", name, new),
-            _ => Deed::new("repo.visibility", name, if to.private { "private" } else { "public" }),
+            (None, Some(until_s)) => AuditEvent::new("repo.trash", name, format!("until {until_s}")),
+            (Some(_), None) => AuditEvent::new("repo.restore", new, ""),
+            _ if name != new => AuditEvent::new("repo.rename", name, new),
+            _ => AuditEvent::new("repo.visibility", name, if to.private { "private" } else { "public" }),
         }
     }
 }
@@ -63,7 +63,7 @@ pub struct RepoQuery {
     pub private_of: Option<Vec<String>>,
     /// After this namespace and name.
     pub after: Option<(String, String)>,
-    /// At most so many.
+    /// Maximum number of results.
     pub limit: u64,
 }
 
@@ -89,13 +89,13 @@ pub struct RefChange {
 
 impl RefChange {
     /// What it means.
-    pub(crate) fn deed(&self, repo: &RepoName) -> Deed {
+    pub(crate) fn event(&self, repo: &RepoName) -> AuditEvent {
         let target = format!("{repo} {}", self.name);
         match (self.from, self.to) {
-            (None, Some(to)) => Deed::new("ref.create", target, to.to_string()),
-            (Some(from), Some(to)) => Deed::new("ref.move", target, format!("{from} to {to}")),
+            (None, Some(to)) => AuditEvent::new("ref.create", target, to.to_string()),
+            (Some(from), Some(to)) => AuditEvent::new("ref.move", target, format!("{from} to {to}")),
             (from, None) => {
-                Deed::new("ref.delete", target, from.map_or_else(String::new, |from| from.to_string()))
+                AuditEvent::new("ref.delete", target, from.map_or_else(String::new, |from| from.to_string()))
             }
         }
     }

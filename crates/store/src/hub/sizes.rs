@@ -1,4 +1,4 @@
-//! Sizes of repositories, measured when somebody wants to see them and they may have changed.
+//! Sizes of repositories, measured when a page shows them and they may have changed.
 
 use crate::access::Scope;
 use crate::db::Catalog;
@@ -11,7 +11,7 @@ use crate::hub::rows::{REPO_COLUMNS, RepoRow};
 use crate::ids::RepoId;
 
 impl Hub {
-    /// Measures the repositories that changed since they were last measured; tells how many. While somebody else in this
+    /// Measures the repositories that changed since they were last measured; returns how many. While another task of this
     /// process does, there is nothing to do.
     pub async fn measure_repos(&self) -> Result<u64> {
         let Ok(_only) = self.measuring.try_lock() else { return Ok(0) };
@@ -54,7 +54,7 @@ pub(crate) async fn measure(db: &Catalog, repos: &[RepoRow], now_s: u64) -> Resu
         sizes.push((repo.id, measured(db, repo.id, &repo.scope()?).await?));
     }
     for sizes in sizes.chunks(BATCH_ROWS) {
-        db.write_serializable("note the size of repositories", |mut tx| async move {
+        db.write_serializable("record the size of repositories", |mut tx| async move {
             let rows = sizes.iter().map(|(repo, size)| {
                 let RepoSize { files, logical_bytes, stored_bytes } = *size;
                 let repo = Value::from(*repo);

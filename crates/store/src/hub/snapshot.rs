@@ -1,6 +1,6 @@
-//! Records: what no bundle tells of a repository, and of people, written down as objects for a day without a catalog.
+//! Snapshots: state of repositories and users that no bundle has, stored as objects for a rebuild without a catalog.
 //!
-//! The catalog changes first and the record follows, before anything is acknowledged: what a client was told is in both.
+//! The catalog changes first and the snapshot follows, before anything is acknowledged: acknowledged state is in both.
 
 pub(crate) mod collect;
 
@@ -15,9 +15,9 @@ use crate::content::quotas::usage::{self, Limit, QuotaOf, QuotaRow};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::people::{self, MemberRow, NamespaceRow, NamespaceState};
 use crate::hub::pulls::{PullRow, PullState};
-use crate::hub::reflog::{self, LeftRow};
+use crate::hub::reflog::{self, ReflogEntry};
 use crate::hub::rows::{RefChange, RefRow, RepoRow};
-use crate::hub::snapshot::collect::{PeopleRecord, RepoRecord};
+use crate::hub::snapshot::collect::{PeopleSnapshot, RepoSnapshot};
 use crate::hub::{Hub, git_objects, refs, repos};
 use crate::ids::RepoId;
 use crate::names::RepoName;
@@ -35,11 +35,11 @@ struct RepoJson {
     refs: Vec<(String, String)>,
     pulls: Vec<PullJson>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    left: Vec<LeftJson>,
+    left: Vec<ReflogJson>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct LeftJson {
+struct ReflogJson {
     oid: String,
     name: String,
     left_s: u64,
@@ -107,7 +107,7 @@ struct MemberJson {
     role: String,
 }
 
-impl RepoRecord {
+impl RepoSnapshot {
     /// The bytes of the object.
     pub fn encode(&self) -> Vec<u8> {
         let pull = |pull: &PullRow| {
@@ -126,7 +126,7 @@ impl RepoRecord {
                 merged,
             }
         };
-        let left = |row: &LeftRow| LeftJson {
+        let entry = |row: &ReflogEntry| ReflogJson {
             oid: row.oid.to_string(),
             name: row.name.clone(),
             left_s: row.left_s,
@@ -141,13 +141,13 @@ impl RepoRecord {
             reclaim_s: self.row.reclaim_s,
             refs: self.refs.iter().map(|row| (row.name.clone(), row.target.to_string())).collect(),
             pulls: self.pulls.iter().map(pull).collect(),
-            left: self.left.iter().map(left).collect(),
+            left: self.reflog.iter().map(entry).collect(),
         })
     }
 
     /// Reads an object.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let json: RepoJson = parse_json(bytes).map_err(|source| Error::corrupt("record", source))?;
+        let json: RepoJson = parse_json(bytes).map_err(|source| Error::corrupt("snapshot", source))?;
         let pull = |pull: PullJson| {
             let state = match (pull.state.as_str(), pull.merged) {
                 ("open", None) => PullState::Open,
@@ -158,9 +158,9 @@ impl RepoRecord {
             let PullJson { number, title, description, author, created_s, .. } = pull;
             Ok(PullRow { number, title, description, author, created_s, state })
         };
-        let left = |row: LeftJson| {
-            let LeftJson { oid, name, left_s, reclaim_s } = row;
-            Ok(LeftRow { oid: oid.parse()?, name, left_s, reclaim_s })
+        let entry = |row: ReflogJson| {
+            let ReflogJson { oid, name, left_s, reclaim_s } = row;
+            Ok(ReflogEntry { oid: oid.parse()?, name, left_s, reclaim_s })
         };
         let refs = json.refs.into_iter().map(|(name, target)| Ok(RefRow { name, target: target.parse()? }));
         Ok(Self {
@@ -174,12 +174,12 @@ impl RepoRecord {
             },
             refs: refs.collect::<Result<_>>()?,
             pulls: json.pulls.into_iter().map(pull).collect::<Result<_>>()?,
-            left: json.left.into_iter().map(left).collect::<Result<_>>()?,
+            reflog: json.left.into_iter().map(entry).collect::<Result<_>>()?,
         })
     }
 }
 
-impl PeopleRecord {
+impl PeopleSnapshot {
     /// The bytes of the object.
     pub fn encode(&self) -> Vec<u8> {
         let namespace = |row: &NamespaceRow| NamespaceJson {
@@ -214,7 +214,7 @@ impl PeopleRecord {
 
     /// Reads an object.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let json: PeopleJson = parse_json(bytes).map_err(|source| Error::corrupt("record", source))?;
+        let json: PeopleJson = parse_json(bytes).map_err(|source| Error::corrupt("snapshot", source))?;
         let namespace = |row: NamespaceJson| {
             let is_organisation = match row.kind.as_str() {
                 "org" => true,
@@ -259,36 +259,36 @@ impl PeopleRecord {
 }
 
 impl Hub {
-    /// Moves refs and writes down where they are; tells whether they were where the changes begin.
+    /// Moves refs and persists the snapshot; returns whether they were where the changes begin.
     pub(crate) async fn move_refs(&self, repo: RepoId, changes: &[RefChange], now_s: u64) -> Result<bool> {
         let moved = refs::move_refs(&self.db, repo, changes, now_s, self.trash_s).await?;
         if moved {
-            self.write_down(repo).await?;
+            self.persist_snapshot(repo).await?;
         }
         Ok(moved)
     }
 
-    /// Writes down what is known of a repository.
-    pub(crate) async fn write_down(&self, repo: RepoId) -> Result<()> {
-        let Some((version, record)) = collect::note_repo(&self.db, repo).await? else { return Ok(()) };
-        self.objects.put(&ObjectKey::Repo { repo, version }, vec![record.encode().into()]).await?;
+    /// Persists the snapshot of a repository.
+    pub(crate) async fn persist_snapshot(&self, repo: RepoId) -> Result<()> {
+        let Some((version, snapshot)) = collect::collect_repo(&self.db, repo).await? else { return Ok(()) };
+        self.objects.put(&ObjectKey::Repo { repo, version }, vec![snapshot.encode().into()]).await?;
         // One that is left over does not count.
         self.objects.delete(&ObjectKey::Repo { repo, version: version.saturating_sub(1) }).await.ok();
         Ok(())
     }
 
-    /// Writes down what is known of people, and what they may take.
-    pub(crate) async fn write_people_down(&self) -> Result<()> {
-        let (version, record) = collect::note_people(&self.db).await?;
-        self.objects.put(&ObjectKey::People { version }, vec![record.encode().into()]).await?;
+    /// Persists the snapshot of users and quotas.
+    pub(crate) async fn persist_people_snapshot(&self) -> Result<()> {
+        let (version, snapshot) = collect::collect_people(&self.db).await?;
+        self.objects.put(&ObjectKey::People { version }, vec![snapshot.encode().into()]).await?;
         self.objects.delete(&ObjectKey::People { version: version.saturating_sub(1) }).await.ok();
         Ok(())
     }
 
     /// Makes the catalog's repositories what was written down of them, once their git objects are there: names, who sees
-    /// them, refs, pull requests, the trash; and people and quotas. A record whose repository has no row is left alone.
-    /// Tells of how many repositories there was a record.
-    pub async fn apply_records(&self) -> Result<u64> {
+    /// them, refs, pull requests, the trash; and people and quotas. A snapshot whose repository has no row is left alone.
+    /// Applies the stored snapshots; returns the number of repositories that had one.
+    pub async fn apply_snapshots(&self) -> Result<u64> {
         let mut latest: BTreeMap<RepoId, u64> = BTreeMap::new();
         let mut listed = self.objects.list(Folder::Repos);
         while let Some(found) = listed.try_next().await? {
@@ -306,22 +306,22 @@ impl Hub {
         }
         for (repo, version) in latest {
             let Some(row) = repos::repo_of(&self.db, repo).await? else { continue };
-            let mut record =
-                RepoRecord::parse(&self.objects.whole(&ObjectKey::Repo { repo, version }).await?)?;
-            if record.row.id != repo {
+            let mut snapshot =
+                RepoSnapshot::parse(&self.objects.whole(&ObjectKey::Repo { repo, version }).await?)?;
+            if snapshot.row.id != repo {
                 return Err(wrong("id of a repository"));
             }
-            if !repos::change_repo(&self.db, &row, &record.row).await? {
-                // Another one that no record tells of has the name: both stay, and their keeper decides.
+            if !repos::change_repo(&self.db, &row, &snapshot.row).await? {
+                // Another one without a snapshot has the name: both stay, and the administrator decides.
                 let id = repo.to_string();
-                record.row.name.name += &format!("-{}", id.get(..8).unwrap_or_default());
-                self.change_row(&row, &record.row).await?;
+                snapshot.row.name.name += &format!("-{}", id.get(..8).unwrap_or_default());
+                self.change_row(&row, &snapshot.row).await?;
             }
-            collect::restore_refs(&self.db, version, &record).await?;
-            let oids: Vec<_> = record.left.iter().map(|left| left.oid).collect();
+            collect::restore_refs(&self.db, version, &snapshot).await?;
+            let oids: Vec<_> = snapshot.reflog.iter().map(|entry| entry.oid).collect();
             let known = git_objects::git_objects(&self.db, repo, &oids).await?;
-            record.left.retain(|left| known.iter().any(|row| row.oid == left.oid));
-            reflog::note_left(&self.db, repo, &record.left).await?;
+            snapshot.reflog.retain(|entry| known.iter().any(|row| row.oid == entry.oid));
+            reflog::insert_entries(&self.db, repo, &snapshot.reflog).await?;
             applied += 1;
         }
         self.content.forget_recipes();
@@ -333,16 +333,16 @@ impl Hub {
             }
         }
         if let Some(version) = people {
-            let record = PeopleRecord::parse(&self.objects.whole(&ObjectKey::People { version }).await?)?;
-            for row in &record.namespaces {
+            let snapshot = PeopleSnapshot::parse(&self.objects.whole(&ObjectKey::People { version }).await?)?;
+            for row in &snapshot.namespaces {
                 people::add_spelling(&self.db, &row.name).await?;
             }
-            people::add_namespaces(&self.db, &record.namespaces).await?;
-            people::set_members(&self.db, &record.members).await?;
-            for quota in &record.quotas {
+            people::add_namespaces(&self.db, &snapshot.namespaces).await?;
+            people::set_members(&self.db, &snapshot.members).await?;
+            for quota in &snapshot.quotas {
                 usage::set_quota(&self.db, quota).await?;
             }
-            for (of, policy) in &record.dedup {
+            for (of, policy) in &snapshot.dedup {
                 dedup_policy::set_dedup_policy(&self.db, of, Some(*policy)).await?;
             }
             collect::restore_people_version(&self.db, version).await?;
@@ -353,5 +353,5 @@ impl Hub {
 }
 
 fn wrong(what: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("a record with an impossible {what}"))
+    Error::new(ErrorKind::Corrupt, format!("a snapshot with an impossible {what}"))
 }

@@ -6,7 +6,7 @@
 mod tests;
 
 use crate::access::Scope;
-use crate::audit::{Deed, note};
+use crate::audit::{AuditEvent, append_event};
 use crate::db::Catalog;
 use crate::db::row::{FromRow, Row};
 use crate::db::sql::Sql;
@@ -81,7 +81,7 @@ impl Tokens {
                     .bind(row.session.as_deref());
                 let is_new = tx.run(insert).await? > 0;
                 if is_new {
-                    note(&mut tx, &row.deed()).await?;
+                    append_event(&mut tx, &row.event()).await?;
                 }
                 tx.commit().await?;
                 Ok(is_new)
@@ -129,7 +129,7 @@ impl Tokens {
                         0 | 1 => String::new(),
                         many => format!("and {} it opened", many - 1),
                     };
-                    note(&mut tx, &Deed::new("token.revoke", id, detail)).await?;
+                    append_event(&mut tx, &AuditEvent::new("token.revoke", id, detail)).await?;
                 }
                 tx.commit().await?;
                 Ok(is_known)
@@ -139,11 +139,11 @@ impl Tokens {
         if is_known { self.by_id(id).await } else { Ok(None) }
     }
 
-    /// Notes that a token was shown now. Time never goes back.
+    /// Records that a token was shown now. Time never goes back.
     pub async fn note_use(&self, id: &str, now_s: u64) -> Result<()> {
         let update = "UPDATE tokens SET used_s = CASE WHEN used_s > $1 THEN used_s ELSE $1 END WHERE id = $2";
         let update = Sql::new(update).bind(now_s).bind(id);
-        self.db.write_one("note the use of a token", update).await.map(|_| ())
+        self.db.write_one("record the use of a token", update).await.map(|_| ())
     }
 
     /// The hash of a user's password, if there is one.
@@ -153,13 +153,13 @@ impl Tokens {
     }
 
     /// Sets a user's password, or removes it with `None`, and revokes the user's browser sessions and the tokens made in
-    /// them, except those of `kept_session`.
+    /// them, except those of `except_session`.
     pub async fn set_password(
         &self,
         name: &str,
         hash: Option<&str>,
         now_s: u64,
-        kept_session: Option<&str>,
+        except_session: Option<&str>,
     ) -> Result<()> {
         self.db
             .write("set a password", |mut tx| async move {
@@ -174,9 +174,9 @@ impl Tokens {
                 tx.run(set).await?;
                 let end = "UPDATE tokens SET revoked_s = $1 \
                     WHERE revoked_s IS NULL AND subject = $2 AND session IS NOT NULL AND session <> $3";
-                let end = Sql::new(end).bind(now_s).bind(name).bind(kept_session.unwrap_or_default());
+                let end = Sql::new(end).bind(now_s).bind(name).bind(except_session.unwrap_or_default());
                 tx.run(end).await?;
-                note(&mut tx, &Deed::new("password.set", name, "")).await?;
+                append_event(&mut tx, &AuditEvent::new("password.set", name, "")).await?;
                 tx.commit().await
             })
             .await
@@ -233,7 +233,7 @@ pub enum Rights {
     Read,
     /// To write.
     Write,
-    /// To keep the server.
+    /// Administration.
     Admin,
 }
 
@@ -291,13 +291,13 @@ impl Bound {
 
 impl TokenRow {
     /// What adding it means. Its digest is nobody's business.
-    pub(crate) fn deed(&self) -> Deed {
+    pub(crate) fn event(&self) -> AuditEvent {
         let place = match &self.bound {
             Bound::Everywhere => "everywhere".to_owned(),
             Bound::Namespace(namespace) => format!("in {namespace}"),
             Bound::Repo(scope) => format!("in {scope}"),
         };
-        Deed::new(
+        AuditEvent::new(
             "token.create",
             self.id.as_str(),
             format!("{} {} {place}", self.subject, self.rights.as_str()),

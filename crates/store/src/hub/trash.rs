@@ -1,7 +1,7 @@
-//! The trash: deleted repositories, whole, until their time is up.
+//! The trash: deleted repositories, whole, until they expire.
 //!
-//! A repository in the trash keeps its rows, its bundles and what it may read, under a name nobody can ask for: whoever
-//! sweeps sees it like any other. Its own name is free at once.
+//! A repository in the trash keeps its rows, its bundles and what it may read, under a name nobody can request: garbage
+//! collection sees it like any other. Its own name is free at once.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::rows::RepoRow;
@@ -17,7 +17,7 @@ impl Hub {
         repos::trash(&self.db).await
     }
 
-    /// Puts a repository into the trash, where it stays for so many seconds at least. None: it is gone at once.
+    /// Puts a repository into the trash, where it stays for at least `keep_s` seconds. 0 deletes it at once.
     pub async fn trash_repo(&self, repo: &RepoRow, keep_s: u64) -> Result<()> {
         if keep_s == 0 {
             return self.delete_repo(repo).await;
@@ -43,7 +43,7 @@ impl Hub {
         Ok(to)
     }
 
-    /// Deletes for good what was in the trash long enough; tells what.
+    /// Deletes for good what was in the trash long enough; returns which.
     pub async fn reclaim_trash(&self) -> Result<Vec<RepoRow>> {
         let now_s = self.clock.now_s();
         let mut due = repos::trash(&self.db).await?;
@@ -57,12 +57,12 @@ impl Hub {
     /// Deletes a repository for good, be it in the trash or not. Its large files stay where other repositories refer to
     /// them; sweep finds the others.
     pub async fn delete_repo(&self, repo: &RepoRow) -> Result<()> {
-        let noted = collect::note_repo(&self.db, repo.id).await?;
+        let snapshot = collect::collect_repo(&self.db, repo.id).await?;
         // Row first: an object that is left over harms nobody.
         let bundles = repos::delete_repo(&self.db, repo).await?;
         let bundles = bundles.into_iter().map(|commit| ObjectKey::Bundle { repo: repo.id, commit });
         self.objects.delete_all(bundles.collect()).await?;
-        if let Some((version, _)) = noted {
+        if let Some((version, _)) = snapshot {
             self.objects
                 .delete(&ObjectKey::Repo { repo: repo.id, version: version.saturating_sub(1) })
                 .await?;

@@ -65,20 +65,20 @@ impl Tree {
 
     /// The entry of a name, whatever it is.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
-        let at = [false, true].into_iter().find_map(|folder| self.place(name, folder).ok())?;
+        let at = [false, true].into_iter().find_map(|folder| self.find_entry(name, folder).ok())?;
         self.entries.get(at)
     }
 
     /// Puts an entry in the place of whatever has its name.
     pub fn put(&mut self, entry: Entry) {
         self.remove(&entry.name);
-        let at = self.place(&entry.name, entry.mode.is_folder()).unwrap_or_else(|at| at);
+        let at = self.find_entry(&entry.name, entry.mode.is_folder()).unwrap_or_else(|at| at);
         self.entries.insert(at, entry);
     }
 
-    /// Removes the entry of a name; tells whether there was one.
+    /// Removes the entry of a name; returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
-        let at = [false, true].into_iter().find_map(|folder| self.place(name, folder).ok());
+        let at = [false, true].into_iter().find_map(|folder| self.find_entry(name, folder).ok());
         at.map(|at| self.entries.remove(at)).is_some()
     }
 
@@ -126,7 +126,7 @@ impl Tree {
         Ok(Self { entries })
     }
 
-    fn place(&self, name: &str, is_folder: bool) -> std::result::Result<usize, usize> {
+    fn find_entry(&self, name: &str, is_folder: bool) -> std::result::Result<usize, usize> {
         self.entries.binary_search_by(|entry| order(&entry.name, entry.mode.is_folder(), name, is_folder))
     }
 }

@@ -1,21 +1,21 @@
 //! Undelete: revisions that refs have left, and files that commits have deleted, come back.
 //!
-//! A revision that a branch, tag or pull request has left is kept until its time is up, with all it needs; sweep counts it
-//! like one a ref leads to. A file that a commit deleted is in the commit before for as long as that is there.
+//! A revision that a branch, tag or pull request has left is kept until it expires, with all it needs; garbage collection counts it
+//! like one a ref leads to. A file that a commit deleted is in the commit before, for as long as that exists.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::commit::{Committed, Operation, Request};
 use crate::hub::history::SEARCH_COMMITS_MAX;
-use crate::hub::reflog::{self, LeftRow};
+use crate::hub::reflog::{self, ReflogEntry};
 use crate::hub::rows::{RefChange, RepoRow};
 use crate::hub::{Hub, git_objects, refs};
 use crate::ids::{Oid, RepoId};
 
 impl Hub {
-    /// Revisions that refs have left and that can be had back, those that go first first.
-    pub async fn left_revisions(&self, repo: RepoId) -> Result<Vec<LeftRow>> {
+    /// Revisions that refs have left and that can be restored, those that expire first first.
+    pub async fn reflog(&self, repo: RepoId) -> Result<Vec<ReflogEntry>> {
         let now_s = self.clock.now_s();
-        let mut rows = reflog::left(&self.db, repo).await?;
+        let mut rows = reflog::entries(&self.db, repo).await?;
         rows.retain(|row| row.reclaim_s > now_s);
         Ok(rows)
     }
@@ -23,8 +23,8 @@ impl Hub {
     /// Makes a branch lead to a revision again: the ref that left it, or the branch that is named. Answers with the ref. What
     /// the ref leads to now can be had back in turn.
     pub async fn undelete_revision(&self, repo: &RepoRow, oid: Oid, branch: Option<&str>) -> Result<String> {
-        let left = self.left_revisions(repo.id).await?;
-        let found = left.iter().rev().find(|row| row.oid == oid);
+        let reflog = self.reflog(repo.id).await?;
+        let found = reflog.iter().rev().find(|row| row.oid == oid);
         let missing = || {
             let message = format!("{} has left no revision {oid}: `--list` shows those there are", repo.name);
             Error::new(ErrorKind::NotFound, message)
@@ -60,8 +60,8 @@ impl Hub {
         if self.find_path(repo.id, head, path).await?.is_some() {
             return Err(Error::new(ErrorKind::Conflict, format!("{path:?} is there")));
         }
-        let left = self.left_revisions(repo.id).await?;
-        let lines = [head].into_iter().chain(left.iter().rev().map(|row| row.oid));
+        let reflog = self.reflog(repo.id).await?;
+        let lines = [head].into_iter().chain(reflog.iter().rev().map(|row| row.oid));
         for line in lines {
             let Some(oid) = self.last_with(repo.id, line, path).await? else { continue };
             let request = Request {

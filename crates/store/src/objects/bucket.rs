@@ -28,7 +28,7 @@ impl Objects {
     /// | `az://container/prefix`      | a container of Azure Blob Storage         | `azure_…`  |
     ///
     /// Options are named as the variables of the environment, such as `AWS_ENDPOINT_URL`; unknown ones are ignored.
-    /// Nothing is asked of a bucket before it is used.
+    /// Sends no request before the bucket is used.
     pub fn open(url: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         // The text of a URL that cannot be read is not repeated: it may hold a password.
         let parsed = Url::parse(url)
@@ -93,7 +93,7 @@ fn open(url: &Url, options: Vec<(String, String)>) -> std::result::Result<Object
     })
 }
 
-/// Clients wait while a bucket is asked again, and ask again themselves: better soon than often.
+/// Clients wait while a request is retried, and retry themselves: better soon than often.
 fn retry() -> RetryConfig {
     RetryConfig { max_retries: 6, retry_timeout: Duration::from_secs(20), ..RetryConfig::default() }
 }

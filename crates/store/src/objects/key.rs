@@ -24,14 +24,14 @@ pub enum ObjectKey {
         /// The commit.
         commit: Oid,
     },
-    /// What is known of a repository besides its git objects.
+    /// Snapshot of a repository.
     Repo {
         /// The repository.
         repo: RepoId,
         /// The highest counts.
         version: u64,
     },
-    /// What is known of people.
+    /// Snapshot of users and quotas.
     People {
         /// The highest counts.
         version: u64,

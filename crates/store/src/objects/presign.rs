@@ -1,4 +1,4 @@
-//! Presigned URLs: the bucket itself gives a range of an object to whoever has one, without a token, until it expires.
+//! Presigned URLs: the bucket itself serves a range of an object to the holder of the URL, without a token, until it expires.
 //!
 //! A URL is good for one range: the `Range` header is part of what is signed, so a request with another, or without one,
 //! is refused by the bucket. No two ranges share a URL, for some clients take requests on one URL for one request.

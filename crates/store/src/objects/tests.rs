@@ -141,7 +141,7 @@ fn a_password_in_a_url_is_refused_and_not_repeated() {
     }
 }
 
-/// No network is touched until something is asked for.
+/// No network is touched before the first request.
 #[test]
 fn a_bucket_is_opened_by_its_url() {
     let options = [("aws_region", "nowhere"), ("aws_access_key_id", "id"), ("aws_secret_access_key", "hush")];

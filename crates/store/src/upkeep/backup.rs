@@ -209,7 +209,7 @@ pub(crate) fn publish(draft: &Path, file: &Path) -> Result<()> {
         return Err(Error::new(ErrorKind::Internal, message));
     }
     File::open(draft).and_then(|draft| draft.sync_all()).map_err(failed)?;
-    // The log of the database that was there belongs to no other.
+    // The write-ahead log of the replaced database belongs to no other.
     remove_log(file)?;
     fs::rename(draft, file).map_err(failed)?;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -254,7 +254,7 @@ pub fn copy_snapshot(from: &Path, to: &Path, sha256: &str) -> Result<()> {
     remove(to)?;
     let message = format!(
         "{}: not as the backup was written: it is damaged, or a server or command has written to it. Take another backup, \
-         restore an older one, or pass --accept-changed-catalog to restore what is there",
+         restore an older one, or pass --accept-changed-catalog to restore it as it is",
         from.display()
     );
     Err(Error::new(ErrorKind::Corrupt, message))

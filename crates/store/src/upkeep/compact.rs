@@ -1,7 +1,7 @@
 //! Compaction: what is still needed of a xorb that is mostly unused moves to a smaller one, while everybody reads on.
 //!
-//! The new xorb and a shard that tells of the files in it are stored first; then all files move in one transaction, or
-//! none does. The old xorb is unused then and leaves as all do: whoever has a plan for it reads it until its grace is over.
+//! The new xorb and a shard that describes the files in it are stored first; then all files move in one transaction, or
+//! none does. The old xorb is unused then and leaves as all do: a client with a plan for it reads it until its grace is over.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use xet::{ChunkHash, RangeHash, ShardHash, XorbHash};
 
 use crate::access::{Grant, Scope};
 use crate::content::dedup::entry;
-use crate::content::recipe::{Layout, LayoutBuilder};
-use crate::content::relocate::{self, Relay};
+use crate::content::recipe::{FileRecipe, RecipeBuilder};
+use crate::content::relocate::{self, Relocation};
 use crate::content::rows::{FileRow, ShardRow, XorbRow};
 use crate::content::{files, xorbs};
 use crate::error::{Error, ErrorKind, Result};
@@ -40,8 +40,8 @@ impl Default for CompactOptions {
 /// What compaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Xorbs that were looked at.
-    pub looked_at: u64,
+    /// Xorbs examined.
+    pub examined: u64,
     /// Which of them were rewritten, or would be.
     pub rewritten: u64,
     /// Files that moved.
@@ -58,7 +58,7 @@ pub struct CompactProgress(AtomicU64);
 
 impl CompactProgress {
     /// Xorbs so far.
-    pub fn looked_at(&self) -> u64 {
+    pub fn examined(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -74,7 +74,7 @@ struct Needed {
 }
 
 impl Upkeep {
-    /// Looks at every xorb once.
+    /// Examines every xorb once.
     pub async fn compact(&self, options: &CompactOptions, progress: &CompactProgress) -> Result<Compacted> {
         let mut compacted = Compacted::default();
         let mut after = Vec::new();
@@ -83,8 +83,8 @@ impl Upkeep {
             let Some(last) = rows.last() else { return Ok(compacted) };
             after = last.key.hash.as_bytes().to_vec();
             for row in rows.into_iter().filter(XorbRow::is_live) {
-                compacted.looked_at += 1;
-                progress.0.store(compacted.looked_at, Ordering::Relaxed);
+                compacted.examined += 1;
+                progress.0.store(compacted.examined, Ordering::Relaxed);
                 let Some(needed) = self.needed(row).await? else { continue };
                 let all_bytes = needed.info.stored_bytes();
                 if needed.live_bytes as f64 > options.live_share_max * all_bytes as f64 {
@@ -110,7 +110,7 @@ impl Upkeep {
             let page = files::files_of(&self.db, row.key.hash, &after, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.as_bytes().to_vec();
-            files.extend(files::layouts(&self.db, &page).await?);
+            files.extend(files::recipes(&self.db, &page).await?);
             if files.len() > FILES_MAX {
                 return Ok(None);
             }
@@ -118,11 +118,11 @@ impl Upkeep {
         if files.is_empty() {
             return Ok(None);
         }
-        let info = self.content.footer(&row.laid()).await?;
+        let info = self.content.footer(&row.recipe_xorb()).await?;
         let mut live = vec![false; info.chunks().len()];
         for file in &files {
-            for term in &file.layout.terms {
-                if file.layout.xorb_of(term).key != row.key {
+            for term in &file.recipe.terms {
+                if file.recipe.xorb_of(term).key != row.key {
                     continue;
                 }
                 let range = term.chunks.start as usize..term.chunks.end as usize;
@@ -135,7 +135,7 @@ impl Upkeep {
         Ok(Some(Needed { row, info, files, live, live_bytes }))
     }
 
-    /// Moves what is needed; tells whether nobody came in between.
+    /// Moves what is needed; returns whether there was no concurrent change.
     async fn move_needed(&self, needed: Needed) -> Result<bool> {
         let Needed { row, info, files, live, .. } = needed;
         let mut records = Vec::new();
@@ -160,53 +160,53 @@ impl Upkeep {
         let made = scanned.map_err(|source| Error::corrupt(ObjectKey::Xorb(row.key).to_string(), source))?;
         let grant = Grant::write(Scope::new("drystone", "compaction")?);
         let onto = made.hash();
-        self.content.place(&grant, Arc::new(made), records).await?;
-        // Somebody else's object may count, with other offsets.
-        let placed = xorbs::xorbs(&self.db, &[onto]).await?;
-        let Some(placed) = placed.into_iter().find(XorbRow::is_there) else { return Ok(false) };
-        let placed_info = self.content.footer(&placed.laid()).await?;
+        self.content.put_own_xorb(&grant, Arc::new(made), records).await?;
+        // The row may be of another upload, with other offsets.
+        let target = xorbs::xorbs(&self.db, &[onto]).await?;
+        let Some(target) = target.into_iter().find(XorbRow::is_there) else { return Ok(false) };
+        let target_info = self.content.footer(&target.recipe_xorb()).await?;
 
         let mut moved = Vec::with_capacity(files.len());
         for file in files {
-            let to = relaid(&file.layout, &row, &placed, &placed_info, &numbers)?;
-            moved.push((file.hash, file.layout, to));
+            let to = relocated(&file.recipe, &row, &target, &target_info, &numbers)?;
+            moved.push((file.hash, file.recipe, to));
         }
-        let shard = self.shard_of(&moved, &placed, &placed_info).await?;
+        let shard = self.shard_of(&moved, &target, &target_info).await?;
         let chunks = (0..)
             .zip(info.chunks())
             .filter_map(|(old, place)| Some((place.hash, *numbers.get(&old)?)) as Option<(ChunkHash, u32)>);
-        let relay = Relay {
+        let relocation = Relocation {
             from: row.key,
-            heal: None,
+            repair: None,
             onto: Some(onto),
             files: moved,
             shard: Some(shard),
             chunks: chunks.collect(),
             now_s: self.clock.now_s(),
         };
-        let is_moved = relocate::repoint_files(&self.db, &relay).await?;
+        let is_moved = relocate::repoint_files(&self.db, &relocation).await?;
         self.content.forget_recipes();
         Ok(is_moved)
     }
 
-    /// Stores the shard that tells of files as they shall be.
+    /// Stores the shard that describes the files after the move.
     async fn shard_of(
         &self,
-        files: &[(xet::FileHash, Layout, Layout)],
-        placed: &XorbRow,
+        files: &[(xet::FileHash, FileRecipe, FileRecipe)],
+        target: &XorbRow,
         info: &Arc<XorbInfo>,
     ) -> Result<ShardRow> {
         let mut builder = ShardBuilder::default();
-        for (hash, _, layout) in files {
+        for (hash, _, recipe) in files {
             let (mut terms, mut verification) = (Vec::new(), Vec::new());
-            for term in &layout.terms {
-                let laid = layout.xorb_of(term);
-                let info = self.content.footer(laid).await?;
+            for term in &recipe.terms {
+                let recipe_xorb = recipe.xorb_of(term);
+                let info = self.content.footer(recipe_xorb).await?;
                 let range = term.chunks.start as usize..term.chunks.end as usize;
-                let missing = || Error::new(ErrorKind::Corrupt, format!("the layout of file {hash}"));
+                let missing = || Error::new(ErrorKind::Corrupt, format!("the recipe of file {hash}"));
                 let places = info.chunks().get(range).ok_or_else(missing)?;
                 verification.push(RangeHash::of(places.iter().map(|place| &place.hash)));
-                let (xorb, raw_bytes) = (laid.key.hash, term.raw_bytes);
+                let (xorb, raw_bytes) = (recipe_xorb.key.hash, term.raw_bytes);
                 terms.push(Term { xorb, flags: 0, raw_bytes, chunks: term.chunks.clone() });
             }
             builder.push_file(FileEntry {
@@ -216,7 +216,7 @@ impl Upkeep {
                 sha256: None,
             });
         }
-        builder.push_xorb(entry(info, placed.object_bytes));
+        builder.push_xorb(entry(info, target.object_bytes));
         builder.flag_file_starts();
         let now_s = self.clock.now_s();
         // Dated: one without a date may be on its way out.
@@ -238,16 +238,16 @@ fn scan(records: &[Bytes]) -> std::result::Result<XorbInfo, xet::FormatError> {
 }
 
 /// The same file with the terms of one xorb in another.
-fn relaid(
-    layout: &Layout,
+fn relocated(
+    recipe: &FileRecipe,
     old: &XorbRow,
     new: &XorbRow,
     info: &XorbInfo,
     numbers: &HashMap<u32, u32>,
-) -> Result<Layout> {
-    let mut builder = LayoutBuilder::default();
-    for term in &layout.terms {
-        let xorb = *layout.xorb_of(term);
+) -> Result<FileRecipe> {
+    let mut builder = RecipeBuilder::default();
+    for term in &recipe.terms {
+        let xorb = *recipe.xorb_of(term);
         if xorb.key != old.key {
             builder.push(xorb, term.chunks.clone(), term.raw_bytes, term.stored.clone());
             continue;
@@ -257,13 +257,13 @@ fn relaid(
         let chunks = start..start + (term.chunks.end - term.chunks.start);
         let stored = info.stored_range(chunks.clone()).ok_or_else(|| wrong(old))?;
         let narrow = |end: u64| u32::try_from(end).map_err(|_| wrong(old));
-        builder.push(new.laid(), chunks, term.raw_bytes, narrow(stored.start)?..narrow(stored.end)?);
+        builder.push(new.recipe_xorb(), chunks, term.raw_bytes, narrow(stored.start)?..narrow(stored.end)?);
     }
     Ok(builder.finish())
 }
 
 fn wrong(row: &XorbRow) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", row.key.hash))
+    Error::new(ErrorKind::Corrupt, format!("the recipe of a file in xorb {}", row.key.hash))
 }
 
 const PAGE: u64 = 500;

@@ -8,17 +8,17 @@ use xet::xorb::XorbScanner;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::bundle::Bundle;
-use crate::hub::snapshot::collect::{PeopleRecord, RepoRecord};
+use crate::hub::snapshot::collect::{PeopleSnapshot, RepoSnapshot};
 use crate::ids::{Digest, Oid, XorbKey};
 use crate::objects::Objects;
 use crate::objects::key::ObjectKey;
 use crate::objects::local::direct_read::each_piece;
 
 /// Bytes that were hashed, or what is wrong.
-pub(crate) type Found = std::result::Result<u64, String>;
+pub(crate) type ExaminedBytes = std::result::Result<u64, String>;
 
 /// Whether an object of any store has the bytes its key speaks of.
-pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Result<Found> {
+pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Result<ExaminedBytes> {
     let Some(found) = objects.head(&key).await? else { return Ok(Err("it is missing".to_owned())) };
     if bytes > 0 && found != bytes {
         return Ok(Err(format!("it has {found} bytes instead of {bytes}")));
@@ -36,12 +36,12 @@ pub(crate) async fn examine(objects: &Objects, key: ObjectKey, bytes: u64) -> Re
             if last == Some(commit) { Ok(found) } else { Err("it does not end in its commit".to_owned()) }
         }),
         ObjectKey::Repo { .. } => {
-            objects.whole(&key).await.and_then(|body| RepoRecord::parse(&body)).map(|_| Ok(found))
+            objects.whole(&key).await.and_then(|body| RepoSnapshot::parse(&body)).map(|_| Ok(found))
         }
         ObjectKey::People { .. } => {
-            objects.whole(&key).await.and_then(|body| PeopleRecord::parse(&body)).map(|_| Ok(found))
+            objects.whole(&key).await.and_then(|body| PeopleSnapshot::parse(&body)).map(|_| Ok(found))
         }
-        // Nobody asks for it: it is on its way.
+        // It is on its way out: no request needs it.
         ObjectKey::Part { .. } => Ok(Ok(0)),
     };
     match hashed {

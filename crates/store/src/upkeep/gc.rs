@@ -1,7 +1,7 @@
-//! Sweep: lets go of what nobody needs, beside everybody who works.
+//! Garbage collection: deletes what nothing refers to, while uploads and reads go on.
 //!
 //! What is needed is what refs lead to: commits, their trees, the pointers in them, the files those stand for, the xorbs
-//! those are made of, the shards that say so. Each step removes rows that the step before left without a use, and looks
+//! those are made of, the shards that say so. Each step removes rows that the step before left without a use, and checks
 //! again in the transaction that removes them. An object goes last, a time of grace after its row was condemned, and its
 //! key is not used again for as long. Decision: `docs/adr/0008-sweep-beside-writers.md`.
 
@@ -20,22 +20,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::stream::TryStreamExt as _;
 
-use crate::audit::{self, Deed};
+use crate::audit::{self, AuditEvent};
 use crate::content::quotas::usage;
 use crate::content::{multipart_upload, uploads};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::RepoId;
 use crate::objects::key::ObjectKey;
-use crate::objects::{Folder, Listed};
+use crate::objects::{Folder, ListedObject};
 use crate::upkeep::Upkeep;
 use crate::upkeep::gc::limits::Deletion;
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::turn::Turn;
-use crate::upkeep::inventory::{self, SweptRepo};
+use crate::upkeep::inventory::{self, GcRepo};
 
 /// How to sweep.
 #[derive(Debug, Clone)]
-pub struct SweepOptions {
+pub struct GcOptions {
     /// Seconds that what is unused is kept. Longer than clients remember where their chunks are.
     pub grace_s: u64,
     /// Nobody else works on the store: no grace is needed, and none is kept if it is 0.
@@ -46,7 +46,7 @@ pub struct SweepOptions {
     pub allow_large_deletion: bool,
 }
 
-impl Default for SweepOptions {
+impl Default for GcOptions {
     fn default() -> Self {
         Self { grace_s: GRACE_S, offline: false, rate_per_s: None, allow_large_deletion: false }
     }
@@ -57,7 +57,7 @@ pub const GRACE_S: u64 = 22 * 86_400;
 
 /// What a sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct GcReport {
     /// Git objects that no ref led to.
     pub git_objects: u64,
     /// Files that repositories had a right to and no use for.
@@ -80,12 +80,12 @@ pub struct Swept {
 
 /// How far a sweep is. Anyone may look.
 #[derive(Debug, Default)]
-pub struct SweepProgress {
+pub struct GcProgress {
     stage: AtomicU64,
     seen: AtomicU64,
 }
 
-impl SweepProgress {
+impl GcProgress {
     /// What it does, and how many rows and objects it has looked at.
     pub fn now(&self) -> (&'static str, u64) {
         let stage = usize::try_from(self.stage.load(Ordering::Relaxed)).unwrap_or(0);
@@ -147,7 +147,7 @@ pub(crate) struct Times {
     /// Before this nothing protects what is unused.
     old_s: u64,
     /// What was last seen before this may be condemned: that takes nothing from anybody.
-    settled_s: u64,
+    stable_s: u64,
     /// Before this nothing protects a commit that no ref leads to.
     left_s: u64,
     /// Before this nothing protects parts that were not joined, and xorbs that were never registered.
@@ -157,10 +157,10 @@ pub(crate) struct Times {
 impl Upkeep {
     /// Sweeps once. Another sweep that is under way is a conflict; one that broke off is taken up where it was. One that would
     /// delete a large part of the store is denied and changes nothing, unless the options allow it.
-    pub async fn sweep(&self, options: &SweepOptions, progress: &SweepProgress) -> Result<Swept> {
-        let times = self.sweep_times(options)?;
+    pub async fn collect_garbage(&self, options: &GcOptions, progress: &GcProgress) -> Result<GcReport> {
+        let times = self.gc_times(options)?;
         let mut turn = Turn::begin(self, options, progress).await?;
-        let mut swept = Swept::default();
+        let mut report = GcReport::default();
         if let Some(message) = self.clock_refusal(options).await? {
             return Err(turn.refuse(message).await);
         }
@@ -175,7 +175,7 @@ impl Upkeep {
             progress.stage.store(number, Ordering::Relaxed);
             if let (Stage::Doom, Some(deletion)) = (stage, &deletion) {
                 // What this run found unused counts too.
-                let deletion = self.count_again(deletion, times, &swept, &mut turn).await?;
+                let deletion = self.count_again(deletion, times, &report, &mut turn).await?;
                 if let Some(message) = deletion.refusal() {
                     return Err(turn.refuse(message).await);
                 }
@@ -184,37 +184,37 @@ impl Upkeep {
                 continue;
             }
             match stage {
-                Stage::Drafts => swept.drafts = self.sweep_drafts(options).await?,
-                Stage::Leftovers | Stage::Delete => self.delete_doomed(&mut turn, &mut swept).await?,
+                Stage::Drafts => report.drafts = self.collect_drafts(options).await?,
+                Stage::Leftovers | Stage::Delete => self.delete_objects(&mut turn, &mut report).await?,
                 Stage::Relate => self.relate(&mut turn).await?,
-                Stage::Repos => self.sweep_repos(times, &mut turn, &mut swept).await?,
-                Stage::Files => self.sweep_files(&mut turn, &mut swept).await?,
-                Stage::Condemn => self.condemn(times, &mut turn, &mut swept).await?,
-                Stage::Doom => self.doom(times, &mut turn).await?,
-                Stage::Orphans => self.sweep_orphans(times, &mut turn, &mut swept).await?,
+                Stage::Repos => self.collect_repos(times, &mut turn, &mut report).await?,
+                Stage::Files => self.collect_files(&mut turn, &mut report).await?,
+                Stage::Condemn => self.condemn(times, &mut turn, &mut report).await?,
+                Stage::Doom => self.mark_deletable(times, &mut turn).await?,
+                Stage::Orphans => self.collect_orphans(times, &mut turn, &mut report).await?,
                 Stage::Forget => {
-                    for of in Kept::ALL {
+                    for of in StoredKind::ALL {
                         condemned::forget_buried(&self.db, of, times.old_s).await?;
                     }
-                    self.settle_accounts(options, &swept).await?;
+                    self.finish_accounts(options, &report).await?;
                     self.record_sweep().await?;
                 }
             }
         }
         turn.end().await?;
-        Ok(swept)
+        Ok(report)
     }
 
-    /// Usage in one line for each repository, the audit log no longer than it should be, and what was done in it.
-    async fn settle_accounts(&self, options: &SweepOptions, swept: &Swept) -> Result<()> {
+    /// Folds usage into one row per repository, expires audit events and logs the result of this run.
+    async fn finish_accounts(&self, options: &GcOptions, report: &GcReport) -> Result<()> {
         match options.offline {
             true => usage::recount_usage(&self.db).await?,
             false => usage::fold_usage(&self.db).await?,
         }
         if self.audit_s > 0 {
-            audit::forget_deeds(&self.db, self.clock.now_s().saturating_sub(self.audit_s)).await?;
+            audit::delete_events(&self.db, self.clock.now_s().saturating_sub(self.audit_s)).await?;
         }
-        let Swept { git_objects, files, condemned, deleted, deleted_bytes, .. } = swept;
+        let GcReport { git_objects, files, condemned, deleted, deleted_bytes, .. } = report;
         if git_objects + files + condemned + deleted == 0 {
             return Ok(());
         }
@@ -222,17 +222,17 @@ impl Upkeep {
             "dropped {git_objects} git objects and {files} files, condemned {condemned} xorbs and shards, \
              deleted {deleted} objects of {deleted_bytes} bytes"
         );
-        audit::note_deed(&self.db, &Deed::new("sweep", "store", detail)).await
+        audit::log_event(&self.db, &AuditEvent::new("sweep", "store", detail)).await
     }
 
-    fn sweep_times(&self, options: &SweepOptions) -> Result<Times> {
+    fn gc_times(&self, options: &GcOptions) -> Result<Times> {
         let now_s = self.clock.now_s();
         let least_s = self.content.dedup_answer_s();
         if options.offline && options.grace_s == 0 {
             return Ok(Times {
                 now_s,
                 old_s: FOREVER_S,
-                settled_s: FOREVER_S,
+                stable_s: FOREVER_S,
                 left_s: FOREVER_S,
                 parts_s: FOREVER_S,
             });
@@ -244,13 +244,13 @@ impl Upkeep {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let settled_s = now_s.saturating_sub(options.grace_s.min(SETTLE_S));
+        let stable_s = now_s.saturating_sub(options.grace_s.min(STABLE_S));
         let left_s = now_s.saturating_sub(options.grace_s.min(LEFT_S));
         let parts_s = now_s.saturating_sub(options.grace_s.min(PARTS_S));
-        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), settled_s, left_s, parts_s })
+        Ok(Times { now_s, old_s: now_s.saturating_sub(options.grace_s), stable_s, left_s, parts_s })
     }
 
-    /// Notes what files of an older version are made of. Until that is known nothing can be condemned.
+    /// Records what files of an older version are made of. Until that is known nothing can be condemned.
     async fn relate(&self, turn: &mut Turn<'_>) -> Result<()> {
         loop {
             let rows = unused_files::unrelated_files(&self.db, PAGE_FILES).await?;
@@ -263,30 +263,30 @@ impl Upkeep {
     }
 
     /// Git objects, and the files that no repository's history leads to.
-    async fn sweep_repos(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+    async fn collect_repos(&self, times: Times, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
         self.hub.reclaim_trash().await?;
         loop {
             let repos = inventory::all_repos(&self.db, turn.after(), PAGE_REPOS).await?;
             let Some(last) = repos.last().map(|repo| repo.row.id) else { return Ok(()) };
             for repo in repos {
                 if !repo.is_swept {
-                    match self.sweep_git(&repo, times, turn).await {
-                        Ok(dropped) => swept.git_objects += dropped,
+                    match self.collect_git(&repo, times, turn).await {
+                        Ok(dropped) => report.git_objects += dropped,
                         // A damaged repository keeps all it has; the others are none the worse.
                         Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) => {
-                            swept.skipped.push(format!("{}: {error}", repo.row.name));
+                            report.skipped.push(format!("{}: {error}", repo.row.name));
                             continue;
                         }
                         Err(error) => return Err(error),
                     }
                 }
-                swept.repo_files += self.sweep_repo_files(&repo, times, turn).await?;
+                report.repo_files += self.collect_repo_files(&repo, times, turn).await?;
             }
             turn.step(0, last.as_bytes()).await?;
         }
     }
 
-    async fn sweep_repo_files(&self, repo: &SweptRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
+    async fn collect_repo_files(&self, repo: &GcRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
         let mut dropped = 0;
         let mut after = Vec::new();
         loop {
@@ -310,38 +310,38 @@ impl Upkeep {
         Ok(dropped)
     }
 
-    async fn sweep_files(&self, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+    async fn collect_files(&self, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
         loop {
             let files = unused_files::unread_files(&self.db, turn.after(), turn.rows()).await?;
             let Some(last) = files.last() else { return Ok(()) };
-            swept.files += unused_files::drop_files(&self.db, &files).await?;
+            report.files += unused_files::drop_files(&self.db, &files).await?;
             turn.step(files.len(), last.as_bytes()).await?;
         }
     }
 
-    async fn condemn(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
-        for of in Kept::ALL {
+    async fn condemn(&self, times: Times, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
+        for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
-                let hashes = condemned::unused(&self.db, of, times.settled_s, &after, turn.rows()).await?;
+                let hashes = condemned::unused(&self.db, of, times.stable_s, &after, turn.rows()).await?;
                 let Some(last) = hashes.last() else { break };
                 after = last.to_vec();
-                swept.condemned +=
-                    condemned::condemn(&self.db, of, &hashes, times.settled_s, times.now_s).await?;
+                report.condemned +=
+                    condemned::condemn(&self.db, of, &hashes, times.stable_s, times.now_s).await?;
                 turn.pace(hashes.len()).await?;
             }
         }
         Ok(())
     }
 
-    async fn doom(&self, times: Times, turn: &mut Turn<'_>) -> Result<()> {
-        for of in Kept::ALL {
+    async fn mark_deletable(&self, times: Times, turn: &mut Turn<'_>) -> Result<()> {
+        for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
                 let hashes = condemned::ripe(&self.db, of, times.old_s, &after, turn.rows()).await?;
                 let Some(last) = hashes.last() else { break };
                 after = last.to_vec();
-                condemned::doom(&self.db, of, &hashes, times.old_s, times.now_s).await?;
+                condemned::mark_deletable(&self.db, of, &hashes, times.old_s, times.now_s).await?;
                 turn.pace(hashes.len()).await?;
             }
         }
@@ -356,36 +356,36 @@ impl Upkeep {
     }
 
     /// Deletes the objects of what was given up, also by a sweep that broke off.
-    async fn delete_doomed(&self, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
-        for of in Kept::ALL {
+    async fn delete_objects(&self, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
+        for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
-                let doomed = condemned::doomed(&self.db, of, &after, PAGE_OBJECTS).await?;
-                let Some(last) = doomed.last() else { break };
+                let deletable = condemned::deletable(&self.db, of, &after, PAGE_OBJECTS).await?;
+                let Some(last) = deletable.last() else { break };
                 after = last.hash.to_vec();
-                self.objects.delete_all(doomed.iter().map(|doomed| doomed.key).collect()).await?;
-                let hashes: Vec<_> = doomed.iter().map(|doomed| doomed.hash).collect();
+                self.objects.delete_all(deletable.iter().map(|object| object.key).collect()).await?;
+                let hashes: Vec<_> = deletable.iter().map(|object| object.hash).collect();
                 condemned::bury(&self.db, of, &hashes, self.clock.now_s()).await?;
-                swept.deleted += doomed.len() as u64;
-                swept.deleted_bytes += doomed.iter().map(|doomed| doomed.bytes).sum::<u64>();
-                turn.pace(doomed.len()).await?;
+                report.deleted += deletable.len() as u64;
+                report.deleted_bytes += deletable.iter().map(|object| object.bytes).sum::<u64>();
+                turn.pace(deletable.len()).await?;
             }
         }
         Ok(())
     }
 
     /// Objects that no row knows: of uploads that were broken off or came second.
-    async fn sweep_orphans(&self, times: Times, turn: &mut Turn<'_>, swept: &mut Swept) -> Result<()> {
+    async fn collect_orphans(&self, times: Times, turn: &mut Turn<'_>, report: &mut GcReport) -> Result<()> {
         for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Parts] {
             let mut pages = self.objects.list(folder).try_chunks(PAGE_LISTED);
             while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
                 let seen = page.len();
                 let old_s = if folder == Folder::Parts { times.parts_s } else { times.old_s };
                 let old = page.into_iter().filter(|listed| listed.modified_s < old_s);
-                let old: Vec<Listed> = old.filter(|listed| listed.key.is_some()).collect();
+                let old: Vec<ListedObject> = old.filter(|listed| listed.key.is_some()).collect();
                 let loose = match folder {
                     Folder::Commits => self.unused_bundles(&old).await?,
-                    // Parts of a file that was given up: no row ever knows them, and whoever comes again sends them again.
+                    // Parts of a file that was given up: no row refers to them, and a client that retries sends them again.
                     Folder::Parts => old.iter().filter_map(|listed| listed.key).collect(),
                     // Each removes the one before it.
                     Folder::Repos | Folder::People => Vec::new(),
@@ -397,19 +397,19 @@ impl Upkeep {
                 };
                 self.objects.delete_all(loose.clone()).await?;
                 let bytes = old.iter().filter(|listed| listed.key.is_some_and(|key| loose.contains(&key)));
-                swept.deleted_bytes += bytes.map(|listed| listed.bytes).sum::<u64>();
-                swept.deleted += loose.len() as u64;
-                swept.orphans += loose.len() as u64;
+                report.deleted_bytes += bytes.map(|listed| listed.bytes).sum::<u64>();
+                report.deleted += loose.len() as u64;
+                report.orphans += loose.len() as u64;
                 turn.pace(seen).await?;
             }
         }
         // Objects first: what is not counted any more is not there.
-        multipart_upload::drop_old_parts(&self.db, times.parts_s.saturating_sub(SETTLE_S)).await?;
+        multipart_upload::drop_old_parts(&self.db, times.parts_s.saturating_sub(STABLE_S)).await?;
         uploads::drop_uploads(&self.db, times.old_s).await?;
         Ok(())
     }
 
-    async fn unused_bundles(&self, listed: &[Listed]) -> Result<Vec<ObjectKey>> {
+    async fn unused_bundles(&self, listed: &[ListedObject]) -> Result<Vec<ObjectKey>> {
         let mut by_repo: std::collections::HashMap<RepoId, Vec<_>> = std::collections::HashMap::new();
         for listed in listed {
             if let Some(ObjectKey::Bundle { repo, commit }) = listed.key {
@@ -429,8 +429,8 @@ impl Upkeep {
 /// A time that never comes, as databases can hold it.
 pub(crate) const FOREVER_S: u64 = i64::MAX as u64;
 
-/// Condemning is undone by whoever refers to the thing; waiting a little spares most of that.
-pub(crate) const SETTLE_S: u64 = 3600;
+/// A new reference undoes condemning; waiting a little spares most of that.
+pub(crate) const STABLE_S: u64 = 3600;
 
 /// Commits are made, and commits that no ref leads to any more are read, in less time than this.
 const LEFT_S: u64 = 86_400;
@@ -441,7 +441,7 @@ const PARTS_S: u64 = 2 * 86_400;
 
 pub(crate) const PAGE_ROWS: u64 = 1000;
 
-/// Their layouts may be long.
+/// Their recipes may be long.
 const PAGE_FILES: u64 = 200;
 
 pub(crate) const PAGE_REPOS: u64 = 50;

@@ -135,7 +135,7 @@ impl FromRow for Counts {
 
 /// A repository as garbage collection sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SweptRepo {
+pub(crate) struct GcRepo {
     /// The repository.
     pub row: RepoRow,
     /// Counts how often a ref came back to an old commit.
@@ -144,7 +144,7 @@ pub(crate) struct SweptRepo {
     pub is_swept: bool,
 }
 
-impl SweptRepo {
+impl GcRepo {
     /// The repository as the content store knows it.
     pub(crate) fn scope(&self) -> Result<Scope> {
         self.row.scope()
@@ -152,14 +152,14 @@ impl SweptRepo {
 }
 
 /// Repositories in the order of their ids.
-pub(crate) async fn all_repos(db: &Catalog, after: &[u8], limit: u64) -> Result<Vec<SweptRepo>> {
+pub(crate) async fn all_repos(db: &Catalog, after: &[u8], limit: u64) -> Result<Vec<GcRepo>> {
     let query =
         format!("SELECT {REPO_COLUMNS}, generation, swept FROM repos WHERE id > $1 ORDER BY id LIMIT $2");
     db.read("list repositories", Sql::new(query).bind(after).bind(limit)).await
 }
 
 /// The columns of the repository, generation, generation that was swept.
-impl FromRow for SweptRepo {
+impl FromRow for GcRepo {
     fn from_row(row: &mut Row) -> Result<Self> {
         let repo = RepoRow::from_row(row)?;
         let generation = row.number("generation")?;

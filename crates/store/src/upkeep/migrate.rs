@@ -45,7 +45,7 @@ struct Batch {
 }
 
 /// Copies the catalog at `from`, `sqlite:///file`, to the one at `to`, `postgres://…`, which must be empty. `dry_run` does
-/// all of it and then lets go.
+/// all of it and then releases it.
 pub async fn migrate(from: &str, to: &str, dry_run: bool, progress: &MigrateProgress) -> Result<Migrated> {
     let file = file_of(from)?;
     if !file.is_file() {
@@ -89,7 +89,7 @@ pub async fn migrate(from: &str, to: &str, dry_run: bool, progress: &MigrateProg
     Ok(Migrated { tables: tables.collect() })
 }
 
-/// Opens the file so that nobody else can, which fails while somebody has it open.
+/// Opens the file so that nobody else can, which fails while another process has it open.
 fn open_alone(file: &Path) -> Result<Connection> {
     let open = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -1,4 +1,4 @@
-//! Copy: all objects of one store into another, each proven where it arrives; what is there already stays.
+//! Copy: all objects of one store into another, each proven where it arrives; existing objects stay.
 //!
 //! Objects never change, so a copy can be taken beside servers, cut, and taken again: it then has what is new. With the copy
 //! alone a catalog can be made again. A snapshot of the catalog fits a copy that began after the snapshot was taken, since
@@ -10,7 +10,7 @@ use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::key::ObjectKey;
-use crate::objects::{Folder, Listed, Objects};
+use crate::objects::{Folder, ListedObject, Objects};
 use crate::upkeep::examine::examine;
 use crate::upkeep::identity;
 
@@ -21,7 +21,7 @@ pub struct Copied {
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Objects that were there already.
+    /// Objects that existed already.
     pub known: u64,
     /// Objects that are not sound where they come from, and were not copied.
     pub damaged: Vec<String>,
@@ -115,7 +115,7 @@ pub async fn copy(
 }
 
 impl Copied {
-    fn count(&mut self, done: CopiedObject, listed: &Listed, progress: &CopyProgress) {
+    fn count(&mut self, done: CopiedObject, listed: &ListedObject, progress: &CopyProgress) {
         match done {
             CopiedObject::New => {
                 self.objects += 1;
@@ -139,7 +139,7 @@ enum CopiedObject {
 async fn copy_object(
     from: &Objects,
     to: &Objects,
-    listed: &Listed,
+    listed: &ListedObject,
     key: ObjectKey,
     options: CopyOptions,
 ) -> Result<CopiedObject> {
@@ -175,7 +175,7 @@ async fn copy_object(
 async fn copy_other(
     from: &Objects,
     to: &Objects,
-    listed: &Listed,
+    listed: &ListedObject,
     options: CopyOptions,
 ) -> Result<CopiedObject> {
     let path = &listed.path;
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_no_key_comes_along_and_tells_stores_apart() {
+    async fn objects_without_a_key_are_copied_and_identify_the_store() {
         let store = || Objects::new(Arc::new(InMemory::new()));
         let (from, to, other) = (store(), store(), store());
         let progress = CopyProgress::default();

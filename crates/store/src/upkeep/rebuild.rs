@@ -1,8 +1,8 @@
 //! Rebuild: a lost catalog is made again from the objects alone.
 //!
-//! Xorbs tell what they hold in their footers, shards what files are made of, bundles what repositories have, records what
+//! Xorbs tell what they hold in their footers, shards what files are made of, bundles what repositories have, snapshots what
 //! they are called, who sees them, where their refs point, and who belongs to whom. What no object tells is lost: tokens
-//! and locks. A repository without a record is private until somebody says otherwise; files that no commit leads to belong
+//! and locks. A repository without a snapshot is private until an administrator changes that; files that no commit leads to belong
 //! to [`LOST`] afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -33,7 +33,7 @@ use crate::hub::{git_objects, people, refs, repos};
 use crate::ids::{ObjectKind, Oid, RepoId};
 use crate::names::{Kind, RepoName};
 use crate::objects::key::ObjectKey;
-use crate::objects::{Folder, Listed};
+use crate::objects::{Folder, ListedObject};
 use crate::upkeep::{Upkeep, identity, inventory};
 
 /// Whose files are that no commit leads to.
@@ -70,7 +70,7 @@ impl RebuildProgress {
         self.objects.load(Ordering::Relaxed)
     }
 
-    fn note(&self, objects: usize) {
+    fn add_objects(&self, objects: usize) {
         self.objects.fetch_add(objects as u64, Ordering::Relaxed);
     }
 }
@@ -89,14 +89,14 @@ impl Upkeep {
         self.rebuild_xorbs(&mut rebuilt, progress).await?;
         self.rebuild_repos(&mut rebuilt, progress).await?;
         self.rebuild_shards(&mut rebuilt, progress).await?;
-        self.hub.apply_records().await?;
+        self.hub.apply_snapshots().await?;
         self.close_unknown_repos().await?;
         usage::recount_usage(&self.db).await?;
         identity::finish_rebuild(&self.objects, &self.db).await?;
         Ok(rebuilt)
     }
 
-    /// Where no record tells who may find the chunks of a repository, nobody may; nor those of files that no commit leads to.
+    /// Where no snapshot says who may find the chunks of a repository, nobody may; nor those of files that no commit leads to.
     async fn close_unknown_repos(&self) -> Result<()> {
         let mut known = HashSet::new();
         let mut listed = self.objects.list(Folder::Repos);
@@ -124,7 +124,7 @@ impl Upkeep {
     async fn rebuild_xorbs(&self, rebuilt: &mut Rebuilt, progress: &RebuildProgress) -> Result<()> {
         let mut pages = self.objects.list(Folder::Xorbs).try_chunks(PAGE);
         while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
-            progress.note(page.len());
+            progress.add_objects(page.len());
             let read =
                 page.into_iter().map(|listed| async move { (self.read_footer(&listed).await, listed) });
             let read: Vec<_> = read.collect();
@@ -154,7 +154,7 @@ impl Upkeep {
         Ok(())
     }
 
-    async fn read_footer(&self, listed: &Listed) -> Result<XorbInfo> {
+    async fn read_footer(&self, listed: &ListedObject) -> Result<XorbInfo> {
         let foreign = || Error::new(ErrorKind::Corrupt, "not an object of a store");
         let Some(key @ ObjectKey::Xorb(named)) = listed.key else { return Err(foreign()) };
         let end = listed.bytes;
@@ -184,7 +184,7 @@ impl Upkeep {
         for (repo, commits) in repos {
             let mut history = History::default();
             for commit in commits {
-                progress.note(1);
+                progress.add_objects(1);
                 match usable(self.read_bundle(repo, commit).await)? {
                     Ok((opened, made)) => history.add(commit, &opened, &made),
                     Err(why) => rebuilt.skipped.push(format!("bundle of commit {commit}: {why}")),
@@ -238,7 +238,7 @@ impl Upkeep {
     async fn rebuild_shards(&self, rebuilt: &mut Rebuilt, progress: &RebuildProgress) -> Result<()> {
         let mut listed = self.objects.list(Folder::Shards);
         while let Some(listed) = listed.try_next().await? {
-            progress.note(1);
+            progress.add_objects(1);
             let Some(ObjectKey::Shard(hash)) = listed.key else { continue };
             let row = ShardRow { hash, object_bytes: listed.bytes, created_s: listed.modified_s };
             match usable(self.read_shard(&listed, hash).await)? {
@@ -252,7 +252,7 @@ impl Upkeep {
         Ok(())
     }
 
-    async fn read_shard(&self, listed: &Listed, hash: ShardHash) -> Result<Shard> {
+    async fn read_shard(&self, listed: &ListedObject, hash: ShardHash) -> Result<Shard> {
         let key = ObjectKey::Shard(hash);
         if listed.bytes > 2 * xet::limits::SHARD_BYTES_MAX {
             return Err(Error::new(ErrorKind::Corrupt, "too long for a shard"));
@@ -317,11 +317,11 @@ fn usable<T>(done: Result<T>) -> Result<std::result::Result<T, String>> {
 /// What the commits of a repository tell together.
 #[derive(Debug, Default)]
 struct History {
-    commits: HashMap<Oid, Told>,
+    commits: HashMap<Oid, FoundCommit>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct FoundCommit {
     parent: Option<Oid>,
     time_s: u64,
     repo: String,
@@ -330,19 +330,19 @@ struct Told {
 
 impl History {
     fn add(&mut self, oid: Oid, opened: &Opened, commit: &Commit) {
-        let told = Told {
+        let commit = FoundCommit {
             parent: commit.parents.first().copied(),
             time_s: commit.author.time_s,
             repo: opened.repo.clone(),
             ref_name: opened.ref_name.clone(),
         };
-        self.commits.insert(oid, told);
+        self.commits.insert(oid, commit);
     }
 
     /// The repository, under the name it had at its last commit.
     fn repo(&self, id: RepoId) -> Option<RepoRow> {
-        let (_, last) = self.commits.iter().max_by_key(|(oid, told)| (told.time_s, **oid))?;
-        let first = self.commits.values().map(|told| told.time_s).min()?;
+        let (_, last) = self.commits.iter().max_by_key(|(oid, commit)| (commit.time_s, **oid))?;
+        let first = self.commits.values().map(|commit| commit.time_s).min()?;
         let parts: Vec<_> = last.repo.split('/').collect();
         let (kind, namespace, name) = match parts.as_slice() {
             [namespace, name] => (Kind::Model, *namespace, *name),
@@ -364,7 +364,7 @@ impl History {
             while let Some(oid) = at.filter(|oid| !depths.contains_key(oid) && self.commits.contains_key(oid))
             {
                 line.push(oid);
-                at = self.commits.get(&oid).and_then(|told| told.parent);
+                at = self.commits.get(&oid).and_then(|commit| commit.parent);
             }
             let mut depth = at.and_then(|oid| depths.get(&oid).copied()).unwrap_or(0);
             for oid in line.into_iter().rev() {
@@ -373,18 +373,18 @@ impl History {
             }
         }
         let mut order: Vec<_> = depths.into_iter().collect();
-        order.sort_by_key(|(oid, depth)| (*depth, self.commits.get(oid).map(|told| told.time_s), *oid));
+        order.sort_by_key(|(oid, depth)| (*depth, self.commits.get(oid).map(|commit| commit.time_s), *oid));
         order
     }
 
     /// Each ref at the last commit that was made for it.
     fn refs(&self) -> Vec<RefRow> {
-        let names: BTreeSet<_> = self.commits.values().map(|told| told.ref_name.clone()).collect();
+        let names: BTreeSet<_> = self.commits.values().map(|commit| commit.ref_name.clone()).collect();
         let depths: HashMap<_, _> = self.in_order().into_iter().collect();
         let last = |name: &String| {
-            let of_name = self.commits.iter().filter(|(_, told)| told.ref_name == *name);
+            let of_name = self.commits.iter().filter(|(_, commit)| commit.ref_name == *name);
             of_name
-                .max_by_key(|(oid, told)| (told.time_s, depths.get(oid).copied(), **oid))
+                .max_by_key(|(oid, commit)| (commit.time_s, depths.get(oid).copied(), **oid))
                 .map(|(oid, _)| *oid)
         };
         names.iter().filter_map(|name| Some(RefRow { name: name.clone(), target: last(name)? })).collect()

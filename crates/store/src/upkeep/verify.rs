@@ -1,4 +1,4 @@
-//! Verify: what the catalog names is there and as it was stored; what is not is named, with who is touched, and mended.
+//! Verify: checks that what the catalog names exists as it was stored; reports and repairs damage, with the files affected.
 //!
 //! Quick: every object is there in its length, and every file's xorbs are. Deep: every object is read, every chunk
 //! decoded and hashed, and every SHA-256 that a client claimed and nothing has relied on yet is computed, once.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::access::Scope;
-use crate::audit::{self, Deed};
+use crate::audit::{self, AuditEvent};
 use crate::content::digests::claims::{self, DigestClaim};
 use crate::content::rows::{XorbRow, XorbState};
 use crate::content::{files, xorbs};
@@ -23,8 +23,8 @@ use crate::hub::pointer;
 use crate::ids::XorbKey;
 use crate::objects::Objects;
 use crate::objects::key::ObjectKey;
-use crate::upkeep::examine::{Found, examine, examine_bundle};
-use crate::upkeep::verify::checkpoint::{Place, Stage};
+use crate::upkeep::examine::{ExaminedBytes, examine, examine_bundle};
+use crate::upkeep::verify::checkpoint::{Checkpoint, Stage};
 use crate::upkeep::{Upkeep, inventory};
 
 /// How to verify.
@@ -47,7 +47,7 @@ pub struct VerifyOptions {
 /// What to do about damage.
 #[derive(Debug, Clone)]
 pub enum Repair {
-    /// Mark damaged xorbs: they are no longer offered, and the next upload of one heals it.
+    /// Mark damaged xorbs: they are no longer offered, and the next upload of one repairs it.
     Mark,
     /// Fetch what is damaged from another store, and mark what is not sound there either.
     From(Objects),
@@ -56,7 +56,7 @@ pub enum Repair {
 /// What was found.
 #[derive(Debug, Clone, Default)]
 pub struct Verified {
-    /// Objects that were looked at.
+    /// Objects examined.
     pub objects: u64,
     /// Bytes that were read and hashed.
     pub bytes: u64,
@@ -68,18 +68,18 @@ pub struct Verified {
 
 impl Verified {
     /// What is noted of it.
-    fn deed(&self, deep: bool) -> Deed {
+    fn event(&self, deep: bool) -> AuditEvent {
         let Self { objects, bytes, damages, .. } = self;
         let how = match deep {
             true => format!("deep: {objects} objects, {bytes} bytes read"),
             false => format!("quick: {objects} objects"),
         };
-        let mended = damages.iter().filter(|damage| damage.mended == Mended::Restored).count();
+        let repaired = damages.iter().filter(|damage| damage.repaired == RepairOutcome::Restored).count();
         let found = match damages.len() {
             0 => "nothing damaged".to_owned(),
-            damaged => format!("{damaged} damaged, {mended} of them restored"),
+            damaged => format!("{damaged} damaged, {repaired} of them restored"),
         };
-        Deed::new("verify", "store", format!("{how}, {found}"))
+        AuditEvent::new("verify", "store", format!("{how}, {found}"))
     }
 }
 
@@ -95,15 +95,15 @@ pub struct Damage {
     /// Repositories that have them.
     pub repos: Vec<String>,
     /// What was done about it.
-    pub mended: Mended,
+    pub repaired: RepairOutcome,
 }
 
 /// What was done about damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mended {
+pub enum RepairOutcome {
     /// Nothing.
     No,
-    /// It is marked: the next upload heals it.
+    /// It is marked: the next upload repairs it.
     Marked,
     /// It was fetched from the other store.
     Restored,
@@ -136,13 +136,13 @@ pub(crate) struct Verify<'a> {
     begin: Instant,
     verified: Verified,
     /// Where the run before was cut.
-    resumed: Option<Place>,
+    resumed: Option<Checkpoint>,
     /// Xorbs to mark, with the number of the damage. Marked together, when it is known how many they are.
     unmarked: Vec<(XorbKey, usize)>,
 }
 
 impl Upkeep {
-    /// Looks at everything once. Damage is an answer, not an error.
+    /// Examines everything once. Damage is an answer, not an error.
     pub async fn verify(&self, options: &VerifyOptions, progress: &VerifyProgress) -> Result<Verified> {
         let begin = Instant::now();
         let resumed = if options.resume { self.verify_place(options).await? } else { None };
@@ -164,8 +164,8 @@ impl Upkeep {
             verify.digests().await?;
         }
         self.note_verify_place(options, None).await?;
-        let deed = verify.verified.deed(options.deep);
-        audit::note_deed(&self.db, &deed).await?;
+        let event = verify.verified.event(options.deep);
+        audit::log_event(&self.db, &event).await?;
         Ok(verify.verified)
     }
 }
@@ -179,11 +179,11 @@ impl Verify<'_> {
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.key.hash.as_bytes().to_vec();
             let due = |row: &XorbRow| row.verified_s < self.options.since_s || self.options.since_s == 0;
-            // One that was marked is looked at in any case: it may have been put back.
+            // A marked one is examined in any case: it may have been put back.
             let rows: Vec<_> =
                 rows.into_iter().filter(|row| due(row) || row.state == XorbState::Damaged).collect();
             let keys = rows.iter().map(|row| (ObjectKey::Xorb(row.key), row.object_bytes));
-            let (sound, damaged) = self.look(keys.collect()).await?;
+            let (sound, damaged) = self.examine(keys.collect()).await?;
             let sound: Vec<_> = sound.iter().filter_map(xorb_key).collect();
             if self.options.deep {
                 marks::note_verified(&self.upkeep.db, &sound, self.upkeep.clock.now_s()).await?;
@@ -200,11 +200,11 @@ impl Verify<'_> {
                 if files.is_empty() && now.iter().any(|row| row.state == XorbState::Damaged) {
                     continue;
                 }
-                let mended = self.mend(key).await?;
-                if mended == Mended::No && self.options.repair.is_some() {
+                let repaired = self.repair_object(key).await?;
+                if repaired == RepairOutcome::No && self.options.repair.is_some() {
                     self.unmarked.push((xorb, self.verified.damages.len()));
                 }
-                self.note(Damage { what: key.to_string(), why, files, repos, mended });
+                self.add_damage(Damage { what: key.to_string(), why, files, repos, repaired });
             }
         }
     }
@@ -217,10 +217,16 @@ impl Verify<'_> {
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.hash.as_bytes().to_vec();
             let keys = rows.iter().map(|row| (ObjectKey::Shard(row.hash), row.object_bytes)).collect();
-            for (key, why) in self.look(keys).await?.1 {
-                let mended = self.mend(key).await?;
+            for (key, why) in self.examine(keys).await?.1 {
+                let repaired = self.repair_object(key).await?;
                 // Files are read without it; only a catalog that is made again would miss them.
-                self.note(Damage { what: key.to_string(), why, files: vec![], repos: vec![], mended });
+                self.add_damage(Damage {
+                    what: key.to_string(),
+                    why,
+                    files: vec![],
+                    repos: vec![],
+                    repaired,
+                });
             }
         }
     }
@@ -239,7 +245,7 @@ impl Verify<'_> {
                     let Some(last) = bundles.last() else { break };
                     after = last.as_bytes().to_vec();
                     let key = |commit| (ObjectKey::Bundle { repo: repo.row.id, commit }, 0);
-                    let (sound, mut damaged) = self.look(bundles.into_iter().map(key).collect()).await?;
+                    let (sound, mut damaged) = self.examine(bundles.into_iter().map(key).collect()).await?;
                     if self.options.deep {
                         for key in sound {
                             let examined = examine_bundle(&self.upkeep.db, &self.upkeep.objects, key).await?;
@@ -247,9 +253,15 @@ impl Verify<'_> {
                         }
                     }
                     for (key, why) in damaged {
-                        let mended = self.mend(key).await?;
+                        let repaired = self.repair_object(key).await?;
                         let repos = vec![repo.row.name.to_string()];
-                        self.note(Damage { what: key.to_string(), why, files: vec![], repos, mended });
+                        self.add_damage(Damage {
+                            what: key.to_string(),
+                            why,
+                            files: vec![],
+                            repos,
+                            repaired,
+                        });
                     }
                 }
             }
@@ -265,7 +277,7 @@ impl Verify<'_> {
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.hash.as_bytes().to_vec();
             let hashes: BTreeSet<_> =
-                rows.iter().flat_map(|row| row.layout.xorbs.iter().map(|xorb| xorb.key.hash)).collect();
+                rows.iter().flat_map(|row| row.recipe.xorbs.iter().map(|xorb| xorb.key.hash)).collect();
             let hashes: Vec<_> = hashes.into_iter().collect();
             let xorbs: HashMap<_, _> = xorbs::xorbs(&self.upkeep.db, &hashes)
                 .await?
@@ -273,21 +285,27 @@ impl Verify<'_> {
                 .map(|row| (row.key.hash, row))
                 .collect();
             for row in rows {
-                let lost = row.layout.xorbs.iter().find(|xorb| {
+                let lost = row.recipe.xorbs.iter().find(|xorb| {
                     let is_sound = |row: &XorbRow| row.key == xorb.key && !row.is_swept();
                     !xorbs.get(&xorb.key.hash).is_some_and(is_sound)
                 });
                 let Some(lost) = lost.map(|xorb| xorb.key) else { continue };
                 // It may have been moved or dropped since the page was read.
-                let again = files::layouts(&self.upkeep.db, &[row.hash]).await?;
-                if again.first().is_none_or(|again| again.layout != row.layout) {
+                let again = files::recipes(&self.upkeep.db, &[row.hash]).await?;
+                if again.first().is_none_or(|again| again.recipe != row.recipe) {
                     continue;
                 }
                 let readers = files::readers(&self.upkeep.db, &[row.hash]).await?;
                 let repos = readers.into_iter().map(|(_, scope)| scope.to_string()).collect();
                 let why = format!("the catalog has no {}", ObjectKey::Xorb(lost));
                 let what = format!("file {}", row.hash);
-                self.note(Damage { what, why, files: vec![row.hash.to_string()], repos, mended: Mended::No });
+                self.add_damage(Damage {
+                    what,
+                    why,
+                    files: vec![row.hash.to_string()],
+                    repos,
+                    repaired: RepairOutcome::No,
+                });
             }
         }
     }
@@ -314,14 +332,14 @@ impl Verify<'_> {
                     );
                     let what = format!("file {}", claim.file);
                     let files = vec![claim.file.to_string()];
-                    self.note(Damage { what, why, files, repos, mended: Mended::Removed });
+                    self.add_damage(Damage { what, why, files, repos, repaired: RepairOutcome::Removed });
                 }
             }
         }
     }
 
     /// Which of these objects are sound, and what is wrong with the others. A length of 0 is not known.
-    async fn look(
+    async fn examine(
         &mut self,
         keys: Vec<(ObjectKey, u64)>,
     ) -> Result<(Vec<ObjectKey>, Vec<(ObjectKey, String)>)> {
@@ -365,14 +383,14 @@ impl Verify<'_> {
         Ok((files.iter().map(ToString::to_string).collect(), repos.into_iter().collect()))
     }
 
-    fn note(&mut self, damage: Damage) {
+    fn add_damage(&mut self, damage: Damage) {
         self.verified.damages.push(damage);
     }
 }
 
 impl Upkeep {
     /// Whether an object is there in its length.
-    async fn glance(&self, key: ObjectKey, bytes: u64) -> Result<Found> {
+    async fn glance(&self, key: ObjectKey, bytes: u64) -> Result<ExaminedBytes> {
         Ok(match self.objects.head(&key).await? {
             None => Err("it is missing".to_owned()),
             Some(found) if bytes > 0 && found != bytes => {

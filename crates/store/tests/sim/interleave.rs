@@ -14,7 +14,7 @@ pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) faults: Faults,
     pub(crate) task: JoinHandle<store::Result<()>>,
-    /// After so many turns the actor is killed.
+    /// Number of turns after which the actor is killed.
     pub(crate) killed_after: Option<u64>,
 }
 

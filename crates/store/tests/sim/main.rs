@@ -36,7 +36,7 @@ fn run(seed: u64) {
             for _ in 0..STEPS {
                 world.step().await;
             }
-            world.settle().await;
+            world.check_final_state().await;
         });
         if let Err(cause) = ran.catch_unwind().await {
             eprintln!("DRYSTONE_SIM_SEED={seed} does this again:\n{}", world.story.join("\n"));

@@ -14,9 +14,7 @@ use store::hub::{Operation, Page, RepoQuery, RepoRow, Request};
 use store::ids::Oid;
 use store::names::{Kind, RepoName};
 use store::objects::Folder;
-use store::upkeep::{
-    CompactOptions, CompactProgress, SweepOptions, SweepProgress, VerifyOptions, VerifyProgress,
-};
+use store::upkeep::{CompactOptions, CompactProgress, GcOptions, GcProgress, VerifyOptions, VerifyProgress};
 use store::{Catalog, DedupOptions, ErrorKind, Grant, ObjectKey, Objects, Options, Store, testing};
 use testkit::corpus::{self, SplitMix64};
 use testkit::faulty::{Dates, Faults, FaultyObjects, faulty_catalog};
@@ -27,7 +25,7 @@ use xet::{FileHash, Sha256};
 use super::interleave::{self, Job, Outcome};
 
 pub(crate) struct World {
-    /// What happened, for whoever must understand it.
+    /// What happened, for the report of a failure.
     pub(crate) story: Vec<String>,
     random: SplitMix64,
     clock: Arc<ManualClock>,
@@ -39,7 +37,7 @@ pub(crate) struct World {
     /// What refs should hold: by repository and ref, digests by path.
     refs: BTreeMap<(String, String), BTreeMap<String, Sha256>>,
     uploads: Vec<Arc<Upload>>,
-    /// Files a repository was told it has, and when.
+    /// Files registered for a repository, and when.
     registered: Vec<(String, Sha256, u64)>,
     _folder: tempfile::TempDir,
 }
@@ -54,9 +52,9 @@ struct Actor {
 const GRACE_S: u64 = 7200;
 const REPOS: [&str; 2] = ["one", "two"];
 
-/// What an actor is told to do.
+/// One operation of an actor.
 #[derive(Debug, Clone)]
-enum Deed {
+enum Step {
     CreateRepo(String),
     DeleteRepo(String),
     /// Xorbs are sent, or believed to be there.
@@ -87,7 +85,7 @@ enum Deed {
         repo: String,
         branch: String,
     },
-    Sweep,
+    Gc,
     Compact,
     Pull {
         repo: String,
@@ -123,7 +121,7 @@ impl World {
         }
     }
 
-    /// One thing alone, or several at once; then all that should be there is looked at.
+    /// One thing alone, or several at once; then everything acknowledged is read.
     pub(crate) async fn step(&mut self) {
         match self.random.below(10) {
             0 => {
@@ -132,45 +130,45 @@ impl World {
                 self.clock.advance(seconds);
             }
             1..=6 => {
-                let deed = self.deed();
-                self.alone(deed).await;
+                let step = self.next_step();
+                self.alone(step).await;
             }
             _ => self.together().await,
         }
     }
 
-    async fn alone(&mut self, deed: Deed) {
+    async fn alone(&mut self, step: Step) {
         let actor = self.main.clone();
         match self.random.below(6) {
             0 => actor.faults.fail_before(1 + self.random.below(12)),
             1 => actor.faults.fail_after(1 + self.random.below(12)),
             _ => actor.faults.disarm(),
         }
-        let done = perform(&actor.store, &deed, self.upload_of(&deed)).await;
+        let done = perform(&actor.store, &step, self.upload_of(&step)).await;
         actor.faults.disarm();
-        self.story.push(format!("{deed:?}: {done:?}"));
+        self.story.push(format!("{step:?}: {done:?}"));
         let outcome = Some(done);
-        self.expect_cause(&deed, &outcome);
-        self.note(&deed, &outcome).await;
-        self.check(matches!(deed, Deed::Sweep | Deed::Compact)).await;
+        self.expect_cause(&step, &outcome);
+        self.record_outcome(&step, &outcome).await;
+        self.check(matches!(step, Step::Gc | Step::Compact)).await;
     }
 
     /// A push, a commit or a read, beside one or two sweeps. What one does takes nothing from the others.
     async fn together(&mut self) {
-        let mut deeds = vec![Deed::Sweep];
+        let mut steps = vec![Step::Gc];
         if self.random.below(3) == 0 {
-            deeds.push(Deed::Sweep);
+            steps.push(Step::Gc);
         }
         if self.random.below(4) == 0 {
-            deeds.push(Deed::Compact);
+            steps.push(Step::Compact);
         }
         for _ in 0..=self.random.below(2) {
-            let others = [self.push_deed(), self.commit_deed(), self.pull_deed()];
+            let others = [self.push_step(), self.commit_step(), self.pull_step()];
             let other = others[self.random.below(3) as usize].clone();
-            deeds.extend(other.filter(|deed| !deeds.iter().any(|known| clash(known, deed))));
+            steps.extend(other.filter(|step| !steps.iter().any(|known| clash(known, step))));
         }
         let mut jobs = Vec::new();
-        for deed in &deeds {
+        for step in &steps {
             let actor = actor(&self.catalog, &self.memory, &self.dates, &self.clock);
             if self.random.below(5) == 0 {
                 match self.random.below(2) {
@@ -180,26 +178,26 @@ impl World {
             }
             let killed_after = (self.random.below(6) == 0).then(|| self.random.below(30));
             actor.faults.step();
-            let (name, upload) = (format!("{deed:?}"), self.upload_of(deed));
-            let (deed, store) = (deed.clone(), actor.store.clone());
-            let task = tokio::spawn(async move { perform(&store, &deed, upload).await });
+            let (name, upload) = (format!("{step:?}"), self.upload_of(step));
+            let (step, store) = (step.clone(), actor.store.clone());
+            let task = tokio::spawn(async move { perform(&store, &step, upload).await });
             jobs.push(Job { name, faults: actor.faults, task, killed_after });
         }
         let outcomes = interleave::run(&mut self.random, &self.clock, jobs).await;
-        for (deed, outcome) in deeds.iter().zip(&outcomes) {
-            self.story.push(format!("together: {deed:?}: {outcome:?}"));
+        for (step, outcome) in steps.iter().zip(&outcomes) {
+            self.story.push(format!("together: {step:?}: {outcome:?}"));
         }
         // What was known when they began decides what was fair.
-        deeds.iter().zip(&outcomes).for_each(|(deed, outcome)| self.expect_cause(deed, outcome));
-        for (deed, outcome) in deeds.iter().zip(&outcomes) {
-            self.note(deed, outcome).await;
+        steps.iter().zip(&outcomes).for_each(|(step, outcome)| self.expect_cause(step, outcome));
+        for (step, outcome) in steps.iter().zip(&outcomes) {
+            self.record_outcome(step, outcome).await;
         }
         self.check(true).await;
     }
 
-    fn upload_of(&self, deed: &Deed) -> Option<Arc<Upload>> {
-        match deed {
-            Deed::Push { upload, .. } => self.uploads.get(*upload).cloned(),
+    fn upload_of(&self, step: &Step) -> Option<Arc<Upload>> {
+        match step {
+            Step::Push { upload, .. } => self.uploads.get(*upload).cloned(),
             _ => None,
         }
     }
@@ -212,38 +210,38 @@ impl World {
         from.get(at).cloned()
     }
 
-    fn deed(&mut self) -> Deed {
+    fn next_step(&mut self) -> Step {
         let name = self.pick(&REPOS).unwrap().to_owned();
         let is_there = self.refs.keys().any(|(repo, _)| *repo == name);
         if !is_there {
-            return Deed::CreateRepo(name);
+            return Step::CreateRepo(name);
         }
         let branches: Vec<_> =
             self.refs.keys().filter(|(repo, _)| *repo == name).map(|(_, branch)| branch.clone()).collect();
         let branch = self.pick(&branches).unwrap();
-        let deed = match self.random.below(17) {
-            0..=3 => self.push_deed(),
-            4..=7 => self.commit_deed(),
-            8 => self.pull_deed(),
+        let step = match self.random.below(17) {
+            0..=3 => self.push_step(),
+            4..=7 => self.commit_step(),
+            8 => self.pull_step(),
             9 => {
                 let paths: Vec<_> = self.refs[&(name.clone(), branch.clone())].keys().cloned().collect();
-                self.pick(&paths).map(|path| Deed::DeletePath {
+                self.pick(&paths).map(|path| Step::DeletePath {
                     repo: name.clone(),
                     branch: branch.clone(),
                     path,
                 })
             }
-            10 => (branches.len() < 2).then(|| Deed::Branch { repo: name.clone(), from: branch.clone() }),
-            11 => (branches.len() > 1).then(|| Deed::DeleteBranch { repo: name.clone() }),
-            12 => Some(Deed::Squash { repo: name.clone(), branch: branch.clone() }),
-            14 => Some(Deed::Compact),
-            13 => (self.random.below(3) == 0).then(|| Deed::DeleteRepo(name.clone())),
-            _ => Some(Deed::Sweep),
+            10 => (branches.len() < 2).then(|| Step::Branch { repo: name.clone(), from: branch.clone() }),
+            11 => (branches.len() > 1).then(|| Step::DeleteBranch { repo: name.clone() }),
+            12 => Some(Step::Squash { repo: name.clone(), branch: branch.clone() }),
+            14 => Some(Step::Compact),
+            13 => (self.random.below(3) == 0).then(|| Step::DeleteRepo(name.clone())),
+            _ => Some(Step::Gc),
         };
-        deed.unwrap_or(Deed::Sweep)
+        step.unwrap_or(Step::Gc)
     }
 
-    fn push_deed(&mut self) -> Option<Deed> {
+    fn push_step(&mut self) -> Option<Step> {
         let repo = self.pick(&REPOS).unwrap().to_owned();
         let again = !self.uploads.is_empty() && self.random.below(2) == 0;
         let upload = match again {
@@ -264,19 +262,19 @@ impl World {
                 self.uploads.len() - 1
             }
         };
-        Some(Deed::Push { repo, upload, xorbs: !again || self.random.below(3) > 0 })
+        Some(Step::Push { repo, upload, xorbs: !again || self.random.below(3) > 0 })
     }
 
-    fn commit_deed(&mut self) -> Option<Deed> {
+    fn commit_step(&mut self) -> Option<Step> {
         let registered = self.registered.clone();
         let (repo, sha256, _) = self.pick(&registered)?;
         let branches: Vec<_> =
             self.refs.keys().filter(|(of, _)| *of == repo).map(|(_, b)| b.clone()).collect();
         let branch = self.pick(&branches)?;
-        Some(Deed::Commit { repo, branch, path: format!("f{}", self.random.below(5)), sha256 })
+        Some(Step::Commit { repo, branch, path: format!("f{}", self.random.below(5)), sha256 })
     }
 
-    fn pull_deed(&mut self) -> Option<Deed> {
+    fn pull_step(&mut self) -> Option<Step> {
         let all: Vec<_> = self
             .refs
             .iter()
@@ -284,74 +282,74 @@ impl World {
             .map(|(repo, branch, path)| (repo.clone(), branch.clone(), path.clone()))
             .collect();
         let (repo, branch, path) = self.pick(&all)?;
-        Some(Deed::Pull { repo, branch, path })
+        Some(Step::Pull { repo, branch, path })
     }
 
-    /// What should be there after a deed: what it says if it was acknowledged, otherwise whatever is.
-    async fn note(&mut self, deed: &Deed, outcome: &Outcome) {
+    /// Updates the expected state after a step: by its effect if acknowledged, otherwise from the store.
+    async fn record_outcome(&mut self, step: &Step, outcome: &Outcome) {
         let now_s = store::Clock::now_s(&*self.clock);
         if !matches!(outcome, Some(Ok(()))) {
-            return self.look_again().await;
+            return self.read_again().await;
         }
-        match deed.clone() {
-            Deed::CreateRepo(repo) => {
+        match step.clone() {
+            Step::CreateRepo(repo) => {
                 self.refs.insert((repo, MAIN.to_owned()), BTreeMap::new());
             }
-            Deed::DeleteRepo(name) => {
+            Step::DeleteRepo(name) => {
                 self.refs.retain(|(repo, _), _| *repo != name);
                 self.registered.retain(|(repo, ..)| *repo != name);
             }
-            Deed::Push { repo, upload, .. } => {
-                // A repository that is deleted takes its files along; one without a row keeps what it is told.
+            Step::Push { repo, upload, .. } => {
+                // A repository that is deleted takes its files along; one without a row keeps what was registered.
                 for file in &self.uploads[upload].files {
                     let sha256 = file.sha256.unwrap();
                     self.registered.retain(|(of, known, _)| *of != repo || *known != sha256);
                     self.registered.push((repo.clone(), sha256, now_s));
                 }
             }
-            Deed::Commit { repo, branch, path, sha256 } => {
+            Step::Commit { repo, branch, path, sha256 } => {
                 self.refs.get_mut(&(repo, branch)).unwrap().insert(path, sha256);
             }
-            Deed::DeletePath { repo, branch, path } => {
+            Step::DeletePath { repo, branch, path } => {
                 self.refs.get_mut(&(repo, branch)).unwrap().remove(&path);
             }
-            Deed::Branch { repo, from } => {
+            Step::Branch { repo, from } => {
                 let paths = self.refs[&(repo.clone(), from)].clone();
                 self.refs.insert((repo, side()), paths);
             }
-            Deed::DeleteBranch { repo } => {
+            Step::DeleteBranch { repo } => {
                 self.refs.remove(&(repo, side()));
             }
-            Deed::Squash { .. } | Deed::Sweep | Deed::Compact | Deed::Pull { .. } => {}
+            Step::Squash { .. } | Step::Gc | Step::Compact | Step::Pull { .. } => {}
         }
     }
 
     /// What may be refused, and what may not.
-    fn expect_cause(&self, deed: &Deed, outcome: &Outcome) {
+    fn expect_cause(&self, step: &Step, outcome: &Outcome) {
         let Some(Err(error)) = outcome else { return };
         let now_s = store::Clock::now_s(&*self.clock);
         if error.to_string().contains("on purpose") {
             return;
         }
-        let is_fair = match (deed, error.kind()) {
+        let is_fair = match (step, error.kind()) {
             // What it was registered under may have been taken from the repository.
-            (Deed::Commit { repo, sha256, .. }, ErrorKind::Invalid | ErrorKind::Conflict) => {
+            (Step::Commit { repo, sha256, .. }, ErrorKind::Invalid | ErrorKind::Conflict) => {
                 let known = self.registered.iter().find(|(of, known, _)| of == repo && known == sha256);
                 known.is_none_or(|(_, _, at_s)| now_s - at_s + 3600 >= GRACE_S)
             }
             // The xorbs it believes to be there are gone.
-            (Deed::Push { xorbs: false, .. }, ErrorKind::Invalid) => true,
-            // Swept while it was sent: whoever sends again succeeds.
-            (Deed::Push { .. }, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
-            (Deed::Sweep, ErrorKind::Conflict) => true,
+            (Step::Push { xorbs: false, .. }, ErrorKind::Invalid) => true,
+            // Deleted while it was sent: a retry succeeds.
+            (Step::Push { .. }, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
+            (Step::Gc, ErrorKind::Conflict) => true,
             // What it was about to move was swept.
-            (Deed::Compact, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
+            (Step::Compact, ErrorKind::Unavailable) => error.to_string().contains("just swept"),
             _ => false,
         };
-        assert!(is_fair, "{deed:?}: {error}");
+        assert!(is_fair, "{step:?}: {error}");
     }
 
-    async fn look_again(&mut self) {
+    async fn read_again(&mut self) {
         self.refs = self.actual().await;
         let repos: HashSet<_> = self.refs.keys().map(|(repo, _)| repo.clone()).collect();
         self.registered.retain(|(repo, ..)| repos.contains(repo) || !REPOS.contains(&repo.as_str()));
@@ -404,7 +402,7 @@ impl World {
             let mut seen: HashSet<Oid> = HashSet::new();
             let refs = store.hub().refs(repo.id, "").await.unwrap().into_iter().map(|given| given.target);
             // What refs have left can be had back for a while: it must be there as well.
-            let left = store.hub().left_revisions(repo.id).await.unwrap().into_iter().map(|left| left.oid);
+            let left = store.hub().reflog(repo.id).await.unwrap().into_iter().map(|left| left.oid);
             for target in refs.chain(left) {
                 let (past, _) = store.hub().history(repo.id, target, 0, 1000).await.unwrap();
                 for past in past.into_iter().filter(|past| seen.insert(past.oid)) {
@@ -418,26 +416,27 @@ impl World {
     }
 
     /// Time passes and nothing happens but sweeps: what is left is what refs lead to.
-    pub(crate) async fn settle(&mut self) {
+    pub(crate) async fn check_final_state(&mut self) {
         self.main.faults.disarm();
         for _ in 0..6 {
             self.clock.advance(2 * GRACE_S);
-            perform(&self.main.store, &Deed::Sweep, None).await.unwrap();
+            perform(&self.main.store, &Step::Gc, None).await.unwrap();
             self.check(true).await;
         }
         let reachable = self.reachable().await;
         let repos: HashSet<_> = self.repos().await.iter().map(|repo| repo.name.name.clone()).collect();
-        // Files of a name that no repository has are kept: somebody uses the store without one.
-        let kept: HashSet<_> = self.registered.iter().filter(|(repo, ..)| !repos.contains(repo)).collect();
+        // Files of a name that no repository has are kept: a CAS client uses the store without one.
+        let retained: HashSet<_> =
+            self.registered.iter().filter(|(repo, ..)| !repos.contains(repo)).collect();
         let files: HashSet<_> = reachable.iter().map(|(_, file, _)| *file).collect();
         let hashes: Vec<_> = files.iter().copied().collect();
         let rows = testing::all_files(&self.catalog, &hashes).await.unwrap();
         assert_eq!(rows.len(), files.len());
         let used: HashSet<_> = rows
             .iter()
-            .flat_map(|row| row.layout.xorbs.iter().map(|xorb| ObjectKey::Xorb(xorb.key).to_string()))
+            .flat_map(|row| row.recipe.xorbs.iter().map(|xorb| ObjectKey::Xorb(xorb.key).to_string()))
             .collect();
-        if kept.is_empty()
+        if retained.is_empty()
             && self.refs.keys().map(|(repo, _)| repo).collect::<HashSet<_>>().len() == REPOS.len()
         {
             assert_eq!(self.listed(Folder::Xorbs).await, used, "xorbs");
@@ -454,7 +453,7 @@ impl World {
         assert_eq!(
             usage,
             testing::usage(&self.catalog, &ann).await.unwrap(),
-            "what was counted on the way is what is there"
+            "the running counts match the store"
         );
     }
 
@@ -486,12 +485,12 @@ impl World {
     }
 }
 
-/// Whether two deeds at once would leave open what comes of them.
-fn clash(one: &Deed, other: &Deed) -> bool {
+/// Whether the outcome of two concurrent steps is undefined.
+fn clash(one: &Step, other: &Step) -> bool {
     match (one, other) {
-        (Deed::Commit { repo: a, .. }, Deed::Commit { repo: b, .. }) => a == b,
-        (Deed::Commit { repo: a, .. }, Deed::Pull { repo: b, .. })
-        | (Deed::Pull { repo: a, .. }, Deed::Commit { repo: b, .. }) => a == b,
+        (Step::Commit { repo: a, .. }, Step::Commit { repo: b, .. }) => a == b,
+        (Step::Commit { repo: a, .. }, Step::Pull { repo: b, .. })
+        | (Step::Pull { repo: a, .. }, Step::Commit { repo: b, .. }) => a == b,
         _ => false,
     }
 }
@@ -506,60 +505,63 @@ fn actor(catalog: &Arc<Catalog>, memory: &Arc<InMemory>, dates: &Dates, clock: &
     Actor { store, faults }
 }
 
-async fn perform(store: &Store, deed: &Deed, upload: Option<Arc<Upload>>) -> store::Result<()> {
-    match deed {
-        Deed::CreateRepo(repo) => store.hub().create_repo(&name(repo), false, "ann").await.map(|_| ()),
-        Deed::DeleteRepo(repo) => store.hub().delete_repo(&find(store, repo).await?).await,
-        Deed::Push { repo, xorbs, .. } => {
+async fn perform(store: &Store, step: &Step, upload: Option<Arc<Upload>>) -> store::Result<()> {
+    match step {
+        Step::CreateRepo(repo) => store.hub().create_repo(&name(repo), false, "ann").await.map(|_| ()),
+        Step::DeleteRepo(repo) => store.hub().delete_repo(&find(store, repo).await?).await,
+        Step::Push { repo, xorbs, .. } => {
             let upload = upload.unwrap();
             let grant = Grant::write(name(repo).scope()?);
             for xorb in upload.xorbs.iter().filter(|_| *xorbs) {
                 let bytes = Bytes::from(xorb.bytes.clone());
                 let declared = Some(bytes.len() as u64);
-                store.content().ingest(&grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)])).await?;
+                store
+                    .content()
+                    .put_xorb(&grant, xorb.info.hash(), declared, stream::iter([Ok(bytes)]))
+                    .await?;
             }
             let shard = Bytes::from(upload.shard());
             let declared = Some(shard.len() as u64);
             let progress = Progress::default();
             store.content().register(&grant, declared, stream::iter([Ok(shard)]), &progress).await.map(|_| ())
         }
-        Deed::Commit { repo, branch, path, sha256 } => {
+        Step::Commit { repo, branch, path, sha256 } => {
             let put = Operation::PutLinked { path: path.clone(), sha256: *sha256, bytes: None };
             commit(store, repo, branch, put).await
         }
-        Deed::DeletePath { repo, branch, path } => {
+        Step::DeletePath { repo, branch, path } => {
             commit(store, repo, branch, Operation::Delete { path: path.clone() }).await
         }
-        Deed::Branch { repo, from } => {
+        Step::Branch { repo, from } => {
             let repo = find(store, repo).await?;
             let at = store.hub().ref_target(repo.id, from).await?.unwrap();
             store.hub().create_ref(repo.id, HEADS, "side", at).await
         }
-        Deed::DeleteBranch { repo } => {
+        Step::DeleteBranch { repo } => {
             store.hub().delete_ref(find(store, repo).await?.id, HEADS, "side").await
         }
-        Deed::Squash { repo, branch } => {
+        Step::Squash { repo, branch } => {
             let repo = find(store, repo).await?;
             store.hub().squash(&repo, branch, "ann", "all at once").await.map(|_| ())
         }
-        Deed::Sweep => {
-            let options = SweepOptions { grace_s: GRACE_S, ..SweepOptions::default() };
-            let swept = match store.upkeep().sweep(&options, &SweepProgress::default()).await {
+        Step::Gc => {
+            let options = GcOptions { grace_s: GRACE_S, ..GcOptions::default() };
+            let swept = match store.upkeep().collect_garbage(&options, &GcProgress::default()).await {
                 // A large part of a small store.
                 Err(error) if error.kind() == ErrorKind::Denied => {
-                    let options = SweepOptions { allow_large_deletion: true, ..options };
-                    store.upkeep().sweep(&options, &SweepProgress::default()).await?
+                    let options = GcOptions { allow_large_deletion: true, ..options };
+                    store.upkeep().collect_garbage(&options, &GcProgress::default()).await?
                 }
                 swept => swept?,
             };
             assert_eq!(swept.skipped, [""; 0]);
             Ok(())
         }
-        Deed::Compact => {
+        Step::Compact => {
             let options = CompactOptions { live_share_max: 0.95, dry_run: false };
             store.upkeep().compact(&options, &CompactProgress::default()).await.map(|_| ())
         }
-        Deed::Pull { repo, branch, path } => {
+        Step::Pull { repo, branch, path } => {
             let row = find(store, repo).await?;
             let at = store.hub().ref_target(row.id, branch).await?.unwrap();
             let item = store.hub().find_path(row.id, at, path).await?.unwrap();

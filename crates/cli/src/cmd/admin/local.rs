@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use server::{ServeConfig, audit_event_json, dedup_json, password, quota_json, reflog_json};
 use store::Store;
-use store::audit::DeedQuery;
+use store::audit::AuditQuery;
 use store::content::{Limit, QuotaOf, QuotaRow};
 use store::hub::{MemberRow, NamespaceRow, RepoQuery, RepoRow};
 use store::names::{Kind, RepoName};
@@ -141,10 +141,10 @@ async fn quotas(verb: QuotaVerb, store: &Store) -> store::Result<Vec<Value>> {
 }
 
 async fn audit_events(audit: &Audit, store: &Store) -> store::Result<Vec<Value>> {
-    let mut query = DeedQuery { since_s: audit.since_s(), limit: 1000, ..DeedQuery::default() };
+    let mut query = AuditQuery { since_s: audit.since_s(), limit: 1000, ..AuditQuery::default() };
     let mut values = Vec::new();
     loop {
-        let rows = store.hub().deeds(&query).await?;
+        let rows = store.hub().audit_events(&query).await?;
         values.extend(rows.iter().map(audit_event_json));
         let Some(last) = rows.last() else { return Ok(values) };
         query.before = Some(last.id);
@@ -163,7 +163,7 @@ async fn undelete(verb: &Undelete, store: &Store) -> store::Result<Vec<Value>> {
         let commit = committed.oid.to_string();
         return Ok(vec![json!({"path": path, "commit": commit, "from": from.to_string()})]);
     }
-    Ok(store.hub().left_revisions(row.id).await?.iter().map(reflog_json).collect())
+    Ok(store.hub().reflog(row.id).await?.iter().map(reflog_json).collect())
 }
 
 async fn find(store: &Store, name: &RepoName) -> store::Result<RepoRow> {

@@ -5,9 +5,9 @@ use axum::http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::DedupPolicy;
-use store::audit::{DeedQuery, DeedRow};
+use store::audit::{AuditQuery, AuditRow};
 use store::content::{Limit, QuotaOf, QuotaRow, Usage};
-use store::hub::{LeftRow, RepoRow};
+use store::hub::{ReflogEntry, RepoRow};
 use store::names::RepoName;
 use xet::wire::ErrorCode;
 
@@ -139,13 +139,13 @@ pub(crate) async fn audit(request: HubRequest) -> Answer {
         Some(Err(_)) => Err(ApiError::invalid(format!("{key} should be a number"))),
     };
     let limit = request.query.limit("limit", EVENTS_MAX, EVENTS_MAX);
-    let query = DeedQuery {
+    let query = AuditQuery {
         since_s: number("since")?.unwrap_or(0),
         before: number("before")?,
         limit: limit as u64,
-        ..DeedQuery::default()
+        ..AuditQuery::default()
     };
-    let rows = request.store.hub().deeds(&query).await?;
+    let rows = request.store.hub().audit_events(&query).await?;
     let mut response = answer(&rows.iter().map(audit_event_json).collect::<Vec<_>>());
     if let Some(last) = rows.last().filter(|_| rows.len() == limit) {
         let next = request.query.with("before", &last.id.to_string());
@@ -158,7 +158,7 @@ pub(crate) async fn audit(request: HubRequest) -> Answer {
 pub(crate) async fn reflog(request: HubRequest) -> Answer {
     request.require_admin()?;
     let repo = repo(&request, request.query.value("repo").unwrap_or_default()).await?;
-    let rows = request.store.hub().left_revisions(repo.id).await?;
+    let rows = request.store.hub().reflog(repo.id).await?;
     Ok(answer(&rows.iter().map(reflog_json).collect::<Vec<_>>()))
 }
 
@@ -219,15 +219,15 @@ pub fn quota_json(row: &QuotaRow, usage: Usage) -> Value {
 }
 
 /// A line of the audit log.
-pub fn audit_event_json(row: &DeedRow) -> Value {
+pub fn audit_event_json(row: &AuditRow) -> Value {
     json!({
-        "number": row.id, "time": iso(row.time_s), "who": row.who, "action": row.deed.action,
-        "target": row.deed.target, "detail": row.deed.detail, "request": row.request,
+        "number": row.id, "time": iso(row.time_s), "who": row.who, "action": row.event.action,
+        "target": row.event.target, "detail": row.event.detail, "request": row.request,
     })
 }
 
 /// A revision that a ref has left.
-pub fn reflog_json(row: &LeftRow) -> Value {
+pub fn reflog_json(row: &ReflogEntry) -> Value {
     json!({
         "revision": row.oid.to_string(), "ref": row.name, "leftAt": iso(row.left_s), "reclaimAt": iso(row.reclaim_s),
     })

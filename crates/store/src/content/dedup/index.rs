@@ -48,7 +48,7 @@ pub(crate) async fn chunks_within(
     Ok(known)
 }
 
-/// Whether a chunk is within reach, if that is told without waiting for anyone; else [`dedup`](Self::dedup) tells.
+/// Whether a chunk is within reach, if that is known without waiting; otherwise call [`dedup`](Self::dedup).
 pub(crate) fn peek_chunk(db: &Catalog, reach: &Reach, chunk: ChunkHash) -> Option<bool> {
     let mut query = Sql::new("SELECT d.chunk FROM dedup d WHERE d.chunk = ");
     query.push_bind(chunk);

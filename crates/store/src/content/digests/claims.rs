@@ -3,7 +3,7 @@
 use xet::{FileHash, Sha256};
 
 use crate::access::Scope;
-use crate::audit::{Deed, note};
+use crate::audit::{AuditEvent, append_event};
 use crate::content::reach::{Reach, push_reach};
 use crate::db::Catalog;
 use crate::db::batch::{BATCH_ROWS, unique};
@@ -60,15 +60,15 @@ pub(crate) async fn computed_sha256s(
     Ok(found)
 }
 
-/// Notes computed digests of files of a repository, and removes the claims that turned out to be false.
-pub(crate) async fn settle_claims(
+/// Records computed digests of files of a repository, and removes the claims that turned out to be false.
+pub(crate) async fn resolve_claims(
     db: &Catalog,
     scope: &Scope,
     computed: &[(FileHash, Sha256)],
     refuted: &[DigestClaim],
 ) -> Result<()> {
     let (namespace, repo) = (scope.namespace(), scope.repo());
-    db.write_serializable("note computed digests", |mut tx| async move {
+    db.write_serializable("record computed digests", |mut tx| async move {
         for computed in computed.chunks(BATCH_ROWS) {
             let update = "WITH computed (hash, digest) AS (VALUES $1) \
                     UPDATE repo_files SET sha256 = computed.digest FROM computed \
@@ -86,7 +86,7 @@ pub(crate) async fn settle_claims(
             }
         }
         if let Some(event) = DigestClaim::refusal(&removed) {
-            note(&mut tx, &event).await?;
+            append_event(&mut tx, &event).await?;
         }
         tx.commit().await
     })
@@ -110,7 +110,7 @@ impl FromRow for DigestClaim {
     }
 }
 
-/// What a client says of a file: that its bytes have this SHA-256.
+/// A client's claim that the bytes of a file have this SHA-256.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DigestClaim {
     /// Where it was registered.
@@ -125,7 +125,7 @@ pub(crate) struct DigestClaim {
 
 impl DigestClaim {
     /// The audit event of the removal of these, all of one repository.
-    pub(crate) fn refusal(removed: &[&Self]) -> Option<Deed> {
+    pub(crate) fn refusal(removed: &[&Self]) -> Option<AuditEvent> {
         let (first, more) = removed.split_first()?;
         let mut detail = format!(
             "file {} has another SHA-256 than {}",
@@ -135,6 +135,6 @@ impl DigestClaim {
         if !more.is_empty() {
             detail += &format!(", and {} more", more.len());
         }
-        Some(Deed::new("digest.refuse", first.scope.to_string(), detail))
+        Some(AuditEvent::new("digest.refuse", first.scope.to_string(), detail))
     }
 }

@@ -12,15 +12,15 @@ use xet::{FileHash, Sha256};
 
 use crate::content::Content;
 use crate::content::digests::{Computed, readable};
-use crate::content::recipe::{LaidXorb, Layout};
+use crate::content::recipe::{FileRecipe, RecipeXorb};
 use crate::content::rows::FileRow;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::XorbKey;
 use crate::objects::key::ObjectKey;
 
 /// Whether a file is read together with others.
-pub(super) fn is_small(layout: &Layout) -> bool {
-    layout.file_bytes() <= SMALL_BYTES && layout.terms.len() <= SMALL_TERMS
+pub(super) fn is_small(recipe: &FileRecipe) -> bool {
+    recipe.file_bytes() <= SMALL_BYTES && recipe.terms.len() <= SMALL_TERMS
 }
 
 /// Chunks of one xorb that follow each other, decoded, or why they cannot be read.
@@ -35,8 +35,8 @@ impl Content {
     /// The digests of small files, in the order of their places.
     pub(super) async fn compute_small(&self, mut rows: Vec<FileRow>) -> Result<Vec<(FileHash, Computed)>> {
         let place = |row: &FileRow| {
-            let first = row.layout.terms.first();
-            first.map(|term| (row.layout.xorb_of(term).key, term.chunks.start))
+            let first = row.recipe.terms.first();
+            first.map(|term| (row.recipe.xorb_of(term).key, term.chunks.start))
         };
         rows.sort_by_cached_key(place);
         let _memory = self.memory.reserve(3 * WINDOW_BYTES).await;
@@ -44,7 +44,7 @@ impl Content {
         let mut window = Vec::new();
         let mut window_bytes = 0;
         for row in rows {
-            let bytes = row.layout.file_bytes();
+            let bytes = row.recipe.file_bytes();
             if window_bytes + bytes > WINDOW_BYTES {
                 computed.extend(self.compute_window(std::mem::take(&mut window)).await?);
                 window_bytes = 0;
@@ -57,10 +57,10 @@ impl Content {
     }
 
     async fn compute_window(&self, rows: Vec<FileRow>) -> Result<Vec<(FileHash, Computed)>> {
-        let mut wanted: HashMap<XorbKey, (LaidXorb, Vec<Range<u32>>)> = HashMap::new();
+        let mut wanted: HashMap<XorbKey, (RecipeXorb, Vec<Range<u32>>)> = HashMap::new();
         for row in &rows {
-            for term in &row.layout.terms {
-                let xorb = row.layout.xorb_of(term);
+            for term in &row.recipe.terms {
+                let xorb = row.recipe.xorb_of(term);
                 let (_, ranges) = wanted.entry(xorb.key).or_insert_with(|| (*xorb, Vec::new()));
                 ranges.push(term.chunks.clone());
             }
@@ -71,11 +71,11 @@ impl Content {
         });
         let reads: Vec<_> = reads.collect();
         let runs: HashMap<_, _> = stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await?;
-        let hash = move || rows.iter().map(|row| (row.hash, hash(&row.layout, &runs))).collect();
+        let hash = move || rows.iter().map(|row| (row.hash, hash(&row.recipe, &runs))).collect();
         self.workers.run(hash).await
     }
 
-    async fn read_runs(&self, xorb: &LaidXorb, ranges: Vec<Range<u32>>) -> Result<Vec<Run>> {
+    async fn read_runs(&self, xorb: &RecipeXorb, ranges: Vec<Range<u32>>) -> Result<Vec<Run>> {
         let info = match readable(self.footers.of(xorb).await)? {
             Ok(info) => info,
             // The files in it miss their runs.
@@ -84,7 +84,7 @@ impl Content {
         let mut runs = Vec::with_capacity(ranges.len());
         for chunks in ranges {
             let wrong =
-                || Error::new(ErrorKind::Corrupt, format!("the layout of a file in xorb {}", info.hash()));
+                || Error::new(ErrorKind::Corrupt, format!("the recipe of a file in xorb {}", info.hash()));
             let raw = info.raw_range(chunks.clone()).ok_or_else(wrong)?;
             let bytes = readable(self.read_run(xorb, &info, chunks.clone()).await)?;
             runs.push(Run { chunks, raw_start: raw.start, bytes, info: info.clone() });
@@ -94,12 +94,12 @@ impl Content {
 
     async fn read_run(
         &self,
-        xorb: &LaidXorb,
+        xorb: &RecipeXorb,
         info: &std::sync::Arc<XorbInfo>,
         chunks: Range<u32>,
     ) -> Result<Bytes> {
         let key = ObjectKey::Xorb(xorb.key);
-        let wrong = || Error::new(ErrorKind::Corrupt, format!("the layout of a file in {key}"));
+        let wrong = || Error::new(ErrorKind::Corrupt, format!("the recipe of a file in {key}"));
         let stored = info.stored_range(chunks.clone()).ok_or_else(wrong)?;
         let bytes = self.objects.positioned(&key, stored.clone()).await?;
         let info = info.clone();
@@ -115,10 +115,10 @@ impl Content {
 }
 
 /// The digest of a file whose chunks are in these runs.
-fn hash(layout: &Layout, runs: &HashMap<XorbKey, Vec<Run>>) -> Computed {
+fn hash(recipe: &FileRecipe, runs: &HashMap<XorbKey, Vec<Run>>) -> Computed {
     let mut hasher = sha2::Sha256::new();
-    for term in &layout.terms {
-        let key = layout.xorb_of(term).key;
+    for term in &recipe.terms {
+        let key = recipe.xorb_of(term).key;
         let missing = || format!("{} cannot be read", ObjectKey::Xorb(key));
         let runs = runs.get(&key).ok_or_else(missing)?;
         let run = runs

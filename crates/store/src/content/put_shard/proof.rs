@@ -1,7 +1,7 @@
 //! Proves files: walks the terms of a shard in order, beside the footers of the stored xorbs.
 //!
 //! At most a window of footers is held at a time, whatever the shard refers to, and the work is bounded by the chunks
-//! that may be looked at: a small term may name a whole xorb, and be repeated.
+//! that may be examined: a small term may name a whole xorb, and be repeated.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use xet::{ChunkHash, FileHash, FormatError, RangeHash, XorbHash};
 
 use crate::content::Content;
 use crate::content::put_shard::{Mismatch, NamedXorbs, Progress, mismatch, missing, refuse};
-use crate::content::recipe::LayoutBuilder;
+use crate::content::recipe::RecipeBuilder;
 use crate::content::rows::{DedupRow, FileRow};
 use crate::error::{ErrorKind, Result};
 
@@ -45,10 +45,10 @@ impl Content {
         let mut prover = Prover::new(shard.clone(), named.clone(), now_s, self.shard_chunks_max);
         while let Some(xorbs) = prover.window() {
             let load = xorbs.iter().filter_map(|hash| named.get(hash)).map(|named| {
-                let laid = named.row.laid();
+                let recipe_xorb = named.row.recipe_xorb();
                 async move {
-                    match self.footers.of(&laid).await {
-                        Ok(info) => Ok(Some((laid.key.hash, info))),
+                    match self.footers.of(&recipe_xorb).await {
+                        Ok(info) => Ok(Some((recipe_xorb.key.hash, info))),
                         // Another's xorb that is damaged is as if it were not there.
                         Err(error) if !named.is_sent && error.kind() == ErrorKind::Corrupt => Ok(None),
                         Err(error) => Err(error),
@@ -74,7 +74,7 @@ struct Prover {
     at: u64,
     term: usize,
     merkle: MerkleBuilder,
-    layout: LayoutBuilder,
+    recipe: RecipeBuilder,
     chunks_left: u64,
     verified: u64,
     seen_files: HashSet<FileHash>,
@@ -82,13 +82,13 @@ struct Prover {
     proven: Proven,
 }
 
-/// Footers held at once: of so many xorbs.
+/// Maximum number of footers held at once.
 const WINDOW_XORBS: usize = 32;
 
 /// Terms looked at for those xorbs. Terms of small files name few.
 const WINDOW_TERMS: usize = 4096;
 
-/// A step ends behind so many chunks: as many as so many full xorbs have, since a thread cannot do anything else meanwhile.
+/// A step ends after this many chunks: as many as that many full xorbs have, since a thread cannot do anything else meanwhile.
 const STEP_CHUNKS: u64 = WINDOW_XORBS as u64 * xet::limits::XORB_CHUNKS_MAX as u64;
 
 impl Prover {
@@ -101,7 +101,7 @@ impl Prover {
             at: ROW_LEN as u64,
             term: 0,
             merkle: MerkleBuilder::default(),
-            layout: LayoutBuilder::default(),
+            recipe: RecipeBuilder::default(),
             chunks_left,
             verified: 0,
             seen_files: HashSet::new(),
@@ -160,10 +160,10 @@ impl Prover {
         let at = self.at + record * (1 + self.term as u64);
         // First what the shard alone decides.
         let hash_at = at + record * file.terms.len() as u64;
-        let said = file.verification.as_ref().and_then(|hashes| hashes.get(self.term));
+        let claimed = file.verification.as_ref().and_then(|hashes| hashes.get(self.term));
         let what = "range hash of a term of file";
-        let said =
-            said.ok_or(FormatError::Missing { at: hash_at, what, hash: file.hash.0 }).map_err(refuse)?;
+        let claimed =
+            claimed.ok_or(FormatError::Missing { at: hash_at, what, hash: file.hash.0 }).map_err(refuse)?;
         let count = u64::from(term.chunks.end.saturating_sub(term.chunks.start));
         let Some(chunks_left) = self.chunks_left.checked_sub(count) else {
             let (what, max) = ("chunks of all files of a shard", self.chunks_left);
@@ -185,7 +185,7 @@ impl Prover {
             return Err(wrong(Mismatch::Length { file: hash, term: number }));
         }
         // Knowing the file's hash, and where its parts lie, is not knowing its chunks: this proves it.
-        if *said != RangeHash::of(places.iter().map(|place| &place.hash)) {
+        if *claimed != RangeHash::of(places.iter().map(|place| &place.hash)) {
             return Err(wrong(Mismatch::RangeHash { file: hash, term: number }));
         }
 
@@ -205,7 +205,7 @@ impl Prover {
         }
         let narrow = |end: u64| u32::try_from(end).expect("a xorb is far less than 4 GiB");
         let stored = narrow(stored.start)..narrow(stored.end);
-        self.layout.push(named.row.laid(), term.chunks.clone(), term.raw_bytes, stored);
+        self.recipe.push(named.row.recipe_xorb(), term.chunks.clone(), term.raw_bytes, stored);
         Ok(())
     }
 
@@ -215,9 +215,9 @@ impl Prover {
         if file.hash != found {
             return Err(mismatch(Mismatch::FileHash { file: file.hash }));
         }
-        let layout = std::mem::take(&mut self.layout).finish();
+        let recipe = std::mem::take(&mut self.recipe).finish();
         if self.seen_files.insert(file.hash) {
-            self.proven.files.push(FileRow { hash: file.hash, layout, created_s: self.now_s });
+            self.proven.files.push(FileRow { hash: file.hash, recipe, created_s: self.now_s });
         }
         self.at += file.rows() * ROW_LEN as u64;
         self.file += 1;

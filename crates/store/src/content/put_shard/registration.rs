@@ -79,8 +79,8 @@ async fn add_files(tx: &mut Tx, r: &Registration) -> Result<(u64, i64)> {
         let insert = insert.rows(files.iter().map(|file| {
             [
                 (&file.hash).into(),
-                file.layout.file_bytes().into(),
-                file.layout.encode().into(),
+                file.recipe.file_bytes().into(),
+                file.recipe.encode().into(),
                 file.created_s.into(),
                 (&r.shard.hash).into(),
             ]
@@ -100,7 +100,7 @@ async fn add_files(tx: &mut Tx, r: &Registration) -> Result<(u64, i64)> {
 /// Adds which xorbs those files are made of that were added. Others were there, perhaps made of other xorbs.
 async fn add_uses(tx: &mut Tx, files: &[FileRow], added: &HashSet<FileHash>) -> Result<()> {
     let files = files.iter().filter(|file| added.contains(&file.hash));
-    let pairs = files.flat_map(|file| file.layout.xorbs.iter().map(|xorb| (&xorb.key.hash, &file.hash)));
+    let pairs = files.flat_map(|file| file.recipe.xorbs.iter().map(|xorb| (&xorb.key.hash, &file.hash)));
     let pairs: Vec<(&XorbHash, &FileHash)> = pairs.collect();
     for pairs in pairs.chunks(BATCH_ROWS) {
         let insert = Sql::new("INSERT INTO file_xorbs (xorb, file) VALUES $1 ON CONFLICT DO NOTHING");
@@ -132,7 +132,7 @@ async fn add_readers(tx: &mut Tx, r: &Registration, files: &[FileRow]) -> Result
 fn bytes_of(files: &[FileRow], mut added: HashSet<FileHash>) -> i64 {
     // A shard may tell of a file twice.
     let files = files.iter().filter(|file| added.remove(&file.hash));
-    files.map(|file| integer(file.layout.file_bytes())).sum()
+    files.map(|file| integer(file.recipe.file_bytes())).sum()
 }
 
 /// Adds digests of files. Returns how many are new to the repository.

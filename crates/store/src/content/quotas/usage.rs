@@ -4,14 +4,14 @@
 //! transaction, so that no two writers wait for one number. Garbage collection folds the lines of a repository into one.
 
 use crate::access::Scope;
-use crate::audit::{Deed, note};
+use crate::audit::{AuditEvent, append_event};
 use crate::db::row::{FromRow, Row};
 use crate::db::sql::Sql;
 use crate::db::{Catalog, Tx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{Kind, RepoName, is_name};
 
-/// Notes within a transaction that a repository takes more or less.
+/// Records within a transaction that a repository takes more or less.
 pub(crate) async fn add_line(
     tx: &mut Tx,
     namespace: &str,
@@ -147,7 +147,7 @@ pub(crate) async fn set_quota(db: &Catalog, row: &QuotaRow) -> Result<()> {
             .bind(row.physical.hard);
         tx.run(set).await?;
         let detail = format!("logical {} physical {}", row.logical, row.physical);
-        note(&mut tx, &Deed::new("quota.set", row.of.to_string(), detail)).await?;
+        append_event(&mut tx, &AuditEvent::new("quota.set", row.of.to_string(), detail)).await?;
         tx.commit().await
     })
     .await
@@ -160,7 +160,7 @@ pub(crate) async fn remove_quota(db: &Catalog, of: &QuotaOf) -> Result<bool> {
         let delete = Sql::new("DELETE FROM quotas WHERE namespace = $1 AND repo = $2");
         let was_there = tx.run(delete.bind(namespace).bind(repo)).await? > 0;
         if was_there {
-            note(&mut tx, &Deed::new("quota.remove", of.to_string(), "")).await?;
+            append_event(&mut tx, &AuditEvent::new("quota.remove", of.to_string(), "")).await?;
         }
         tx.commit().await?;
         Ok(was_there)

@@ -1,6 +1,6 @@
-//! Plain: chunks that lie in their object as they are, and were read and found right a short while ago.
+//! Verified raw chunks: chunks that are stored uncompressed and whose hash was verified a short while ago.
 //!
-//! Reading them again within a time skips the hash and the copy into a new buffer; then the mark is forgotten, so that
+//! Reading them again within a time skips the hash and the copy into a new buffer; then the bit expires, so that
 //! damage to a disk is found by reading as it was before, only later.
 
 use std::ops::Range;
@@ -15,59 +15,60 @@ use xet::xorb::{ChunkHeader, XorbInfo};
 
 use crate::ids::XorbKey;
 
-/// Marks of the chunks of many xorbs. Clones share them.
+/// Cache of chunk bitmaps by xorb. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Marks {
-    cache: Cache<XorbKey, Arc<Mark>>,
+pub(crate) struct VerifiedRaw {
+    cache: Cache<XorbKey, Arc<ChunkBitmap>>,
 }
 
 /// A bit for each chunk of a xorb.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub(crate) struct ChunkBitmap {
     bits: Box<[AtomicU64]>,
 }
 
-/// How long a chunk counts as right.
-const RIGHT_FOR: Duration = Duration::from_secs(600);
+/// How long a chunk counts as verified.
+const VALID_FOR: Duration = Duration::from_secs(600);
 
-/// Bytes of marks to keep. A xorb of usual chunks takes some 250 of them.
-const MARKS_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Size limit of the cache. A xorb of usual chunks takes some 250 bytes.
+const BITMAPS_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-impl Default for Marks {
+impl Default for VerifiedRaw {
     fn default() -> Self {
-        let weigh =
-            |_: &XorbKey, mark: &Arc<Mark>| u32::try_from(8 * mark.bits.len() + 128).unwrap_or(u32::MAX);
-        let cache = Cache::builder().max_capacity(MARKS_BYTES_MAX).weigher(weigh).time_to_live(RIGHT_FOR);
+        let weigh = |_: &XorbKey, bitmap: &Arc<ChunkBitmap>| {
+            u32::try_from(8 * bitmap.bits.len() + 128).unwrap_or(u32::MAX)
+        };
+        let cache = Cache::builder().max_capacity(BITMAPS_BYTES_MAX).weigher(weigh).time_to_live(VALID_FOR);
         Self { cache: cache.build() }
     }
 }
 
-impl Marks {
-    /// The mark of a xorb, if any chunk of it has been marked.
-    pub(crate) fn of(&self, xorb: &XorbKey) -> Option<Arc<Mark>> {
+impl VerifiedRaw {
+    /// The bitmap of a xorb, if any chunk of it was verified.
+    pub(crate) fn of(&self, xorb: &XorbKey) -> Option<Arc<ChunkBitmap>> {
         self.cache.get(xorb)
     }
 
-    /// Marks those of these chunks that are stored as they are. `bytes` begin with the first one's record, and each has
+    /// Sets the bits of those of these chunks that are stored uncompressed. `bytes` begin with the first one's record, and each has
     /// just been compared with its hash.
     pub(crate) fn put(&self, xorb: XorbKey, info: &XorbInfo, chunks: Range<u32>, bytes: &[u8]) {
-        let mut plain = plain_of(info, chunks, bytes).peekable();
+        let mut plain = stored_uncompressed(info, chunks, bytes).peekable();
         if plain.peek().is_none() {
             return;
         }
         let words = (info.chunk_count() as usize).div_ceil(64);
-        let new = || Arc::new(Mark { bits: (0..words).map(|_| AtomicU64::new(0)).collect() });
-        let mark = self.cache.get_with(xorb, new);
+        let new = || Arc::new(ChunkBitmap { bits: (0..words).map(|_| AtomicU64::new(0)).collect() });
+        let bitmap = self.cache.get_with(xorb, new);
         for chunk in plain {
-            if let Some(word) = mark.bits.get(chunk as usize / 64) {
+            if let Some(word) = bitmap.bits.get(chunk as usize / 64) {
                 word.fetch_or(1 << (chunk % 64), Ordering::Relaxed);
             }
         }
     }
 }
 
-impl Mark {
-    /// Whether a chunk is marked.
+impl ChunkBitmap {
+    /// Whether the bit of a chunk is set.
     pub(crate) fn has(&self, chunk: u32) -> bool {
         self.bits
             .get(chunk as usize / 64)
@@ -75,7 +76,11 @@ impl Mark {
     }
 }
 
-fn plain_of<'a>(info: &'a XorbInfo, chunks: Range<u32>, bytes: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
+fn stored_uncompressed<'a>(
+    info: &'a XorbInfo,
+    chunks: Range<u32>,
+    bytes: &'a [u8],
+) -> impl Iterator<Item = u32> + 'a {
     let base = info.stored_range(chunks.clone()).unwrap_or_default().start;
     chunks.filter(move |chunk| {
         let at = info.stored_range(*chunk..chunk + 1).map(|stored| stored.start - base);
@@ -105,13 +110,13 @@ mod tests {
         }
         let sealed = builder.seal(xet::xorb::Form::V1).unwrap();
         let key = XorbKey { hash: sealed.info.hash(), digest: Digest::new([0; 32]) };
-        let marks = Marks::default();
-        assert!(marks.of(&key).is_none());
+        let verified = VerifiedRaw::default();
+        assert!(verified.of(&key).is_none());
         let stored = sealed.info.stored_range(10..129).unwrap();
-        marks.put(key, &sealed.info, 10..129, &sealed.bytes[stored.start as usize..]);
-        let mark = marks.of(&key).unwrap();
+        verified.put(key, &sealed.info, 10..129, &sealed.bytes[stored.start as usize..]);
+        let bitmap = verified.of(&key).unwrap();
         for n in 0..140 {
-            assert_eq!(mark.has(n), (10..129).contains(&n) && n % 3 != 0, "chunk {n}");
+            assert_eq!(bitmap.has(n), (10..129).contains(&n) && n % 3 != 0, "chunk {n}");
         }
     }
 }

@@ -55,7 +55,7 @@ async fn another_process_changes_the_token() {
 }
 
 #[tokio::test]
-#[ignore = "the other side of another_process_changes_the_token"]
+#[ignore = "child process of another_process_changes_the_token"]
 async fn writes_for_another_process() {
     let path = std::path::PathBuf::from(std::env::var_os("CHANGE_TOKEN_DATABASE").unwrap());
     add(&open(&path).await).await.unwrap();
@@ -64,7 +64,7 @@ async fn writes_for_another_process() {
 /// SQLite's locks belong to the process: any descriptor of its files that we close drops them.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn sixteen_threads_that_ask_at_once_leave_the_locks_of_the_database_alone() {
+async fn sixteen_concurrent_readers_leave_the_locks_of_the_database_alone() {
     use std::os::unix::fs::MetadataExt as _;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("catalog.db");

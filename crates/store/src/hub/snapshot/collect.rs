@@ -7,26 +7,26 @@ use crate::db::{Catalog, Tx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::people::{self, MemberRow, NamespaceRow};
 use crate::hub::pulls::{PULL_COLUMNS, PullRow};
-use crate::hub::reflog::LeftRow;
+use crate::hub::reflog::ReflogEntry;
 use crate::hub::rows::{REPO_COLUMNS, RefRow, RepoRow};
 use crate::ids::RepoId;
 
-/// What is known of a repository besides its git objects.
+/// State of a repository besides its git objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RepoRecord {
+pub struct RepoSnapshot {
     /// Its name, who sees it, whether it is in the trash.
     pub row: RepoRow,
     /// Where its branches, tags and pull requests point.
     pub refs: Vec<RefRow>,
     /// Its pull requests.
     pub pulls: Vec<PullRow>,
-    /// Commits its refs have left.
-    pub left: Vec<LeftRow>,
+    /// Its reflog.
+    pub reflog: Vec<ReflogEntry>,
 }
 
 /// Users, organisations and their members, and what they may take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PeopleRecord {
+pub struct PeopleSnapshot {
     /// Users and organisations.
     pub namespaces: Vec<NamespaceRow>,
     /// Who belongs to which.
@@ -37,9 +37,9 @@ pub struct PeopleRecord {
     pub dedup: Vec<(QuotaOf, DedupPolicy)>,
 }
 
-/// What is known of a repository now, and a version that no record of it had before; `None` when it is gone.
-pub(crate) async fn note_repo(db: &Catalog, repo: RepoId) -> Result<Option<(u64, RepoRecord)>> {
-    db.write("gather a record", |mut tx| async move {
+/// Snapshot of a repository, and a version that no earlier snapshot had; `None` when it is gone.
+pub(crate) async fn collect_repo(db: &Catalog, repo: RepoId) -> Result<Option<(u64, RepoSnapshot)>> {
+    db.write("collect a snapshot", |mut tx| async move {
         // Locks the row first: the second of two callers sees what the first one saw, and more.
         let version = next_version(&mut tx, repo.as_bytes()).await?;
         let row = Sql::new(format!("SELECT {REPO_COLUMNS} FROM repos WHERE id = $1"));
@@ -48,20 +48,20 @@ pub(crate) async fn note_repo(db: &Catalog, repo: RepoId) -> Result<Option<(u64,
         let refs: Vec<RefRow> = tx.rows(refs.bind(repo)).await?;
         let pulls = Sql::new(format!("SELECT {PULL_COLUMNS} FROM pulls WHERE repo = $1 ORDER BY number"));
         let pulls: Vec<PullRow> = tx.rows(pulls.bind(repo)).await?;
-        let left = Sql::new(
+        let reflog = Sql::new(
             "SELECT oid, name, left_s, reclaim_s FROM reflog WHERE repo = $1 \
                  ORDER BY reclaim_s, oid, name",
         );
-        let left: Vec<LeftRow> = tx.rows(left.bind(repo)).await?;
+        let reflog: Vec<ReflogEntry> = tx.rows(reflog.bind(repo)).await?;
         tx.commit().await?;
-        Ok(Some((version, RepoRecord { row, refs, pulls, left })))
+        Ok(Some((version, RepoSnapshot { row, refs, pulls, reflog })))
     })
     .await
 }
 
-/// The same of people.
-pub(crate) async fn note_people(db: &Catalog) -> Result<(u64, PeopleRecord)> {
-    let version = db.write("gather a record", |mut tx| async move {
+/// Snapshot of users and quotas, and its version.
+pub(crate) async fn collect_people(db: &Catalog) -> Result<(u64, PeopleSnapshot)> {
+    let version = db.write("collect a snapshot", |mut tx| async move {
         let version = next_version(&mut tx, PEOPLE).await?;
         tx.commit().await?;
         Ok(version)
@@ -75,26 +75,26 @@ pub(crate) async fn note_people(db: &Catalog) -> Result<(u64, PeopleRecord)> {
     }
     let quotas = usage::quotas(&db).await?;
     let dedup = dedup_policy::dedup_policies(&db).await?;
-    Ok((version, PeopleRecord { namespaces, members, quotas, dedup }))
+    Ok((version, PeopleSnapshot { namespaces, members, quotas, dedup }))
 }
 
-/// Makes refs and pull requests what a record says, and the next record's version a higher one. Refs to commits that
+/// Sets refs and pull requests as in a snapshot, and makes the next snapshot's version a higher one. Refs to commits that
 /// are not there are left out.
-pub(crate) async fn restore_refs(db: &Catalog, version: u64, record: &RepoRecord) -> Result<()> {
-    let repo = record.row.id;
-    db.write("restore a record", |mut tx| async move {
+pub(crate) async fn restore_refs(db: &Catalog, version: u64, snapshot: &RepoSnapshot) -> Result<()> {
+    let repo = snapshot.row.id;
+    db.write("restore a snapshot", |mut tx| async move {
         set_version(&mut tx, repo.as_bytes(), version).await?;
         for delete in ["DELETE FROM refs WHERE repo = $1", "DELETE FROM pulls WHERE repo = $1"] {
             tx.run(Sql::new(delete).bind(repo)).await?;
         }
-        for given in &record.refs {
+        for given in &snapshot.refs {
             let insert = Sql::new(
                 "INSERT INTO refs (repo, name, target) SELECT $1, $2, $3 WHERE EXISTS \
                      (SELECT 1 FROM git_objects WHERE repo = $1 AND oid = $3 AND kind = 1)",
             );
             tx.run(insert.bind(repo).bind(&given.name).bind(given.target)).await?;
         }
-        for pull in &record.pulls {
+        for pull in &snapshot.pulls {
             let insert = Sql::new(
                 "INSERT INTO pulls \
                      (repo, number, title, description, author, created_s, state, merged) \
@@ -116,9 +116,9 @@ pub(crate) async fn restore_refs(db: &Catalog, version: u64, record: &RepoRecord
     .await
 }
 
-/// Makes the next version of people's record a higher one.
+/// Makes the next version of the people snapshot a higher one.
 pub(crate) async fn restore_people_version(db: &Catalog, version: u64) -> Result<()> {
-    db.write("restore a record", |mut tx| async move {
+    db.write("restore a snapshot", |mut tx| async move {
         set_version(&mut tx, PEOPLE, version).await?;
         tx.commit().await
     })
@@ -143,5 +143,5 @@ async fn set_version(tx: &mut Tx, id: &[u8], version: u64) -> Result<()> {
     Ok(())
 }
 
-/// The id of the record that is of no repository.
+/// Id of the snapshot of users and quotas.
 const PEOPLE: &[u8] = b"people";

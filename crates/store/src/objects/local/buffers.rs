@@ -2,7 +2,7 @@
 //!
 //! A fresh megabyte costs more than what is done with it: the system hands it out page by page, each a fault, each
 //! cleared. Blocks begin at a page, so that a disk can take them as they are. Large ones are one page where the system
-//! has pages that large: a disk is told of one place instead of five hundred, which is half of what a write costs.
+//! has pages that large: a disk request has one segment instead of five hundred, which is half of what a write costs.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -20,7 +20,7 @@ pub(crate) const LARGE_BYTES: usize = 2 * 1024 * 1024;
 /// Where a block begins in memory is a multiple of this, which every disk accepts.
 pub(crate) const ALIGN_BYTES: usize = 4096;
 
-/// Bytes of unused blocks that are kept. More than so many at once are given back to the system.
+/// Bytes of unused blocks that are kept. More are returned to the system.
 const FREE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Hands out blocks and takes them back. Clones share them.
@@ -48,8 +48,8 @@ impl Blocks {
 
     /// An empty block.
     pub(crate) fn take(&self) -> Block {
-        let kept = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let memory = kept.unwrap_or_else(|| memory(self.block_bytes));
+        let cached = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let memory = cached.unwrap_or_else(|| memory(self.block_bytes));
         Block { memory: Some(memory), len: 0, home: self.clone() }
     }
 }
@@ -83,7 +83,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Appends as much as there is room for; tells how much that was.
+    /// Appends as much as there is room for; returns how much that was.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> usize {
         let room = self.room();
         let taken = room.len().min(bytes.len());
@@ -99,7 +99,7 @@ impl Block {
         self.memory.as_mut().and_then(|memory| memory.get_mut(self.len..)).unwrap_or_default()
     }
 
-    /// Notes that so many bytes of the room are filled now.
+    /// Records that this many bytes of the spare space are filled.
     pub(crate) fn filled(&mut self, bytes: usize) {
         self.len = (self.len + bytes).min(self.home.block_bytes);
     }
@@ -154,11 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_blocks_are_kept() {
+    fn at_most_the_limit_of_free_blocks_is_cached() {
         for blocks in [Blocks::small(), Blocks::large()] {
-            let kept = FREE_BYTES_MAX / blocks.block_bytes();
-            drop((0..kept + 5).map(|_| blocks.take()).collect::<Vec<_>>());
-            assert_eq!(blocks.free.lock().unwrap().len(), kept);
+            let cached = FREE_BYTES_MAX / blocks.block_bytes();
+            drop((0..cached + 5).map(|_| blocks.take()).collect::<Vec<_>>());
+            assert_eq!(blocks.free.lock().unwrap().len(), cached);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Objects that are read once and in bulk: to be verified, or to become files of this machine.
 //!
-//! What the system has in memory is taken from there. The rest goes past the page cache: pages nobody asks for again cost more
+//! What the system has in memory is taken from there. The rest goes past the page cache: pages that are not read again cost more
 //! than reading, and drive out what others read. In large pieces: each costs a disk's attention.
 
 use std::fs::File;
@@ -76,7 +76,7 @@ fn pieces(source: Source, range: Range<u64>, blocks: Blocks) -> BoxStream<'stati
                     piece.map_err(|source| Error::caused(ErrorKind::Unavailable, failed(), source))?
                 }
             };
-            // A file cut short since it was opened: whoever counts the bytes will say so.
+            // The file was truncated since it was opened: the caller, which counts the bytes, reports it.
             let end = if piece.is_empty() { range.start } else { range.end };
             let rest = range.start + piece.len() as u64..end;
             Ok(Some((piece, (source, rest))))
@@ -109,7 +109,7 @@ impl Source {
     }
 }
 
-/// Fills the block from the page on that the range begins in; tells how many of its bytes are before the range.
+/// Fills the block from the page on that the range begins in; returns how many of its bytes are before the range.
 fn fill_direct(file: &File, block: &mut Block, range: &Range<u64>) -> io::Result<usize> {
     let align = ALIGN_BYTES as u64;
     let start = range.start / align * align;
@@ -128,7 +128,7 @@ fn fill_direct(file: &File, block: &mut Block, range: &Range<u64>) -> io::Result
     Ok(before.min(block.len()))
 }
 
-/// The bytes of a file, shown piece by piece to who looks at all of them once. May wait for the disk: not for threads that
+/// Reads a file piece by piece, for callers that read all of it once. May wait for the disk: not for threads that
 /// serve. `block` is the memory for it, a large one.
 pub(crate) fn each_piece(
     path: &Path,
@@ -182,7 +182,7 @@ fn open_direct(_: &Path) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Shorter ranges may well be asked for again.
+/// Shorter ranges are likely to be requested again.
 const BULK_BYTES: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

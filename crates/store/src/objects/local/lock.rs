@@ -1,7 +1,7 @@
 //! Lock of a folder of objects: shared by every process that uses it, exclusive for the one that removes what killed ones left.
 //!
 //! `flock` on the file `.lock`. It ends with the process, however that ends. Where a file system has no locks nothing is
-//! known of others, and leftovers are told by their age.
+//! known about others, and leftovers are recognised by their age.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -14,7 +14,7 @@ impl FolderLock {
     /// Takes the lock; `None` where that cannot be done.
     pub(crate) fn take(folder: &Path) -> Option<Self> {
         let file = OpenOptions::new().create(true).append(true).open(folder.join(LOCK_FILE)).ok()?;
-        // Whoever holds it alone does so for a moment.
+        // An exclusive holder keeps it for a moment only.
         file.lock_shared().ok()?;
         Some(Self(file))
     }

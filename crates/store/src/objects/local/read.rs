@@ -47,7 +47,7 @@ impl ObjectReader {
     }
 }
 
-/// A range of an object that was asked for: here, or in a file that is read where its bytes are needed.
+/// A requested range of an object: here, or in a file that is read where its bytes are needed.
 pub(crate) enum Positioned {
     Here(Bytes),
     File { file: Arc<File>, range: Range<u64> },
@@ -130,7 +130,7 @@ fn open_now(_: &Path) -> Option<io::Result<(File, u64)>> {
     None
 }
 
-/// A range of a file. The file is read while somebody asks for more, one block at a time.
+/// A range of a file. The file is read while the stream is polled, one block at a time.
 pub(crate) fn file(
     key: String,
     file: Arc<File>,
@@ -154,7 +154,7 @@ pub(crate) fn file(
                     read.map_err(|source| Error::caused(ErrorKind::Unavailable, failed(), source))?.freeze()
                 }
             };
-            // A file cut short since it was opened: whoever counts the bytes will say so.
+            // The file was truncated since it was opened: the caller, which counts the bytes, reports it.
             let end = if piece.is_empty() { range.start } else { range.end };
             let rest = range.start + piece.len() as u64..end;
             Ok(Some((piece, rest)))
@@ -191,7 +191,7 @@ pub(crate) fn fill_now(_: &File, block: Block, _: &Range<u64>) -> Filled {
 
 /// Reads a block of the range, or what is left of it.
 pub(crate) fn fill(file: &File, mut block: Block, range: &Range<u64>) -> io::Result<Block> {
-    ask_for(file, range);
+    advise_read(file, range);
     loop {
         let at = range.start + block.len() as u64;
         let room = room_for(&mut block, &(at..range.end));
@@ -209,7 +209,7 @@ pub(crate) fn fill(file: &File, mut block: Block, range: &Range<u64>) -> io::Res
 
 /// Tells the system what comes next of a range that is not in memory. By itself it reads ahead in steps that cost five times the
 /// CPU time and twice the time: 2 GiB took 2.2 to 3.2 and now 0.5 CPU seconds.
-fn ask_for(file: &File, range: &Range<u64>) {
+fn advise_read(file: &File, range: &Range<u64>) {
     #[cfg(target_os = "linux")]
     {
         let wanted = AHEAD_BYTES.min(range.end.saturating_sub(range.start));
@@ -220,7 +220,7 @@ fn ask_for(file: &File, range: &Range<u64>) {
     let _ = (file, range);
 }
 
-/// Bytes that are asked for at once.
+/// Bytes per request.
 #[cfg(target_os = "linux")]
 const AHEAD_BYTES: u64 = 4 * 1024 * 1024;
 

@@ -106,7 +106,7 @@ impl GrowingXorb {
     }
 
     /// Appends records. Waits for the disk when it has not taken what came before: not for threads that serve. A failure is
-    /// told when the xorb is placed.
+    /// reported when the xorb is published.
     pub fn write(&mut self, mut records: &[u8]) {
         self.stored_bytes += records.len() as u64;
         while !records.is_empty() && self.failed.is_none() {
@@ -157,7 +157,7 @@ impl GrowingXorb {
     }
 }
 
-/// What a xorb is called in its draft's name before it has a name. Its folder is one that is there anyway.
+/// What a xorb is called in its draft's name before it has a name. Its directory exists anyway.
 const NAMELESS: &str = "00";
 
 /// A draft, or the thread that writes to it: at most one block is with it.
@@ -250,7 +250,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_published {
-            // Whoever cannot delete it now cannot do more about it; it is never taken for an object.
+            // If the deletion fails nothing more can be done; it is never taken for an object.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_write_that_failed_is_told_at_the_end_and_leaves_nothing() {
+    async fn a_failed_write_is_reported_at_the_end_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::local(folder.path()).unwrap();
         let left = || fs::read_dir(folder.path().join("xorbs/00")).unwrap().count();

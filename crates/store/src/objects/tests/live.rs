@@ -45,7 +45,7 @@ async fn an_object_that_is_too_short_is_corrupt_wherever_the_range_begins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_secret_is_said_to_be_one_and_not_repeated() {
+async fn a_wrong_secret_is_reported_and_not_repeated() {
     let s3 = S3::start();
     let bucket = s3.fresh_bucket();
     let wrong = |name: &str, value: &str| {
@@ -70,7 +70,7 @@ async fn a_wrong_secret_is_said_to_be_one_and_not_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_that_is_not_there_is_said_to_be_missing() {
+async fn a_missing_bucket_is_reported_as_missing() {
     let s3 = S3::start();
     // Our own server makes a bucket when something is put there; so this only looks.
     let error = open(&s3, "s3://nobody-made-this-one").check().await.unwrap_err();
@@ -108,7 +108,7 @@ async fn a_presigned_url_opens_its_range_alone_until_it_expires() {
         assert_eq!(status, 206, "{}", String::from_utf8_lossy(&body));
         assert!(body == data[range.start as usize..range.end as usize]);
         assert_eq!(headers[CONTENT_RANGE], format!("{}/1000", header.replace('=', " ")));
-        // The server of the tests ignores what it is asked to say; Ceph's and Amazon's do not.
+        // The server of the tests ignores the requested response headers; Ceph's and Amazon's do not.
         if !s3.is_ours() {
             assert_eq!(headers[CACHE_CONTROL], "public, immutable");
             assert!(headers.contains_key(EXPIRES));

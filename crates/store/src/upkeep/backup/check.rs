@@ -11,7 +11,7 @@ use crate::objects::Objects;
 use crate::objects::key::ObjectKey;
 use crate::upkeep::backup::PAGE;
 use crate::upkeep::gc::condemned;
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::inventory;
 
 /// What the catalog of a copy needs.
@@ -59,7 +59,7 @@ async fn check_xorbs(
         let is_used = |key: &ObjectKey| {
             hash_of(key).is_none_or(|hash| used.iter().any(|(used, count)| *used == hash && *count > 0))
         };
-        give_up(catalog, Kept::Xorbs, gone.all().filter(|key| !is_used(key)), now_s).await?;
+        give_up(catalog, StoredKind::Xorbs, gone.all().filter(|key| !is_used(key)), now_s).await?;
         checked.record(&gone, is_used);
     }
 }
@@ -78,7 +78,7 @@ async fn check_shards(
         checked.needed += rows.len() as u64;
         let keys = rows.iter().map(|row| (ObjectKey::Shard(row.hash), row.object_bytes));
         let gone = sides.gone(keys.collect()).await?;
-        give_up(catalog, Kept::Shards, gone.all(), now_s).await?;
+        give_up(catalog, StoredKind::Shards, gone.all(), now_s).await?;
         let hashes: Vec<_> = gone.all().filter_map(shard_of).collect();
         let left = shards::shards(&catalog, &hashes).await?;
         checked.record(&gone, |key| left.iter().any(|row| Some(row.hash) == shard_of(key)));
@@ -115,7 +115,7 @@ async fn check_bundles(catalog: &Catalog, sides: &Sides<'_>, checked: &mut Check
 }
 
 impl CheckedCopy {
-    fn record(&mut self, gone: &Gone, is_needed: impl Fn(&ObjectKey) -> bool) {
+    fn record(&mut self, gone: &MissingObjects, is_needed: impl Fn(&ObjectKey) -> bool) {
         let needed = |keys: &[ObjectKey]| -> Vec<String> {
             keys.iter().filter(|key| is_needed(key)).map(ToString::to_string).collect()
         };
@@ -130,32 +130,32 @@ struct Sides<'a> {
     source: Option<&'a Objects>,
 }
 
-/// Objects that are not there in their length.
-struct Gone {
+/// Objects that are missing or have another length.
+struct MissingObjects {
     of_copy: Vec<ObjectKey>,
     /// Those that only the source does not have.
     of_source: Vec<ObjectKey>,
 }
 
 impl Sides<'_> {
-    async fn gone(&self, keys: Vec<(ObjectKey, u64)>) -> Result<Gone> {
+    async fn gone(&self, keys: Vec<(ObjectKey, u64)>) -> Result<MissingObjects> {
         let mut of_source = match self.source {
             Some(source) => missing(source, keys.clone()).await?,
             None => Vec::new(),
         };
         let of_copy = missing(self.copy, keys).await?;
         of_source.retain(|key| !of_copy.contains(key));
-        Ok(Gone { of_copy, of_source })
+        Ok(MissingObjects { of_copy, of_source })
     }
 }
 
-impl Gone {
+impl MissingObjects {
     fn all(&self) -> impl Iterator<Item = &ObjectKey> {
         self.of_copy.iter().chain(&self.of_source)
     }
 }
 
-/// Those of these objects that are not there in their length; 0 is any.
+/// Those of these objects that are missing or have another length; 0 is any.
 pub(crate) async fn missing(objects: &Objects, keys: Vec<(ObjectKey, u64)>) -> Result<Vec<ObjectKey>> {
     let looks = keys.into_iter().map(|(key, bytes)| async move {
         let found = objects.head(&key).await?;
@@ -172,13 +172,13 @@ pub(crate) async fn missing(objects: &Objects, keys: Vec<(ObjectKey, u64)>) -> R
 
 async fn give_up<'a>(
     catalog: &Catalog,
-    of: Kept,
+    of: StoredKind,
     keys: impl Iterator<Item = &'a ObjectKey>,
     now_s: u64,
 ) -> Result<()> {
     let hashes: Vec<_> = keys.filter_map(hash_of).collect();
     condemned::condemn(&catalog, of, &hashes, u64::MAX, now_s).await?;
-    condemned::doom(&catalog, of, &hashes, u64::MAX, now_s).await?;
+    condemned::mark_deletable(&catalog, of, &hashes, u64::MAX, now_s).await?;
     condemned::bury(&catalog, of, &hashes, now_s).await
 }
 

@@ -36,11 +36,11 @@ pub(super) async fn prune(
     }
     if target.prune == Prune::UnlessLarge {
         let pruned = walk(catalog, source, &target.objects, false).await?;
-        if is_large_deletion(pruned.deleted, pruned.looked_at) {
+        if is_large_deletion(pruned.deleted, pruned.examined) {
             return Ok(Err(format!(
                 "{} of {} objects of the backup are no longer in the store: nothing was pruned. If they can go, run \
                  \"drystone backup --prune --allow-large-deletion\"",
-                pruned.deleted, pruned.looked_at
+                pruned.deleted, pruned.examined
             )));
         }
     }
@@ -49,7 +49,7 @@ pub(super) async fn prune(
 
 #[derive(Default)]
 struct Pruned {
-    looked_at: u64,
+    examined: u64,
     deleted: u64,
 }
 
@@ -60,7 +60,7 @@ async fn walk(catalog: &Catalog, source: &Objects, copy: &Objects, delete: bool)
         let mut pages = copy.list(folder).try_chunks(PAGE as usize);
         while let Some(page) = pages.try_next().await.map_err(|cut| cut.1)? {
             let keys: Vec<_> = page.iter().filter_map(|listed| Some((listed.key?, 0))).collect();
-            pruned.looked_at += keys.len() as u64;
+            pruned.examined += keys.len() as u64;
             let mut gone = Vec::new();
             for key in missing(source, keys).await? {
                 if !is_needed(catalog, &key).await? {

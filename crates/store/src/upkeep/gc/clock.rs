@@ -4,12 +4,12 @@
 //! the server was off for so long, or its clock is wrong, and only an operator knows.
 
 use crate::error::Result;
-use crate::upkeep::gc::{FOREVER_S, SweepOptions};
+use crate::upkeep::gc::{FOREVER_S, GcOptions};
 use crate::upkeep::{Upkeep, lease};
 
 impl Upkeep {
     /// Why a sweep now would be too long after the last one.
-    pub(super) async fn clock_refusal(&self, options: &SweepOptions) -> Result<Option<String>> {
+    pub(super) async fn clock_refusal(&self, options: &GcOptions) -> Result<Option<String>> {
         if options.allow_large_deletion {
             return Ok(None);
         }

@@ -9,12 +9,12 @@ use crate::db::sql::{Sql, Value};
 use crate::db::{Catalog, Tx};
 use crate::error::Result;
 use crate::objects::key::ObjectKey;
-use crate::upkeep::gc::rows::{self, Doomed, Kept};
+use crate::upkeep::gc::rows::{self, DeletableObject, StoredKind};
 
 /// Live ones that no file is made of and nobody referred to since `before_s`.
 pub(crate) async fn unused(
     db: &Catalog,
-    of: Kept,
+    of: StoredKind,
     before_s: u64,
     after: &[u8],
     limit: u64,
@@ -31,7 +31,7 @@ pub(crate) async fn unused(
 /// Condemns these, if still unused.
 pub(crate) async fn condemn(
     db: &Catalog,
-    of: Kept,
+    of: StoredKind,
     hashes: &[[u8; 32]],
     before_s: u64,
     now_s: u64,
@@ -51,7 +51,7 @@ pub(crate) async fn condemn(
 /// Those that were condemned or marked as damaged, and last referred to, before `before_s`, and are still unused.
 pub(crate) async fn ripe(
     db: &Catalog,
-    of: Kept,
+    of: StoredKind,
     before_s: u64,
     after: &[u8],
     limit: u64,
@@ -65,9 +65,9 @@ pub(crate) async fn ripe(
 }
 
 /// Gives up these, if still ripe: from now on their objects may be deleted at any time.
-pub(crate) async fn doom(
+pub(crate) async fn mark_deletable(
     db: &Catalog,
-    of: Kept,
+    of: StoredKind,
     hashes: &[[u8; 32]],
     before_s: u64,
     now_s: u64,
@@ -76,12 +76,13 @@ pub(crate) async fn doom(
         return Ok(0);
     }
     db.write_serializable("give up objects", |mut tx| async move {
-        let mut doomed = 0;
+        let mut deletable = 0;
         for hashes in hashes.chunks(BATCH_ROWS) {
-            doomed += doom_some(&mut tx, of, hashes, &ripe_condition(of), before_s, now_s).await?;
+            deletable +=
+                mark_some_deletable(&mut tx, of, hashes, &ripe_condition(of), before_s, now_s).await?;
         }
         tx.commit().await?;
-        Ok(doomed)
+        Ok(deletable)
     })
     .await
 }
@@ -110,18 +111,24 @@ pub(crate) async fn doom_abandoned(
         return Ok(0);
     }
     db.write_serializable("give up abandoned xorbs", |mut tx| async move {
-        let (condition, mut doomed) = (abandoned_condition(), 0);
+        let (condition, mut deletable) = (abandoned_condition(), 0);
         for hashes in xorbs.chunks(BATCH_ROWS) {
-            doomed += doom_some(&mut tx, Kept::Xorbs, hashes, &condition, before_s, now_s).await?;
+            deletable +=
+                mark_some_deletable(&mut tx, StoredKind::Xorbs, hashes, &condition, before_s, now_s).await?;
         }
         tx.commit().await?;
-        Ok(doomed)
+        Ok(deletable)
     })
     .await
 }
 
 /// Those whose objects are to be deleted.
-pub(crate) async fn doomed(db: &Catalog, of: Kept, after: &[u8], limit: u64) -> Result<Vec<Doomed>> {
+pub(crate) async fn deletable(
+    db: &Catalog,
+    of: StoredKind,
+    after: &[u8],
+    limit: u64,
+) -> Result<Vec<DeletableObject>> {
     let query = format!(
         "SELECT hash, {}, object_bytes FROM {} WHERE state = 2 AND hash > $1 ORDER BY hash LIMIT $2",
         of.digest(),
@@ -129,24 +136,27 @@ pub(crate) async fn doomed(db: &Catalog, of: Kept, after: &[u8], limit: u64) -> 
     );
     let query = Sql::new(query).bind(after).bind(limit);
     let rows: Vec<((RawHash, RawHash), u64)> = db.read("look for what is to be deleted", query).await?;
-    let doomed =
-        |((RawHash(hash), RawHash(digest)), bytes)| Doomed { hash, key: of.key(hash, digest), bytes };
-    Ok(rows.into_iter().map(doomed).collect())
+    let deletable = |((RawHash(hash), RawHash(digest)), bytes)| DeletableObject {
+        hash,
+        key: of.key(hash, digest),
+        bytes,
+    };
+    Ok(rows.into_iter().map(deletable).collect())
 }
 
-/// Notes that the objects of these are deleted.
-pub(crate) async fn bury(db: &Catalog, of: Kept, hashes: &[[u8; 32]], now_s: u64) -> Result<()> {
+/// Records that the objects of these are deleted.
+pub(crate) async fn bury(db: &Catalog, of: StoredKind, hashes: &[[u8; 32]], now_s: u64) -> Result<()> {
     let update =
         format!("UPDATE {} SET state = 3, condemned_s = $1 WHERE state = 2 AND hash IN $2", of.table());
     let updates = hashes.chunks(BATCH_ROWS);
     let updates = updates.map(|hashes| Sql::new(update.as_str()).bind(now_s).list(hashes));
     let updates: Vec<_> = updates.collect();
-    rows::change(db, "note deletions", &updates).await?;
+    rows::change(db, "record deletions", &updates).await?;
     Ok(())
 }
 
 /// Forgets those that were buried before `before_s`: their keys may be used again.
-pub(crate) async fn forget_buried(db: &Catalog, of: Kept, before_s: u64) -> Result<u64> {
+pub(crate) async fn forget_buried(db: &Catalog, of: StoredKind, before_s: u64) -> Result<u64> {
     let delete = format!("DELETE FROM {} WHERE state = 3 AND condemned_s < $1", of.table());
     rows::change(db, "forget deletions", &[Sql::new(delete).bind(before_s)]).await
 }
@@ -155,7 +165,7 @@ pub(crate) async fn forget_buried(db: &Catalog, of: Kept, before_s: u64) -> Resu
 /// deleted at once, because their row counts another object or none any more.
 pub(crate) async fn claim(db: &Catalog, found: &[(ObjectKey, u64)], now_s: u64) -> Result<Vec<ObjectKey>> {
     let mut loose = Vec::new();
-    for of in Kept::ALL {
+    for of in StoredKind::ALL {
         let found = found.iter().filter_map(|(key, bytes)| FoundObject::new(of, *key, *bytes));
         let found: Vec<FoundObject> = found.collect();
         for found in found.chunks(BATCH_ROWS / 2) {
@@ -179,14 +189,14 @@ pub(crate) async fn page(db: &Catalog, query: Sql<'_>) -> Result<Vec<[u8; 32]>> 
 }
 
 /// Condition for a row whose object may be given up; `$1` is the time before which it was condemned.
-fn ripe_condition(of: Kept) -> String {
+fn ripe_condition(of: StoredKind) -> String {
     format!("state IN (1, 4) AND condemned_s < $1 AND {} < $1 AND {}", of.seen(), of.unused())
 }
 
 /// Condition for a xorb that nobody ever registered; `$1` is the time since which its repositories sent nothing. A
 /// registration by any repository takes the mark of the first upload away for good.
 fn abandoned_condition() -> String {
-    let unused = Kept::Xorbs.unused();
+    let unused = StoredKind::Xorbs.unused();
     format!(
         "state IN (0, 1, 4) AND referenced_s < $1 AND {unused} \
          AND EXISTS (SELECT 1 FROM uploads u WHERE u.xorb = xorbs.hash AND u.is_first = 1) \
@@ -197,9 +207,9 @@ fn abandoned_condition() -> String {
 }
 
 /// Dooms those that still fulfil a condition, and deletes the rows that name them; returns how many.
-async fn doom_some(
+async fn mark_some_deletable(
     tx: &mut Tx,
-    of: Kept,
+    of: StoredKind,
     hashes: &[[u8; 32]],
     condition: &str,
     before_s: u64,
@@ -209,9 +219,9 @@ async fn doom_some(
     let update = format!(
         "UPDATE {table} SET state = 2, condemned_s = $2 WHERE hash IN $3 AND {condition} RETURNING hash"
     );
-    let doomed: Vec<RawHash> = tx.rows(Sql::new(update).bind(before_s).bind(now_s).list(hashes)).await?;
-    if of == Kept::Xorbs && !doomed.is_empty() {
-        let xorbs: Vec<&[u8; 32]> = doomed.iter().map(|RawHash(hash)| hash).collect();
+    let deletable: Vec<RawHash> = tx.rows(Sql::new(update).bind(before_s).bind(now_s).list(hashes)).await?;
+    if of == StoredKind::Xorbs && !deletable.is_empty() {
+        let xorbs: Vec<&[u8; 32]> = deletable.iter().map(|RawHash(hash)| hash).collect();
         let less = "INSERT INTO usage (namespace, repo, logical_bytes, physical_bytes) \
             SELECT r.namespace, r.repo, 0, -SUM(x.object_bytes) FROM repo_xorbs r \
             JOIN xorbs x ON x.hash = r.xorb WHERE r.xorb IN $1 GROUP BY r.namespace, r.repo";
@@ -221,13 +231,18 @@ async fn doom_some(
                 .await?;
         }
     }
-    Ok(doomed.len() as u64)
+    Ok(deletable.len() as u64)
 }
 
 /// Dooms those that no row knows; returns the rows of all of them.
-async fn claim_some(mut tx: Tx, of: Kept, found: &[FoundObject], now_s: u64) -> Result<Vec<CountedObject>> {
+async fn claim_some(
+    mut tx: Tx,
+    of: StoredKind,
+    found: &[FoundObject],
+    now_s: u64,
+) -> Result<Vec<CountedObject>> {
     let insert = match of {
-        Kept::Xorbs => {
+        StoredKind::Xorbs => {
             let insert = Sql::new(
                 "INSERT INTO xorbs (hash, digest, object_bytes, state, created_s, condemned_s, referenced_s, \
                  raw_bytes, chunk_count, verified_s) VALUES $1 ON CONFLICT DO NOTHING",
@@ -241,7 +256,7 @@ async fn claim_some(mut tx: Tx, of: Kept, found: &[FoundObject], now_s: u64) -> 
                 [hash, digest, bytes, deleting, created, condemned, referenced, raw, chunks, verified]
             }))
         }
-        Kept::Shards => {
+        StoredKind::Shards => {
             let insert = Sql::new(
                 "INSERT INTO shards (hash, object_bytes, state, created_s, condemned_s) VALUES $1 \
                  ON CONFLICT DO NOTHING",
@@ -270,10 +285,10 @@ struct FoundObject {
 
 impl FoundObject {
     /// The object, if it is of this kind.
-    fn new(of: Kept, key: ObjectKey, bytes: u64) -> Option<Self> {
+    fn new(of: StoredKind, key: ObjectKey, bytes: u64) -> Option<Self> {
         let (hash, digest) = match (of, key) {
-            (Kept::Xorbs, ObjectKey::Xorb(xorb)) => (*xorb.hash.as_bytes(), *xorb.digest.as_bytes()),
-            (Kept::Shards, ObjectKey::Shard(hash)) => (*hash.as_bytes(), *hash.as_bytes()),
+            (StoredKind::Xorbs, ObjectKey::Xorb(xorb)) => (*xorb.hash.as_bytes(), *xorb.digest.as_bytes()),
+            (StoredKind::Shards, ObjectKey::Shard(hash)) => (*hash.as_bytes(), *hash.as_bytes()),
             _ => return None,
         };
         Some(Self { key, hash, digest, bytes })

@@ -7,7 +7,7 @@ use std::{fs, io};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::Objects;
 use crate::upkeep::Upkeep;
-use crate::upkeep::gc::SweepOptions;
+use crate::upkeep::gc::GcOptions;
 
 impl Upkeep {
     /// Removes what killed processes left half written, if no other process uses the folder; returns the names. Only before
@@ -17,7 +17,7 @@ impl Upkeep {
     }
 
     /// Removes drafts that are old, or all if no other process uses the folder; returns the names.
-    pub(super) async fn sweep_drafts(&self, options: &SweepOptions) -> Result<Vec<String>> {
+    pub(super) async fn collect_drafts(&self, options: &GcOptions) -> Result<Vec<String>> {
         let Some(folder) = self.objects.folder() else { return Ok(Vec::new()) };
         let age = match options.offline {
             true => Duration::ZERO,

@@ -11,13 +11,13 @@ use crate::error::{ErrorKind, Result};
 use crate::objects::Folder;
 use crate::objects::key::ObjectKey;
 use crate::upkeep::Upkeep;
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::turn::Turn;
 use crate::upkeep::gc::{
-    FOREVER_S, PAGE_LISTED, PAGE_REPOS, PAGE_ROWS, SweepOptions, SweepProgress, Times, condemned,
-    unused_files, unused_git,
+    FOREVER_S, GcOptions, GcProgress, PAGE_LISTED, PAGE_REPOS, PAGE_ROWS, Times, condemned, unused_files,
+    unused_git,
 };
-use crate::upkeep::inventory::{self, SweptRepo};
+use crate::upkeep::inventory::{self, GcRepo};
 
 /// What a sweep would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,9 +41,9 @@ pub struct Estimate {
 }
 
 impl Upkeep {
-    /// Looks at everything a sweep would look at, and changes nothing.
-    pub async fn estimate_sweep(&self, options: &SweepOptions, progress: &SweepProgress) -> Result<Estimate> {
-        let times = self.sweep_times(options)?;
+    /// Examines what a sweep would examine, and changes nothing.
+    pub async fn estimate_gc(&self, options: &GcOptions, progress: &GcProgress) -> Result<Estimate> {
+        let times = self.gc_times(options)?;
         let mut turn = Turn::watching(self, options, progress);
         let mut estimate = Estimate::default();
         let mut going: HashMap<[u8; 32], u64> = HashMap::new();
@@ -76,8 +76,8 @@ impl Upkeep {
         let mut going: HashMap<[u8; 32], u64> = HashMap::new();
         for files in files.chunks(PAGE_LISTED) {
             let hashes: Vec<_> = files.iter().copied().map(FileHash::new).collect();
-            for row in files::layouts(&self.db, &hashes).await? {
-                row.layout.xorbs.iter().for_each(|xorb| {
+            for row in files::recipes(&self.db, &hashes).await? {
+                row.recipe.xorbs.iter().for_each(|xorb| {
                     *going.entry(*xorb.key.hash.as_bytes()).or_default() += 1;
                 });
             }
@@ -97,7 +97,7 @@ impl Upkeep {
     /// Files that a repository would lose the use of.
     async fn going_files(
         &self,
-        repo: &SweptRepo,
+        repo: &GcRepo,
         times: Times,
         turn: &mut Turn<'_>,
         estimate: &mut Estimate,
@@ -159,7 +159,7 @@ impl Upkeep {
         for (old_s, is_ripe) in [(times.old_s, true), (FOREVER_S, false)] {
             let mut after = Vec::new();
             loop {
-                let hashes = condemned::ripe(&self.db, Kept::Xorbs, old_s, &after, PAGE_ROWS).await?;
+                let hashes = condemned::ripe(&self.db, StoredKind::Xorbs, old_s, &after, PAGE_ROWS).await?;
                 let Some(last) = hashes.last() else { break };
                 after = last.to_vec();
                 let bytes = self.xorb_object_bytes(&hashes).await?;
@@ -175,7 +175,8 @@ impl Upkeep {
         }
         let mut after = Vec::new();
         loop {
-            let hashes = condemned::unused(&self.db, Kept::Xorbs, times.settled_s, &after, PAGE_ROWS).await?;
+            let hashes =
+                condemned::unused(&self.db, StoredKind::Xorbs, times.stable_s, &after, PAGE_ROWS).await?;
             let Some(last) = hashes.last() else { break };
             after = last.to_vec();
             estimate.xorbs += hashes.len() as u64;
@@ -184,11 +185,11 @@ impl Upkeep {
         }
         let mut after = Vec::new();
         loop {
-            let doomed = condemned::doomed(&self.db, Kept::Xorbs, &after, PAGE_ROWS).await?;
-            let Some(last) = doomed.last() else { return Ok(()) };
+            let deletable = condemned::deletable(&self.db, StoredKind::Xorbs, &after, PAGE_ROWS).await?;
+            let Some(last) = deletable.last() else { return Ok(()) };
             after = last.hash.to_vec();
-            let bytes = doomed.iter().map(|doomed| doomed.bytes).sum::<u64>();
-            estimate.xorbs += doomed.len() as u64;
+            let bytes = deletable.iter().map(|object| object.bytes).sum::<u64>();
+            estimate.xorbs += deletable.len() as u64;
             estimate.xorb_bytes += bytes;
             estimate.ripe_bytes += bytes;
         }

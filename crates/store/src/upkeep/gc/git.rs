@@ -13,24 +13,24 @@ use crate::hub::tree::Tree;
 use crate::hub::{git_objects, reflog, refs};
 use crate::ids::{ObjectKind, Oid, RepoId};
 use crate::upkeep::Upkeep;
-use crate::upkeep::gc::rows::SweptObject;
+use crate::upkeep::gc::rows::GcObject;
 use crate::upkeep::gc::turn::Turn;
 use crate::upkeep::gc::{Times, unused_git};
-use crate::upkeep::inventory::SweptRepo;
+use crate::upkeep::inventory::GcRepo;
 
 /// What was found in a repository.
 pub(super) struct Loose {
     /// Unreachable and old: commits first, since what is left of one must be whole.
-    pub(super) objects: Vec<SweptObject>,
+    pub(super) objects: Vec<GcObject>,
     /// Whether something is unreachable and too young to go.
     pub(super) has_young: bool,
 }
 
 impl Upkeep {
-    /// Drops what no ref of the repository leads to; tells how much.
-    pub(super) async fn sweep_git(&self, repo: &SweptRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
+    /// Drops what no ref of the repository leads to; returns how much.
+    pub(super) async fn collect_git(&self, repo: &GcRepo, times: Times, turn: &mut Turn<'_>) -> Result<u64> {
         let mut dropped = 0;
-        reflog::forget_left(&self.db, repo.row.id, self.clock.now_s()).await?;
+        reflog::delete_expired(&self.db, repo.row.id, self.clock.now_s()).await?;
         for _ in 0..GIT_TRIES {
             let Some(generation) = unused_git::begin_repo(&self.db, repo.row.id).await? else {
                 return Ok(dropped);
@@ -49,7 +49,7 @@ impl Upkeep {
             }
             if is_still {
                 if !loose.has_young {
-                    unused_git::note_swept(&self.db, repo.row.id, generation).await?;
+                    unused_git::mark_collected(&self.db, repo.row.id, generation).await?;
                 }
                 return Ok(dropped);
             }
@@ -58,21 +58,16 @@ impl Upkeep {
     }
 
     /// What no ref leads to.
-    pub(super) async fn loose_git(
-        &self,
-        repo: &SweptRepo,
-        times: Times,
-        turn: &mut Turn<'_>,
-    ) -> Result<Loose> {
+    pub(super) async fn loose_git(&self, repo: &GcRepo, times: Times, turn: &mut Turn<'_>) -> Result<Loose> {
         let id = repo.row.id;
         let refs = refs::refs(&self.db, id, "").await?;
         // After the refs: one that is deleted in between is in either.
-        let left = self.hub.left_revisions(id).await?;
+        let reflog = self.hub.reflog(id).await?;
         let mut marked = HashSet::new();
-        let roots = refs.iter().map(|given| given.target).chain(left.iter().map(|left| left.oid));
+        let roots = refs.iter().map(|given| given.target).chain(reflog.iter().map(|entry| entry.oid));
         self.mark(id, roots.collect(), &mut marked).await?;
         let (mut objects, mut young) = (Vec::new(), Vec::new());
-        let mut has_young = !left.is_empty();
+        let mut has_young = !reflog.is_empty();
         let mut after = Vec::new();
         loop {
             let page = unused_git::git_page(&self.db, id, &after, PAGE_OBJECTS).await?;

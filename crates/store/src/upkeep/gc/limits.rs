@@ -7,12 +7,12 @@
 use futures::stream::TryStreamExt as _;
 
 use crate::error::Result;
-use crate::objects::{Folder, Listed};
+use crate::objects::{Folder, ListedObject};
 use crate::upkeep::Upkeep;
-use crate::upkeep::gc::rows::Kept;
+use crate::upkeep::gc::rows::StoredKind;
 use crate::upkeep::gc::turn::Turn;
 use crate::upkeep::gc::{
-    FOREVER_S, PAGE_LISTED, PAGE_ROWS, SETTLE_S, SweepOptions, SweepProgress, Swept, Times, condemned,
+    FOREVER_S, GcOptions, GcProgress, GcReport, PAGE_LISTED, PAGE_ROWS, STABLE_S, Times, condemned,
 };
 
 /// What a run would delete, and of how many objects.
@@ -63,22 +63,22 @@ impl Deletion {
     }
 }
 
-/// Whether so many of all objects are too many to delete without being told to.
+/// Whether the share of objects is too large to delete without an explicit option.
 pub(crate) fn is_large_deletion(deleted: u64, objects: u64) -> bool {
     deleted > FEW && deleted.saturating_mul(100) > objects.saturating_mul(SHARE_MAX)
 }
 
 impl Upkeep {
     /// Why a sweep with these options would be refused; changes nothing.
-    pub async fn sweep_refusal(&self, options: &SweepOptions) -> Result<Option<String>> {
+    pub async fn sweep_refusal(&self, options: &GcOptions) -> Result<Option<String>> {
         if options.allow_large_deletion {
             return Ok(None);
         }
         if let Some(refusal) = self.clock_refusal(options).await? {
             return Ok(Some(refusal));
         }
-        let times = self.sweep_times(options)?;
-        let progress = SweepProgress::default();
+        let times = self.gc_times(options)?;
+        let progress = GcProgress::default();
         let mut turn = Turn::watching(self, options, &progress);
         Ok(self.count_deletion(options, times, &mut turn).await?.refusal())
     }
@@ -86,21 +86,21 @@ impl Upkeep {
     /// Counts before anything is changed.
     pub(super) async fn count_deletion(
         &self,
-        options: &SweepOptions,
+        options: &GcOptions,
         times: Times,
         turn: &mut Turn<'_>,
     ) -> Result<Deletion> {
         let mut deletion = Deletion { rows: self.count_rows(times, turn).await?, ..Deletion::default() };
-        let settled_s = if options.offline { FOREVER_S } else { times.now_s.saturating_sub(SETTLE_S) };
+        let stable_s = if options.offline { FOREVER_S } else { times.now_s.saturating_sub(STABLE_S) };
         for folder in [Folder::Xorbs, Folder::Shards] {
             let mut pages = self.objects.list(folder).try_chunks(PAGE_LISTED);
             while let Some(page) = pages.try_next().await.map_err(|broken| broken.1)? {
                 turn.pace(page.len()).await?;
-                let ours: Vec<&Listed> = page.iter().filter(|listed| listed.key.is_some()).collect();
+                let ours: Vec<&ListedObject> = page.iter().filter(|listed| listed.key.is_some()).collect();
                 deletion.content += ours.len() as u64;
                 // Younger ones may be of uploads whose row is still to come.
-                let settled = ours.iter().filter(|listed| listed.modified_s < settled_s);
-                let unknown = self.unknown(settled.filter_map(|listed| listed.key)).await?;
+                let stable = ours.iter().filter(|listed| listed.modified_s < stable_s);
+                let unknown = self.unknown(stable.filter_map(|listed| listed.key)).await?;
                 deletion.unknown += unknown.len() as u64;
                 let deleted = ours.iter().filter(|listed| {
                     listed.modified_s < times.old_s && listed.key.is_some_and(|key| unknown.contains(&key))
@@ -112,7 +112,7 @@ impl Upkeep {
         (deletion.objects, deletion.bundles) = (deletion.content + bundles, unused);
         if times.old_s == FOREVER_S {
             // Without a grace what becomes unused goes in the same run.
-            let estimate = self.estimate_sweep(options, &SweepProgress::default()).await?;
+            let estimate = self.estimate_gc(options, &GcProgress::default()).await?;
             deletion.rows = deletion.rows.max(estimate.xorbs);
         }
         Ok(deletion)
@@ -123,7 +123,7 @@ impl Upkeep {
         &self,
         before: &Deletion,
         times: Times,
-        swept: &Swept,
+        swept: &GcReport,
         turn: &mut Turn<'_>,
     ) -> Result<Deletion> {
         let (_, bundles) = self.count_bundles(times, turn).await?;
@@ -141,7 +141,7 @@ impl Upkeep {
             rows += abandoned.len() as u64;
             turn.pace(abandoned.len()).await?;
         }
-        for of in Kept::ALL {
+        for of in StoredKind::ALL {
             let mut after = Vec::new();
             loop {
                 let ripe = condemned::ripe(&self.db, of, times.old_s, &after, PAGE_ROWS).await?;
@@ -152,11 +152,11 @@ impl Upkeep {
             }
             let mut after = Vec::new();
             loop {
-                let doomed = condemned::doomed(&self.db, of, &after, PAGE_ROWS).await?;
-                let Some(last) = doomed.last() else { break };
+                let deletable = condemned::deletable(&self.db, of, &after, PAGE_ROWS).await?;
+                let Some(last) = deletable.last() else { break };
                 after = last.hash.to_vec();
-                rows += doomed.len() as u64;
-                turn.pace(doomed.len()).await?;
+                rows += deletable.len() as u64;
+                turn.pace(deletable.len()).await?;
             }
         }
         Ok(rows)

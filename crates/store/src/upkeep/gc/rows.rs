@@ -30,14 +30,14 @@ pub(crate) async fn change(db: &Catalog, what: &'static str, statements: &[Sql<'
 
 /// Kind of object that garbage collection deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum StoredKind {
     /// Xorbs, which files are made of.
     Xorbs,
     /// Shards, which tell what files are made of.
     Shards,
 }
 
-impl Kept {
+impl StoredKind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Xorbs, Self::Shards];
 
@@ -93,12 +93,12 @@ impl Kept {
 
 /// A git object as garbage collection sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SweptObject {
+pub(crate) struct GcObject {
     /// Its id.
     pub oid: Oid,
     /// Its kind.
     pub kind: ObjectKind,
-    /// When somebody last added it.
+    /// Last time it was added.
     pub touched_s: u64,
     /// The large file it stands for.
     pub file: Option<FileHash>,
@@ -106,7 +106,7 @@ pub(crate) struct SweptObject {
 
 /// An object that is to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Doomed {
+pub(crate) struct DeletableObject {
     /// Key of its row.
     pub hash: [u8; 32],
     /// Its name.

@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::upkeep::gc::{FOREVER_S, PAGE_ROWS, Stage, SweepOptions, SweepProgress};
+use crate::upkeep::gc::{FOREVER_S, GcOptions, GcProgress, PAGE_ROWS, Stage};
 use crate::upkeep::{Upkeep, lease};
 
-/// Holds the lease. That keeps sweeps from doing the same work twice; what keeps them from harm is that each step looks
+/// Holds the lease. That keeps sweeps from doing the same work twice; what keeps them from harm is that each step checks
 /// again before it acts.
 pub(crate) struct Turn<'a> {
     upkeep: &'a Upkeep,
-    progress: &'a SweepProgress,
+    progress: &'a GcProgress,
     rate_per_s: Option<u64>,
     rows: u64,
     holder: String,
@@ -22,21 +22,21 @@ pub(crate) struct Turn<'a> {
     after: Vec<u8>,
     /// Where the turn before broke off.
     resumed: Option<(usize, Vec<u8>)>,
-    kept_s: u64,
+    renewed_s: u64,
 }
 
 impl<'a> Turn<'a> {
     pub(super) async fn begin(
         upkeep: &'a Upkeep,
-        options: &SweepOptions,
-        progress: &'a SweepProgress,
+        options: &GcOptions,
+        progress: &'a GcProgress,
     ) -> Result<Self> {
         let mut bytes = [0_u8; 16];
         getrandom::fill(&mut bytes)
             .map_err(|source| Error::caused(ErrorKind::Internal, "the system has no randomness", source))?;
         let holder = u128::from_ne_bytes(bytes).to_string();
         let now_s = upkeep.clock.now_s();
-        // Offline there is nobody to wait for, whatever a lease of somebody who was killed says.
+        // Offline there is nobody to wait for, whatever the lease of a killed process says.
         let until_s = now_s.saturating_add(LEASE_S);
         let free_s = if options.offline { FOREVER_S } else { now_s };
         let place = lease::take_lease(&upkeep.db, LEASE, &holder, free_s, until_s).await?;
@@ -46,11 +46,11 @@ impl<'a> Turn<'a> {
         };
         let place = place.ok_or_else(busy)?;
         let resumed = if options.offline { None } else { parse(&place) };
-        Ok(Self { holder, resumed, kept_s: now_s, ..Self::watching(upkeep, options, progress) })
+        Ok(Self { holder, resumed, renewed_s: now_s, ..Self::watching(upkeep, options, progress) })
     }
 
     /// One that only looks: it needs no lease.
-    pub(super) fn watching(upkeep: &'a Upkeep, options: &SweepOptions, progress: &'a SweepProgress) -> Self {
+    pub(super) fn watching(upkeep: &'a Upkeep, options: &GcOptions, progress: &'a GcProgress) -> Self {
         Self {
             upkeep,
             progress,
@@ -62,11 +62,11 @@ impl<'a> Turn<'a> {
             stage: Stage::Drafts,
             after: Vec::new(),
             resumed: None,
-            kept_s: 0,
+            renewed_s: 0,
         }
     }
 
-    /// Begins a stage; tells whether it is still to be done.
+    /// Begins a stage; returns whether it is still to be done.
     pub(super) async fn enter(&mut self, stage: Stage) -> Result<bool> {
         let number = Stage::ALL.iter().position(|known| *known == stage).unwrap_or(0);
         (self.stage, self.after) = (stage, Vec::new());
@@ -79,7 +79,7 @@ impl<'a> Turn<'a> {
             Some((at, after)) if number == at => self.after = after,
             _ => {}
         }
-        self.keep().await?;
+        self.renew_lease().await?;
         Ok(true)
     }
 
@@ -92,13 +92,13 @@ impl<'a> Turn<'a> {
         &self.after
     }
 
-    /// Notes that so many were looked at, up to this key.
+    /// Records the number of rows examined, up to this key.
     pub(super) async fn step(&mut self, seen: usize, after: &[u8]) -> Result<()> {
         self.after = after.to_vec();
         self.pace(seen).await
     }
 
-    /// Notes that so many were looked at; waits if that was too fast.
+    /// Records the number of rows examined; waits if that was too fast.
     pub(super) async fn pace(&mut self, seen: usize) -> Result<()> {
         self.seen += seen as u64;
         self.progress.seen.store(self.seen, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl<'a> Turn<'a> {
             tokio::time::sleep(wait).await;
         }
         let now_s = self.upkeep.clock.now_s();
-        if now_s.abs_diff(self.kept_s) >= LEASE_S / 4 { self.keep().await } else { Ok(()) }
+        if now_s.abs_diff(self.renewed_s) >= LEASE_S / 4 { self.renew_lease().await } else { Ok(()) }
     }
 
     /// Ends with nothing done.
@@ -122,7 +122,7 @@ impl<'a> Turn<'a> {
         lease::keep_lease(&self.upkeep.db, LEASE, &self.holder, 0, "").await.map(|_| ())
     }
 
-    async fn keep(&mut self) -> Result<()> {
+    async fn renew_lease(&mut self) -> Result<()> {
         if self.holder.is_empty() {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl<'a> Turn<'a> {
         if !lease::keep_lease(&self.upkeep.db, LEASE, &self.holder, until_s, &place).await? {
             return Err(Error::new(ErrorKind::Conflict, "another sweep took over from this one"));
         }
-        self.kept_s = now_s;
+        self.renewed_s = now_s;
         Ok(())
     }
 }

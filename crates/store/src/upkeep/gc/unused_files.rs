@@ -10,12 +10,12 @@ use crate::db::batch::BATCH_ROWS;
 use crate::db::sql::{Sql, Value, integer};
 use crate::error::Result;
 use crate::upkeep::gc::rows;
-use crate::upkeep::inventory::SweptRepo;
+use crate::upkeep::inventory::GcRepo;
 
 /// Files a repository may read that no git object of it stands for and nobody registered since `before_s`.
 pub(crate) async fn idle_repo_files(
     db: &Catalog,
-    repo: &SweptRepo,
+    repo: &GcRepo,
     before_s: u64,
     after: &[u8],
     limit: u64,
@@ -29,7 +29,7 @@ pub(crate) async fn idle_repo_files(
 /// Removes these files from the repository, if still idle.
 pub(crate) async fn drop_repo_files(
     db: &Catalog,
-    repo: &SweptRepo,
+    repo: &GcRepo,
     files: &[FileHash],
     before_s: u64,
 ) -> Result<u64> {
@@ -113,10 +113,10 @@ pub(crate) async fn unrelated_files(db: &Catalog, limit: u64) -> Result<Vec<File
     db.read("look for files of an older version", Sql::new(query).bind(limit)).await
 }
 
-/// Notes the xorbs of these files, and that their shard is unknown.
+/// Records the xorbs of these files, and that their shard is unknown.
 pub(crate) async fn relate_files(db: &Catalog, rows: &[FileRow]) -> Result<()> {
     let pairs = &xorbs_of_files(rows);
-    db.write_serializable("note what files are made of", |mut tx| async move {
+    db.write_serializable("record what files are made of", |mut tx| async move {
         for pairs in pairs.chunks(BATCH_ROWS) {
             let insert = Sql::new("INSERT INTO file_xorbs (xorb, file) VALUES $1 ON CONFLICT DO NOTHING");
             let pairs = pairs.iter().map(|(xorb, file)| [Value::from(*xorb), (*file).into()]);
@@ -138,7 +138,7 @@ const IDLE_FILE: &str = "namespace = $1 AND repo = $2 AND created_s < $3 \
     AND NOT EXISTS (SELECT 1 FROM git_objects g WHERE g.repo = $4 AND g.file = repo_files.file)";
 
 /// A statement with [`IDLE_FILE`] in it, whose own arguments begin at `$5`.
-fn idle_files<'a>(text: String, repo: &SweptRepo, scope: &'a Scope, before_s: u64) -> Sql<'a> {
+fn idle_files<'a>(text: String, repo: &GcRepo, scope: &'a Scope, before_s: u64) -> Sql<'a> {
     Sql::new(text).bind(scope.namespace()).bind(scope.repo()).bind(before_s).bind(repo.row.id)
 }
 
@@ -148,6 +148,6 @@ const UNREAD: &str = "NOT EXISTS (SELECT 1 FROM repo_files r WHERE r.file = file
 /// Each file with each of its xorbs.
 fn xorbs_of_files(rows: &[FileRow]) -> Vec<(&XorbHash, &FileHash)> {
     let pairs =
-        rows.iter().flat_map(|row| row.layout.xorbs.iter().map(move |xorb| (&xorb.key.hash, &row.hash)));
+        rows.iter().flat_map(|row| row.recipe.xorbs.iter().map(move |xorb| (&xorb.key.hash, &row.hash)));
     pairs.collect()
 }

@@ -8,15 +8,10 @@ use crate::db::row::{FromRow, Row};
 use crate::db::sql::{Sql, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{ObjectKind, Oid, RepoId};
-use crate::upkeep::gc::rows::SweptObject;
+use crate::upkeep::gc::rows::GcObject;
 
 /// The git objects of a repository in the order of their ids.
-pub(crate) async fn git_page(
-    db: &Catalog,
-    repo: RepoId,
-    after: &[u8],
-    limit: u64,
-) -> Result<Vec<SweptObject>> {
+pub(crate) async fn git_page(db: &Catalog, repo: RepoId, after: &[u8], limit: u64) -> Result<Vec<GcObject>> {
     let query = "SELECT oid, kind, touched_s, file FROM git_objects WHERE repo = $1 AND oid > $2 \
         ORDER BY oid LIMIT $3";
     db.read("list git objects", Sql::new(query).bind(repo).bind(after).bind(limit)).await
@@ -39,7 +34,7 @@ pub(crate) async fn drop_git(
     before_s: u64,
 ) -> Result<bool> {
     db.write_serializable("drop git objects", |mut tx| async move {
-        // Whoever adds objects or moves refs writes this row: from here on they wait.
+        // Adding objects and moving refs write this row: from here on they wait.
         let fence = "UPDATE repos SET generation = generation WHERE id = $1 AND generation = $2";
         if tx.run(Sql::new(fence).bind(repo).bind(generation)).await? == 0 {
             return Ok(false);
@@ -59,11 +54,11 @@ pub(crate) async fn drop_git(
     .await
 }
 
-/// Notes that a repository of this generation has nothing to drop, if nothing changed in it since
+/// Records that a repository of this generation has nothing to drop, if nothing changed in it since
 /// [`begin_repo`](Self::begin_repo).
-pub(crate) async fn note_swept(db: &Catalog, repo: RepoId, generation: u64) -> Result<()> {
+pub(crate) async fn mark_collected(db: &Catalog, repo: RepoId, generation: u64) -> Result<()> {
     let update = "UPDATE repos SET swept = $1 WHERE id = $2 AND generation = $1 AND swept = -2";
-    db.write_one("note a sweep", Sql::new(update).bind(generation).bind(repo)).await?;
+    db.write_one("record a sweep", Sql::new(update).bind(generation).bind(repo)).await?;
     Ok(())
 }
 
@@ -79,7 +74,7 @@ pub(crate) async fn used_bundles(db: &Catalog, repo: RepoId, bundles: &[Oid]) ->
 }
 
 /// Id, kind, time added, file.
-impl FromRow for SweptObject {
+impl FromRow for GcObject {
     fn from_row(row: &mut Row) -> Result<Self> {
         let impossible =
             || Error::new(ErrorKind::Corrupt, "the catalog holds an impossible kind of an object");

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::upkeep::verify::{Verify, VerifyOptions};
 use crate::upkeep::{Upkeep, lease};
 
-/// What is looked at, in order.
+/// Stages in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Xorbs,
@@ -24,14 +24,14 @@ impl Stage {
     ];
 }
 
-/// A stage and the last key of it that was looked at.
+/// A stage and the last key of it that was examined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Checkpoint {
     stage: Stage,
     after: Vec<u8>,
 }
 
-impl Place {
+impl Checkpoint {
     fn print(&self) -> String {
         let name = Stage::ALL.iter().find(|(stage, _)| *stage == self.stage).map_or("", |(_, name)| name);
         let after: String = self.after.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -48,19 +48,19 @@ impl Place {
 }
 
 impl Upkeep {
-    pub(super) async fn verify_place(&self, options: &VerifyOptions) -> Result<Option<Place>> {
+    pub(super) async fn verify_place(&self, options: &VerifyOptions) -> Result<Option<Checkpoint>> {
         let now_s = self.clock.now_s();
         // Nobody is kept out: a note under a name is all that is wanted of the lease.
         let place = lease::take_lease(&self.db, name(options), HOLDER, now_s, now_s).await?;
-        Ok(place.as_deref().and_then(Place::parse))
+        Ok(place.as_deref().and_then(Checkpoint::parse))
     }
 
     pub(super) async fn note_verify_place(
         &self,
         options: &VerifyOptions,
-        place: Option<&Place>,
+        place: Option<&Checkpoint>,
     ) -> Result<()> {
-        let (now_s, text) = (self.clock.now_s(), place.map_or_else(String::new, Place::print));
+        let (now_s, text) = (self.clock.now_s(), place.map_or_else(String::new, Checkpoint::print));
         if !lease::keep_lease(&self.db, name(options), HOLDER, now_s, &text).await? {
             lease::take_lease(&self.db, name(options), HOLDER, now_s, now_s).await?;
             lease::keep_lease(&self.db, name(options), HOLDER, now_s, &text).await?;
@@ -79,12 +79,12 @@ impl Verify<'_> {
         }
     }
 
-    /// Notes how far it is. Not beyond damage: whoever goes on must hear of it.
+    /// Stores the progress. Not beyond damage: a resumed run must report it.
     pub(super) async fn reached(&self, stage: Stage, after: &[u8]) -> Result<()> {
         if !self.verified.damages.is_empty() {
             return Ok(());
         }
-        let place = Place { stage, after: after.to_vec() };
+        let place = Checkpoint { stage, after: after.to_vec() };
         self.upkeep.note_verify_place(self.options, Some(&place)).await
     }
 }
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn a_place_is_read_back_or_not_at_all() {
-        let place = Place { stage: Stage::Bundles, after: vec![0, 255] };
-        assert_eq!(Place::parse(&place.print()), Some(place));
-        assert_eq!(Place::parse("xorbs "), Some(Place { stage: Stage::Xorbs, after: vec![] }));
+        let place = Checkpoint { stage: Stage::Bundles, after: vec![0, 255] };
+        assert_eq!(Checkpoint::parse(&place.print()), Some(place));
+        assert_eq!(Checkpoint::parse("xorbs "), Some(Checkpoint { stage: Stage::Xorbs, after: vec![] }));
         for bad in ["", "xorbs", "nothing 00", "xorbs 0", "xorbs zz"] {
-            assert_eq!(Place::parse(bad), None, "{bad}");
+            assert_eq!(Checkpoint::parse(bad), None, "{bad}");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Mending: damaged objects come from a second store, or from the next client that has them.
+//! Repair: damaged objects come from a second store, or from the next client that has them.
 
 use crate::error::Result;
 use crate::objects::key::ObjectKey;
 use crate::upkeep::examine::examine;
 use crate::upkeep::examine::examine_bundle;
 use crate::upkeep::inventory;
-use crate::upkeep::verify::{Mended, Repair, Verify, marks, xorb_key};
+use crate::upkeep::verify::{Repair, RepairOutcome, Verify, marks, xorb_key};
 
 impl Verify<'_> {
-    pub(super) async fn mend(&self, key: ObjectKey) -> Result<Mended> {
-        let Some(repair) = &self.options.repair else { return Ok(Mended::No) };
+    pub(super) async fn repair_object(&self, key: ObjectKey) -> Result<RepairOutcome> {
+        let Some(repair) = &self.options.repair else { return Ok(RepairOutcome::No) };
         let now_s = self.upkeep.clock.now_s();
         if let Repair::From(other) = repair
             && examine(other, key, 0).await?.is_ok()
@@ -20,9 +20,9 @@ impl Verify<'_> {
             if let Some(xorb) = xorb_key(&key) {
                 marks::note_verified(&self.upkeep.db, &[xorb], now_s).await?;
             }
-            return Ok(Mended::Restored);
+            return Ok(RepairOutcome::Restored);
         }
-        Ok(Mended::No)
+        Ok(RepairOutcome::No)
     }
 
     /// Marks the damaged xorbs, unless they are a large part of all: then these are likely to be the wrong objects.
@@ -43,7 +43,7 @@ impl Verify<'_> {
             if marks::mark_damaged(&self.upkeep.db, &[xorb], now_s).await? > 0
                 && let Some(damage) = self.verified.damages.get_mut(damage)
             {
-                damage.mended = Mended::Marked;
+                damage.repaired = RepairOutcome::Marked;
             }
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! Records: what the catalog alone would know can be had back from objects.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod house;
+mod common;
 
 use std::sync::Arc;
 
+use common::TestStore;
 use futures::StreamExt as _;
-use house::House;
 use store::clock::ManualClock;
 use store::content::{Limit, QuotaRow};
 use store::hub::refs::{HEADS, MAIN, TAGS};
@@ -21,15 +21,15 @@ fn name(text: &str) -> RepoName {
     RepoName::parse(text).unwrap()
 }
 
-async fn repo(house: &House, text: &str) -> RepoRow {
-    house.store.hub().create_repo(&name(text), false, "ann").await.unwrap()
+async fn repo(fixture: &TestStore, text: &str) -> RepoRow {
+    fixture.store.hub().create_repo(&name(text), false, "ann").await.unwrap()
 }
 
 #[tokio::test]
-async fn what_no_bundle_tells_is_written_down_and_found_again() {
-    let house = House::new().await;
-    let store = &house.store;
-    let one = repo(&house, "ann/one").await;
+async fn state_that_no_bundle_has_is_persisted_and_restored() {
+    let fixture = TestStore::new().await;
+    let store = &fixture.store;
+    let one = repo(&fixture, "ann/one").await;
     let main = store.hub().ref_target(one.id, MAIN).await.unwrap().unwrap();
     store.hub().create_ref(one.id, TAGS, "v1", main).await.unwrap();
     store.hub().create_ref(one.id, HEADS, "feat/x", main).await.unwrap();
@@ -40,7 +40,7 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
     store.hub().set_private(&one, true).await.unwrap();
     let one = store.hub().repo(&one.name).await.unwrap().unwrap();
     store.hub().rename_repo(&one, &name("team/one")).await.unwrap();
-    let two = repo(&house, "ann/two").await;
+    let two = repo(&fixture, "ann/two").await;
     store.hub().trash_repo(&two, 1000).await.unwrap();
     store.hub().add_namespace("team", true).await.unwrap();
     store.hub().add_namespace("cleo", false).await.unwrap();
@@ -70,13 +70,13 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
     for (from, to) in [("ann/x", "ann/z"), ("ann/y", "ann/x"), ("ann/z", "ann/y")] {
         let row = match store.hub().repo(&name(from)).await.unwrap() {
             Some(row) => row,
-            None => repo(&house, from).await,
+            None => repo(&fixture, from).await,
         };
         store.hub().rename_repo(&row, &name(to)).await.unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
     let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
-    let clock = Arc::new(ManualClock::at(house::NOW_S));
+    let clock = Arc::new(ManualClock::at(common::NOW_S));
     let again = Store::new(store.objects().clone(), catalog, clock, &Options::default());
     let rebuilt = again.upkeep().rebuild(&RebuildProgress::default()).await.unwrap();
     assert_eq!((rebuilt.repos, rebuilt.skipped), (4, Vec::new()));
@@ -93,11 +93,11 @@ async fn what_no_bundle_tells_is_written_down_and_found_again() {
             id(store.hub().repo(&name(swapped)).await.unwrap())
         );
     }
-    // The next record counts, whichever catalog wrote it.
+    // The next snapshot counts, whichever catalog wrote it.
     let one = again.hub().repo(&name("team/one")).await.unwrap().unwrap();
     again.hub().set_private(&one, false).await.unwrap();
-    let records = store.objects().list(Folder::Repos).count().await;
-    assert_eq!(records, 4, "one for each: older ones are removed");
+    let snapshots = store.objects().list(Folder::Repos).count().await;
+    assert_eq!(snapshots, 4, "one for each: older ones are removed");
     again.hub().delete_repo(&again.hub().trashed_repo(two.id).await.unwrap()).await.unwrap();
     assert_eq!(store.objects().list(Folder::Repos).count().await, 3);
 }

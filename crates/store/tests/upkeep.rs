@@ -1,16 +1,16 @@
 //! Verify, rebuild and compaction: damage is named and healed, a lost catalog comes back, half-used xorbs shrink.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod house;
+mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use common::{TestStore, Upload};
 use futures::TryStreamExt as _;
-use house::{House, Upload};
 use object_store::memory::InMemory;
-use store::audit::DeedQuery;
+use store::audit::AuditQuery;
 use store::clock::ManualClock;
 use store::content::XorbState;
 use store::hub::refs::{HEADS, MAIN};
@@ -18,7 +18,7 @@ use store::hub::{Operation, RepoRow, Request};
 use store::names::{Kind, RepoName};
 use store::objects::Folder;
 use store::upkeep::{
-    CompactOptions, CompactProgress, GRACE_S, Mended, RebuildProgress, Repair, SweepOptions, SweepProgress,
+    CompactOptions, CompactProgress, GRACE_S, GcOptions, GcProgress, RebuildProgress, Repair, RepairOutcome,
     Verified, VerifyOptions, VerifyProgress,
 };
 use store::{Catalog, ErrorKind, Grant, ObjectKey, Objects, Options, Store, XorbKey, testing};
@@ -34,7 +34,7 @@ fn grant(text: &str) -> Grant {
     Grant::write(name(text).scope().unwrap())
 }
 
-async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &Upload, n: usize) {
+async fn put(fixture: &TestStore, repo: &RepoRow, branch: &str, path: &str, upload: &Upload, n: usize) {
     let put =
         Operation::PutLinked { path: path.into(), sha256: upload.files[n].sha256.unwrap(), bytes: None };
     let small = Operation::Put { path: format!("{path}.txt"), content: Bytes::from(format!("about {path}")) };
@@ -45,113 +45,117 @@ async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &U
         message: format!("put {path}"),
         operations: vec![put, small],
     };
-    house.store.hub().commit(repo, &request).await.unwrap();
-    house.clock.advance(1);
+    fixture.store.hub().commit(repo, &request).await.unwrap();
+    fixture.clock.advance(1);
 }
 
 /// Two repositories that share a file, with history, a branch and large and small files.
-async fn filled() -> (House, Vec<(Vec<u8>, FileHash)>) {
-    let house = House::new().await;
+async fn filled() -> (TestStore, Vec<(Vec<u8>, FileHash)>) {
+    let fixture = TestStore::new().await;
     let data = [corpus::text(1, 200_000), corpus::noise(2, 150_000), corpus::text(3, 90_000)];
     let upload = Upload::of(&[&data[0], &data[1], &data[2]], 2, Policy::Auto);
     for text in ["one", "two"] {
-        house.store.hub().create_repo(&name(text), true, "ann").await.unwrap();
-        house.upload(&grant(text), &upload).await.unwrap();
+        fixture.store.hub().create_repo(&name(text), true, "ann").await.unwrap();
+        fixture.upload(&grant(text), &upload).await.unwrap();
     }
-    let one = house.store.hub().repo(&name("one")).await.unwrap().unwrap();
-    let two = house.store.hub().repo(&name("two")).await.unwrap().unwrap();
-    put(&house, &one, MAIN, "a.bin", &upload, 0).await;
-    put(&house, &one, MAIN, "folder/b.bin", &upload, 1).await;
-    let at = house.store.hub().ref_target(one.id, MAIN).await.unwrap().unwrap();
-    house.store.hub().create_ref(one.id, HEADS, "side", at).await.unwrap();
-    put(&house, &one, "refs/heads/side", "c.bin", &upload, 2).await;
+    let one = fixture.store.hub().repo(&name("one")).await.unwrap().unwrap();
+    let two = fixture.store.hub().repo(&name("two")).await.unwrap().unwrap();
+    put(&fixture, &one, MAIN, "a.bin", &upload, 0).await;
+    put(&fixture, &one, MAIN, "folder/b.bin", &upload, 1).await;
+    let at = fixture.store.hub().ref_target(one.id, MAIN).await.unwrap().unwrap();
+    fixture.store.hub().create_ref(one.id, HEADS, "side", at).await.unwrap();
+    put(&fixture, &one, "refs/heads/side", "c.bin", &upload, 2).await;
     for n in 0..3 {
-        put(&house, &two, MAIN, &format!("{n}.bin"), &upload, n).await;
+        put(&fixture, &two, MAIN, &format!("{n}.bin"), &upload, n).await;
     }
     let files = data.into_iter().zip(&upload.files).map(|(data, file)| (data, file.hash)).collect();
-    (house, files)
+    (fixture, files)
 }
 
-async fn verify(house: &House, deep: bool, repair: Option<Repair>) -> Verified {
+async fn verify(fixture: &TestStore, deep: bool, repair: Option<Repair>) -> Verified {
     let options = VerifyOptions { deep, repair, ..VerifyOptions::default() };
-    house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap()
+    fixture.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap()
 }
 
-async fn first_xorb(house: &House, file: FileHash) -> XorbKey {
-    testing::all_files(&house.catalog, &[file]).await.unwrap()[0].layout.xorbs[0].key
+async fn first_xorb(fixture: &TestStore, file: FileHash) -> XorbKey {
+    testing::all_files(&fixture.catalog, &[file]).await.unwrap()[0].recipe.xorbs[0].key
 }
 
 #[tokio::test]
 async fn a_sound_store_is_sound() {
-    let (house, _) = filled().await;
-    let quick = verify(&house, false, None).await;
+    let (fixture, _) = filled().await;
+    let quick = verify(&fixture, false, None).await;
     assert!(quick.damages.is_empty(), "{:?}", quick.damages);
-    let deep = verify(&house, true, None).await;
+    let deep = verify(&fixture, true, None).await;
     assert!(deep.damages.is_empty() && deep.objects == quick.objects && deep.bytes > 300_000, "{deep:?}");
     // What was just read need not be read again.
-    house.clock.advance(100);
-    let since_s = house::NOW_S + 50;
+    fixture.clock.advance(100);
+    let since_s = common::NOW_S + 50;
     let options = VerifyOptions { deep: true, since_s, ..VerifyOptions::default() };
-    let again = house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
+    let again = fixture.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
     assert_eq!(again.objects, deep.objects, "it was read before that");
-    let options = VerifyOptions { deep: true, since_s: house::NOW_S, ..VerifyOptions::default() };
-    let again = house.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
+    let options = VerifyOptions { deep: true, since_s: common::NOW_S, ..VerifyOptions::default() };
+    let again = fixture.store.upkeep().verify(&options, &VerifyProgress::default()).await.unwrap();
     assert!(again.objects < deep.objects);
     // Each is in the log, the newest first.
-    let query = DeedQuery { limit: 9, is_upkeep: true, ..DeedQuery::default() };
-    let deeds = testing::deeds(&house.catalog, &query).await.unwrap();
-    let told: Vec<_> = deeds.iter().map(|row| row.deed.detail.split(':').next().unwrap()).collect();
-    assert_eq!(told, ["deep", "deep", "deep", "quick"]);
+    let query = AuditQuery { limit: 9, is_upkeep: true, ..AuditQuery::default() };
+    let audit_events = testing::audit_events(&fixture.catalog, &query).await.unwrap();
+    let reported: Vec<_> =
+        audit_events.iter().map(|row| row.event.detail.split(':').next().unwrap()).collect();
+    assert_eq!(reported, ["deep", "deep", "deep", "quick"]);
     let expected = format!("deep: {} objects, {} bytes read, nothing damaged", deep.objects, deep.bytes);
-    assert_eq!(deeds[2].deed.detail, expected);
+    assert_eq!(audit_events[2].event.detail, expected);
 }
 
-/// Missing, cut, one byte flipped: exactly that is named, everything else reads, and an upload heals it.
+/// Missing, cut, one byte flipped: exactly that is named, everything else reads, and an upload repairs it.
 #[tokio::test]
 async fn damage_is_named_and_the_next_upload_heals_it() {
     for damage in ["missing", "cut", "flipped"] {
         for policy in [Policy::Auto, Policy::Always(Scheme::Raw)] {
-            let (house, files) = filled().await;
-            let key = first_xorb(&house, files[0].1).await;
+            let (fixture, files) = filled().await;
+            let key = first_xorb(&fixture, files[0].1).await;
             let object = ObjectKey::Xorb(key);
-            let mut body = house.store.objects().whole(&object).await.unwrap().to_vec();
+            let mut body = fixture.store.objects().whole(&object).await.unwrap().to_vec();
             match damage {
-                "missing" => house.store.objects().delete(&object).await.unwrap(),
+                "missing" => fixture.store.objects().delete(&object).await.unwrap(),
                 "cut" => {
                     body.truncate(body.len() / 2);
-                    house.store.objects().put(&object, vec![body.into()]).await.unwrap();
+                    fixture.store.objects().put(&object, vec![body.into()]).await.unwrap();
                 }
                 _ => {
                     let middle = body.len() / 2;
                     body[middle] ^= 1;
-                    house.store.objects().put(&object, vec![body.into()]).await.unwrap();
+                    fixture.store.objects().put(&object, vec![body.into()]).await.unwrap();
                 }
             }
-            let found = verify(&house, damage == "flipped", None).await;
+            let found = verify(&fixture, damage == "flipped", None).await;
             assert_eq!(found.damages.len(), 1, "{damage}: {:?}", found.damages);
             let named = &found.damages[0];
             assert_eq!(named.what, object.to_string());
             assert!(named.files.contains(&files[0].1.to_string()), "{named:?}");
             assert_eq!(named.repos, ["ann/models/one", "ann/models/two"]);
             for (data, file) in &files[1..] {
-                assert_eq!(house.read(&grant("one"), *file, None).await.unwrap(), *data);
+                assert_eq!(fixture.read(&grant("one"), *file, None).await.unwrap(), *data);
             }
-            let marked = verify(&house, true, Some(Repair::Mark)).await;
-            assert_eq!(marked.damages[0].mended, Mended::Marked);
+            let marked = verify(&fixture, true, Some(Repair::Mark)).await;
+            assert_eq!(marked.damages[0].repaired, RepairOutcome::Marked);
             assert_eq!(
-                testing::xorbs(&house.catalog, &[key.hash]).await.unwrap()[0].state,
+                testing::xorbs(&fixture.catalog, &[key.hash]).await.unwrap()[0].state,
                 XorbState::Damaged
             );
 
-            // Whoever uploads it again, compressed in whatever way, heals it for all.
+            // The next upload of it, compressed in whatever way, repairs it for all.
             let again = Upload::of(&[&files[0].0, &files[1].0, &files[2].0], 2, policy);
             let xorb = again.xorbs.iter().find(|xorb| xorb.info.hash() == key.hash).unwrap();
-            house.ingest(&grant("two"), key.hash, &xorb.bytes).await.unwrap();
-            assert_eq!(testing::xorbs(&house.catalog, &[key.hash]).await.unwrap()[0].state, XorbState::Live);
-            let healed = verify(&house, true, None).await;
-            assert!(healed.damages.is_empty(), "{damage}: {:?}", healed.damages);
+            fixture.put_xorb(&grant("two"), key.hash, &xorb.bytes).await.unwrap();
+            assert_eq!(
+                testing::xorbs(&fixture.catalog, &[key.hash]).await.unwrap()[0].state,
+                XorbState::Live
+            );
+            let repaired = verify(&fixture, true, None).await;
+            assert!(repaired.damages.is_empty(), "{damage}: {:?}", repaired.damages);
             for (data, file) in &files {
-                assert_eq!(house.read(&grant("one"), *file, None).await.unwrap(), *data);
+                assert_eq!(fixture.read(&grant("one"), *file, None).await.unwrap(), *data);
             }
         }
     }
@@ -159,27 +163,27 @@ async fn damage_is_named_and_the_next_upload_heals_it() {
 
 #[tokio::test]
 async fn damage_is_restored_from_a_second_store() {
-    let (house, files) = filled().await;
+    let (fixture, files) = filled().await;
     let copy = Objects::new(Arc::new(InMemory::new()));
     let mut keys = Vec::new();
     for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits] {
-        let listed: Vec<_> = house.store.objects().list(folder).try_collect().await.unwrap();
+        let listed: Vec<_> = fixture.store.objects().list(folder).try_collect().await.unwrap();
         for listed in listed {
             let key = listed.key.unwrap();
-            copy.put(&key, vec![house.store.objects().whole(&key).await.unwrap()]).await.unwrap();
+            copy.put(&key, vec![fixture.store.objects().whole(&key).await.unwrap()]).await.unwrap();
             keys.push(key);
         }
     }
     for key in &keys {
-        house.store.objects().delete(key).await.unwrap();
+        fixture.store.objects().delete(key).await.unwrap();
     }
-    let lost = verify(&house, false, None).await;
+    let lost = verify(&fixture, false, None).await;
     assert_eq!(lost.damages.len(), keys.len());
-    let mended = verify(&house, true, Some(Repair::From(copy))).await;
-    assert!(mended.damages.iter().all(|damage| damage.mended == Mended::Restored), "{mended:?}");
-    assert!(verify(&house, true, None).await.damages.is_empty());
+    let repaired = verify(&fixture, true, Some(Repair::From(copy))).await;
+    assert!(repaired.damages.iter().all(|damage| damage.repaired == RepairOutcome::Restored), "{repaired:?}");
+    assert!(verify(&fixture, true, None).await.damages.is_empty());
     for (data, file) in &files {
-        assert_eq!(house.read(&grant("two"), *file, None).await.unwrap(), *data);
+        assert_eq!(fixture.read(&grant("two"), *file, None).await.unwrap(), *data);
     }
 }
 
@@ -196,19 +200,19 @@ fn dump(database: &rusqlite::Connection, table: &str, columns: &str) -> Vec<Stri
 
 #[tokio::test]
 async fn a_lost_catalog_comes_back_row_by_row() {
-    let (house, files) = filled().await;
+    let (fixture, files) = filled().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new.db");
     let catalog = Arc::new(Catalog::open_file(&file).await.unwrap());
-    let clock = Arc::new(ManualClock::at(house::NOW_S));
-    let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
+    let clock = Arc::new(ManualClock::at(common::NOW_S));
+    let store = Store::new(fixture.store.objects().clone(), catalog.clone(), clock, &Options::default());
     let rebuilt = store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap();
     assert_eq!(rebuilt.skipped, [""; 0]);
     assert_eq!((rebuilt.repos, rebuilt.commits, rebuilt.lost_files), (2, 8, 0));
     let error = store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "it is not empty any more");
 
-    let (before, after) = (house.database(), rusqlite::Connection::open(&file).unwrap());
+    let (before, after) = (fixture.database(), rusqlite::Connection::open(&file).unwrap());
     for (table, columns) in [
         ("xorbs", "hash, digest, object_bytes, raw_bytes, chunk_count, state"),
         ("files", "hash, file_bytes, layout, shard"),
@@ -247,15 +251,15 @@ async fn a_lost_catalog_comes_back_row_by_row() {
 
 #[tokio::test]
 async fn what_is_left_of_damaged_objects_is_rebuilt_and_the_rest_named() {
-    let (house, files) = filled().await;
+    let (fixture, files) = filled().await;
     let loose = Upload::of(&[&corpus::noise(77, 40_000)], 100, Policy::Auto);
-    house.upload(&Grant::write("bob/scratch".parse().unwrap()), &loose).await.unwrap();
-    let key = ObjectKey::Xorb(first_xorb(&house, files[0].1).await);
-    house.store.objects().delete(&key).await.unwrap();
+    fixture.upload(&Grant::write("bob/scratch".parse().unwrap()), &loose).await.unwrap();
+    let key = ObjectKey::Xorb(first_xorb(&fixture, files[0].1).await);
+    fixture.store.objects().delete(&key).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
-    let clock = Arc::new(ManualClock::at(house::NOW_S));
-    let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
+    let clock = Arc::new(ManualClock::at(common::NOW_S));
+    let store = Store::new(fixture.store.objects().clone(), catalog.clone(), clock, &Options::default());
     let rebuilt = store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap();
     assert!(rebuilt.skipped.iter().all(|skipped| skipped.contains(&files[0].1.to_string())), "{rebuilt:?}");
     assert_eq!((rebuilt.skipped.len(), rebuilt.lost_files), (2, 1), "{rebuilt:?}");
@@ -276,26 +280,26 @@ async fn what_is_left_of_damaged_objects_is_rebuilt_and_the_rest_named() {
 
 #[tokio::test]
 async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
-    let house = House::new().await;
-    let repo = house.store.hub().create_repo(&name("one"), false, "ann").await.unwrap();
+    let fixture = TestStore::new().await;
+    let repo = fixture.store.hub().create_repo(&name("one"), false, "ann").await.unwrap();
     // Twenty files in one xorb; all but three are given up.
     let data: Vec<_> = (0..20).map(|n| corpus::noise(n, 40_000)).collect();
     let slices: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
     let upload = Upload::of(&slices, 1000, Policy::Auto);
     assert_eq!(upload.xorbs.len(), 1);
-    house.upload(&grant("one"), &upload).await.unwrap();
+    fixture.upload(&grant("one"), &upload).await.unwrap();
     for n in [3, 4, 11] {
-        put(&house, &repo, MAIN, &format!("{n}.bin"), &upload, n).await;
+        put(&fixture, &repo, MAIN, &format!("{n}.bin"), &upload, n).await;
     }
-    house.clock.advance(GRACE_S + 10);
-    let sweep = async || {
-        house.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+    fixture.clock.advance(GRACE_S + 10);
+    let collect_garbage = async || {
+        fixture.store.upkeep().collect_garbage(&GcOptions::default(), &GcProgress::default()).await.unwrap()
     };
-    assert_eq!(sweep().await.files, 17);
-    let old_plan = house.store.content().plan(&grant("one"), upload.files[3].hash, None).await.unwrap();
+    assert_eq!(collect_garbage().await.files, 17);
+    let old_plan = fixture.store.content().plan(&grant("one"), upload.files[3].hash, None).await.unwrap();
     let compact = async |dry_run| {
         let options = CompactOptions { dry_run, ..CompactOptions::default() };
-        house.store.upkeep().compact(&options, &CompactProgress::default()).await.unwrap()
+        fixture.store.upkeep().compact(&options, &CompactProgress::default()).await.unwrap()
     };
     let would = compact(true).await;
     assert_eq!((would.rewritten, would.files), (1, 3));
@@ -304,22 +308,22 @@ async fn a_xorb_of_which_little_is_needed_shrinks_while_old_plans_still_read() {
     assert_eq!(did, would);
     assert_eq!(compact(false).await.rewritten, 0);
     let store::content::Planned::Covered(old_plan) = old_plan else { panic!("past the end") };
-    assert_eq!(house.rebuild(&old_plan, u64::MAX).await, data[3], "who has a plan reads on");
+    assert_eq!(fixture.rebuild(&old_plan, u64::MAX).await, data[3], "who has a plan reads on");
     let mut after = BTreeMap::new();
     for n in [3, 4, 11] {
-        assert_eq!(house.read(&grant("one"), upload.files[n].hash, None).await.unwrap(), data[n]);
-        after.insert(n, first_xorb(&house, upload.files[n].hash).await);
+        assert_eq!(fixture.read(&grant("one"), upload.files[n].hash, None).await.unwrap(), data[n]);
+        after.insert(n, first_xorb(&fixture, upload.files[n].hash).await);
     }
     assert!(after.values().all(|key| key.hash != upload.xorbs[0].info.hash()));
     // The old xorb and its shard leave as all do; then the catalog can be made again from what is left.
-    sweep().await;
-    house.clock.advance(GRACE_S + 10);
-    assert!(sweep().await.deleted_bytes > 700_000);
-    assert!(verify(&house, true, None).await.damages.is_empty());
+    collect_garbage().await;
+    fixture.clock.advance(GRACE_S + 10);
+    assert!(collect_garbage().await.deleted_bytes > 700_000);
+    assert!(verify(&fixture, true, None).await.damages.is_empty());
     let folder = tempfile::tempdir().unwrap();
     let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
-    let clock = Arc::new(ManualClock::at(house::NOW_S));
-    let store = Store::new(house.store.objects().clone(), catalog.clone(), clock, &Options::default());
+    let clock = Arc::new(ManualClock::at(common::NOW_S));
+    let store = Store::new(fixture.store.objects().clone(), catalog.clone(), clock, &Options::default());
     assert_eq!(store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap().skipped, [""; 0]);
     assert_eq!(testing::counts(&catalog).await.unwrap().files, 3);
 }

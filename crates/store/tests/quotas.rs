@@ -1,20 +1,20 @@
-//! Keeping a store: quotas, what comes back, a verification that was cut, a catalog that moves to another database.
+//! Administration of a store: quotas, restored revisions, an interrupted verification, a catalog that moves to another database.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod house;
+mod common;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use house::{House, Upload, writer};
-use store::audit::{self, Actor, DeedQuery};
+use common::{TestStore, Upload, writer};
+use store::audit::{self, Actor, AuditQuery};
 use store::clock::ManualClock;
 use store::content::{Limit, QuotaOf, QuotaRow, Usage};
 use store::hub::refs::{HEADS, MAIN};
 use store::hub::{Operation, RepoRow, Request};
 use store::names::{Kind, RepoName};
 use store::upkeep::{
-    GRACE_S, MigrateProgress, RebuildProgress, SweepOptions, SweepProgress, Swept, VerifyOptions,
+    GRACE_S, GcOptions, GcProgress, GcReport, MigrateProgress, RebuildProgress, VerifyOptions,
     VerifyProgress, migrate,
 };
 use store::{Catalog, ErrorKind, Grant, Options, Result, Store, testing};
@@ -35,11 +35,11 @@ fn upload(seed: u64) -> Upload {
     Upload::of(&[&corpus::noise(seed, 100_000)], 100, Policy::Auto)
 }
 
-async fn house() -> House {
-    House::with_options(&Options { trash_s: TRASH_S, ..Options::default() }).await
+async fn fixture() -> TestStore {
+    TestStore::with_options(&Options { trash_s: TRASH_S, ..Options::default() }).await
 }
 
-async fn commit(house: &House, repo: &RepoRow, branch: &str, operation: Operation) -> Result<()> {
+async fn commit(fixture: &TestStore, repo: &RepoRow, branch: &str, operation: Operation) -> Result<()> {
     let request = Request {
         ref_name: branch.into(),
         parent: None,
@@ -47,18 +47,18 @@ async fn commit(house: &House, repo: &RepoRow, branch: &str, operation: Operatio
         message: "change".into(),
         operations: vec![operation],
     };
-    house.store.hub().commit(repo, &request).await.map(|_| ())
+    fixture.store.hub().commit(repo, &request).await.map(|_| ())
 }
 
-async fn put(house: &House, repo: &RepoRow, branch: &str, path: &str, upload: &Upload) {
+async fn put(fixture: &TestStore, repo: &RepoRow, branch: &str, path: &str, upload: &Upload) {
     let sha256 = upload.files[0].sha256.unwrap();
-    commit(house, repo, branch, Operation::PutLinked { path: path.into(), sha256, bytes: None })
+    commit(fixture, repo, branch, Operation::PutLinked { path: path.into(), sha256, bytes: None })
         .await
         .unwrap();
 }
 
-async fn sweep(house: &House) -> Swept {
-    house.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap()
+async fn collect_garbage(fixture: &TestStore) -> GcReport {
+    fixture.store.upkeep().collect_garbage(&GcOptions::default(), &GcProgress::default()).await.unwrap()
 }
 
 fn quota(of: QuotaOf, logical: Option<u64>, physical: Option<u64>) -> QuotaRow {
@@ -71,68 +71,77 @@ fn quota(of: QuotaOf, logical: Option<u64>, physical: Option<u64>) -> QuotaRow {
 
 #[tokio::test]
 async fn a_hard_quota_refuses_before_bytes_are_taken_in_and_says_how_much() {
-    let house = house().await;
-    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    let fixture = fixture().await;
+    let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let of = QuotaOf::Repo(name().scope().unwrap());
     let first = upload(1);
-    house.upload(&grant(), &first).await.unwrap();
-    let before = house.state().await;
+    fixture.upload(&grant(), &first).await.unwrap();
+    let before = fixture.state().await;
 
     // Stored bytes: the xorb is refused by the length it announces.
-    house.store.hub().set_quota(&quota(of.clone(), None, Some(150_000))).await.unwrap();
+    fixture.store.hub().set_quota(&quota(of.clone(), None, Some(150_000))).await.unwrap();
     let second = upload(2);
     let xorb = &second.xorbs[0];
     let endless = futures::stream::pending();
-    let refused = house
+    let refused = fixture
         .store
         .content()
-        .ingest(&grant(), xorb.info.hash(), Some(xorb.bytes.len() as u64), endless)
+        .put_xorb(&grant(), xorb.info.hash(), Some(xorb.bytes.len() as u64), endless)
         .await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Full);
     let text = refused.to_string();
     assert!(text.contains("quota of ann/repo: 150000 physical bytes") && text.contains("wanted"), "{text}");
-    assert_eq!(house.state().await, before);
+    assert_eq!(fixture.state().await, before);
 
     // Bytes of files: the shard is refused, and by the namespace's quota just so.
-    house.store.hub().remove_quota(&of).await.unwrap();
-    house.store.hub().set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(150_000), None)).await.unwrap();
-    let refused = house.upload(&grant(), &second).await.unwrap_err();
+    fixture.store.hub().remove_quota(&of).await.unwrap();
+    fixture
+        .store
+        .hub()
+        .set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(150_000), None))
+        .await
+        .unwrap();
+    let refused = fixture.upload(&grant(), &second).await.unwrap_err();
     assert!(refused.to_string().contains("quota of ann: 150000 logical bytes"), "{refused}");
-    assert_eq!(house.state().await.0.files, 1);
-    // What is there already adds nothing; others are not concerned.
-    house.upload(&grant(), &first).await.unwrap();
-    house.upload(&writer("bob/models/x"), &second).await.unwrap();
+    assert_eq!(fixture.state().await.0.files, 1);
+    // Existing content adds nothing; others are not concerned.
+    fixture.upload(&grant(), &first).await.unwrap();
+    fixture.upload(&writer("bob/models/x"), &second).await.unwrap();
     // A whole file is refused by its length.
     let ann = grant();
-    let whole =
-        house.store.content().take_in(&ann, xet::Sha256::new([1; 32]), 100_000, futures::stream::pending());
+    let whole = fixture.store.content().put_file(
+        &ann,
+        xet::Sha256::new([1; 32]),
+        100_000,
+        futures::stream::pending(),
+    );
     assert_eq!(whole.await.unwrap_err().kind(), ErrorKind::Full);
     // So is a commit that brings bytes; one that deletes is not.
     let bytes = Bytes::from(vec![1; 80_000]);
     let small = Operation::Put { path: "a".into(), content: bytes.clone() };
-    assert_eq!(commit(&house, &repo, MAIN, small).await.unwrap_err().kind(), ErrorKind::Full);
-    house.store.hub().set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(1), Some(1))).await.unwrap();
-    commit(&house, &repo, MAIN, Operation::Delete { path: ".gitattributes".into() }).await.unwrap();
+    assert_eq!(commit(&fixture, &repo, MAIN, small).await.unwrap_err().kind(), ErrorKind::Full);
+    fixture.store.hub().set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(1), Some(1))).await.unwrap();
+    commit(&fixture, &repo, MAIN, Operation::Delete { path: ".gitattributes".into() }).await.unwrap();
 
-    house.store.hub().remove_quota(&QuotaOf::Namespace("ann".into())).await.unwrap();
-    house.upload(&grant(), &second).await.unwrap();
-    assert_eq!(house.store.hub().remove_quota(&of).await.unwrap_err().kind(), ErrorKind::NotFound);
+    fixture.store.hub().remove_quota(&QuotaOf::Namespace("ann".into())).await.unwrap();
+    fixture.upload(&grant(), &second).await.unwrap();
+    assert_eq!(fixture.store.hub().remove_quota(&of).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]
 async fn above_a_soft_quota_there_is_a_warning_and_nothing_is_refused() {
-    let house = house().await;
-    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    let fixture = fixture().await;
+    fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let limit = Limit { soft: Some(50_000), hard: None };
     let row = QuotaRow { of: QuotaOf::Namespace("ann".into()), logical: limit, physical: Limit::default() };
-    house.store.hub().set_quota(&row).await.unwrap();
+    fixture.store.hub().set_quota(&row).await.unwrap();
     let scope = name().scope().unwrap();
-    house.upload(&grant(), &upload(1)).await.unwrap();
+    fixture.upload(&grant(), &upload(1)).await.unwrap();
     let fresh = Store::new(
-        house.store.objects().clone(),
-        house.catalog.clone(),
-        house.clock.clone(),
+        fixture.store.objects().clone(),
+        fixture.catalog.clone(),
+        fixture.clock.clone(),
         &Options::default(),
     );
     let warning = fresh.content().quota_warning(&scope).await.unwrap().unwrap();
@@ -144,105 +153,105 @@ async fn above_a_soft_quota_there_is_a_warning_and_nothing_is_refused() {
 
 #[tokio::test]
 async fn a_branch_that_was_deleted_comes_back_with_its_files_until_its_time_is_up() {
-    let house = house().await;
-    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    let fixture = fixture().await;
+    let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (first, second) = (upload(1), upload(2));
     for upload in [&first, &second] {
-        house.upload(&grant(), upload).await.unwrap();
+        fixture.upload(&grant(), upload).await.unwrap();
     }
-    put(&house, &repo, MAIN, "kept.bin", &first).await;
-    let at = house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
-    house.store.hub().create_ref(repo.id, HEADS, "side", at).await.unwrap();
-    put(&house, &repo, "refs/heads/side", "lost.bin", &second).await;
-    let lost = house.store.hub().ref_target(repo.id, "refs/heads/side").await.unwrap().unwrap();
-    assert!(house.store.hub().left_revisions(repo.id).await.unwrap().is_empty(), "every commit led on");
-    house.store.hub().delete_ref(repo.id, HEADS, "side").await.unwrap();
-    let [left] = house.store.hub().left_revisions(repo.id).await.unwrap().try_into().unwrap();
+    put(&fixture, &repo, MAIN, "kept.bin", &first).await;
+    let at = fixture.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
+    fixture.store.hub().create_ref(repo.id, HEADS, "side", at).await.unwrap();
+    put(&fixture, &repo, "refs/heads/side", "lost.bin", &second).await;
+    let lost = fixture.store.hub().ref_target(repo.id, "refs/heads/side").await.unwrap().unwrap();
+    assert!(fixture.store.hub().reflog(repo.id).await.unwrap().is_empty(), "every commit led on");
+    fixture.store.hub().delete_ref(repo.id, HEADS, "side").await.unwrap();
+    let [left] = fixture.store.hub().reflog(repo.id).await.unwrap().try_into().unwrap();
     assert_eq!((left.oid, left.name.as_str()), (lost, "refs/heads/side"));
     assert_eq!(left.reclaim_s, left.left_s + TRASH_S);
 
-    house.clock.advance(TRASH_S - 86_400);
-    assert_eq!(sweep(&house).await.files, 0, "it can still be had back");
-    let error = house.store.hub().undelete_revision(&repo, at, None).await.unwrap_err();
+    fixture.clock.advance(TRASH_S - 86_400);
+    assert_eq!(collect_garbage(&fixture).await.files, 0, "it can still be had back");
+    let error = fixture.store.hub().undelete_revision(&repo, at, None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "no ref has left that one");
-    assert_eq!(house.store.hub().undelete_revision(&repo, lost, None).await.unwrap(), "refs/heads/side");
-    assert_eq!(house.store.hub().ref_target(repo.id, "refs/heads/side").await.unwrap(), Some(lost));
-    assert_eq!(house.read(&grant(), second.files[0].hash, None).await.unwrap(), corpus::noise(2, 100_000));
+    assert_eq!(fixture.store.hub().undelete_revision(&repo, lost, None).await.unwrap(), "refs/heads/side");
+    assert_eq!(fixture.store.hub().ref_target(repo.id, "refs/heads/side").await.unwrap(), Some(lost));
+    assert_eq!(fixture.read(&grant(), second.files[0].hash, None).await.unwrap(), corpus::noise(2, 100_000));
 
     // Squashed away, its history is had back under another name.
-    put(&house, &repo, MAIN, "more.bin", &second).await;
-    let old = house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
-    house.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
-    let name = house.store.hub().undelete_revision(&repo, old, Some("before")).await.unwrap();
+    put(&fixture, &repo, MAIN, "more.bin", &second).await;
+    let old = fixture.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
+    fixture.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
+    let name = fixture.store.hub().undelete_revision(&repo, old, Some("before")).await.unwrap();
     assert_eq!(name, "refs/heads/before");
-    assert_eq!(house.store.hub().history(repo.id, old, 0, 10).await.unwrap().1, 3);
-    let bad = house.store.hub().undelete_revision(&repo, old, Some("a..b")).await.unwrap_err();
+    assert_eq!(fixture.store.hub().history(repo.id, old, 0, 10).await.unwrap().1, 3);
+    let bad = fixture.store.hub().undelete_revision(&repo, old, Some("a..b")).await.unwrap_err();
     assert_eq!(bad.kind(), ErrorKind::Invalid);
 
     // Deleted again and left alone it goes.
     for branch in ["side", "before"] {
-        house.store.hub().delete_ref(repo.id, HEADS, branch).await.unwrap();
+        fixture.store.hub().delete_ref(repo.id, HEADS, branch).await.unwrap();
     }
-    house.clock.advance(TRASH_S + 86_401);
-    assert!(sweep(&house).await.git_objects > 0);
-    assert!(house.store.hub().left_revisions(repo.id).await.unwrap().is_empty());
+    fixture.clock.advance(TRASH_S + 86_401);
+    assert!(collect_garbage(&fixture).await.git_objects > 0);
+    assert!(fixture.store.hub().reflog(repo.id).await.unwrap().is_empty());
     assert_eq!(
-        house.store.hub().undelete_revision(&repo, lost, None).await.unwrap_err().kind(),
+        fixture.store.hub().undelete_revision(&repo, lost, None).await.unwrap_err().kind(),
         ErrorKind::NotFound
     );
-    house.clock.advance(GRACE_S);
-    assert_eq!(house.read(&grant(), first.files[0].hash, None).await.unwrap(), corpus::noise(1, 100_000));
+    fixture.clock.advance(GRACE_S);
+    assert_eq!(fixture.read(&grant(), first.files[0].hash, None).await.unwrap(), corpus::noise(1, 100_000));
 }
 
 #[tokio::test]
 async fn a_deleted_file_is_committed_back_from_the_last_revision_that_had_it() {
-    let house = house().await;
-    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    let fixture = fixture().await;
+    let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     let (first, second) = (upload(1), upload(2));
     for upload in [&first, &second] {
-        house.upload(&grant(), upload).await.unwrap();
-        put(&house, &repo, MAIN, "a/weights.bin", upload).await;
+        fixture.upload(&grant(), upload).await.unwrap();
+        put(&fixture, &repo, MAIN, "a/weights.bin", upload).await;
     }
-    let there = house.store.hub().undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap_err();
+    let there = fixture.store.hub().undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap_err();
     assert_eq!(there.kind(), ErrorKind::Conflict);
-    let had = house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
-    commit(&house, &repo, MAIN, Operation::DeleteFolder { path: "a".into() }).await.unwrap();
+    let had = fixture.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap();
+    commit(&fixture, &repo, MAIN, Operation::DeleteFolder { path: "a".into() }).await.unwrap();
     let (committed, from) =
-        house.store.hub().undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap();
+        fixture.store.hub().undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap();
     assert_eq!((from, committed.was_made), (had, true));
-    let found = |commit| house.store.hub().find_path(repo.id, commit, "a/weights.bin");
+    let found = |commit| fixture.store.hub().find_path(repo.id, commit, "a/weights.bin");
     let (is, was) = (found(committed.oid).await.unwrap().unwrap(), found(had).await.unwrap().unwrap());
     assert_eq!(is.oid, was.oid, "the later of the two");
 
     // Also when the history was squashed after it was deleted.
-    commit(&house, &repo, MAIN, Operation::Delete { path: "a/weights.bin".into() }).await.unwrap();
-    house.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
+    commit(&fixture, &repo, MAIN, Operation::Delete { path: "a/weights.bin".into() }).await.unwrap();
+    fixture.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
     let (committed, _) =
-        house.store.hub().undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap();
+        fixture.store.hub().undelete_file(&repo, "main", "a/weights.bin", "ann").await.unwrap();
     assert_eq!(found(committed.oid).await.unwrap().unwrap().oid, was.oid);
-    let nothing = house.store.hub().undelete_file(&repo, "main", "nothing", "ann").await.unwrap_err();
+    let nothing = fixture.store.hub().undelete_file(&repo, "main", "nothing", "ann").await.unwrap_err();
     assert_eq!(nothing.kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]
 async fn what_can_be_had_back_and_what_is_taken_survive_a_lost_catalog() {
-    let house = house().await;
-    let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
-    house.upload(&grant(), &upload(1)).await.unwrap();
-    put(&house, &repo, MAIN, "a.bin", &upload(1)).await;
-    house.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
-    let left = house.store.hub().left_revisions(repo.id).await.unwrap();
+    let fixture = fixture().await;
+    let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    fixture.upload(&grant(), &upload(1)).await.unwrap();
+    put(&fixture, &repo, MAIN, "a.bin", &upload(1)).await;
+    fixture.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
+    let left = fixture.store.hub().reflog(repo.id).await.unwrap();
     assert_eq!(left.len(), 1);
     let of = QuotaOf::Namespace("ann".into());
-    let usage = testing::usage(&house.catalog, &of).await.unwrap();
+    let usage = testing::usage(&fixture.catalog, &of).await.unwrap();
     assert_ne!(usage, Usage::default());
 
     let folder = tempfile::tempdir().unwrap();
     let catalog = Arc::new(Catalog::open_file(&folder.path().join("new.db")).await.unwrap());
-    let clock = Arc::new(ManualClock::at(house::NOW_S));
-    let store = Store::new(house.store.objects().clone(), catalog, clock, &Options::default());
+    let clock = Arc::new(ManualClock::at(common::NOW_S));
+    let store = Store::new(fixture.store.objects().clone(), catalog, clock, &Options::default());
     store.upkeep().rebuild(&RebuildProgress::default()).await.unwrap();
-    assert_eq!(store.hub().left_revisions(repo.id).await.unwrap(), left);
+    assert_eq!(store.hub().reflog(repo.id).await.unwrap(), left);
     assert_eq!(store.hub().usage(&of).await.unwrap(), usage);
     let old = left[0].oid;
     store.hub().undelete_revision(&repo, old, Some("old")).await.unwrap();
@@ -251,13 +260,13 @@ async fn what_can_be_had_back_and_what_is_taken_survive_a_lost_catalog() {
 
 #[tokio::test]
 async fn a_verification_that_was_cut_goes_on_where_it_was_and_never_past_damage() {
-    let house = house().await;
-    house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+    let fixture = fixture().await;
+    fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
     for seed in 0..4 {
-        house.upload(&grant(), &upload(seed)).await.unwrap();
+        fixture.upload(&grant(), &upload(seed)).await.unwrap();
     }
     let run = |resume| {
-        let (store, options) = (house.store.clone(), VerifyOptions { resume, ..VerifyOptions::default() });
+        let (store, options) = (fixture.store.clone(), VerifyOptions { resume, ..VerifyOptions::default() });
         async move { store.upkeep().verify(&options, &VerifyProgress::default()).await }
     };
     let whole = run(false).await.unwrap().objects;
@@ -265,9 +274,9 @@ async fn a_verification_that_was_cut_goes_on_where_it_was_and_never_past_damage(
     // Cut later and later, until what is left is done.
     let mut calls = 1..;
     let mut cut_until_done = async || loop {
-        house.faults.fail_before(calls.next().unwrap());
+        fixture.faults.fail_before(calls.next().unwrap());
         let cut = run(true).await;
-        house.faults.disarm();
+        fixture.faults.disarm();
         match cut {
             Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable),
             Ok(done) => break done,
@@ -277,9 +286,9 @@ async fn a_verification_that_was_cut_goes_on_where_it_was_and_never_past_damage(
     assert!(rest < whole, "the last part alone: {rest} of {whole}");
     assert_eq!(run(true).await.unwrap().objects, whole, "and then from the beginning");
 
-    let key = testing::xorbs(&house.catalog, &[upload(3).xorbs[0].info.hash()]).await.unwrap()[0].key;
-    house.store.objects().delete(&store::ObjectKey::Xorb(key)).await.unwrap();
-    assert_eq!(cut_until_done().await.damages.len(), 1, "whoever goes on hears of it");
+    let key = testing::xorbs(&fixture.catalog, &[upload(3).xorbs[0].info.hash()]).await.unwrap()[0].key;
+    fixture.store.objects().delete(&store::ObjectKey::Xorb(key)).await.unwrap();
+    assert_eq!(cut_until_done().await.damages.len(), 1, "a resumed run reports it");
 }
 
 /// Every row of every table, as text, sorted.
@@ -302,30 +311,30 @@ async fn postgres_rows(query: &str, database: &sqlx::PgPool) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_catalog_moves_to_postgres_row_by_row() {
     let Some(server) = testkit::postgres::Postgres::start() else { return };
-    let house = house().await;
+    let fixture = fixture().await;
     let work = async {
-        let repo = house.store.hub().create_repo(&name(), true, "ann").await.unwrap();
-        house.upload(&grant(), &upload(1)).await.unwrap();
-        put(&house, &repo, MAIN, "a.bin", &upload(1)).await;
-        house.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
-        house.store.hub().add_namespace("team", true).await.unwrap();
-        house.store.hub().set_member("team", "bob", true).await.unwrap();
-        house
+        let repo = fixture.store.hub().create_repo(&name(), true, "ann").await.unwrap();
+        fixture.upload(&grant(), &upload(1)).await.unwrap();
+        put(&fixture, &repo, MAIN, "a.bin", &upload(1)).await;
+        fixture.store.hub().squash(&repo, MAIN, "ann", "one").await.unwrap();
+        fixture.store.hub().add_namespace("team", true).await.unwrap();
+        fixture.store.hub().set_member("team", "bob", true).await.unwrap();
+        fixture
             .store
             .hub()
-            .open_pull(&repo, repo_head(&house, &repo).await, "bob", "a title", "more")
+            .open_pull(&repo, repo_head(&fixture, &repo).await, "bob", "a title", "more")
             .await
             .unwrap();
-        house
+        fixture
             .store
             .hub()
             .set_quota(&quota(QuotaOf::Namespace("ann".into()), Some(1 << 40), None))
             .await
             .unwrap();
-        house.catalog.agree("key", &[0, 1, 255]).await.unwrap();
+        fixture.catalog.agree("key", &[0, 1, 255]).await.unwrap();
     };
     audit::by(Actor::named("ann"), work).await;
-    let file = house.database_file();
+    let file = fixture.database_file();
     let (from, to) = (format!("sqlite://{}", file.display()), server.fresh_database());
     let progress = MigrateProgress::default();
     let busy = migrate(&from, &to, false, &progress).await.unwrap_err();
@@ -334,7 +343,7 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
 
     // Nobody has it open any more.
     let copy = tempfile::tempdir().unwrap();
-    let database = house.database();
+    let database = fixture.database();
     let alone = copy.path().join("catalog.db");
     database.execute("VACUUM INTO ?1", [alone.to_str().unwrap()]).unwrap();
     let from = format!("sqlite://{}", alone.display());
@@ -369,59 +378,62 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
 
     // It works on: numbers go on where they were, and what was there is found.
     let catalog = store::Catalog::open(&to).await.unwrap();
-    let store = Store::new(house.store.objects().clone(), catalog, house.clock.clone(), &Options::default());
+    let store =
+        Store::new(fixture.store.objects().clone(), catalog, fixture.clock.clone(), &Options::default());
     let found = testing::files(&store.catalog(), grant().scope(), &[upload(1).files[0].hash]).await.unwrap();
-    assert_eq!(found[0].layout.file_bytes(), 100_000);
+    assert_eq!(found[0].recipe.file_bytes(), 100_000);
     assert!(store.hub().repo(&name()).await.unwrap().unwrap().private);
-    let deeds = || async {
-        let query = DeedQuery { limit: 100, ..DeedQuery::default() };
-        store.hub().deeds(&query).await.unwrap()
+    let audit_events = || async {
+        let query = AuditQuery { limit: 100, ..AuditQuery::default() };
+        store.hub().audit_events(&query).await.unwrap()
     };
-    let before = deeds().await;
+    let before = audit_events().await;
     store.hub().add_namespace("eve", false).await.unwrap();
-    let after = deeds().await;
+    let after = audit_events().await;
     assert_eq!((after.len(), &after[1..]), (before.len() + 1, before.as_slice()));
     let again = migrate(&from, &to, false, &progress).await.unwrap_err();
     assert!(again.to_string().contains("no server has used"), "{again}");
 }
 
-async fn repo_head(house: &House, repo: &RepoRow) -> store::ids::Oid {
-    house.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap()
+async fn repo_head(fixture: &TestStore, repo: &RepoRow) -> store::ids::Oid {
+    fixture.store.hub().ref_target(repo.id, MAIN).await.unwrap().unwrap()
 }
 
-/// Two servers whose clocks differ: by less than the grace nothing is noticed, and by more whoever is late is refused and
+/// Two servers whose clocks differ: by less than the grace nothing is noticed, and by more the late one is refused and
 /// loses nothing that was acknowledged.
 #[tokio::test]
 async fn clocks_of_two_servers_may_differ() {
     for (skew_s, is_noticed) in [(20 * 86_400, false), (40 * 86_400, true)] {
-        let house = house().await;
-        let ahead = Arc::new(ManualClock::at(house::NOW_S + skew_s));
+        let fixture = fixture().await;
+        let ahead = Arc::new(ManualClock::at(common::NOW_S + skew_s));
         let options = Options { trash_s: TRASH_S, ..Options::default() };
-        let other = Store::new(house.store.objects().clone(), house.catalog.clone(), ahead.clone(), &options);
-        let repo = house.store.hub().create_repo(&name(), false, "ann").await.unwrap();
+        let other =
+            Store::new(fixture.store.objects().clone(), fixture.catalog.clone(), ahead.clone(), &options);
+        let repo = fixture.store.hub().create_repo(&name(), false, "ann").await.unwrap();
         let (first, second) = (upload(1), upload(2));
-        house.upload(&grant(), &first).await.unwrap();
-        put(&house, &repo, MAIN, "first.bin", &first).await;
-        house.upload(&grant(), &second).await.unwrap();
+        fixture.upload(&grant(), &first).await.unwrap();
+        put(&fixture, &repo, MAIN, "first.bin", &first).await;
+        fixture.upload(&grant(), &second).await.unwrap();
         // The other sweeps before the commit, and once more when its grace is over by its own clock.
-        let sweep =
-            async || other.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
-        let swept = sweep().await;
+        let collect_garbage = async || {
+            other.upkeep().collect_garbage(&GcOptions::default(), &GcProgress::default()).await.unwrap()
+        };
+        let swept = collect_garbage().await;
         assert_eq!(swept.files, u64::from(is_noticed), "{skew_s}");
         let sha256 = second.files[0].sha256.unwrap();
         let second_put = || Operation::PutLinked { path: "second.bin".into(), sha256, bytes: None };
         if is_noticed {
-            assert!(commit(&house, &repo, MAIN, second_put()).await.is_err(), "it is no longer there");
+            assert!(commit(&fixture, &repo, MAIN, second_put()).await.is_err(), "it is no longer there");
             // Told to send it again the client does, and then it stays.
-            house.upload(&grant(), &second).await.unwrap();
+            fixture.upload(&grant(), &second).await.unwrap();
         }
-        commit(&house, &repo, MAIN, second_put()).await.unwrap();
-        house.clock.advance(60);
+        commit(&fixture, &repo, MAIN, second_put()).await.unwrap();
+        fixture.clock.advance(60);
         ahead.advance(60);
-        sweep().await;
-        house.store.upkeep().sweep(&SweepOptions::default(), &SweepProgress::default()).await.unwrap();
+        collect_garbage().await;
+        fixture.store.upkeep().collect_garbage(&GcOptions::default(), &GcProgress::default()).await.unwrap();
         for (seed, upload) in [(1, &first), (2, &second)] {
-            let found = house.read(&grant(), upload.files[0].hash, None).await.unwrap();
+            let found = fixture.read(&grant(), upload.files[0].hash, None).await.unwrap();
             assert_eq!(found, corpus::noise(seed, 100_000), "{skew_s}");
         }
     }

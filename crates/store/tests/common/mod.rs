@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::stream::{self, Stream, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use store::clock::ManualClock;
-use store::content::{BodyError, Ingested, Planned, Progress, Reconstruction, Registered};
+use store::content::{BodyError, Planned, Progress, Reconstruction, Registered, StoredXorb};
 use store::objects::Folder;
 use store::upkeep::Counts;
 use store::{Catalog, DedupOptions, Grant, Objects, Options, Result, Store, testing};
@@ -21,7 +21,7 @@ use xet::xorb::{ChunkDecoder, ChunkReader};
 use xet::{FileHash, XorbHash};
 
 /// A store in a temporary folder, with faults and a clock to set.
-pub(crate) struct House {
+pub(crate) struct TestStore {
     pub(crate) store: Store,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) faults: Faults,
@@ -31,7 +31,7 @@ pub(crate) struct House {
 
 pub(crate) const NOW_S: u64 = 1_800_000_000;
 
-impl House {
+impl TestStore {
     pub(crate) async fn new() -> Self {
         Self::with_dedup(DedupOptions::default()).await
     }
@@ -66,8 +66,8 @@ impl House {
         rusqlite::Connection::open(self.database_file()).unwrap()
     }
 
-    pub(crate) async fn ingest(&self, grant: &Grant, hash: XorbHash, bytes: &[u8]) -> Result<Ingested> {
-        self.store.content().ingest(grant, hash, Some(bytes.len() as u64), pieces(bytes, 70_001)).await
+    pub(crate) async fn put_xorb(&self, grant: &Grant, hash: XorbHash, bytes: &[u8]) -> Result<StoredXorb> {
+        self.store.content().put_xorb(grant, hash, Some(bytes.len() as u64), pieces(bytes, 70_001)).await
     }
 
     pub(crate) async fn register(&self, grant: &Grant, bytes: &[u8]) -> Result<Registered> {
@@ -78,7 +78,7 @@ impl House {
     /// Uploads as a client does: every xorb, then the shard.
     pub(crate) async fn upload(&self, grant: &Grant, upload: &Upload) -> Result<Registered> {
         for xorb in &upload.xorbs {
-            self.ingest(grant, xorb.info.hash(), &xorb.bytes).await?;
+            self.put_xorb(grant, xorb.info.hash(), &xorb.bytes).await?;
         }
         self.register(grant, &upload.shard()).await
     }
