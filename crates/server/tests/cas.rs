@@ -43,7 +43,7 @@ async fn takes_xorbs(hub: &Hub) {
             is_new = false;
         }
         let got = hub.head(&format!("/v1/xorbs/default/{hash}")).await;
-        let row = store::testing::xorbs(&hub.store.catalog(), &[hash]).await.unwrap().remove(0);
+        let row = store::testing::xorbs(hub.store.catalog(), &[hash]).await.unwrap().remove(0);
         assert_eq!((got.status, &got.headers["content-length"]), (200, &row.object_bytes.into()));
     }
 }
@@ -252,7 +252,7 @@ async fn readers_who_never_finish_do_not_keep_uploads_out() {
     let chunks: Vec<&[u8]> = all_chunks.values().take(20).map(Vec::as_slice).collect();
     let sealed = build(chunks.into_iter());
     hub.upload_xorb(&sealed.info.hash(), &sealed.bytes).await;
-    let row = store::testing::xorbs(&hub.store.catalog(), &[sealed.info.hash()]).await.unwrap().remove(0);
+    let row = store::testing::xorbs(hub.store.catalog(), &[sealed.info.hash()]).await.unwrap().remove(0);
     let key = server::DataKey { xorb: sealed.info.hash(), digest: *row.key.digest.as_bytes() };
     let url = hub.state.data_url(&key, &[xet::wire::HttpRange::new(0, 99).unwrap()]).unwrap();
     let url = url.strip_prefix(&hub.state.base_url).unwrap();

@@ -82,7 +82,7 @@ async fn make(
     let commit = GitRow { depth: 1, ..git_row(ObjectKind::Commit, commit.encode(), None) };
     let main = RefRow { name: refs::MAIN.to_owned(), target: commit.oid };
     rows.push(commit);
-    assert!(testing::create_repo(&catalog, &row, &rows, &[main]).await?, "the catalog is new");
+    assert!(testing::create_repo(catalog, &row, &rows, &[main]).await?, "the catalog is new");
     Ok(())
 }
 

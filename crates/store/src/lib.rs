@@ -96,7 +96,7 @@ impl Store {
         let content = Arc::new(content);
         let hub = Hub::new(&content, &objects, &catalog, &clock, workers.clone(), options.trash_s);
         let hub = Arc::new(hub);
-        let upkeep = Upkeep::new(&content, &hub, &objects, &catalog, &clock, workers, options.audit_s);
+        let upkeep = Upkeep::new(&content, &hub, &objects, &catalog, clock, workers, options.audit_s);
         Self { content, hub, upkeep: Arc::new(upkeep), objects, db: catalog }
     }
 

@@ -58,11 +58,11 @@ impl Upkeep {
         hub: &Arc<Hub>,
         objects: &Objects,
         db: &Arc<Catalog>,
-        clock: &Arc<dyn Clock>,
+        clock: Arc<dyn Clock>,
         workers: Workers,
         audit_s: u64,
     ) -> Self {
         let (content, hub, objects) = (content.clone(), hub.clone(), objects.clone());
-        Self { content, hub, objects, db: db.clone(), clock: clock.clone(), workers, audit_s }
+        Self { content, hub, objects, db: db.clone(), clock, workers, audit_s }
     }
 }

@@ -199,7 +199,12 @@ async fn an_upload_in_other_xorbs_heals_a_damaged_file() {
         let body = stream::iter([Ok(Bytes::from(data.clone()))]);
         match whole_file {
             true => {
-                _ = fixture.store.content().put_file(&two, digests[0], data.len() as u64, body).await.unwrap()
+                _ = fixture
+                    .store
+                    .content()
+                    .put_file(&two, digests[0], data.len() as u64, body)
+                    .await
+                    .unwrap();
             }
             false => {
                 let again = Upload::of(&[&data], 1000, Policy::Auto);

@@ -380,7 +380,7 @@ async fn a_catalog_moves_to_postgres_row_by_row() {
     let catalog = store::Catalog::open(&to).await.unwrap();
     let store =
         Store::new(fixture.store.objects().clone(), catalog, fixture.clock.clone(), &Options::default());
-    let found = testing::files(&store.catalog(), grant().scope(), &[upload(1).files[0].hash]).await.unwrap();
+    let found = testing::files(store.catalog(), grant().scope(), &[upload(1).files[0].hash]).await.unwrap();
     assert_eq!(found[0].recipe.file_bytes(), 100_000);
     assert!(store.hub().repo(&name()).await.unwrap().unwrap().private);
     let audit_events = || async {

@@ -157,7 +157,7 @@ impl Policies {
         if let Some(rows) = self.0.get(&()).await {
             return Ok(rows);
         }
-        let rows = Arc::new(dedup_policies(&catalog).await?);
+        let rows = Arc::new(dedup_policies(catalog).await?);
         self.0.insert((), rows.clone()).await;
         Ok(rows)
     }

@@ -57,7 +57,7 @@ async fn repo(catalog: &Any, n: u8, updated_s: u64) -> RepoRow {
         updated_s,
         reclaim_s: None,
     };
-    assert!(repos::create_repo(&catalog, &row, &[], &[]).await.unwrap());
+    assert!(repos::create_repo(catalog, &row, &[], &[]).await.unwrap());
     row
 }
 
@@ -73,7 +73,7 @@ async fn file(catalog: &Any, scope: &Scope, n: u8, bytes: u32, created_s: u64) {
         referenced_s: created_s,
         verified_s: created_s,
     };
-    xorbs::add_xorbs(&catalog, std::slice::from_ref(&xorb)).await.unwrap();
+    xorbs::add_xorbs(catalog, std::slice::from_ref(&xorb)).await.unwrap();
     let mut recipe = RecipeBuilder::default();
     recipe.push(xorb.recipe_xorb(), 0..2, bytes, 0..18);
     let registration = Registration {
@@ -85,7 +85,7 @@ async fn file(catalog: &Any, scope: &Scope, n: u8, bytes: u32, created_s: u64) {
         dedup: Vec::new(),
         now_s: created_s,
     };
-    register_shard(&catalog, &registration).await.unwrap();
+    register_shard(catalog, &registration).await.unwrap();
 }
 
 fn query(order: Order, private_of: Option<&[&str]>) -> BrowseQuery {
@@ -94,7 +94,7 @@ fn query(order: Order, private_of: Option<&[&str]>) -> BrowseQuery {
 }
 
 async fn names(catalog: &Any, query: &BrowseQuery) -> Vec<String> {
-    let page = browse::repo_page(&catalog, query).await.unwrap();
+    let page = browse::repo_page(catalog, query).await.unwrap();
     page.into_iter().map(|repo| repo.row.name.name).collect()
 }
 

@@ -126,7 +126,7 @@ pub(super) fn registration(scope: &Scope, ns: &[u64]) -> Registration {
 
 async fn with_xorbs(catalog: &Any, ns: impl IntoIterator<Item = u64>) {
     let rows: Vec<_> = ns.into_iter().map(row).collect();
-    assert!(xorbs::add_xorbs(&catalog, &rows).await.unwrap().iter().all(|added| added.was_inserted));
+    assert!(xorbs::add_xorbs(catalog, &rows).await.unwrap().iter().all(|added| added.was_inserted));
 }
 
 async fn an_empty_catalog_knows_nothing(catalog: Any) {

@@ -83,8 +83,8 @@ fn registration(n: u8, now_s: u64) -> Registration {
 }
 
 async fn registered(catalog: &Any, n: u8) {
-    xorbs::add_xorbs(&catalog, &[xorb(n)]).await.unwrap();
-    let done = register_shard(&catalog, &registration(n, 100)).await.unwrap();
+    xorbs::add_xorbs(catalog, &[xorb(n)]).await.unwrap();
+    let done = register_shard(catalog, &registration(n, 100)).await.unwrap();
     assert_eq!(done, RegistrationOutcome::Done { was_inserted: true });
 }
 
@@ -117,8 +117,8 @@ async fn made(catalog: &Any) -> GcRepo {
         updated_s: 1,
         reclaim_s: None,
     };
-    assert!(repos::create_repo(&catalog, &row, &[], &[]).await.unwrap());
-    inventory::all_repos(&catalog, &[], 10).await.unwrap().remove(0)
+    assert!(repos::create_repo(catalog, &row, &[], &[]).await.unwrap());
+    inventory::all_repos(catalog, &[], 10).await.unwrap().remove(0)
 }
 
 async fn a_lease_has_one_holder(catalog: Any) {

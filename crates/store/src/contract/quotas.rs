@@ -49,7 +49,7 @@ fn of_ann() -> QuotaOf {
 }
 
 async fn usage(catalog: &Any, of: &QuotaOf) -> (u64, u64) {
-    let usage = quota_rows::usage(&catalog, of).await.unwrap();
+    let usage = quota_rows::usage(catalog, of).await.unwrap();
     (usage.logical_bytes, usage.physical_bytes)
 }
 
@@ -86,7 +86,7 @@ async fn register(catalog: &Any, scope: &Scope, n: u8) {
         referenced_s: 1,
         verified_s: 1,
     };
-    xorbs::add_xorbs(&catalog, std::slice::from_ref(&xorb)).await.unwrap();
+    xorbs::add_xorbs(catalog, std::slice::from_ref(&xorb)).await.unwrap();
     let mut recipe = RecipeBuilder::default();
     recipe.push(xorb.recipe_xorb(), 0..1, 300, 0..9);
     let file = FileRow { hash: FileHash::new([n; 32]), recipe: recipe.finish(), created_s: 1 };
@@ -99,7 +99,7 @@ async fn register(catalog: &Any, scope: &Scope, n: u8) {
         dedup: Vec::new(),
         now_s: 1,
     };
-    let registered = register_shard(&catalog, &registration).await.unwrap();
+    let registered = register_shard(catalog, &registration).await.unwrap();
     assert!(matches!(registered, RegistrationOutcome::Done { .. }));
 }
 

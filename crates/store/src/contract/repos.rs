@@ -78,7 +78,7 @@ fn change(name: &str, from: Option<u64>, to: Option<u64>) -> RefChange {
 
 async fn made(catalog: &Any, n: u8, name: &str) -> RepoRow {
     let row = row(n, name);
-    assert!(repos::create_repo(&catalog, &row, &[], &[]).await.unwrap());
+    assert!(repos::create_repo(catalog, &row, &[], &[]).await.unwrap());
     row
 }
 
@@ -505,7 +505,7 @@ async fn user(catalog: &Any, name: &str) -> NamespaceRow {
         created_s: 1,
         state: NamespaceState::Active,
     };
-    assert_eq!(people::add_namespaces(&catalog, std::slice::from_ref(&row)).await.unwrap(), [name]);
+    assert_eq!(people::add_namespaces(catalog, std::slice::from_ref(&row)).await.unwrap(), [name]);
     row
 }
 

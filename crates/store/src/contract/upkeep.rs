@@ -58,7 +58,7 @@ fn recipe(of: &XorbRow) -> FileRecipe {
 
 /// File `n` in a xorb, described by shard `n`.
 async fn registered(catalog: &Any, scope: &str, n: u8, of: u8) {
-    xorbs::add_xorbs(&catalog, &[xorb(of)]).await.unwrap();
+    xorbs::add_xorbs(catalog, &[xorb(of)]).await.unwrap();
     let registration = Registration {
         scope: scope.parse().unwrap(),
         shard: ShardRow { hash: ShardHash::new(hash(n)), object_bytes: 7, created_s: 100 },
@@ -72,7 +72,7 @@ async fn registered(catalog: &Any, scope: &str, n: u8, of: u8) {
         }],
         now_s: 100,
     };
-    register_shard(&catalog, &registration).await.unwrap();
+    register_shard(catalog, &registration).await.unwrap();
 }
 
 async fn everything_is_seen_page_by_page(catalog: Any) {

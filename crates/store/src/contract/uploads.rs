@@ -85,7 +85,7 @@ async fn register(catalog: &Any, of: &str, n: u8) {
         now_s: 200,
     };
     assert!(matches!(
-        register_shard(&catalog, &registration).await.unwrap(),
+        register_shard(catalog, &registration).await.unwrap(),
         RegistrationOutcome::Done { .. }
     ));
 }
@@ -98,7 +98,7 @@ async fn reference(
 ) -> Option<(Option<u64>, bool, bool, bool)> {
     let (scope, within) = (scope(of), Reach::All(scope(of)));
     let found =
-        uploads::references(&catalog, &scope, sender, Some(&within), &[hash(n), hash(n)]).await.unwrap();
+        uploads::references(catalog, &scope, sender, Some(&within), &[hash(n), hash(n)]).await.unwrap();
     let found: Vec<_> = found
         .into_iter()
         .map(|found| (found.sent_bytes, found.is_senders, found.is_registered, found.is_within))
@@ -196,7 +196,7 @@ async fn a_damaged_xorb_records_nothing(catalog: Any) {
 }
 
 async fn stored_bytes(catalog: &Any, of: &str) -> u64 {
-    usage::usage(&catalog, &of.parse().unwrap()).await.unwrap().physical_bytes
+    usage::usage(catalog, &of.parse().unwrap()).await.unwrap().physical_bytes
 }
 
 async fn uploads_count_until_they_are_registered(catalog: Any) {
@@ -253,14 +253,11 @@ async fn found(catalog: &Any) -> [bool; 3] {
     let reaches = [Reach::Repo(scope("ann/a")), Reach::Namespace(scope("ann/b")), Reach::All(scope("bob/b"))];
     for (found, reach) in found.iter_mut().zip(reaches) {
         let chunk = ChunkHash::new([1; 32]);
-        *found = !index::dedup(&catalog, &reach, &[chunk]).await.unwrap().is_empty();
-        assert!(
-            index::peek_chunk(&catalog, &reach, chunk).is_none_or(|peeked| peeked == *found),
-            "{reach:?}"
-        );
-        assert_eq!(has_xorb(&catalog, &reach, hash(1)).await.unwrap(), *found, "{reach:?}");
+        *found = !index::dedup(catalog, &reach, &[chunk]).await.unwrap().is_empty();
+        assert!(index::peek_chunk(catalog, &reach, chunk).is_none_or(|peeked| peeked == *found), "{reach:?}");
+        assert_eq!(has_xorb(catalog, &reach, hash(1)).await.unwrap(), *found, "{reach:?}");
         let seen =
-            uploads::references(&catalog, &scope("eve/e"), None, Some(&reach), &[hash(1)]).await.unwrap();
+            uploads::references(catalog, &scope("eve/e"), None, Some(&reach), &[hash(1)]).await.unwrap();
         assert_eq!(seen[0].is_within, *found, "{reach:?}");
     }
     found

@@ -210,17 +210,17 @@ async fn compare(objects: &Objects, catalog: &Catalog) -> Result<Comparison> {
 async fn sample_rows(catalog: &Catalog) -> Result<Vec<ObjectKey>> {
     let mut keys = Vec::new();
     keys.extend(
-        inventory::xorb_page(&catalog, &[], SAMPLE_ROWS)
+        inventory::xorb_page(catalog, &[], SAMPLE_ROWS)
             .await?
             .iter()
             .filter(|row| row.is_live())
             .map(|row| ObjectKey::Xorb(row.key)),
     );
     keys.extend(
-        inventory::shard_page(&catalog, &[], SAMPLE_ROWS).await?.iter().map(|row| ObjectKey::Shard(row.hash)),
+        inventory::shard_page(catalog, &[], SAMPLE_ROWS).await?.iter().map(|row| ObjectKey::Shard(row.hash)),
     );
-    for repo in inventory::all_repos(&catalog, &[], SAMPLE_ROWS).await? {
-        let bundles = inventory::bundle_page(&catalog, repo.row.id, &[], 1).await?;
+    for repo in inventory::all_repos(catalog, &[], SAMPLE_ROWS).await? {
+        let bundles = inventory::bundle_page(catalog, repo.row.id, &[], 1).await?;
         keys.extend(bundles.into_iter().map(|commit| ObjectKey::Bundle { repo: repo.row.id, commit }));
     }
     Ok(keys)
@@ -246,7 +246,7 @@ async fn knows_some_object(objects: &Objects, catalog: &Catalog) -> Result<bool>
         }
     }
     let hashes: Vec<_> = xorbs.iter().map(|key| key.hash).collect();
-    if xorbs::xorbs(&catalog, &hashes).await?.iter().any(|row| xorbs.contains(&row.key)) {
+    if xorbs::xorbs(catalog, &hashes).await?.iter().any(|row| xorbs.contains(&row.key)) {
         return Ok(true);
     }
     for folder in [Folder::Xorbs, Folder::Shards, Folder::Commits, Folder::Repos] {
@@ -254,7 +254,7 @@ async fn knows_some_object(objects: &Objects, catalog: &Catalog) -> Result<bool>
             return Ok(false);
         }
     }
-    Ok(!people::namespaces(&catalog).await?.is_empty())
+    Ok(!people::namespaces(catalog).await?.is_empty())
 }
 
 /// Why a catalog of another store is refused.

@@ -73,8 +73,8 @@ pub(crate) async fn collect_people(db: &Catalog) -> Result<(u64, PeopleSnapshot)
     for row in namespaces.iter().filter(|row| row.is_organisation) {
         members.extend(people::members(db, &row.name).await?);
     }
-    let quotas = usage::quotas(&db).await?;
-    let dedup = dedup_policy::dedup_policies(&db).await?;
+    let quotas = usage::quotas(db).await?;
+    let dedup = dedup_policy::dedup_policies(db).await?;
     Ok((version, PeopleSnapshot { namespaces, members, quotas, dedup }))
 }
 

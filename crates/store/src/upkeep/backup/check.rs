@@ -48,14 +48,14 @@ async fn check_xorbs(
 ) -> Result<()> {
     let mut after = Vec::new();
     loop {
-        let rows = inventory::xorb_page(&catalog, &after, PAGE).await?;
+        let rows = inventory::xorb_page(catalog, &after, PAGE).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         after = last.key.hash.as_bytes().to_vec();
         checked.needed += rows.len() as u64;
         let keys = rows.iter().map(|row| (ObjectKey::Xorb(row.key), row.object_bytes));
         let gone = sides.gone(keys.collect()).await?;
         let hashes: Vec<_> = gone.all().filter_map(hash_of).collect();
-        let used = files::uses(&catalog, Use::Xorbs, &hashes).await?;
+        let used = files::uses(catalog, Use::Xorbs, &hashes).await?;
         let is_used = |key: &ObjectKey| {
             hash_of(key).is_none_or(|hash| used.iter().any(|(used, count)| *used == hash && *count > 0))
         };
@@ -72,7 +72,7 @@ async fn check_shards(
 ) -> Result<()> {
     let mut after = Vec::new();
     loop {
-        let rows = inventory::shard_page(&catalog, &after, PAGE).await?;
+        let rows = inventory::shard_page(catalog, &after, PAGE).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         after = last.hash.as_bytes().to_vec();
         checked.needed += rows.len() as u64;
@@ -80,7 +80,7 @@ async fn check_shards(
         let gone = sides.gone(keys.collect()).await?;
         give_up(catalog, StoredKind::Shards, gone.all(), now_s).await?;
         let hashes: Vec<_> = gone.all().filter_map(shard_of).collect();
-        let left = shards::shards(&catalog, &hashes).await?;
+        let left = shards::shards(catalog, &hashes).await?;
         checked.record(&gone, |key| left.iter().any(|row| Some(row.hash) == shard_of(key)));
     }
 }
@@ -88,13 +88,13 @@ async fn check_shards(
 async fn check_bundles(catalog: &Catalog, sides: &Sides<'_>, checked: &mut CheckedCopy) -> Result<()> {
     let mut after = Vec::new();
     loop {
-        let repos = inventory::all_repos(&catalog, &after, PAGE).await?;
+        let repos = inventory::all_repos(catalog, &after, PAGE).await?;
         let Some(last) = repos.last() else { return Ok(()) };
         after = last.row.id.as_bytes().to_vec();
         for repo in repos {
             let mut after = Vec::new();
             loop {
-                let bundles = inventory::bundle_page(&catalog, repo.row.id, &after, PAGE).await?;
+                let bundles = inventory::bundle_page(catalog, repo.row.id, &after, PAGE).await?;
                 let Some(last) = bundles.last() else { break };
                 after = last.as_bytes().to_vec();
                 checked.needed += bundles.len() as u64;
@@ -177,9 +177,9 @@ async fn give_up<'a>(
     now_s: u64,
 ) -> Result<()> {
     let hashes: Vec<_> = keys.filter_map(hash_of).collect();
-    condemned::condemn(&catalog, of, &hashes, u64::MAX, now_s).await?;
-    condemned::mark_deletable(&catalog, of, &hashes, u64::MAX, now_s).await?;
-    condemned::bury(&catalog, of, &hashes, now_s).await
+    condemned::condemn(catalog, of, &hashes, u64::MAX, now_s).await?;
+    condemned::mark_deletable(catalog, of, &hashes, u64::MAX, now_s).await?;
+    condemned::bury(catalog, of, &hashes, now_s).await
 }
 
 fn hash_of(key: &ObjectKey) -> Option<[u8; 32]> {

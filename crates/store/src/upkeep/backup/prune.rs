@@ -79,12 +79,12 @@ async fn walk(catalog: &Catalog, source: &Objects, copy: &Objects, delete: bool)
 async fn is_needed(catalog: &Catalog, key: &ObjectKey) -> Result<bool> {
     Ok(match key {
         ObjectKey::Xorb(xorb) => {
-            let rows = xorbs::xorbs(&catalog, &[xorb.hash]).await?;
+            let rows = xorbs::xorbs(catalog, &[xorb.hash]).await?;
             rows.iter().any(|row| row.key == *xorb && !row.is_swept())
         }
-        ObjectKey::Shard(hash) => !shards::shards(&catalog, &[*hash]).await?.is_empty(),
+        ObjectKey::Shard(hash) => !shards::shards(catalog, &[*hash]).await?.is_empty(),
         ObjectKey::Bundle { repo, commit } => {
-            !unused_git::used_bundles(&catalog, *repo, &[*commit]).await?.is_empty()
+            !unused_git::used_bundles(catalog, *repo, &[*commit]).await?.is_empty()
         }
         // Records are replaced by later ones, which are in the source.
         _ => false,

@@ -49,7 +49,7 @@ async fn store_xorb(n: u8, objects: Option<&Objects>, catalog: Option<&Catalog>)
             referenced_s: 1,
             verified_s: 0,
         };
-        xorbs::add_xorbs(&catalog, &[row]).await.unwrap();
+        xorbs::add_xorbs(catalog, &[row]).await.unwrap();
     }
 }
 
