@@ -202,7 +202,7 @@ impl AppState {
         &self.auth.cas_tokens
     }
 
-    /// A data URL of this server that opens `ranges` of an object; see [`ServerUrls::url`].
+    /// A data URL of this server that opens `ranges` of an object; see `ServerUrls::url`.
     pub fn data_url(&self, key: &DataKey, ranges: &[HttpRange]) -> Result<String, RangeCount> {
         self.server_urls().url(key, ranges, false)
     }

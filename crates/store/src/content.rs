@@ -1,8 +1,8 @@
 //! Stored content: xorbs that clients upload, shards that register files made of them, and reading files back.
 //!
-//! Upload: [`put_xorb`] stores a xorb and records who sent it; [`put_shard`] proves what the files of a shard are made of and
-//! gives the repository the right to read them. Download: [`reconstruct`] plans which bytes of which xorbs make a file, and
-//! [`read`] puts the bytes together for clients that do not speak the protocol. Rows and statements stand beside the
+//! Upload: `put_xorb` stores a xorb and records who sent it; `put_shard` proves what the files of a shard are made of and
+//! gives the repository the right to read them. Download: `reconstruct` plans which bytes of which xorbs make a file, and
+//! `read` puts the bytes together for clients that do not speak the protocol. Rows and statements stand beside the
 //! functions that need them. Nothing here knows repositories, only the [`Scope`](crate::Scope) of a caller.
 
 pub(crate) mod body;

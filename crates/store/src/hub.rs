@@ -2,7 +2,7 @@
 //!
 //! A commit's new objects are one object of the store, its *bundle*: object first, rows second, the ref last. The ref is
 //! compared and set in one statement, so of two commits on one branch the second sees the first or starts again. After each
-//! change a [`snapshot`] of what no bundle holds is written, from which a lost catalog is rebuilt.
+//! change a `snapshot` of what no bundle holds is written, from which a lost catalog is rebuilt.
 
 pub(crate) mod browse;
 pub(crate) mod bundle;

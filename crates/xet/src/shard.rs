@@ -91,7 +91,7 @@ pub struct ChunkEntry {
     pub raw_start: u32,
     /// Raw bytes of this chunk.
     pub raw_bytes: u32,
-    /// [`row::CHUNK_DEDUP_ELIGIBLE`] and reserved bits; kept as found.
+    /// `row::CHUNK_DEDUP_ELIGIBLE` and reserved bits; kept as found.
     #[serde(default)]
     pub flags: u32,
 }

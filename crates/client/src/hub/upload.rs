@@ -88,7 +88,7 @@ pub struct Uploaded {
 
 /// Puts files into a repository, in the order they come, and reports the outcome of each.
 ///
-/// Up to [`COMMIT_FILES_MAX`] files are one commit; more are several. Can be repeated: what the repository has is not sent again, also
+/// Up to `COMMIT_FILES_MAX` files are one commit; more are several. Can be repeated: what the repository has is not sent again, also
 /// when an earlier upload was killed halfway.
 pub async fn upload(
     hub: &Hub,

@@ -132,7 +132,7 @@ impl CasTokens {
         Issued { token: Secret::new(token), expires_s: claims.exp }
     }
 
-    /// What a token says, if we gave it and it has not expired. See [`Claims::allow`] for what it then opens.
+    /// What a token says, if we gave it and it has not expired. See `Claims::allow` for what it then opens.
     pub fn verify(&self, token: &str, now_s: u64) -> Result<Claims, Refusal> {
         let known = self.checked.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned();
         let claims = match known {

@@ -57,7 +57,7 @@ impl Progress {
 
 impl Content {
     /// Stores a shard: from then on the grant's repository may read its files. `declared_bytes` as for
-    /// [`Store::put_xorb`].
+    /// `put_xorb`.
     pub async fn register<S>(
         &self,
         grant: &Grant,

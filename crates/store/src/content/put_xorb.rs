@@ -138,14 +138,14 @@ impl Content {
         if self.objects.stages_in_files() { body_bytes.min(STAGED_BYTES) } else { body_bytes }
     }
 
-    /// Room for the records of a xorb that this process is making, for [`Store::put_own_xorb`]; `None` when they are to be kept in
+    /// Room for the records of a xorb that this process is making, for `put_own_xorb`; `None` when they are to be kept in
     /// memory. Opens a file: not for a thread that serves others. What is written goes to disk on the threads of `runtime`.
     pub fn grow(&self, runtime: Handle) -> Option<Box<GrowingXorb>> {
         GrowingXorb::begin(&self.objects, runtime).map(Box::new)
     }
 
     /// Stores a xorb that this process built itself, from chunks it has hashed: nothing is decompressed or hashed
-    /// again, and all else is as in [`Store::put_xorb`]. `records` are its records, in order. Never for untrusted bytes.
+    /// again, and all else is as in `put_xorb`. `records` are its records, in order. Never for untrusted bytes.
     pub async fn put_own_xorb(
         &self,
         grant: &Grant,

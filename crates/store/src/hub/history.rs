@@ -30,7 +30,7 @@ impl Hub {
     }
 
     /// For each of these paths of a commit the last one that changed it. What did not change within the last
-    /// [`SEARCH_COMMITS_MAX`] commits, or as many as have [`SEARCH_ENTRIES_MAX`] entries in the folders on the way, gets
+    /// `SEARCH_COMMITS_MAX` commits, or as many as have `SEARCH_ENTRIES_MAX` entries in the folders on the way, gets
     /// the oldest of those.
     pub async fn last_changes(
         &self,

@@ -81,7 +81,7 @@ impl Hub {
     }
 
     /// The repository of a name, in any case. Everything that looks up a repository by its name comes here or to
-    /// [`Store::repo_at`], and goes on with the name of the row.
+    /// `repo_at`, and goes on with the name of the row.
     pub async fn repo(&self, name: &RepoName) -> Result<Option<RepoRow>> {
         Ok(repos(&self.db, std::slice::from_ref(name)).await?.into_iter().next())
     }

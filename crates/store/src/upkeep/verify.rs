@@ -90,7 +90,7 @@ pub struct Damage {
     pub what: String,
     /// What is wrong with it.
     pub why: String,
-    /// Files that cannot be read whole, at most [`FILES_MAX`] of them.
+    /// Files that cannot be read whole, at most `FILES_MAX` of them.
     pub files: Vec<String>,
     /// Repositories that have them.
     pub repos: Vec<String>,

@@ -1,7 +1,7 @@
 //! Consistency checks of a shard: sums, ranges, range hashes, Merkle roots.
 //!
 //! Parsing has settled the form; this settles the content, as far as the chunks of the xorbs are known. A shard alone
-//! knows its own xorbs. A server knows every xorb it stores: it calls [`check_file`] with a lookup of its own and takes
+//! knows its own xorbs. A server knows every xorb it stores: it calls `check_file` with a lookup of its own and takes
 //! only [`FileProof::Whole`] for an answer.
 
 use std::collections::HashMap;
