@@ -70,7 +70,7 @@ impl<'a> EntryHeader<'a> {
         Self::parse_with(r, true)
     }
 
-    /// [`parse`](Self::parse), with the CRC compared only if `check_crc`. All else is checked either way.
+    /// `parse`, with the CRC compared only if `check_crc`. All else is checked either way.
     #[inline]
     pub fn parse_with(r: &mut Reader<'a>, check_crc: bool) -> Result<Self, FormatError> {
         const WHAT: &str = "entry header";
