@@ -47,15 +47,15 @@ class Server:
         self.log = open(data.parent / "server.log", "ab")
         command = [drystone, "serve", "--listen", f"127.0.0.1:{port}", "--data", data, *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True, env=variables)
-        self.message = []
+        self.output = []
         for line in self.process.stdout:
-            self.message.append(line.strip())
+            self.output.append(line.strip())
             if line.startswith("listening on "):
                 # Behind a load balancer its public URL is that of the balancer.
                 self.url = f"http://127.0.0.1:{port}" if port else line.split()[-1]
                 self.admin = (data / "admin.token").read_text().strip() if (data / "admin.token").exists() else None
                 return
-        raise SystemExit(f"the server ended: {self.process.wait()}; it message {self.message}")
+        raise SystemExit(f"the server ended: {self.process.wait()}; it printed {self.output}")
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -209,7 +209,7 @@ def child(work):
 
 
 def show_logs(place):
-    """What the servers message, if anything failed."""
+    """What the servers logged, if anything failed."""
     if check.failed:
         for server in place.servers:
             print(Path(server.log.name).read_text()[-3000:])

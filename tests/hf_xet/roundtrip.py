@@ -162,7 +162,7 @@ def run(drystone, work, place):
 
     check("SIGTERM ends the server cleanly", server.stop() == 0)
     server = Server(drystone, data, *place.flags, variables=place.variables)
-    check("a second start makes no new secrets", not any(line.startswith("made ") for line in server.said))
+    check("a second start makes no new secrets", not any(line.startswith("made ") for line in server.output))
     check("everything is there after a restart", same(files, download(infos, work / "second", server.url, read)))
 
     new = work / "new"
