@@ -215,7 +215,7 @@ check("the page stands above the README", await page.evaluate(() => document.que
 // Without scripts.
 const plain = await visitor({ javaScriptEnabled: false });
 for (const name of ["home", "repository", "safetensors", "record", "commit", "dedup"]) {
-  await visit(plain, signedInPages[name]);
+  await visit(plain, pages[name]);
   check(`${name}: works without scripts`, (await plain.page.locator("h1").innerText()).length > 0);
 }
 await browser.close();
