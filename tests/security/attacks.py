@@ -880,7 +880,7 @@ def flood(folder):
         for repo in ("ann/m", "bob/m"):
             hub.repo(repo)
             assert hub.run("admin", "quota", "set", repo, "--physical", "5MB").returncode == 0
-        objects = lambda of: [path.stat().st_size for path in (hub.data / "objects" / of).rglob("*") if path.is_file()]
+        objects = lambda of: [path.stat().st_size for path in (hub.data / "objects" / of).rglob("*") if path.is_file() and "#" not in path.name]
         # Bodies whose length is not announced are held against the quota, too.
         cas = hub.cas_token("ann/m", hub.admin).json()["accessToken"]
 
