@@ -3,7 +3,7 @@
 //! A plan has two halves. Its *terms* say what to concatenate, in file order. Its *fetches* say what to download:
 //! for each xorb the fewest stored byte ranges that hold the terms' chunks. A reader fetches every range once,
 //! decodes it, concatenates the terms, and drops [`Plan::offset_into_first_range`] bytes from the front. What a
-//! byte range leaves over at the end of the last term is for the reader to drop: it knows what it requested for.
+//! byte range leaves over at the end of the last term is for the reader to drop: it knows what it requested.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -12,7 +12,8 @@ use crate::output::{CliError, fail, print_result};
 
 /// Revoke a token
 ///
-/// A running server refuses it within a few seconds. CAS tokens issued for it stay valid until they expire (`token_ttl_s`).
+/// A running server refuses it within 2 seconds, and with it the sessions, CAS tokens and LFS URLs that were issued for it. Data URLs that clients
+/// have already stay valid until they expire (`url_ttl_s`).
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  drystone token revoke 3f9c2a41b7de\n  drystone token revoke ci --data /srv/drystone"
